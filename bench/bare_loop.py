@@ -1,9 +1,9 @@
-"""The least that a Python server can be: uvloop, one read, one write, and the model if asked.
+"""A minimal Python server: uvloop, one read, one write, and optionally the model.
 
     python bench/bare_loop.py PORT ANSWER_BYTES [MODEL_FILE]
 
-What comes is not parsed: each read is taken for one whole request, which is so for the small
-bodies of wrk, and gets the same answer. With a model it runs on tensors bound beforehand.
+Input is not parsed: each read counts as one whole request, which holds for wrk's small bodies, and
+gets the same answer. A model runs on tensors bound beforehand.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 
 
 def bound_call(model_file: str) -> Callable[[], None]:
-    """Return a call of the model whose inputs and outputs stand, as few steps as its API has."""
+    """Return a call of the model with inputs and outputs already bound, the API's shortest path."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -40,7 +40,7 @@ def bound_call(model_file: str) -> Callable[[], None]:
 
 
 class Answering(asyncio.Protocol):
-    """Answers whatever comes."""
+    """Answers anything it receives."""
 
     def __init__(self, answer: bytes, call: Callable[[], None] | None) -> None:
         self._answer = answer
@@ -51,14 +51,14 @@ class Answering(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Run the model, where there is one, and answer."""
+        """Run the model, if there is one, and answer."""
         if self._call is not None:
             self._call()
         self._transport.write(self._answer)
 
 
 async def serve(port: int, answer_bytes: int, model_file: str | None) -> None:
-    """Serve until the process is told to end."""
+    """Serve until the process is ended."""
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {answer_bytes}\r\n\r\n"
     answer = head.encode() + bytes(answer_bytes)
     call = bound_call(model_file) if model_file else None

@@ -1,8 +1,8 @@
-"""Prints the CPU microseconds an image takes in an ONNX model with nothing around it.
+"""Prints the CPU microseconds per image of an ONNX model with nothing around it.
 
     python bench/bare_onnx.py MODEL_FILE SECONDS [BATCH_SIZE]
 
-One thread, spinning off: what a server can at best add its own work to.
+One thread, without spinning: the least that a server adds its own work to.
 """
 
 import sys
@@ -13,7 +13,7 @@ import onnxruntime
 
 
 def bare_cpu_us(model_file: str, seconds: float, batch_size: int = 1) -> float:
-    """Run the convnet in a loop for `seconds`; return CPU microseconds of this process an image."""
+    """Run the convnet for `seconds`; return this process's CPU microseconds per image."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -1,12 +1,12 @@
-"""What batching that finds its own numbers brings, and that a lone client does not pay for it.
+"""What self-tuned batching gains, and whether a single client pays for it.
 
     python bench/batching.py [--seconds 4] [--repeats 3] [--model wide] [--out FILE]
 
-Each model is served three times by one server: without a scheduler, so that each request runs
-alone (`alone`); with `dynamic_batching {}` (`own pace`); and with its numbers written down, a delay
-of 2 ms (`fixed`). The three are measured by turns, with one client and with sixteen; the figures
-are medians. Times of one row are comparable, the CPU time per request is what can be trusted on a
-machine that does something else, too.
+One server serves each model three times: without a scheduler, so that each request runs alone
+(`alone`); with `dynamic_batching {}` (`own pace`); and with a configured delay of 2 ms (`fixed`).
+The three are measured by turns, with one client and with sixteen; the figures are medians. Times
+within one row are comparable; on a machine that does other work too, trust the CPU time per
+request.
 """
 
 import argparse
@@ -35,7 +35,7 @@ MAX_BATCH = 16
 
 
 def layers(width: int, count: int) -> bytes:
-    """Return `count` dense layers of `width`: reading the weights takes as long for many rows."""
+    """Return `count` dense layers of `width`, bound by reading the weights, once for all rows."""
     random = np.random.default_rng(5)
     nodes, weights = [], []
     for number in range(count):
@@ -52,14 +52,14 @@ def layers(width: int, count: int) -> bytes:
 
 @dataclass(frozen=True)
 class Model:
-    """A model and the tensors it has: name -> datatype and dims."""
+    """A model and its tensors: name -> datatype and dims."""
 
     content: Callable[[], bytes]
     inputs: dict[str, tuple[str, list[int]]]
     outputs: dict[str, tuple[str, list[int]]]
 
     def config(self, scheduler: str) -> str:
-        """Return a configuration that leaves nothing to be filled in: that would batch, too."""
+        """Return a complete configuration: completing it would turn batching on as well."""
         lines = ['backend: "onnxruntime"', f"max_batch_size: {MAX_BATCH}", scheduler]
         for kind, tensors in (("input", self.inputs), ("output", self.outputs)):
             for name, (datatype, dims) in tensors.items():
@@ -81,11 +81,11 @@ MODELS = {
         {"OUTPUT": ("FP32", [1000])},
     ),
 }
-"""Nothing to compute; a small table model; one bound by its weights; one bound by arithmetic."""
+"""Nothing to compute; a small tabular model; one bound by its weights; one bound by arithmetic."""
 
 
 def write_models(repository: Path, names: list[str]) -> None:
-    """Write each model once for each way to run it."""
+    """Write each model once for each of WAYS."""
     for name in names:
         model = MODELS[name]
         content = model.content()
@@ -104,7 +104,7 @@ def request_for(name: str, way: str) -> Request:
 
 
 def binary_request(model: str, inputs: Arrays) -> Request:
-    """Return a binary request with `inputs` for all outputs there are."""
+    """Return a binary request with `inputs` that asks for all outputs."""
     request = encode(Case("bin", "batching"), model, "", inputs)
     size = int(request.headers["Inference-Header-Content-Length"])
     document = json.loads(request.body[:size])

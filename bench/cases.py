@@ -1,4 +1,4 @@
-"""The requests the bench sends and what must come back, for any server that speaks V2."""
+"""The requests that the bench sends and the expected answers, for any server that speaks V2."""
 
 import json
 import re
@@ -17,7 +17,7 @@ WIRE_TYPES = {np.dtype(code): name for name, code in NUMPY_TYPES.items()}
 GRPC_METHOD = "/inference.GRPCInferenceService/ModelInfer"
 ID_LENGTH = 12
 SIZES = {"simple": (1, 2), "identity": (150_000, 120_000), "convnet": (1, 2)}
-"""Per kind the size that is judged and another: rows of a batch, for identity elements."""
+"""Per kind, the size that is judged and another: rows of a batch, or elements for identity."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Case:
     protocol: str  # json, bin, grpc, or trtis: raw tensors, described in NV-InferRequest
     kind: str  # a key of MODELS
     shape: str = ""  # streams: all calls on one connection; changing: no two heads are alike;
-    # regions: tensors in shared memory, in one place for all connections, as perf_analyzer
-    # lays them and as the row through sockets sends one body; regions-apart: each its own
+    # regions: tensors in shared memory, in one place for all connections, as perf_analyzer does,
+    # and as the row through sockets sends one body; regions-apart: one place per connection
 
     @property
     def name(self) -> str:
-        """How the row is called."""
+        """The name of the row."""
         return f"{self.protocol}/{self.kind}{'-' * bool(self.shape)}{self.shape}"
 
     @property
     def concurrencies(self) -> tuple[int, ...]:
-        """How many requests are sent at once; each has its connection, unless `shape` says else."""
+        """How many requests are sent at once, each on its own connection unless `shape` differs."""
         return (16,) if self.shape in ("streams", "regions-apart") else (1, 16)
 
     @property
@@ -48,7 +48,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it goes out, and the inputs it was made of."""
+    """One request as it is sent, and the inputs it was made from."""
 
     path: str
     headers: dict[str, str]
@@ -85,12 +85,12 @@ def make_inputs(kind: str, size: int, random: np.random.Generator) -> Arrays:
 
 
 def output_names(kind: str) -> list[str]:
-    """Return the outputs a request of this kind asks for."""
+    """Return the names of the outputs that a request of this kind asks for."""
     return {"simple": ["OUTPUT0", "OUTPUT1"], "identity": ["OUTPUT0"]}.get(kind, ["OUTPUT"])
 
 
 def is_right(kind: str, inputs: Arrays, outputs: Arrays) -> bool:
-    """Tell whether `outputs`, flat, are the values that `inputs` must give."""
+    """Return whether the flat `outputs` are the right values for `inputs`."""
     if sorted(outputs) != output_names(kind):
         return False
     if kind == "simple":
@@ -105,7 +105,7 @@ def is_right(kind: str, inputs: Arrays, outputs: Arrays) -> bool:
 
 
 def encode(case: Case, model: str, request_id: str, inputs: Arrays) -> Request:
-    """Build the request of `case` to `model`; `request_id` has ID_LENGTH characters, or none."""
+    """Return the request of `case` to `model`; `request_id` has ID_LENGTH characters, or none."""
     if case.protocol == "trtis":
         return _trtis_request(case, model, request_id, inputs)
     path = f"/v2/models/{model}/infer"
@@ -128,7 +128,7 @@ def encode(case: Case, model: str, request_id: str, inputs: Arrays) -> Request:
 
 
 def _trtis_request(case: Case, model: str, request_id: str, inputs: Arrays) -> Request:
-    """Build the request as the old clients do; with an id, which has digits, 1 goes before it."""
+    """Return the request as old clients send it; an id, which has only digits, is prefixed by 1."""
     batches = case.kind == "simple"
     first = next(iter(inputs.values()))
     parts = [f"batch_size: {len(first) if batches else 1}"]
@@ -151,7 +151,7 @@ def _json_input(name: str, array: np.ndarray, binary: bool) -> dict[str, object]
 
 
 def framed(message: service_pb2.ModelInferRequest, inputs: Arrays) -> Request:
-    """Return `message` as gRPC sends it."""
+    """Return the gRPC request with `message`."""
     data = message.SerializeToString(deterministic=True)
     headers = {"content-type": "application/grpc", "te": "trailers"}
     return Request(GRPC_METHOD, headers, struct.pack(">BI", 0, len(data)) + data, inputs)
@@ -188,7 +188,7 @@ def decode_http(headers: Mapping[str, str], body: bytes) -> tuple[str, Arrays]:
 
 
 def decode_trtis(kind: str, headers: Mapping[str, str], body: bytes) -> tuple[str, Arrays]:
-    """Return the id, without its leading 1, and the flat outputs of an answer in the old words."""
+    """Return the id, without its leading 1, and the flat outputs of an answer in the old format."""
     told = headers["NV-InferResponse"]
     dtype = NUMPY_TYPES["INT32" if kind == "simple" else "FP32"]
     outputs = {}
@@ -201,7 +201,7 @@ def decode_trtis(kind: str, headers: Mapping[str, str], body: bytes) -> tuple[st
 
 
 def decode_grpc(message: bytes) -> tuple[str, Arrays]:
-    """Return the id and the flat outputs of a ModelInferResponse, raw or typed contents."""
+    """Return the id and the flat outputs of a ModelInferResponse with raw or typed contents."""
     response = service_pb2.ModelInferResponse.FromString(message)
     outputs = {}
     for number, output in enumerate(response.outputs):

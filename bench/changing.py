@@ -1,11 +1,11 @@
-"""Sends gRPC calls of which no two have the same head: deadlines and metadata change.
+"""Sends gRPC calls with heads that all differ: deadlines and metadata change.
 
     python bench/changing.py PORT CONNECTIONS SECONDS BODY_FILE PATH
 
-h2load repeats one head for ever, which a server may remember. Here each call has a deadline, an id
-and a trace of its own, and its head is packed as gRPC's C library does it, and so Triton's client:
-with HPACK's table, without its Huffman code. Prints what came back as one JSON line. The heads are
-packed beforehand, so that the load costs little itself.
+h2load always repeats one head, which a server may remember. Here each call has its own deadline, id
+and trace, and its head is packed as in gRPC's C library, and thus Triton's client: with HPACK's
+table, without its Huffman code. Prints the figures as one JSON line. The heads are packed
+beforehand, so that the load itself costs little.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ import uvloop
 
 HOST = "127.0.0.1"
 HEADS = 1000
-"""So many heads are packed; then they are sent anew, from the one that empties the table."""
+"""How many heads are packed; then they are repeated, from the first, which empties the table."""
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
@@ -40,9 +40,9 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def pack_heads(path: str) -> list[bytes]:
-    """Return header blocks to be sent one after the other, again and again."""
+    """Return header blocks to be sent in order, repeatedly."""
     encoder = hpack.Encoder()
-    encoder.header_table_size = 0  # what is told before the first block: forget the last round
+    encoder.header_table_size = 0  # the first block begins with this: forget the last round
     encoder.header_table_size = 4096
     blocks = []
     for _ in range(HEADS):
@@ -85,13 +85,13 @@ class Caller(asyncio.Protocol):
         self._ask()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """End, and count a call that was not answered."""
+        """End, and count an unanswered call as bad."""
         if not self.done.done():
             self.bad += 1
             self.done.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Act on every whole frame."""
+        """Handle every complete frame."""
         came = self._came + data
         at = 0
         while at + FRAME_HEADER.size <= len(came):

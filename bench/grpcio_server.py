@@ -1,8 +1,8 @@
-"""Two of the bench's models on nothing but grpcio: what its two servers cost by themselves.
+"""Two of the bench's models on bare grpcio: what its two servers cost by themselves.
 
     python bench/grpcio_server.py aio|sync REPOSITORY PORT
 
-The handlers do the least an answer needs: parse the message, run the model, write the message.
+The handlers do only what an answer needs: parse the message, run the model, write the message.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Models:
 
 
 class Sync(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """The service, in a thread for each call."""
+    """The service, with a thread for each call."""
 
     def __init__(self, models: Models) -> None:
         self._models = models

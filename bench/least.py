@@ -1,9 +1,9 @@
-"""What is left to win: the C floor, a bare Python loop, that with the model, and inferd, by turns.
+"""What is left to gain: the C floor, a bare Python loop, one with the model, and inferd, by turns.
 
     .venv/bin/python bench/least.py [--seconds 2] [--repeats 7]
 
-One run of bin/simple. No target: it tells which part of the distance to the floor is Python's event
-loop and ONNX Runtime's own call, and which is inferd.
+It measures bin/simple. There is no target: it shows which part of the distance to the floor is due
+to Python's event loop and ONNX Runtime's own call, and which to inferd.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CASE = Case("bin", "simple")
 
 
 def main() -> int:
-    """Measure and print; return 1 when an answer was lost."""
+    """Measure and print; return 1 if an answer was lost."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=7)

@@ -3,9 +3,9 @@
     python bench/load.py --pid PID --http-port PORT --grpc-port PORT [--case bin/simple]
 
 The unit is CPU microseconds (user and system, of the process and its descendants) per answered
-request: it says the same on a busy machine as on a quiet one, which requests per second do not.
-The load comes from wrk (HTTP/1.1), h2load and changing.py (gRPC). Each request is first sent once
-from here and its values are compared; the load must then show no error and no shorter answers.
+request: unlike requests per second, it is the same on a busy machine as on a quiet one. The load
+comes from wrk (HTTP/1.1), h2load and changing.py (gRPC). Each request is first sent once from here
+and its values are compared; the load must then show no error and no shorter answers.
 """
 
 import argparse
@@ -34,7 +34,7 @@ HERE = Path(__file__).resolve().parent
 HOST = "127.0.0.1"
 ID_MARK = "id-goes-here"  # ID_LENGTH characters, replaced by wrk for each request
 CHECKS_PER_S = 4.0
-NOISE_LIMIT = 0.2  # CPU seconds a second used by others, above which a figure is marked
+NOISE_LIMIT = 0.2  # CPU seconds per second used by others, above which a figure is marked
 CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -67,18 +67,18 @@ class Row:
     p99_us: float
     requests: int
     bad: int
-    other_cpu: float  # CPU seconds a second that neither server nor load used
+    other_cpu: float  # CPU seconds per second used by neither server nor load
 
     @property
     def is_noisy(self) -> bool:
-        """Whether something else was busy on the machine meanwhile."""
+        """Whether something else kept the machine busy meanwhile."""
         return self.other_cpu > NOISE_LIMIT
 
 
 def send(server: Server, case: Case, request: Request) -> tuple[str, cases.Arrays, int]:
     """Send one request; return the answer's id, its outputs and the bytes of its body.
 
-    Raises RuntimeError for any status but success.
+    Raises RuntimeError for any HTTP status but success.
     """
     if case.protocol == "grpc":
         target = f"{HOST}:{server.grpc_port}"
@@ -102,7 +102,7 @@ def send(server: Server, case: Case, request: Request) -> tuple[str, cases.Array
 
 
 def check_once(server: Server, case: Case, request: Request) -> int:
-    """Send `request`, compare the values, and return the bytes of the answer's body."""
+    """Send `request`, compare the values, and return the size of the answer's body in bytes."""
     _, outputs, answer_bytes = send(server, case, request)
     if not cases.is_right(case.kind, request.inputs, outputs):
         msg = f"{server.label} answers {case.name} with wrong values"
@@ -115,7 +115,7 @@ def run_wrk(
 ) -> Load:
     """Send `requests` in turn with wrk.
 
-    Where ID_MARK stands in a header or body, each gets a random id, or `constant_id`, put in the
+    ID_MARK in a header or body is replaced by a random id each time, or by `constant_id`, in the
     same way so that wrk works as hard.
     """
     with tempfile.TemporaryDirectory() as name:
@@ -136,7 +136,7 @@ def run_wrk(
 def run_h2load(
     port: int, request: Request, connections: int, seconds: int, streams: int = 1
 ) -> Load:
-    """Send `request` again and again with h2load, `streams` at once on each connection."""
+    """Send `request` repeatedly with h2load, `streams` at once on each connection."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         body, log = folder / "body", folder / "log"
@@ -160,7 +160,7 @@ def run_h2load(
 
 
 def run_changing(port: int, request: Request, connections: int, seconds: int) -> Load:
-    """Send the message of `request` with deadlines and metadata that change."""
+    """Send the message of `request` with changing deadlines and metadata."""
     with tempfile.NamedTemporaryFile() as body:
         body.write(request.body)
         body.flush()
@@ -195,7 +195,7 @@ def measure(
     seconds: int,
     constant_id: str = "",
 ) -> tuple[Row, Load]:
-    """Load `server` with `requests` in turn and return the figures. The floor takes all as HTTP."""
+    """Load `server` with `requests` in turn; return the figures. The floor gets all over HTTP."""
     through_http = case.protocol != "grpc" or not server.grpc_port
     machine_before, mine_before = machine_cpu_seconds(), own_cpu_seconds()
     before, started = cpu_seconds(server.pid), time.monotonic()
@@ -225,16 +225,16 @@ def measure(
 
 
 def own_cpu_seconds() -> float:
-    """Return the CPU seconds of this process and the load generators it has run."""
+    """Return the CPU seconds of this process and of the load generators it has run."""
     times = os.times()
     return float(sum(times[:4]))
 
 
 def measure_fixed(server: Server, case: Case, model: str, connections: int, seconds: int) -> Row:
-    """Measure one request without an id, sent again and again; its values are compared before.
+    """Measure one request without an id, sent repeatedly; its values are compared beforehand.
 
-    Where the id is in a header it changes each time, for heads that repeat are cheaper; but not
-    beside a large body: there the load would tell of wrk, which copies it for each id.
+    With an id in a header, it changes each time, since repeated heads are cheaper; but not with a
+    large body, which wrk would copy for each id, so that the load would measure wrk.
     """
     if case.uses_regions:
         return measure_regions(server, case, model, connections, seconds)
@@ -245,7 +245,7 @@ def measure_fixed(server: Server, case: Case, model: str, connections: int, seco
         request = cases.encode(case, model, ID_MARK, inputs)
     row, load = measure(server, case, [request], connections, seconds)
     if load.bytes < 0.98 * answer_bytes * load.requests:
-        row.bad += load.requests  # answers that are too short are no answers
+        row.bad += load.requests  # answers that are too short do not count
     return row
 
 
@@ -253,7 +253,7 @@ def measure_regions(server: Server, case: Case, model: str, connections: int, se
     """Measure requests through shared memory; then compare all outputs."""
     count = connections if case.shape == "regions-apart" else 1
     with regions.registered(server, case, model, count) as places:
-        # The first touch of a page is a fault, which regions in use have long behind them.
+        # The first touch of a page is a page fault, which regions in use have long behind them.
         measure(server, case, places.requests, connections, 1)
         row, _ = measure(server, case, places.requests, connections, seconds)
         if not places.are_right():
@@ -262,7 +262,7 @@ def measure_regions(server: Server, case: Case, model: str, connections: int, se
 
 
 def measure_floor(floor: Server, case: Case, model: str, connections: int, seconds: int) -> Row:
-    """Measure the floor with a case's body over HTTP/1.1; its answers are not looked at."""
+    """Measure the floor with a case's body over HTTP/1.1; its answers are not checked."""
     size = cases.SIZES[case.kind][0]
     inputs = cases.make_inputs(case.kind, size, np.random.default_rng(7))
     request = cases.encode(case, model, "", inputs)
@@ -275,7 +275,7 @@ def same_size_requests(
 ) -> list[Request]:
     """Return a request for each of `models`, each with random values and room for an id.
 
-    Over gRPC and in large bodies each has one id for good: a random one, or `fixed_id`.
+    Over gRPC and in large bodies each has a constant id: a random one, or `fixed_id`.
     """
     random = np.random.default_rng(secrets.randbits(64))
     requests = []
@@ -294,16 +294,16 @@ def random_id() -> str:
 
 
 def is_large(case: Case) -> bool:
-    """Tell whether what bodies cost the load's memory would show in the figures.
+    """Return whether the memory traffic of wrk's bodies would show in the figures.
 
-    wrk makes a new body for each id. Sixteen times 600 KB, always others, leave no room for the
-    server's in the caches: that alone makes a request a third dearer.
+    wrk makes a new body for each id. Sixteen ever-changing bodies of 600 KB leave the server no
+    room in the caches: that alone makes a request a third more expensive.
     """
     return case.kind == "identity" and case.protocol != "grpc"
 
 
 class Checker(threading.Thread):
-    """Compares the values of requests of its own, all different, while a load runs."""
+    """Sends its own requests, all different, while a load runs, and compares the values."""
 
     def __init__(self, server: Server, case: Case, models: list[str]) -> None:
         super().__init__(daemon=True)
@@ -340,11 +340,11 @@ class Checker(threading.Thread):
 
 @dataclass
 class Varied:
-    """What changes when no two requests are alike."""
+    """What it costs when no two requests are alike."""
 
     case: str
     concurrency: int
-    steady_us: float  # CPU of the same sizes, each sent unchanged, weighted evenly
+    steady_us: float  # CPU for the same sizes, each sent unchanged, weighted evenly
     varied_us: float
     checked: int
     wrong: list[str]
@@ -352,7 +352,7 @@ class Varied:
 
     @property
     def difference(self) -> float:
-        """How much dearer varied requests are, as a fraction."""
+        """How much more varied requests cost, as a fraction."""
         return self.varied_us / self.steady_us - 1
 
 
@@ -361,7 +361,7 @@ def measure_varied(
 ) -> Varied:
     """Compare requests that vary in id, model name, size and values with constant ones.
 
-    Those with large bodies are as many on both sides, the constant ones with values of their own.
+    With large bodies there are as many requests on both sides, the constant ones with own values.
     """
     steady, varied = [], []
     no_id = "0" * cases.ID_LENGTH
@@ -385,7 +385,7 @@ def measure_varied(
 
 
 def main() -> None:
-    """Measure any running server from the command line; one JSON line for each row."""
+    """Measure a running server from the command line; print one JSON line for each row."""
     names = {case.name: case for case in cases.ALL_CASES}
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pid", type=int, required=True, help="the server's process")

@@ -1,4 +1,4 @@
-"""Writes the model repository that the bench drives: the same bytes each time.
+"""Writes the model repository of the bench, with the same bytes each time.
 
 python bench/make_models.py DIR
 """
@@ -46,7 +46,7 @@ parameters { key: "inter_op_thread_count" value: { string_value: "1" } }
 
 
 def finish_model(graph: onnx.GraphProto) -> bytes:
-    """Return the checked model of `graph` as file content."""
+    """Return the model of `graph`, checked, as file content."""
     model = helper.make_model(
         graph, producer_name="bench", ir_version=8, opset_imports=[helper.make_opsetid("", 15)]
     )
@@ -55,7 +55,7 @@ def finish_model(graph: onnx.GraphProto) -> bytes:
 
 
 def simple_model() -> bytes:
-    """Sum and difference of two INT32 [N, 16]: nothing to compute, so the server is measured."""
+    """Return a model of the sum and difference of two INT32 [N, 16]: it costs next to nothing."""
     names = ["INPUT0", "INPUT1", "OUTPUT0", "OUTPUT1"]
     infos = [helper.make_tensor_value_info(name, TensorProto.INT32, ["N", 16]) for name in names]
     nodes = [
@@ -117,7 +117,7 @@ class ConvNet:
 
 
 def write_model(repository: Path, name: str, config: str, model: bytes | None) -> None:
-    """Write one model folder; `model` is None where the backend needs no file."""
+    """Write one model folder; `model` is None if the backend needs no file."""
     version = repository / name / "1"
     version.mkdir(parents=True, exist_ok=True)
     (repository / name / "config.pbtxt").write_text(config)

@@ -1,11 +1,11 @@
-"""What metrics cost a request: the same server with them and without, by turns in one run.
+"""What metrics cost per request: the same server with and without them, by turns in one run.
 
     .venv/bin/python bench/metrics.py [--quick] [--seconds 2] [--repeats 15] [--out FILE]
 
-Counts are kept either way; metrics are their text, on a port of its own. With them on, /metrics is
-read each second of every run, fifteen times as often as Prometheus does. Each pair of runs, one
-server after the other, gives one ratio: the figure is the median of them all, which a machine that
-others use as well disturbs least.
+Counts are kept either way; metrics are their text, on a separate port. With metrics on, /metrics is
+read every second of a run, fifteen times as often as Prometheus does. Each pair of runs, one server
+after the other, gives one ratio: the figure is the median of all, which load from other users of
+the machine disturbs least.
 """
 
 import argparse
@@ -28,16 +28,16 @@ from servers import HOST, Server, free_port, run_inferd
 
 CASES = (Case("bin", "simple"), Case("grpc", "simple"))
 LIMIT = 0.02
-"""How much dearer a request may be with metrics on: what medians of one server differ by."""
+"""How much more a request may cost with metrics on: medians of one server differ by as much."""
 
 SCRAPE_EVERY_S = 1.0
 
 Pairs = dict[tuple[str, int], list[tuple[Row, Row]]]
-"""By case and requests at once: runs (without metrics, with them)."""
+"""By case and concurrency: pairs of runs, (without metrics, with them)."""
 
 
 class Scraper(threading.Thread):
-    """Reads /metrics now and then until `stop`; `count` says how often that was."""
+    """Reads /metrics every SCRAPE_EVERY_S until `stop`; `count` says how often."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -105,18 +105,18 @@ def measure_all(work: Path, seconds: int, repeats: int) -> Pairs:
 
 
 def warm_up(server: Server, case: Case) -> None:
-    """Check one answer."""
+    """Send one request and check its answer."""
     inputs = cases.make_inputs(case.kind, cases.SIZES[case.kind][0], np.random.default_rng(7))
     check_once(server, case, cases.encode(case, cases.MODELS[case.kind], "", inputs))
 
 
 def difference(rows: list[tuple[Row, Row]]) -> float:
-    """Return how much dearer requests are with metrics, as a fraction."""
+    """Return how much more requests cost with metrics, as a fraction."""
     return statistics.median(on.cpu_us / off.cpu_us for off, on in rows) - 1
 
 
 def main() -> int:
-    """Measure, print, and write all figures as JSON if asked; return 1 for answers that failed."""
+    """Measure, print, and write all figures as JSON if asked; return 1 if an answer failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="1 s a run, three times")
     parser.add_argument("--seconds", type=int, default=2)

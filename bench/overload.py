@@ -1,12 +1,12 @@
-"""Offers a model that waits twice what it can do, and checks that it goes on doing what it can.
+"""Offers a model that waits twice the load it can take, and checks that it keeps its throughput.
 
     python bench/overload.py [--seconds 60] [--factor 2]
 
-Requests arrive when they arrive, whether or not those before are answered (a Poisson process), by
-turns over HTTP and gRPC. First the peak: as many as the model takes, asked by clients that wait for
-their answers. Fails when less than GOODPUT_SHARE of the peak is answered under overload, when a
-refusal does not say when to come back, when the 99th percentile of the accepted is above queue size
-times service time, when the server's memory grows, or health and metadata are not answered.
+Requests arrive whether or not earlier ones are answered (a Poisson process), by turns over HTTP and
+gRPC. The peak is measured first, with clients that wait for their answers. Fails if less than
+GOODPUT_SHARE of the peak is answered under overload, if a refusal does not say when to retry, if
+the 99th percentile of the accepted is above queue size times service time, if the server's memory
+grows by more than MEMORY_GROWTH_LIMIT_MB, or if a health check fails.
 """
 
 import argparse
@@ -54,7 +54,7 @@ Ask = Callable[[], Awaitable[str]]
 
 @dataclass
 class Tally:
-    """What came back, and how long the accepted took."""
+    """The outcomes, and how long accepted requests took."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     latencies_s: list[float] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Tally:
 
 
 class Http:
-    """Keep-alive connections, as many as are needed at once."""
+    """A pool of keep-alive connections, as many as are needed at once."""
 
     def __init__(self, port: int, request: Request) -> None:
         self._port = port
@@ -74,7 +74,7 @@ class Http:
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def ask(self, message: bytes = b"") -> str:
-        """Ask once; return the outcome."""
+        """Send one request and return the outcome."""
         if not self._idle:
             self._idle.append(await asyncio.open_connection(HOST, self._port))
         reader, writer = self._idle.pop()
@@ -89,7 +89,7 @@ class Http:
         return OK if status == 200 else f"HTTP {status}"
 
     async def look(self) -> str:
-        """Ask for the server's readiness."""
+        """Ask for the server's readiness and return the outcome."""
         return await self.ask(f"GET /v2/health/ready HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Grpc:
         self._message = request.body[5:]
 
     async def ask(self) -> str:
-        """Ask once; return the outcome."""
+        """Send one request and return the outcome."""
         try:
             await self._call(self._message)
         except grpc.aio.AioRpcError as error:
@@ -118,7 +118,7 @@ class Grpc:
 
 
 async def peak(asks: list[Ask]) -> float:
-    """Return how many requests a second are answered when clients wait for their answers."""
+    """Return how many requests per second are answered when clients wait for their answers."""
     count, end = 0, time.perf_counter() + PEAK_S
 
     async def client(ask: Ask) -> None:
@@ -132,7 +132,7 @@ async def peak(asks: list[Ask]) -> float:
 
 
 async def offer(asks: list[Ask], rate: float, seconds: float, tally: Tally) -> None:
-    """Send requests at random moments, `rate` a second on average; wait for all answers."""
+    """Send requests at random moments, `rate` per second on average; wait for all answers."""
     random = np.random.default_rng(1)
     began = time.perf_counter()
 
@@ -153,7 +153,7 @@ async def offer(asks: list[Ask], rate: float, seconds: float, tally: Tally) -> N
 
 
 async def watch(server: Server, look: Ask, seconds: float, tally: Tally) -> None:
-    """Once a second, note the server's memory, and how long a health check takes."""
+    """Record the server's memory and the duration of a health check once a second."""
     for _ in range(int(seconds)):
         asked = time.perf_counter()
         tally.outcomes[f"health {await look()}"] += 1
@@ -163,7 +163,7 @@ async def watch(server: Server, look: Ask, seconds: float, tally: Tally) -> None
 
 
 async def measure(server: Server, seconds: float, factor: float) -> tuple[float, Tally]:
-    """Return the peak, and what came of `factor` times as much."""
+    """Return the peak, and the result of `factor` times that rate."""
     random, tally = np.random.default_rng(0), Tally()
     inputs = {"INPUT0": random.random((1, 256), np.float32)}
     http = Http(server.port, cases.encode(Case("bin", "identity"), "waits", "0", inputs))
@@ -181,7 +181,7 @@ async def measure(server: Server, seconds: float, factor: float) -> tuple[float,
 
 
 def report(best: float, tally: Tally, seconds: float, factor: float) -> int:
-    """Print the figures; return 1 when one is not as it should be."""
+    """Print the figures; return 1 if one is not as it should be."""
     answered = tally.outcomes[OK] / seconds
     p50, p99 = (np.percentile(tally.latencies_s, q) * 1000 for q in (50, 99))
     bound_ms = QUEUE * SERVICE_MS

@@ -1,15 +1,15 @@
-"""Measures what serving costs beside each platform's own bare call, for the digits classifier.
+"""Measures what serving adds to each platform's own bare call, for the digits classifier.
 
     python bench/platforms.py [--seconds 4] [--only NAME]
 
-To be run where the frameworks are installed; those that are not are left out. `make
-bench-platforms` makes such environments, and puts a compiled inferd before theirs. One request of
-one image, gRPC, 16 connections. The bare call goes from an array to arrays, the cheapest way that
-the framework has (of formats that are converted, ONNX Runtime's), in a loop of nothing else; the
-asked call is the same in a process that is asked through 16 sockets, too, without what those cost:
-what no server gets below. All figures are CPU microseconds a request, of the server and its worker
-processes; the last columns are the difference to either, what inferd adds to the bare call, and how
-much that may be. The lowest of some short runs by turns counts.
+Run it where the frameworks are installed; missing ones are left out. `make bench-platforms` creates
+such environments, with a compiled inferd ahead of theirs. Requests have one image and go over gRPC
+on 16 connections. The bare call goes from an array to arrays in the framework's cheapest way (ONNX
+Runtime's for converted formats), in a tight loop. The asked call is the same in a process that is
+asked through 16 sockets, minus the cost of those: no server gets below it. All figures are CPU
+microseconds per request, of the server and its worker processes; further columns are the difference
+to either call, and the limit of what inferd may add to the bare call. The lowest of some short
+runs, measured by turns, counts.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def torch_export(folder: Path) -> Call:
 
 
 def savedmodel(folder: Path) -> Call:
-    """Return the bare call of digits_savedmodel, as TensorFlow documents it."""
+    """Return the bare call of digits_savedmodel, the way that TensorFlow documents."""
     import tensorflow as tf
 
     loaded = tf.saved_model.load(str(folder / "model.savedmodel"))
@@ -89,12 +89,12 @@ def savedmodel(folder: Path) -> Call:
     def call(image: np.ndarray) -> object:
         return {name: value.numpy() for name, value in function(tf.constant(image)).items()}
 
-    call.keeps = loaded  # else its variables would be gone
+    call.keeps = loaded  # otherwise its variables would be freed
     return call
 
 
 def graphdef(folder: Path) -> Call:
-    """Return the bare call of digits_graphdef, the cheap way that has no documentation."""
+    """Return the bare call of digits_graphdef, the cheap way, which is undocumented."""
     import tensorflow as tf
     from tensorflow.core.protobuf import config_pb2
 
@@ -148,7 +148,7 @@ def onnx(folder: Path) -> Call:
 
 
 def caffe2(folder: Path) -> Call:
-    """Return the bare call of digits_caffe2 as converted."""
+    """Return the bare call of digits_caffe2, converted to ONNX."""
     from inferd.convert.caffe2.netdef import read_net
     from inferd.convert.caffe2.network import Network
 
@@ -160,7 +160,7 @@ def caffe2(folder: Path) -> Call:
 
 
 def mxnet(folder: Path) -> Call:
-    """Return the bare call of digits_mxnet as converted."""
+    """Return the bare call of digits_mxnet, converted to ONNX."""
     from inferd.convert.mxnet.network import Network
     from inferd.convert.mxnet.params import read_params
     from inferd.convert.mxnet.symbol import read_symbol
@@ -203,7 +203,7 @@ EXPORTERS = {
 }
 
 HOSTED = ("to_pytorch", "to_tensorflow")
-"""Those whose models may run in worker processes, and are measured in both places."""
+"""Exporters of models that may run in worker processes, and are measured in both places."""
 
 PLACE = 'parameters {{ key: "inferd_process" value {{ string_value: "{}" }} }}\n'
 ONE = "instance_group { count: 1 }\n"
@@ -211,9 +211,9 @@ LIMITS = {"server": 25.0, "worker": 45.0}
 
 
 def exported(repository: Path) -> dict[str, tuple[str, str]]:
-    """Write the models of every framework that is there, without batching.
+    """Write the models of every installed framework, without batching.
 
-    Return the name of each, which of BARE it is, and where it runs.
+    Returns by name which of BARE each model is, and where it runs.
     """
     sys.path.append(str(EXAMPLES))
     found: dict[str, tuple[str, str]] = {}
@@ -239,7 +239,7 @@ def exported(repository: Path) -> dict[str, tuple[str, str]]:
 
 
 def bare_us(call: Call, image: np.ndarray, seconds: float) -> float:
-    """Return the CPU microseconds of one call in a loop, of this whole process."""
+    """Return the CPU microseconds per call in a loop, of this whole process."""
     for _ in range(200):
         call(image)
     runs, before, end = 0, time.process_time(), time.monotonic() + seconds
@@ -251,18 +251,18 @@ def bare_us(call: Call, image: np.ndarray, seconds: float) -> float:
 
 
 def asked_us(call: Call, image: np.ndarray, seconds: float) -> float:
-    """Return the CPU microseconds of one call in a process that is asked through sockets.
+    """Return the CPU microseconds per call in a process that is asked through sockets.
 
-    In a loop of nothing else a call finds all that it needs in the caches, which no server does:
-    one of PyTorch's takes half as long then. So the process answers messages of the size of a
-    request, and what it takes to answer them without the call is subtracted.
+    In a tight loop a call finds everything in the caches, as in no server: one of PyTorch's takes
+    half as long then. So the process answers messages of the size of a request, and the cost of
+    answering them without the call is subtracted.
     """
     with_call = answered_us(call, image, seconds)
     return with_call - answered_us(lambda _: None, image, seconds)
 
 
 def answered_us(call: Call, image: np.ndarray, seconds: float) -> float:
-    """Return the CPU microseconds of one message, of this whole process, which makes that call."""
+    """Return this process's CPU microseconds per message, each answered after one `call`."""
     pairs = [socket.socketpair() for _ in range(CONNECTIONS)]
     asker = os.fork()
     if not asker:
@@ -292,7 +292,7 @@ def answered_us(call: Call, image: np.ndarray, seconds: float) -> float:
 
 
 def ask(sockets: list[socket.socket]) -> NoReturn:
-    """Send a message on each of `sockets`, and another for each answer, until they are closed."""
+    """Send a message on each of `sockets`, and another after each answer, until they close."""
     poll = select.epoll()
     for one in sockets:
         poll.register(one, select.EPOLLIN)
@@ -321,7 +321,10 @@ def request_of(model: str, image: np.ndarray) -> Request:
 
 
 def served_us(server: Server, request: Request, seconds: int) -> tuple[float, float]:
-    """Return CPU microseconds of the server, and requests a second. Exits on a failed one."""
+    """Return the server's CPU microseconds per request, and requests per second.
+
+    Exits if a request fails.
+    """
     run_h2load(server.grpc_port, request, CONNECTIONS, 1)
     before = cpu_seconds(server.pid)
     load = run_h2load(server.grpc_port, request, CONNECTIONS, seconds)
@@ -334,7 +337,7 @@ def served_us(server: Server, request: Request, seconds: int) -> tuple[float, fl
 def measured(
     server: Server, repository: Path, models: dict[str, tuple[str, str]], seconds: int, repeats: int
 ) -> Iterator[tuple[str, float, float, float, float]]:
-    """Yield name, bare, asked and served microseconds, and requests a second, of each model."""
+    """Yield name, bare, asked and served microseconds, and requests per second, of each model."""
     image = import_module("digits").images()[:1]
     for model, (bare, _) in models.items():
         call, request = BARE[bare](repository / bare / "1"), request_of(model, image)

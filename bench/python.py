@@ -1,13 +1,13 @@
-"""What models in Python cost beside those that run in the server, and BLS beside an ensemble.
+"""What models in Python cost compared to those in the server, and BLS compared to an ensemble.
 
     python bench/python.py [--seconds 4] [--repeats 3] [--only WORD] [--out FILE]
 
 CPU time per request, worker processes included, as in `run.py`. `simple` is a sum and a difference
-of 16 numbers, beside ONNX Runtime in the server; `identity` gives 600 KB back, beside the backend
-that does so in the server. A pipeline is a model in Python that calls three others, one after the
-other (BLS); the ensemble has the same three steps. A pipeline should cost at most twice as much.
-Where `make bench-peers` has installed Triton, the same model.py files run there in the same run.
-All rows and servers are measured by turns; medians count.
+of 16 numbers, compared to ONNX Runtime in the server; `identity` returns 600 KB, compared to the
+server's own backend. A pipeline is a model in Python that calls three others in sequence (BLS); the
+ensemble has the same three steps. A pipeline should cost at most twice as much. If
+`make bench-peers` has installed Triton, it runs the same model.py files in the same run. All rows
+and servers are measured by turns; medians count.
 """
 
 import argparse
@@ -32,13 +32,13 @@ TRITON = Path(__file__).resolve().parent.parent / ".venv-triton"
 PIPELINE_LIMIT = 2.0
 CLIENTS = (1, 4)
 SIDE_BY_SIDE = f"pipeline x{CLIENTS[-1]}"
-"""One instance takes one pipeline at a time; these overlap, as the requests of an ensemble do."""
+"""One instance runs one pipeline at a time; these overlap, as the requests of an ensemble do."""
 
 TRITON_LIMITS = {"simple": 1.0, "identity": 0.6}
-"""Times what Triton takes for the same model.py."""
+"""As a multiple of what Triton takes for the same model.py."""
 
 Rows = dict[str, dict[str, list[Row]]]
-"""Name of the row, label of the server -> as often as measured."""
+"""Name of the row -> label of the server -> measurements."""
 
 STEPS = ["step_1", "step_2", "step_3"]
 IN_SERVER = {"simple": "simple", "identity": "identity_fp32"}
@@ -46,7 +46,7 @@ ELEMENTS = {"600 KB": 150_000, "64 B": 16}
 
 
 def write_models(repository: Path) -> None:
-    """Write the models of this server: all there are."""
+    """Write the models for this server: all of them."""
     simple = make_models.simple_model()
     make_models.write_model(repository, "simple", make_models.SIMPLE_CONFIG, simple)
     make_models.write_model(repository, "identity_fp32", make_models.IDENTITY_CONFIG, None)
@@ -54,7 +54,7 @@ def write_models(repository: Path) -> None:
 
 
 def write_python_models(repository: Path) -> None:
-    """Write the models in Python, and what consists of them."""
+    """Write the models in Python, and the ensemble of them."""
     python_models.write_python_simple(repository, "python_simple")
     for name in ("python_identity", *STEPS):
         python_models.write_python_identity(repository, name)
@@ -80,7 +80,7 @@ def rows_of() -> Iterator[tuple[str, Case, str, int, int]]:
 
 
 def measure_all(servers: list[Server], seconds: int, repeats: int, only: str) -> Rows:
-    """Return what each row cost, as often as asked; each value is compared once before."""
+    """Return `repeats` measurements of each row; values are compared once before each."""
     rows: Rows = {}
     random = np.random.default_rng(7)
     for repeat in range(repeats):
@@ -98,13 +98,13 @@ def measure_all(servers: list[Server], seconds: int, repeats: int, only: str) ->
 
 
 def cpu_us(rows: Rows, name: str, label: str = "inferd") -> float:
-    """Return the median of a row; not a number where it was not measured."""
+    """Return the median of a row; NaN if it was not measured."""
     some = rows.get(name, {}).get(label)
     return statistics.median(row.cpu_us for row in some) if some else math.nan
 
 
 def report(rows: Rows) -> bool:
-    """Print medians and ratios; tell whether no answer failed."""
+    """Print medians and ratios; return whether no answer failed."""
     print(f"{'row':28}{'server':8}{'CPU us':>9}{'p50 us':>9}{'req/s':>9}")
     for name, by_server in rows.items():
         for label, some in by_server.items():
@@ -131,7 +131,7 @@ def report(rows: Rows) -> bool:
 
 
 def print_ratio(name: str, ratio: float, other: str, limit: float | None) -> None:
-    """Print how a row compares with `other`, and whether that is within `limit`."""
+    """Print a row's ratio to `other`, and whether it is within `limit`."""
     if math.isnan(ratio):
         print(f"{name:28}   -    {other} was not measured")
         return
@@ -140,7 +140,7 @@ def print_ratio(name: str, ratio: float, other: str, limit: float | None) -> Non
 
 
 def main() -> int:
-    """Measure, print, and write all figures as JSON if asked; return 1 for answers that failed."""
+    """Measure, print, and write all figures as JSON if asked; return 1 if an answer failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)

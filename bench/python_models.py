@@ -1,4 +1,4 @@
-"""The models in Python that the bench asks: each does the least that its answer needs."""
+"""The bench's models in Python: each does only what its answer needs."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ PIPELINE = """    def execute(self, requests):
 
 
 def write_python_model(repository: Path, name: str, config: str, source: str) -> None:
-    """Write the folder of one model; `source` is a body of the class."""
+    """Write the folder of one model; `source` is the body of its class."""
     write_model(repository, name, config, None)
     (repository / name / "1" / "model.py").write_text(HEAD + source)
 
@@ -64,7 +64,7 @@ def write_python_identity(repository: Path, name: str) -> None:
 def write_pipeline(
     repository: Path, name: str, steps: list[str], *, instance_count: int = 1
 ) -> None:
-    """Write a model in Python that calls `steps`, of one tensor each, one after the other."""
+    """Write a model in Python that calls `steps`, of one tensor each, in sequence."""
     source = PIPELINE.replace("NAMES", repr(steps))
     config = _identity_config(name).replace("count: 1", f"count: {instance_count}")
     write_python_model(repository, name, config, source)

@@ -1,4 +1,4 @@
-"""Requests through shared memory: the region, what lies in it, and what must lie there after."""
+"""Requests through shared memory: the region, its content, and the content expected afterwards."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ NAME = "bench"
 
 
 class Places:
-    """`count` requests of a case, each with an input and a place for its output of its own."""
+    """`count` requests of a case, each with its own input and its own place for the output."""
 
     def __init__(self, case: Case, model: str, count: int, memory: SharedMemory) -> None:
         size = cases.SIZES[case.kind][0]
@@ -26,7 +26,7 @@ class Places:
         self.requests = [encode(model, index) for index in range(count)]
 
     def _at(self, place: int) -> dict[str, str | int]:
-        """Return the parameters of the tensor at the `place`-th place."""
+        """Return the parameters of a tensor at place number `place`."""
         size_bytes = 4 * self._numbers.shape[2]
         values = {"region": NAME, "byte_size": size_bytes, "offset": place * size_bytes}
         return {f"shared_memory_{key}": value for key, value in values.items()}
@@ -53,17 +53,17 @@ class Places:
         return Request(f"/v2/models/{model}/infer", headers, body, {})
 
     def are_right(self) -> bool:
-        """Tell whether every output is in its place."""
+        """Return whether every output is right and in its place."""
         return bool(np.array_equal(self._numbers[0], self._numbers[1]))
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         del self._numbers
 
 
 @contextmanager
 def registered(server: Server, case: Case, model: str, count: int) -> Iterator[Places]:
-    """Register a region for `count` requests with `server`, and take everything away again."""
+    """Register a region for `count` requests with `server`; remove it at the end."""
     size_bytes = 2 * count * 4 * cases.SIZES[case.kind][0]
     memory = SharedMemory(create=True, size=size_bytes)
     places = Places(case, model, count, memory)
@@ -79,7 +79,7 @@ def registered(server: Server, case: Case, model: str, count: int) -> Iterator[P
 
 
 def call(server: Server, verb: str, document: dict[str, object]) -> None:
-    """Register or unregister. Raises RuntimeError for any status but success."""
+    """Register or unregister the region. Raises RuntimeError for any status but success."""
     connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
     try:
         path = f"/v2/systemsharedmemory/region/{NAME}/{verb}"

@@ -1,8 +1,8 @@
-"""make bench: this server, a C floor, grpcio and, where installed, MLServer, by turns in one run.
+"""make bench: this server, a C floor, grpcio and, if installed, MLServer, by turns in one run.
 
 Prints one table and writes it as JSON to bench/results/. A target is a ratio, because the figures
-themselves differ from machine to machine: it is met when CPU per request divided by the floor's,
-measured in the same run, is at most what it is on the reference machine (target / floor there).
+themselves differ from machine to machine: it is met if CPU per request divided by the floor's in
+the same run is at most the target divided by the floor on the reference machine.
 """
 
 import argparse
@@ -60,15 +60,15 @@ TARGETS_US = {
     "json/identity": {1: 9000, 16: 9000},
     "grpc/identity": {1: 320, 16: 270},
 }
-"""The server's, there. The other rows have none: they are there to be seen."""
+"""The server's targets there. Other rows have none: they are for information."""
 
 PEERS = ("mlserver", "grpcio", "bare aio", "bare sync")
-"""The other servers: grpcio is this one with grpcio as its transport, bare is nothing else."""
+"""The other servers: grpcio is this server on grpcio's transport, bare is grpcio alone."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How long and how often."""
+    """How long and how often each row is measured."""
 
     seconds: int
     repeats: int
@@ -99,23 +99,23 @@ class Verdict:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is; None where there is none."""
+        """Whether the target is met; None if there is none."""
         return None if self.limit is None else self.ratio <= self.limit and not self.bad
 
 
 def check_tools() -> None:
-    """Exit and name what to install when a program is missing."""
+    """Exit and say what to install if a program is missing."""
     missing = [advice for tool, advice in TOOLS.items() if shutil.which(tool) is None]
     if missing:
         sys.exit("make bench needs " + ", ".join(missing))
 
 
 def measure_start(repository: Path, repeats: int) -> dict[str, float]:
-    """Return seconds from start to ready and idle resident megabytes, one small ONNX model."""
+    """Return seconds from start to ready and idle resident megabytes, with one small ONNX model."""
     ready_s, resident_mb = [], []
     for _ in range(repeats):
         with servers.run_inferd(repository, WORK) as server:
-            time.sleep(0.5)  # let what still happens after ready happen
+            time.sleep(0.5)  # for what still happens after ready
             ready_s.append(server.ready_s)
             resident_mb.append(servers.resident_bytes(server.pid) / 2**20)
     return {
@@ -125,7 +125,7 @@ def measure_start(repository: Path, repeats: int) -> dict[str, float]:
 
 
 class Bench:
-    """The running servers and what was measured of them."""
+    """The running servers and their measurements."""
 
     def __init__(self, repository: Path, settings: Settings, only: list[Case]) -> None:
         self.rows: list[Row] = []
@@ -172,7 +172,7 @@ class Bench:
         return [case for case in self._cases if not case.shape]
 
     def _first(self, inferd: Server, case: Case) -> int:
-        """Check the answer to a case and return its size; it also warms the model up."""
+        """Check the answer to a case and return its size; this also warms up the model."""
         inputs = cases.make_inputs(case.kind, cases.SIZES[case.kind][0], np.random.default_rng(7))
         request = cases.encode(case, cases.MODELS[case.kind], "", inputs)
         return load.check_once(inferd, case, request)
@@ -180,7 +180,7 @@ class Bench:
     def _measure_row(
         self, repeat: int, case: Case, peers: list[Server], floor: Server | None
     ) -> None:
-        """Measure one case at each concurrency, the servers in another order each time."""
+        """Measure one case at each concurrency; the order of servers alternates by `repeat`."""
         takers = [peer for peer in peers if _can(peer, case)]
         takers += [floor] if floor else []
         takers = takers[::-1] if repeat % 2 else takers
@@ -248,7 +248,7 @@ class Bench:
         )
 
     def _floor(self, case: Case, connections: int) -> tuple[str, float, float | None]:
-        """Return the name and figure of what a row is compared with, and the highest ratio."""
+        """Return the name and figure that a row is compared with, and the highest allowed ratio."""
         if case.kind == "convnet":
             return "bare ONNX Runtime", statistics.median(self.bare_onnx_us), CONVNET_LIMIT
         if case.uses_regions:
@@ -258,8 +258,8 @@ class Bench:
         if case.protocol == "trtis":
             rows = self._select("inferd", f"bin/{case.kind}", connections)
             return "bin", statistics.median(row.cpu_us for row in rows), TRTIS_LIMITS[case.kind]
-        # The floor has the row's own body sizes, but for 150,000 numbers as text: the reference
-        # floor is known for the 600 KB that they are in binary.
+        # The floor has the row's own body sizes, except for 150,000 numbers as text: the reference
+        # floor is known for their 600 KB in binary.
         name = "bin/identity" if case.name == "json/identity" else case.name
         rows = self._select("floor", name, connections)
         rows = rows or self._select("floor", case.name, connections)
@@ -274,7 +274,7 @@ class Bench:
         return [row for row in self.rows if (row.label, row.case, row.concurrency) == wanted]
 
     def varied_summary(self) -> dict[str, float]:
-        """Return for each case how much dearer varied requests are.
+        """Return for each case how much more varied requests cost, as a fraction.
 
         The lowest figure of either side counts: noise only ever adds.
         """
@@ -287,7 +287,10 @@ class Bench:
 
 
 def _can(peer: Server, case: Case) -> bool:
-    """MLServer has no binary extension; those on grpcio are there for gRPC alone."""
+    """Return whether `peer` takes part in `case`.
+
+    MLServer has no binary extension; the servers on grpcio are there for gRPC only.
+    """
     if case.uses_regions:
         return peer.label == "inferd"
     if peer.label in ("grpcio", "bare aio", "bare sync"):
@@ -296,19 +299,19 @@ def _can(peer: Server, case: Case) -> bool:
 
 
 def is_optimised() -> bool:
-    """Tell whether this Python was built with its own profile, as those of distributions are."""
+    """Return whether this Python was built with its own profile, as distributions build it."""
     arguments = sysconfig.get_config_var("CONFIG_ARGS") or ""
     return "--enable-optimizations" in arguments or sys.base_prefix == "/usr"
 
 
 def is_compiled() -> bool:
-    """Tell whether the request path of this inferd is compiled."""
+    """Return whether the request path of this inferd is compiled."""
     origin = getattr(importlib.util.find_spec("inferd.engine.engine"), "origin", None)
     return str(origin).endswith(".so")
 
 
 def interpreter() -> str:
-    """Say which Python runs the server, and whether its figures are to be trusted."""
+    """Return which Python runs the server, and whether its figures can be trusted."""
     name = f"{platform.python_implementation()} {platform.python_version()}"
     name += ", the request path compiled" if is_compiled() else ", the request path not compiled"
     if is_optimised():
@@ -320,7 +323,7 @@ def interpreter() -> str:
 
 
 def machine() -> dict[str, object]:
-    """Describe what the figures were measured on."""
+    """Return a description of what the figures were measured on."""
     info = Path("/proc/cpuinfo").read_text()
     models = [line.partition(":")[2].strip() for line in info.splitlines() if "model name" in line]
     packages = ("inferd", "numpy", "onnxruntime", "uvloop", "httptools", "orjson", "protobuf")
@@ -412,7 +415,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure, print, save; return 1 when an answer was wrong or lost, whatever the speed."""
+    """Measure, print, save; return 1 if an answer was wrong or lost, whatever the speed."""
     options = parse_options()
     check_tools()
     print(interpreter(), flush=True)
@@ -420,7 +423,7 @@ def main() -> int:
     if options.quick:
         settings = Settings(2, 1)
     wanted = set(options.case or [case.name for case in cases.ALL_CASES])
-    wanted |= {name.partition("-regions")[0] for name in wanted}  # what those are compared with
+    wanted |= {name.partition("-regions")[0] for name in wanted}  # the rows they are compared with
     only = [case for case in cases.ALL_CASES if case.name in wanted]
 
     shutil.rmtree(WORK, ignore_errors=True)

@@ -1,23 +1,22 @@
-"""What schedulers cost: each figure compares two rows that were measured in turns.
+"""What schedulers cost: each figure compares two rows measured by turns.
 
     python bench/scheduling.py [--quick] [--seconds 1] [--turns 9] [--only latency] [--out FILE]
 
 - A convolutional network with `dynamic_batching {}` against a bare loop of ONNX Runtime at its best
   batch size: CPU time per image, 1 to 64 clients; and the latency of one client against the same
   model without batching.
-- A model with nothing to do, its requests gathered into batches of 16, against the same without a
+- A no-op model whose requests are gathered into batches of 16, against the same without a
   scheduler: CPU time per request.
-- An ensemble of three such steps against one of one step: CPU time per further step.
+- An ensemble of three such steps against one of a single step: CPU time per further step.
 
-Neighbours make a machine slower and faster from one second to the next, by more than what is looked
-for here. So the two rows of a figure are measured by turns, one of them always beside the mean of
-the other's just before and just after it, and the figure is the median of what the turns say: of
-their ratios, or of their differences. Half of the turns said something between the two numbers
-behind it.
+Neighbours change a machine's speed from one second to the next, by more than the differences
+measured here. So the two rows of a figure are measured by turns, each run of one compared with the
+mean of the other's runs just before and after it; the figure is the median of these ratios, or
+differences. The two numbers after it are their quartiles.
 
-Batches on a CPU with few cores share them with the load, so CPU time is compared and not requests
-per second. It is divided by what the server's own statistics say was executed, from rest to rest:
-when the load stops a batch is still running, and a bare loop has all its images counted, too.
+On a CPU with few cores, batches share them with the load, so CPU time is compared, not requests per
+second. It is divided by the number of executions in the server's own statistics, from rest to rest:
+a batch is still running when the load stops, and a bare loop counts all its images too.
 """
 
 import argparse
@@ -42,7 +41,8 @@ HERE = Path(__file__).resolve().parent
 BARE_SIZES = (1, 2, 4, 8, 16)
 MOST_CLIENTS_PER_S = 20
 IMAGE_TURNS = 4
-"""So much longer rows of images take: a second has few batches, the first and last of them odd."""
+"""How many times longer rows of images run: a second has few batches, of which the first and last
+are not typical."""
 
 NO_OP = """backend: "identity"
 max_batch_size: 16
@@ -51,16 +51,16 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }
 instance_group { kind: KIND_CPU count: 1 }
 """
 LOOK_S, AT_REST_S = 0.3, 0.02
-"""A server that uses less than this CPU time from one look to the next is at rest."""
+"""A server is at rest if it uses less than AT_REST_S of CPU time from one look to the next."""
 
 BATCHED = "dynamic_batching { preferred_batch_size: 16 max_queue_delay_microseconds: 2000 }"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two rows to compare: `row` is to be at most `limit` above `against`.
+    """Two rows to compare: `row` may be at most `limit` above `against`.
 
-    In "%", or in "us" for each of `share` things that the one has more.
+    The `unit` is "%", or "us" for each of the `share` things that `row` has more.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Pair:
 
 @dataclass
 class Figure:
-    """The median of what the turns of a pair say, and the quartiles around it."""
+    """The median over the turns of a pair, and the quartiles."""
 
     name: str
     row: str
@@ -96,7 +96,7 @@ class Figure:
 
 
 def pairs(best: str) -> list[Pair]:
-    """Return what is compared; `best` is the bare loop that takes least."""
+    """Return the pairs to compare; `best` is the cheapest bare loop."""
     found = [
         Pair("CPU of an image", f"convnet batched, {clients} at once", best, "%", limit)
         for clients, limit in ((1, None), (4, None), (16, 5.0), (64, 5.0))
@@ -112,7 +112,7 @@ def pairs(best: str) -> list[Pair]:
 
 
 def ensemble(step_count: int) -> str:
-    """Return the configuration of an ensemble of so many steps, each of which does nothing."""
+    """Return the configuration of an ensemble of `step_count` no-op steps."""
     names = ["INPUT0", *(f"t{number}" for number in range(1, step_count)), "OUTPUT0"]
     steps = "".join(
         f'step {{ model_name: "direct" model_version: -1 '
@@ -125,7 +125,7 @@ def ensemble(step_count: int) -> str:
 
 
 def write_models(repository: Path) -> Path:
-    """Write the models; return the convolutional network's file."""
+    """Write the models; return the file of the convolutional network."""
     convnet = MODELS["convnet"]
     content = convnet.content()
     one = ONE_THREAD + "instance_group { kind: KIND_CPU count: 1 }"
@@ -139,7 +139,7 @@ def write_models(repository: Path) -> Path:
 
 
 def executed_count(server: Server, model: str) -> int:
-    """Return how many items a model has executed, once the server is at rest."""
+    """Return how many items a model has executed, after waiting for the server to be at rest."""
     connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
     last = -1, -1.0
     while True:
@@ -154,7 +154,7 @@ def executed_count(server: Server, model: str) -> int:
 
 
 class Bench:
-    """What was measured: the rows by name, and the figures. `work` is a folder for the models."""
+    """The measurements: rows by name, and figures. `work` is a folder for the models."""
 
     def __init__(self, seconds: int, turns: int, work: Path) -> None:
         self.rows: dict[str, list[Row]] = {}
@@ -171,12 +171,12 @@ class Bench:
         self._requests = {name: binary_request(_served(name), one) for name, one in given.items()}
 
     def run(self, only: str) -> None:
-        """Measure the figures whose name has `only` in it."""
+        """Measure the figures whose names contain `only`."""
         best = f"bare {BARE_SIZES[0]}"
         if any(only in pair.name for pair in pairs(best) if pair.against == best):
             best = self._best_bare()
         with run_inferd(self._work / "models", self._work) as server:
-            for name, request in self._requests.items():  # caches and threads as they will be
+            for name, request in self._requests.items():  # warm up caches and threads
                 measure(server, Case("bin", "scheduling"), [request], 4, 1)
                 executed_count(server, _served(name))
             for pair in pairs(best):
@@ -184,7 +184,7 @@ class Bench:
                     self.figures.append(self._compare(server, pair))
 
     def _best_bare(self) -> str:
-        """Return the bare loop that takes least of the turns' first."""
+        """Return the bare loop with the lowest median, relative to the first one of each turn."""
         names = [f"bare {size}" for size in BARE_SIZES]
         shares: dict[str, list[float]] = {name: [] for name in names}
         for _ in range(self._turns):
@@ -213,7 +213,7 @@ class Bench:
         count_before = executed_count(server, _served(label))
         before = cpu_seconds(server.pid)
         case, requests = Case("bin", "scheduling"), [self._requests[label]]
-        # Of many clients each is to be answered a few times.
+        # Each of many clients should be answered a few times.
         seconds = max(self._seconds_of(name), int(clients) // MOST_CLIENTS_PER_S)
         row, _ = measure(server, case, requests, int(clients), seconds)
         count = executed_count(server, _served(label)) - count_before
@@ -235,7 +235,7 @@ class Bench:
 
 
 def main() -> int:
-    """Measure, print, and write all figures as JSON if asked; return 1 for answers that failed."""
+    """Measure, print, and write all figures as JSON if asked; return 1 if an answer failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="3 turns of 1 s")
     parser.add_argument(

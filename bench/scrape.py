@@ -1,11 +1,11 @@
-"""What one look at /metrics costs a server with many models.
+"""What one scrape of /metrics costs a server with many models.
 
     .venv/bin/python bench/scrape.py [--models 100] [--scrapes 50] [--json FILE]
 
-It starts the server on that many small models, asks each of them a few times, and then reads
-/metrics over one connection, as Prometheus does. Printed are the CPU milliseconds of the server for
-one scrape, its share of one core at a scrape every 15 seconds, and the size of the text; the exit
-status is 1 when a scrape costs more than LIMIT_MS.
+It starts the server on that many small models, sends each a few requests, and then reads /metrics
+over one connection, as Prometheus does. It prints the server's CPU milliseconds per scrape, the
+share of one core with a scrape every 15 seconds, and the size of the text; the exit status is 1 if
+a scrape costs more than LIMIT_MS.
 """
 
 import argparse
@@ -33,7 +33,7 @@ _BODY = json.dumps({"inputs": [_TENSOR]})
 
 
 def make_repository(folder: Path, count: int) -> Path:
-    """Write `count` models that give back what they get."""
+    """Write `count` models that return their input."""
     for number in range(count):
         (folder / f"model_{number}" / "1").mkdir(parents=True)
         (folder / f"model_{number}" / "config.pbtxt").write_text(_CONFIG)
@@ -41,7 +41,7 @@ def make_repository(folder: Path, count: int) -> Path:
 
 
 def ask_all(port: int, count: int) -> None:
-    """Ask every model, so that there is something to tell."""
+    """Send requests to every model, so that there is something to report."""
     connection = http.client.HTTPConnection(HOST, port, timeout=10)
     for number in range(count * ASKED_EACH):
         connection.request("POST", f"/v2/models/model_{number % count}/infer", _BODY)
@@ -53,13 +53,13 @@ def ask_all(port: int, count: int) -> None:
 
 
 def scrape(connection: http.client.HTTPConnection) -> bytes:
-    """Read /metrics once."""
+    """Return the text of /metrics, read once."""
     connection.request("GET", "/metrics")
     return connection.getresponse().read()
 
 
 def measure(models: int, scrapes: int, work: Path) -> dict[str, float]:
-    """Return what a scrape costs."""
+    """Return the figures of a scrape."""
     repository = make_repository(work / "models", models)
     ports = (free_port(), free_port())
     metrics_port = free_port()

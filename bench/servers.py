@@ -1,4 +1,4 @@
-"""Starts and stops the servers the bench compares, and reads their CPU time and memory."""
+"""Starts and stops the servers that the bench compares, and reads their CPU time and memory."""
 
 import http.client
 import os
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HOST = "127.0.0.1"
-_CPU_CLOCK = 2  # the kind of clock, in the id of a process's (clock_getcpuclockid)
+_CPU_CLOCK = 2  # the kind of clock in the id of a process's CPU clock (clock_getcpuclockid)
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 READY_DEADLINE_S = 60.0
 
@@ -28,7 +28,7 @@ print(sysconfig.get_path("purelib"))
 
 @dataclass(frozen=True)
 class Server:
-    """A running server; its ports are 0 where it does not speak that protocol."""
+    """A running server; a port is 0 if the server does not speak that protocol."""
 
     label: str
     pid: int
@@ -54,7 +54,7 @@ def family(pid: int) -> list[int]:
 def cpu_seconds(pid: int) -> float:
     """Return the CPU seconds, user and system, that `pid` and its descendants have used.
 
-    To the nanosecond: /proc has hundredths of a second, which tell little of a short turn.
+    In nanoseconds: /proc has hundredths of a second, which are too coarse for a short turn.
     """
     used_ns = 0
     for member in family(pid):
@@ -70,7 +70,7 @@ def machine_cpu_seconds() -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of `pid` and its descendants, shared pages counted for each."""
+    """Return the resident bytes of `pid` and its descendants, shared pages counted for each."""
     total = 0
     for member in family(pid):
         for line in Path(f"/proc/{member}/status").read_text().splitlines():
@@ -80,14 +80,14 @@ def resident_bytes(pid: int) -> int:
 
 
 def free_port() -> int:
-    """Return a TCP port that nobody uses at the moment."""
+    """Return a TCP port that is not in use at the moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def is_ready(port: int, path: str = "/v2/health/ready") -> bool:
-    """Ask once."""
+    """Return whether GET `path` is answered with 200, asking once."""
     connection = http.client.HTTPConnection(HOST, port, timeout=5)
     try:
         connection.request("GET", path)
@@ -99,7 +99,7 @@ def is_ready(port: int, path: str = "/v2/health/ready") -> bool:
 
 
 def is_open(port: int) -> bool:
-    """Tell whether somebody listens; for servers that speak no HTTP."""
+    """Return whether the port is listened on; for servers that speak no HTTP."""
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0
 
@@ -107,7 +107,7 @@ def is_open(port: int) -> bool:
 def wait_ready(
     process: subprocess.Popen[bytes], ports: tuple[int, int], log: Path, started: float
 ) -> float:
-    """Return the seconds from `started` to ready. Exits, with its last words, if it fails."""
+    """Return the seconds from `started` to ready. Exits with the end of the log if it fails."""
     while not (is_ready(ports[0]) if ports[0] else is_open(ports[1])):
         if process.poll() is not None or time.monotonic() > started + READY_DEADLINE_S:
             last_words = log.read_text(errors="replace")[-2000:]
@@ -120,7 +120,7 @@ def wait_ready(
 def run_server(
     label: str, command: list[str], ports: tuple[int, int], log: Path, **environ: str
 ) -> Iterator[Server]:
-    """Run `command` as the server `label`; its output goes to `log`. Yields a Server, ready."""
+    """Run `command` as the server `label`, with its output in `log`. Yields the ready Server."""
     started = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -146,7 +146,7 @@ def run_server(
 def run_inferd(
     repository: Path, work: Path, grpc_transport: str = "own", flags: Sequence[str] = ()
 ) -> Iterator[Server]:
-    """Run this checkout's server on `repository`, with its default settings but for `flags`."""
+    """Run this checkout's server on `repository`, with default settings except for `flags`."""
     ports = (free_port(), free_port())
     command = [sys.executable, "-m", "inferd", "serve", str(repository)]
     command += ["--http-address", HOST, "--grpc-address", HOST]
@@ -159,7 +159,7 @@ def run_inferd(
 
 @contextmanager
 def run_bare_grpcio(kind: str, repository: Path, work: Path) -> Iterator[Server]:
-    """Run grpcio's own server, `aio` or `sync`, with the least that answers."""
+    """Run grpcio's own server, `aio` or `sync`, with minimal handlers."""
     ports = (0, free_port())
     program = Path(__file__).resolve().parent / "grpcio_server.py"
     command = [sys.executable, str(program), kind, str(repository), str(ports[1])]
@@ -194,7 +194,7 @@ def run_mlserver(program: Path, repository: Path, work: Path) -> Iterator[Server
 
 
 def has_triton(environment: Path) -> bool:
-    """Tell whether an environment has Triton in it, and what that needs for its Python."""
+    """Return whether an environment has Triton, with the stub that it needs for its Python."""
     stub = f"site-packages/{_STUB}"
     return any(
         (folder / stub.format(folder.name.removeprefix("python"))).exists()
@@ -204,9 +204,9 @@ def has_triton(environment: Path) -> bool:
 
 @contextmanager
 def run_triton(environment: Path, repository: Path, work: Path) -> Iterator[Server]:
-    """Run Triton, as the wheel of nvidia-pytriton in `environment` has it, on models in Python.
+    """Run Triton, from the wheel of nvidia-pytriton in `environment`, on models in Python.
 
-    They run on the interpreter that the environment was made with.
+    The models run on the interpreter of the environment.
     """
     told = subprocess.run(
         [str(environment / "bin" / "python"), "-c", _TELL_PATHS],
@@ -220,7 +220,7 @@ def run_triton(environment: Path, repository: Path, work: Path) -> Iterator[Serv
     shutil.rmtree(backends, ignore_errors=True)
     shutil.copytree(folder / "backends", backends)
     shutil.copy(Path(packages) / _STUB.format(version), backends / "python")
-    for name in ("numpy", "numpy.libs"):  # models look there, and not in PYTHONPATH
+    for name in ("numpy", "numpy.libs"):  # models import from there, not from PYTHONPATH
         (backends / "python" / name).symlink_to(Path(packages) / name)
     ports = (free_port(), free_port())
     command = [str(folder / "bin" / "tritonserver"), f"--model-repository={repository}"]
@@ -229,7 +229,7 @@ def run_triton(environment: Path, repository: Path, work: Path) -> Iterator[Serv
     command += [f"--grpc-address={HOST}", f"--grpc-port={ports[1]}"]
     libraries = f"{Path(packages) / 'nvidia_pytriton.libs'}:{library}"
     log = work / "triton.log"
-    path = f"{environment / 'bin'}:{os.environ['PATH']}"  # where the models' Python finds its home
+    path = f"{environment / 'bin'}:{os.environ['PATH']}"  # for the models' Python to find its home
     environ = {"LD_LIBRARY_PATH": libraries, "PATH": path}
     with run_server("triton", command, ports, log, **environ) as server:
         yield server
@@ -245,7 +245,7 @@ def compile_floor(compiler: str, work: Path) -> Path:
 
 @contextmanager
 def run_floor(program: Path, answer_bytes: int, work: Path) -> Iterator[Server]:
-    """Run the floor; each of its answers has `answer_bytes` of body, whatever is asked."""
+    """Run the floor; each of its answers has a body of `answer_bytes`, whatever the request."""
     ports = (free_port(), 0)
     command = [str(program), str(ports[0]), str(answer_bytes)]
     with run_server("floor", command, ports, work / "floor.log") as server:

@@ -2,8 +2,8 @@
 
     python bench/soak.py [--requests 200000] [--connections 64]
 
-Fails when an answer is wrong, missing or has another status than its request deserves, or when
-the server's memory has grown by more than RESIDENT_GROWTH_LIMIT_MB after the first tenth.
+Fails if an answer is wrong, is missing or has an unexpected status, or if the server's memory grows
+by more than RESIDENT_GROWTH_LIMIT_MB after the first tenth.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from cases import Case, Request
 from servers import HOST, Server
 
 ANSWER_TIMEOUT_S = 30.0
-GRPC_SHARE = 8  # one connection in so many speaks gRPC
-INVALID_SHARE = 10  # one request in so many is invalid
+GRPC_SHARE = 8  # one in this many connections speaks gRPC
+INVALID_SHARE = 10  # one in this many requests is invalid
 RESIDENT_GROWTH_LIMIT_MB = 16
 OK, INVALID, NOT_FOUND = "ok", "invalid", "not found"
 HTTP_OUTCOMES = {200: OK, 400: INVALID, 404: NOT_FOUND}
@@ -39,7 +39,7 @@ GRPC_OUTCOMES = {
 
 @dataclass(frozen=True)
 class Question:
-    """A request and the outcome it deserves."""
+    """A request and its expected outcome."""
 
     id: str
     request: Request
@@ -48,7 +48,7 @@ class Question:
 
 @dataclass
 class Tally:
-    """What came back."""
+    """The outcomes and faults so far."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ def make_question(number: int, protocol: str, random: np.random.Generator) -> Qu
         narrow = {name: np.ascontiguousarray(array[:, :15]) for name, array in inputs.items()}
         return Question(request_id, cases.encode(case, "simple", request_id, narrow), INVALID)
     request = cases.encode(case, "simple", request_id, inputs)
-    if fault == 3 and protocol != "grpc":  # grpc messages that do not parse never reach a model
+    if fault == 3 and protocol != "grpc":  # gRPC messages that do not parse never reach a model
         return Question(request_id, replace(request, body=request.body[:-3]), INVALID)
     return Question(request_id, request, OK)
 
@@ -124,7 +124,7 @@ class GrpcConnection:
         self._target = f"{HOST}:{port}"
 
     async def __aenter__(self) -> "GrpcConnection":
-        """Connect when first needed."""
+        """Open the channel, which connects when first needed."""
         options = [("grpc.use_local_subchannel_pool", 1)]
         self._channel = grpc.aio.insecure_channel(self._target, options=options)
         self._call = self._channel.unary_unary(cases.GRPC_METHOD, None, None)
@@ -144,7 +144,7 @@ class GrpcConnection:
 
 
 async def run_connection(server: Server, number: int, numbers: Iterator[int], tally: Tally) -> None:
-    """Ask the next question over one connection until there are none left."""
+    """Send questions over one connection until there are none left."""
     speaks_grpc = number % GRPC_SHARE == 0
     random = np.random.default_rng(number)
     connect = GrpcConnection(server.grpc_port) if speaks_grpc else HttpConnection(server.port)
@@ -165,7 +165,7 @@ async def run_connection(server: Server, number: int, numbers: Iterator[int], ta
 
 
 async def run_all(server: Server, start: int, stop: int, connections: int, tally: Tally) -> None:
-    """Ask the questions from `start` to `stop` over all connections together."""
+    """Send the questions from `start` to `stop` over all connections concurrently."""
     numbers = iter(range(start, stop))
     async with asyncio.TaskGroup() as group:
         for number in range(connections):
@@ -173,7 +173,7 @@ async def run_all(server: Server, start: int, stop: int, connections: int, tally
 
 
 def soak(server: Server, requests: int, connections: int) -> int:
-    """Run the soak and print its result; return 1 when anything was wrong."""
+    """Run the soak and print its result; return 1 if anything was wrong."""
     tally, warm = Tally(), requests // 10
     asyncio.run(run_all(server, 0, warm, connections, tally))
     before_mb = servers.resident_bytes(server.pid) / 2**20

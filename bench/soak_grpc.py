@@ -2,17 +2,17 @@
 
     python bench/soak_grpc.py [--calls 5000000] [--transport own]
 
-h2load sends most of them, in messages of several sizes over connections and streams of several
-counts: every answer must have arrived, and together they must have the bytes they deserve. Beside
-it a grpc.aio client compares ids and values, cancels, lets deadlines pass, streams and asks for
-what does not exist, and a peer that packs its own frames resets calls and breaks rules.
+h2load sends most of them, with several message sizes and several numbers of connections and
+streams: every answer must arrive, and together they must have the right number of bytes. Meanwhile
+a grpc.aio client compares ids and values, cancels, lets deadlines pass, streams and asks for what
+does not exist, and a peer that packs its own frames resets calls and breaks rules.
 
-Fails when an answer is wrong, missing or has another status than its call deserves, when memory
-has grown by more than GROWTH_LIMIT, or when streams or connections are left SETTLED_S after the
-end: at once some may be, whose clients have closed and whose server has not yet been told.
-Memory is compared by medians, of the rounds of the second fifth and of the last, and without what
-the C library holds back for the next large messages: how much that is depends on how many of them
-have ever met, by chance, and is no leak. Needs h2load.
+Fails if an answer is wrong, is missing or has an unexpected status, if memory has grown by more
+than GROWTH_LIMIT, or if streams or connections are left SETTLED_S after the end: right at the end
+there may be some that clients have closed without the server knowing yet.
+Memory is compared by the medians of the rounds of the second and the last fifth, without what the C
+library retains for further large messages: how much that is depends on how many were ever in flight
+at the same time, by chance, and is no leak. Needs h2load.
 """
 
 import argparse
@@ -55,15 +55,15 @@ INFER, STREAM = f"{SERVICE}/ModelInfer", f"{SERVICE}/ModelStreamInfer"
 TIMEOUT_S = 60.0
 CHANNELS = 8
 
-# Of a thousand calls, h2load sends what is left over.
+# Out of a thousand calls; h2load sends the rest.
 CHECKED, INVALID, CANCELLED, LATE, STREAMED, RESET = 12, 6, 3, 1, 2, 6
 BULK = 1000 - CHECKED - INVALID - CANCELLED - LATE - STREAMED - RESET
 
 SIZES = {16: 0.900, 1000: 0.080, 25_000: 0.019, 100_000: 0.001}
-"""FP32 in a message of h2load -> the share of its calls."""
+"""Number of FP32 values in a message of h2load -> the share of its calls."""
 
 SHAPES = [(1, 1), (1, 100), (16, 16), (64, 4), (10, 1), (100, 10), (4, 64)]
-"""Connections and streams on each, by turns."""
+"""Connections and streams per connection, used by turns."""
 
 MODEL = """
 backend: "identity"
@@ -75,13 +75,13 @@ SLOW = MODEL + 'parameters { key: "execute_delay_ms" value: { string_value: "20"
 
 @dataclass
 class Tally:
-    """What came back."""
+    """The calls and faults so far."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
     def note(self, what: str, *, right: bool, found: object = "") -> None:
-        """Count one call, and keep what is wrong with it."""
+        """Count one call, and record what is wrong with it."""
         self.counts[what] += 1
         if not right:
             self.wrong.append(f"{what}: {found}"[:300])
@@ -90,7 +90,7 @@ class Tally:
 def infer_request(
     values: np.ndarray, model: str = "echo", call_id: str = ""
 ) -> pb.ModelInferRequest:
-    """Return a request whose answer has the same values."""
+    """Return a request with `values`, which its answer must repeat."""
     message = pb.ModelInferRequest(
         model_name=model, id=call_id, raw_input_contents=[values.tobytes()]
     )
@@ -99,7 +99,7 @@ def infer_request(
 
 
 def framed(message: bytes) -> bytes:
-    """Return a message with gRPC's five bytes before it."""
+    """Return a message with gRPC's five-byte prefix."""
     return struct.pack(">BI", 0, len(message)) + message
 
 
@@ -107,7 +107,7 @@ def framed(message: bytes) -> bytes:
 
 
 def serve(repository: Path, transport: str, port: int) -> None:
-    """Run a server; SIGUSR1 makes it tidy up and print what it holds, as one JSON line."""
+    """Run a server; on SIGUSR1 it frees memory and prints what it holds, as one JSON line."""
     import uvloop
 
     from inferd.config.server import ServerConfig
@@ -136,7 +136,7 @@ def serve(repository: Path, transport: str, port: int) -> None:
 
 
 def report() -> None:
-    """Give back what is free, and print how many streams, connections and tasks there are."""
+    """Return free memory to the system, and print the count of streams, connections and tasks."""
     from inferd.transport.http2_connection import Http2Connection
     from inferd.wire.h2_stream import H2Stream
 
@@ -157,13 +157,13 @@ class Soaked:
     process: subprocess.Popen[str]
 
     def held(self) -> dict[str, int]:
-        """Have the server give back what is free, and say what it holds."""
+        """Have the server return free memory; return what it holds."""
         self.process.send_signal(signal.SIGUSR1)
         assert self.process.stdout is not None
         return dict(json.loads(self.process.stdout.readline()))
 
     def held_at_last(self) -> dict[str, int]:
-        """Return what it holds once nothing is left open, or SETTLED_S from now."""
+        """Return what it holds once nothing is open, or after SETTLED_S."""
         until = time.monotonic() + SETTLED_S
         held = self.held()
         while (held["streams"] or held["connections"]) and time.monotonic() < until:
@@ -173,7 +173,7 @@ class Soaked:
 
     @property
     def resident_mb(self) -> float:
-        """Its resident memory."""
+        """The server's resident memory."""
         return servers.resident_bytes(self.process.pid) / 2**20
 
 
@@ -219,7 +219,7 @@ async def run_h2load(port: int, elements: int, calls: int, shape: tuple[int, int
 async def send_bulk(
     port: int, calls: int, turn: int, answers: dict[int, int], tally: Tally
 ) -> None:
-    """Have h2load send `calls`; `answers` has the bytes of an answer for each size."""
+    """Have h2load send `calls`; `answers` has the bytes of one answer for each of SIZES."""
     for number, (elements, share) in enumerate(SIZES.items()):
         count = max(1, round(calls * share))
         said = await run_h2load(port, elements, count, SHAPES[(turn + number) % len(SHAPES)])
@@ -255,7 +255,7 @@ class Client:
             await channel.close()
 
     async def send(self, per_thousand: float) -> None:
-        """Send the calls of a round, one kind after the other on each channel, in any order."""
+        """Send the calls of a round in random order, two at a time on each channel."""
         kinds = {
             self.checked: CHECKED,
             self.invalid: INVALID,
@@ -274,7 +274,7 @@ class Client:
         await asyncio.gather(*(work(channel) for channel in self._channels for _ in range(2)))
 
     async def checked(self, channel: grpc.aio.Channel) -> None:
-        """Compare id and values; deadlines, metadata and compression differ from call to call."""
+        """Compare id and values; deadline, metadata and compression vary from call to call."""
         size = self._random.choice([0, 1, 10, 100, 1000, 10_000, 100_000])
         values = np.full(size, self._random.random(), np.float32)
         asked = infer_request(values, call_id=str(self._random.random()))
@@ -291,7 +291,7 @@ class Client:
         self._tally.note("checked", right=right, found=f"{size} values")
 
     async def invalid(self, channel: grpc.aio.Channel) -> None:
-        """Ask for what there is not, and say what cannot be meant."""
+        """Send a call for a missing model or method, or with a wrong shape."""
         model = infer_request(np.zeros(1, np.float32), "nobody").SerializeToString()
         shape = infer_request(np.zeros(1, np.float32))
         shape.inputs[0].shape[0] = 7
@@ -306,7 +306,7 @@ class Client:
         self._tally.note("invalid", right=found is status, found=found)
 
     async def cancelled(self, channel: grpc.aio.Channel) -> None:
-        """Start a slow call and leave it; on a busy machine that may be too late."""
+        """Start a slow call and cancel it; on a busy machine that may be too late."""
         asked = infer_request(np.zeros(100, np.float32), "slow").SerializeToString()
         call = channel.unary_unary(INFER)(asked, timeout=TIMEOUT_S)
         await asyncio.sleep(self._random.random() * 0.01)
@@ -317,13 +317,13 @@ class Client:
         self._tally.note(kind, right=is_late or found is grpc.StatusCode.CANCELLED, found=found)
 
     async def late(self, channel: grpc.aio.Channel) -> None:
-        """Start a slow call that has too little time."""
+        """Start a slow call with too short a deadline."""
         asked = infer_request(np.zeros(100, np.float32), "slow").SerializeToString()
         found = await _status(channel.unary_unary(INFER)(asked, timeout=0.005))
         self._tally.note("late", right=found is grpc.StatusCode.DEADLINE_EXCEEDED, found=found)
 
     async def streamed(self, channel: grpc.aio.Channel) -> None:
-        """Stream some requests; every other time leave before the end."""
+        """Stream some requests; half of the time, cancel before the end."""
         count, leaves = self._random.randint(1, 8), self._random.random() < 0.5
         values = np.full(50, self._random.random(), np.float32)
 
@@ -386,14 +386,14 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 async def read_frame(reader: asyncio.StreamReader) -> tuple[int, int, int, bytes]:
-    """Return type, flags, stream and payload of the next frame. Raises at the end."""
+    """Return type, flags, stream and payload of the next frame. Raises EOFError at the end."""
     head = await reader.readexactly(9)
     kind, flags, stream = struct.unpack(">BBI", head[3:])
     return kind, flags, stream, await reader.readexactly(int.from_bytes(head[:3], "big"))
 
 
 async def reset_calls(port: int, calls: int, tally: Tally) -> None:
-    """Send calls and reset a third of them, at once or in the middle; the others are answered."""
+    """Send calls and reset a third of them, at once or midway; the others must be answered."""
     reader, writer = await asyncio.open_connection(HOST, port)
     writer.write(PREFACE)
     encoder, answered, expected = hpack.Encoder(), set[int](), set[int]()
@@ -440,7 +440,7 @@ async def _take(
 
 
 async def break_rules(port: int, tally: Tally) -> None:
-    """Break the rules of HTTP/2 in several ways: each connection ends, nothing else does."""
+    """Break the rules of HTTP/2 in several ways: each must end the connection, and nothing else."""
     for start in WRONG_STARTS:
         reader, writer = await asyncio.open_connection(HOST, port)
         writer.write(start)
@@ -459,7 +459,7 @@ async def break_rules(port: int, tally: Tally) -> None:
 
 
 def machine() -> str:
-    """Return processor and cores."""
+    """Return the number of cores and the processor."""
     with contextlib.suppress(OSError):
         if model := re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()):
             return f"{os.cpu_count()} x {model[1]}"
@@ -467,7 +467,7 @@ def machine() -> str:
 
 
 async def answer_sizes(port: int) -> dict[int, int]:
-    """Return the bytes of DATA that one answer of each size has, checked once."""
+    """Return the bytes of DATA in one answer of each size; check each answer once."""
     sizes = {}
     options = [("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(f"{HOST}:{port}", options) as channel:
@@ -484,7 +484,7 @@ async def answer_sizes(port: int) -> dict[int, int]:
 async def run_round(
     port: int, calls: int, turn: int, answers: dict[int, int], tally: Tally
 ) -> None:
-    """Send `calls` calls of all kinds, at the same time."""
+    """Send `calls` calls of all kinds concurrently."""
     async with Client(port, turn, tally) as client, asyncio.TaskGroup() as group:
         bulk = round(calls * BULK / 1000)
         group.create_task(send_bulk(port, bulk, turn, answers, tally))
@@ -494,7 +494,7 @@ async def run_round(
 
 
 def soak(soaked: Soaked, calls: int) -> int:
-    """Run the rounds and print the result; return 1 when anything was wrong."""
+    """Run the rounds and print the result; return 1 if anything was wrong."""
     tally, port, began = Tally(), soaked.server.grpc_port, time.monotonic()
     answers = asyncio.run(answer_sizes(port))
     memory_mb, most_mb = [], 0.0

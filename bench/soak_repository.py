@@ -1,13 +1,13 @@
-"""Changes models in every way there is while requests keep coming, and checks each answer.
+"""Changes models in every possible way while requests keep coming, and checks each answer.
 
     python bench/soak_repository.py [--requests 60000] [--connections 12] [--seed 1]
 
-Half of the requests meet a server in explicit mode, half one in poll mode. Two models are asked,
-over REST in JSON and binary and over gRPC. `steady` must always answer, and never with an edition
-older than the newest that was confirmed to serve when the request was sent. `guest` comes and
-goes: it must answer while it is there and be unknown while it is not. Fails when a request fails
-that should have succeeded, an answer is wrong, a change has not the effect it should have, or the
-server's memory or open files have grown.
+Half of the requests go to a server in explicit mode, half to one in poll mode. Two models are
+asked, over REST in JSON and binary and over gRPC. `steady` must always answer, and never with an
+edition older than the newest one confirmed to serve when the request was sent. `guest` comes and
+goes: it must answer while it is there and be unknown while it is not. Fails if a request fails that
+should have succeeded, if an answer is wrong, if a change does not have its effect, or if the
+server's memory or open files grow.
 """
 
 import argparse
@@ -39,8 +39,8 @@ from tritonclient.grpc import service_pb2 as pb
 ANSWER_TIMEOUT_S = 30.0
 CHANGE_TIMEOUT_S = 30.0
 POLL_S = 0.2
-GRPC_SHARE = 4  # one connection in so many speaks gRPC
-GUEST_SHARE = 4  # one request in so many is for the guest
+GRPC_SHARE = 4  # one in this many connections speaks gRPC
+GUEST_SHARE = 4  # one in this many requests is for the guest
 RESIDENT_GROWTH_LIMIT_MB = 48
 FILES_GROWTH_LIMIT = 32
 STEADY, GUEST, SENT = "steady", "guest", "sent"
@@ -49,14 +49,14 @@ Change = Callable[["Site"], Awaitable[None]]
 
 
 class Unexpected(Exception):
-    """A change had not the effect it should have had."""
+    """A change did not have the effect it should have had."""
 
 
 # --- models ---
 
 
 def edition_model(edition: int) -> bytes:
-    """Return a model whose OUTPUT0 = INPUT0 + INPUT1 + edition, OUTPUT1 = INPUT0 - INPUT1."""
+    """Return a model with OUTPUT0 = INPUT0 + INPUT1 + edition, OUTPUT1 = INPUT0 - INPUT1."""
     names = ["INPUT0", "INPUT1", "OUTPUT0", "OUTPUT1"]
     infos = [helper.make_tensor_value_info(name, TensorProto.INT32, ["N", 16]) for name in names]
     nodes = [
@@ -70,7 +70,7 @@ def edition_model(edition: int) -> bytes:
 
 
 def config_text(name: str, more: str = "", count: int = 1) -> str:
-    """Return the config.pbtxt of an edition; requests wait a moment for others, to be many."""
+    """Return the config.pbtxt of an edition; a delay gathers requests into batches."""
     text = make_models.SIMPLE_CONFIG.replace('name: "simple"', f'name: "{name}"')
     text += "dynamic_batching { max_queue_delay_microseconds: 1000 }\n"
     return text.replace("count: 1", f"count: {count}") + more
@@ -78,7 +78,7 @@ def config_text(name: str, more: str = "", count: int = 1) -> str:
 
 @dataclass
 class Folder:
-    """One model's folder; files are put in place by renaming, so that none is seen half written."""
+    """One model's folder; files are put in place by renaming, so none is seen half written."""
 
     path: Path
 
@@ -98,22 +98,22 @@ class Folder:
         new.rename(self.path / str(number))
 
     def versions(self) -> list[int]:
-        """Return the version numbers there are."""
+        """Return the existing version numbers."""
         return sorted(int(child.name) for child in self.path.iterdir() if child.name.isdigit())
 
     def drop_version(self, number: int) -> None:
-        """Take a version folder away."""
+        """Remove a version folder."""
         away = self.path / f".old-{number}"
         (self.path / str(number)).rename(away)
         shutil.rmtree(away)
 
 
-# --- what is asked, and what may come back ---
+# --- requests, and the answers they may get ---
 
 
 @dataclass
 class Truth:
-    """What may be answered at this moment; `epoch` counts the times that may have changed."""
+    """What may be answered at this moment; `epoch` counts the changes of `guest`."""
 
     confirmed: int = 0
     newest: int = 0
@@ -121,13 +121,13 @@ class Truth:
     epoch: int = 0
 
     def set_guest(self, state: str) -> None:
-        """Note where the guest is."""
+        """Record the state of the guest."""
         self.guest, self.epoch = state, self.epoch + 1
 
 
 @dataclass
 class Tally:
-    """What came back."""
+    """The outcomes and changes so far."""
 
     right: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -152,7 +152,7 @@ class Http:
         await self._writer.wait_closed()
 
     async def send(self, verb: str, path: str, body: bytes, **headers: str) -> tuple[int, bytes]:
-        """Return status and body of the answer."""
+        """Send a request; return status and body of the answer."""
         status, _, body = await self._exchange(verb, path, body, headers)
         return status, body
 
@@ -185,7 +185,7 @@ class Grpc:
         self._target = f"{HOST}:{server.grpc_port}"
 
     async def __aenter__(self) -> "Grpc":
-        """Connect when first needed."""
+        """Open the channel, which connects when first needed."""
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
         self._channel = grpc.aio.insecure_channel(self._target, options=options)
         return self
@@ -213,12 +213,12 @@ def _id(number: int) -> str:
 
 
 def is_unknown(outcome: object) -> bool:
-    """Tell whether a refusal says that there is no such model."""
+    """Return whether a refusal says that there is no such model."""
     return isinstance(outcome, str) and outcome.startswith(("HTTP 404", "gRPC NOT_FOUND"))
 
 
 def edition_of(inputs: cases.Arrays, outputs: cases.Arrays) -> int | None:
-    """Return the edition that answered, None when the answer is wrong."""
+    """Return the edition that answered, None if the answer is wrong."""
     a, b = inputs["INPUT0"].ravel(), inputs["INPUT1"].ravel()
     if sorted(outputs) != ["OUTPUT0", "OUTPUT1"] or not np.array_equal(outputs["OUTPUT1"], a - b):
         return None
@@ -227,7 +227,7 @@ def edition_of(inputs: cases.Arrays, outputs: cases.Arrays) -> int | None:
 
 
 def fault_of(truth: Truth, before: Truth, model: str, inputs: cases.Arrays, outcome: object) -> str:
-    """Return what is wrong with an outcome, or ""; `before` is the truth at the sending."""
+    """Return what is wrong with an outcome, or ""; `before` is the truth at the time of sending."""
     if model == GUEST:
         is_settled = before.epoch == truth.epoch and truth.guest != "moving"
         if not is_settled and isinstance(outcome, str):
@@ -248,7 +248,7 @@ def fault_of(truth: Truth, before: Truth, model: str, inputs: cases.Arrays, outc
 async def run_connection(
     server: Server, index: int, numbers: Iterator[int], truth: Truth, tally: Tally
 ) -> None:
-    """Ask one question after the other until there are none left."""
+    """Send one request after the other until there are no `numbers` left."""
     random_ = np.random.default_rng(index)
     speaks_grpc = index % GRPC_SHARE == 0
     async with Grpc(server) if speaks_grpc else Http(server) as connection:
@@ -273,7 +273,7 @@ async def run_connection(
                 tally.right["unknown" if isinstance(outcome, str) else protocol] += 1
 
 
-# --- a site: one server, its repository, and what is known of it ---
+# --- a site: one server, its repository, and what is known about it ---
 
 
 class Site:
@@ -295,9 +295,9 @@ class Site:
         return edition_model(self.truth.newest)
 
     async def apply(self, model: str = STEADY, *, fails: bool = False) -> None:
-        """Have the server take up what lies in the repository, or wait until it has.
+        """Have the server load what is in the repository, or wait until it has.
 
-        With `fails` the change is broken: the server must refuse it, and go on as before.
+        With `fails` the change is broken: the server must refuse it and go on as before.
         """
         if self.mode == "explicit":
             is_loaded = await self.load(model)
@@ -335,13 +335,13 @@ class Site:
             raise Unexpected(msg)
 
     async def state(self, model: str) -> str:
-        """Return the state of the model's newest version, "" when it is not in the index."""
+        """Return the state of the model's newest version, "" if it is not in the index."""
         _, body = await self.http.send("POST", "/v2/repository/index", b"")
         rows = [row for row in json.loads(body) if row["name"] == model and "state" in row]
         return max(rows, key=lambda row: int(row.get("version", -1)))["state"] if rows else ""
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
-        """Wait until `condition()` holds."""
+        """Wait until `condition()` holds. Raises Unexpected after CHANGE_TIMEOUT_S."""
         deadline = time.monotonic() + CHANGE_TIMEOUT_S
         while not await condition():
             if time.monotonic() > deadline:
@@ -375,19 +375,19 @@ class Site:
 
 
 async def new_version(site: Site) -> None:
-    """A version with a higher number takes over."""
+    """Add a version with a higher number, which takes over."""
     site.steady.add_version(site.steady.versions()[-1] + 1, site.next_edition())
     await site.apply()
 
 
 async def new_file(site: Site) -> None:
-    """The file of the version that serves is replaced."""
+    """Replace the file of the serving version."""
     site.steady.put(f"{site.steady.versions()[-1]}/model.onnx", site.next_edition())
     await site.apply()
 
 
 async def older_file(site: Site) -> None:
-    """The same, by a file that is older than the one before."""
+    """Replace the file of the serving version by one with an older time stamp."""
     target = f"{site.steady.versions()[-1]}/model.onnx"
     content = site.next_edition()
     new = site.steady.path / ".older"
@@ -398,14 +398,14 @@ async def older_file(site: Site) -> None:
 
 
 async def old_version_removed(site: Site) -> None:
-    """Versions that do not serve are taken away."""
+    """Remove the versions that do not serve."""
     for number in site.steady.versions()[:-1]:
         site.steady.drop_version(number)
     await site.apply()
 
 
 async def version_that_serves_removed(site: Site) -> None:
-    """The version that serves is taken away at once with a new one's coming."""
+    """Remove the serving version as soon as a new one is added."""
     last = site.steady.versions()[-1]
     site.steady.add_version(last + 1, site.next_edition())
     site.steady.drop_version(last)
@@ -413,7 +413,7 @@ async def version_that_serves_removed(site: Site) -> None:
 
 
 async def other_config(site: Site) -> None:
-    """Another parameter, which loads the version anew, with a new file so that it shows."""
+    """Change a parameter, which reloads the version, and the file, so that it shows."""
     tag = f'parameters {{ key: "tag" value: {{ string_value: "{site.truth.newest}" }} }}\n'
     site.steady.put("config.pbtxt", config_text(STEADY, tag))
     site.steady.put(f"{site.steady.versions()[-1]}/model.onnx", site.next_edition())
@@ -421,14 +421,14 @@ async def other_config(site: Site) -> None:
 
 
 async def other_instance_count(site: Site) -> None:
-    """More instances, then one again."""
+    """Configure more instances, then one again."""
     for count in (3, 1):
         site.steady.put("config.pbtxt", config_text(STEADY, count=count))
         await site.apply()
 
 
 async def other_policy(site: Site) -> None:
-    """All versions serve, then the newest alone."""
+    """Have all versions serve, then only the newest."""
     site.steady.add_version(site.steady.versions()[-1] + 1, site.next_edition())
     site.steady.put("config.pbtxt", config_text(STEADY, "version_policy { all {} }\n"))
     await site.apply()
@@ -437,7 +437,7 @@ async def other_policy(site: Site) -> None:
 
 
 async def stray_file(site: Site) -> None:
-    """A file beside the versions, then none."""
+    """Add a file beside the versions, then remove it."""
     site.steady.put("labels.txt", "one\ntwo\n")
     await site.apply()
     (site.steady.path / "labels.txt").unlink()
@@ -445,7 +445,7 @@ async def stray_file(site: Site) -> None:
 
 
 async def cache_file(site: Site) -> None:
-    """What Python and editors leave behind, which is no change."""
+    """Add files that Python and editors leave behind, which are no change."""
     version = site.steady.path / str(site.steady.versions()[-1])
     (version / "__pycache__").mkdir(exist_ok=True)
     (version / "__pycache__" / "model.pyc").write_bytes(os.urandom(8))
@@ -454,7 +454,7 @@ async def cache_file(site: Site) -> None:
 
 
 async def broken_config(site: Site) -> None:
-    """A config.pbtxt that cannot be read, then one that can."""
+    """Write a config.pbtxt that does not parse, then one that does."""
     site.steady.put("config.pbtxt", "this is no configuration {")
     await site.apply(fails=True)
     site.steady.put("config.pbtxt", config_text(STEADY))
@@ -463,7 +463,7 @@ async def broken_config(site: Site) -> None:
 
 
 async def contradicting_config(site: Site) -> None:
-    """A config.pbtxt that contradicts the file, then one that does not."""
+    """Write a config.pbtxt that contradicts the model file, then one that does not."""
     site.steady.put("config.pbtxt", config_text(STEADY).replace("TYPE_INT32", "TYPE_FP32"))
     await site.apply(fails=True)
     site.steady.put("config.pbtxt", config_text(STEADY))
@@ -471,7 +471,7 @@ async def contradicting_config(site: Site) -> None:
 
 
 async def broken_file(site: Site) -> None:
-    """A new version whose file is none; then it is taken away."""
+    """Add a version whose file is not a model, then remove it."""
     number = site.steady.versions()[-1] + 1
     site.steady.add_version(number, b"this is no model")
     await site.apply(fails=True)
@@ -480,7 +480,7 @@ async def broken_file(site: Site) -> None:
 
 
 async def half_copied(site: Site) -> None:
-    """A new version whose file is still coming; then it is whole."""
+    """Add a version whose file is incomplete, then complete it."""
     number, content = site.steady.versions()[-1] + 1, site.next_edition()
     site.steady.add_version(number, content[: len(content) // 2])
     await site.apply(fails=True)
@@ -489,7 +489,7 @@ async def half_copied(site: Site) -> None:
 
 
 async def guest_leaves(site: Site) -> None:
-    """A model goes, is unknown, and comes back."""
+    """Remove a model, which must become unknown, and put it back."""
     away = site.root.parent / "away"
     site.truth.set_guest("moving")
     site.guest.path.rename(away)
@@ -509,7 +509,7 @@ async def guest_leaves(site: Site) -> None:
 
 
 async def many_loads_at_once(site: Site) -> None:
-    """Clients load one model, which has changed, all at the same time."""
+    """Load one model, which has changed, from several clients at the same time."""
     site.steady.put(f"{site.steady.versions()[-1]}/model.onnx", site.next_edition())
     async with asyncio.TaskGroup() as group:
         loads = [group.create_task(_load_alone(site)) for _ in range(8)]
@@ -525,7 +525,7 @@ async def _load_alone(site: Site) -> bool:
 
 
 async def config_sent(site: Site) -> None:
-    """A load brings its own configuration; the next one brings none."""
+    """Load with a configuration in the request, with a broken one, and with none."""
     text = json.dumps({"max_batch_size": 8, "instance_group": [{"count": 2, "kind": "KIND_CPU"}]})
     for parameters in ({"config": text}, {"config": "{"}, {}):
         is_loaded = await site.load(STEADY, **parameters)
@@ -535,7 +535,7 @@ async def config_sent(site: Site) -> None:
 
 
 async def model_sent(site: Site) -> None:
-    """A load brings a whole model, which answers and is unloaded."""
+    """Load a whole model from the request, check its answer and unload it."""
     files = {"file:1/model.onnx": edition_model(-7), "config": '{"max_batch_size": 8}'}
     if not await site.load(SENT, **files):
         msg = "the model that was sent did not load"
@@ -549,7 +549,7 @@ async def model_sent(site: Site) -> None:
 
 
 async def hostile_loads(site: Site) -> None:
-    """Loads of what is no model: paths, links that lead out, nobody."""
+    """Try to load what is not a model: paths, a link that leads out, an unknown name."""
     link = site.root / "link"
     link.symlink_to(site.root.parent / "outside")
     for name in ("..%2Foutside", "%2Fetc", "nobody", "link"):
@@ -582,7 +582,7 @@ BY_REQUEST: list[Change] = [many_loads_at_once, config_sent, model_sent, hostile
 
 
 async def change_on(site: Site, tally: Tally, seed: int, is_over: asyncio.Event) -> None:
-    """Make one change after the other, each kind as often as the others, until it is over."""
+    """Make one change after the other, each kind equally often, until `is_over`."""
     kinds = CHANGES + BY_REQUEST * (site.mode == "explicit")
     order = random.Random(seed)
     while not is_over.is_set():
@@ -601,7 +601,7 @@ async def change_on(site: Site, tally: Tally, seed: int, is_over: asyncio.Event)
 
 
 def prepare(root: Path) -> None:
-    """Write the two models, and one outside of the repository."""
+    """Write the two models, and one outside the repository."""
     for name in (STEADY, GUEST, "../outside"):
         folder = Folder(root / name)
         folder.put("config.pbtxt", config_text(folder.path.name))
@@ -610,20 +610,20 @@ def prepare(root: Path) -> None:
 
 @dataclass
 class Use:
-    """What the server uses of the machine."""
+    """The resources that the server uses."""
 
     memory_mb: float = 0.0
     files_count: int = 0
 
     @classmethod
     def of(cls, server: Server) -> "Use":
-        """Return what `server` uses now."""
+        """Return the current use of `server`."""
         memory_mb = servers.resident_bytes(server.pid) / 2**20
         return cls(memory_mb, len(os.listdir(f"/proc/{server.pid}/fd")))
 
 
 def counted(stop: int, server: Server, uses: list[Use]) -> Iterator[int]:
-    """Yield the numbers up to `stop`; note what the server uses after a third, and at the end."""
+    """Yield the numbers up to `stop`; record the server's use after a third and at the end."""
     for number in range(1, stop + 1):
         if number == stop // 3:
             uses.append(Use.of(server))
@@ -634,7 +634,7 @@ def counted(stop: int, server: Server, uses: list[Use]) -> Iterator[int]:
 async def soak(
     server: Server, root: Path, mode: str, uses: list[Use], options: argparse.Namespace
 ) -> Tally:
-    """Send a half of the requests while models change; return what came back."""
+    """Send half of the requests while models change; return the tally."""
     tally = Tally()
     async with Http(server) as http, Grpc(server) as rpc:
         site = Site(server, root, mode, http, rpc)
@@ -650,7 +650,7 @@ async def soak(
 
 
 def run_mode(mode: str, work: Path, options: argparse.Namespace) -> bool:
-    """Soak a server in one mode, print what came back, and return whether all was well."""
+    """Soak a server in one mode, print the outcomes, and return whether all was well."""
     root = work / mode / "models"
     prepare(root)
     flags = [f"--model-control-mode={mode}"]

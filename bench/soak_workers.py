@@ -1,12 +1,12 @@
-"""Kills the worker of one model in Python once a second, while four of them are under load.
+"""Kills the worker of one model in Python once a second, while four models are under load.
 
     python bench/soak_workers.py [--seconds 60] [--connections 8] [--seed 1]
 
-Half of the connections speak HTTP, JSON and binary, half gRPC; each answer is checked. Fails when
-one of the other three models loses a request, when a kill loses more than the one request that the
-worker was executing, when an error says anything else than that its worker was killed, or when
-processes, memory, open files or threads have grown. A worker is killed when it has answered: one
-that never comes up is another matter.
+Half of the connections speak HTTP, JSON and binary, half gRPC; each answer is checked. Fails if one
+of the other three models loses a request, if a kill loses more than the one request that the worker
+was executing, if an error says anything other than that its worker was killed, or if the number of
+processes, memory, open files or threads grows. A worker is killed only after it has answered: one
+that never comes up is a different matter.
 """
 
 import argparse
@@ -42,7 +42,7 @@ THREADS_GROWTH_LIMIT = 4
 
 @dataclass
 class Tally:
-    """What came back, by model."""
+    """The outcomes by model."""
 
     right: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
@@ -53,7 +53,7 @@ class Tally:
 
 @dataclass
 class Use:
-    """What the server and its workers use of the machine."""
+    """The resources that the server and its workers use."""
 
     memory_mb: float
     files_count: int
@@ -62,7 +62,7 @@ class Use:
 
     @classmethod
     def of(cls, server: Server) -> "Use":
-        """Return what is used now; open files and threads are those of the server alone."""
+        """Return the current use; open files and threads are those of the server alone."""
         own = f"/proc/{server.pid}"
         return cls(
             servers.resident_bytes(server.pid) / 2**20,
@@ -84,7 +84,7 @@ def workers_of(server: Server, model: str) -> list[int]:
 
 
 def is_fair(outcome: str) -> bool:
-    """Tell whether this is what somebody hears whose worker was killed."""
+    """Return whether this is the expected error for a request whose worker was killed."""
     return outcome.startswith(("HTTP 503", "gRPC UNAVAILABLE")) and "SIGKILL" in outcome
 
 
@@ -99,7 +99,7 @@ def note(tally: Tally, model: str, inputs: cases.Arrays, outcome: object) -> Non
 
 
 async def run_connection(server: Server, index: int, tally: Tally, is_over: asyncio.Event) -> None:
-    """Ask one model one question after the other until it is over."""
+    """Send requests to one model, one after the other, until `is_over`."""
     random_ = np.random.default_rng(index)
     model = MODELS[index % len(MODELS)]
     speaks_grpc = index // len(MODELS) % 2 == 1
@@ -122,7 +122,7 @@ async def run_connection(server: Server, index: int, tally: Tally, is_over: asyn
 
 
 async def until_answers(tally: Tally, more_than: int) -> bool:
-    """Wait until the model that is killed has answered again; tell whether it has."""
+    """Wait until VICTIM has more than `more_than` right answers; return whether it has."""
     deadline = time.monotonic() + SETTLE_S
     while tally.right[VICTIM] <= more_than:
         if time.monotonic() > deadline:
@@ -135,7 +135,7 @@ async def until_answers(tally: Tally, more_than: int) -> bool:
 async def kill_on(
     server: Server, tally: Tally, options: argparse.Namespace, seen: set[int]
 ) -> None:
-    """Kill the worker once a second, at some moment of it, until the time is over."""
+    """Kill the worker at a random moment of every second, until the time is over."""
     moments = random.Random(options.seed)
     started = time.monotonic()
     for second in range(options.seconds):
@@ -150,14 +150,14 @@ async def kill_on(
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 tally.kills_count += 1
-        if not await until_answers(tally, before + 1):  # one may have been on its way
+        if not await until_answers(tally, before + 1):  # one answer may have been on its way
             return
 
 
 async def soak(
     server: Server, options: argparse.Namespace, seen: set[int]
 ) -> tuple[Tally, Use, Use]:
-    """Load all models while one is killed; return what came back and the use before and after."""
+    """Load all models while one is killed; return the tally and the use before and after."""
     tally = Tally()
     is_over = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -175,7 +175,7 @@ async def soak(
 
 
 def report(tally: Tally, before: Use, after: Use, options: argparse.Namespace) -> bool:
-    """Print what came back and return whether all was well."""
+    """Print the outcomes and return whether all was well."""
     print(f"{tally.kills_count} kills in {options.seconds} s")
     for model in MODELS:
         slowest = f"slowest {tally.slowest_s[model]:.2f} s"
@@ -199,7 +199,7 @@ def report(tally: Tally, before: Use, after: Use, options: argparse.Namespace) -
 
 
 def left_over(seen: set[int]) -> list[int]:
-    """Return those of the workers that still run."""
+    """Return the workers that still run after at most SETTLE_S."""
     deadline = time.monotonic() + SETTLE_S
     while (left := [pid for pid in seen if Path(f"/proc/{pid}").exists()]) and (
         time.monotonic() < deadline
@@ -209,7 +209,7 @@ def left_over(seen: set[int]) -> list[int]:
 
 
 def main() -> int:
-    """Soak one server; return 1 when something was not as it should be."""
+    """Soak one server; return 1 if something was not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--connections", type=int, default=8)

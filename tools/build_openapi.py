@@ -1,10 +1,10 @@
 """Writes the OpenAPI document of the REST surface, src/inferd/wire/openapi.json.
 
     python tools/build_openapi.py            write it
-    python tools/build_openapi.py --check    fail when it is out of date
+    python tools/build_openapi.py --check    fail if it is out of date
 
-Its routes are those of the server's own table; tools/openapi_operations.py has the words for them,
-tools/openapi_schemas.py the schemas.
+Its routes come from the server's own table, their descriptions from tools/openapi_operations.py,
+and the schemas from tools/openapi_schemas.py.
 """
 
 import json
@@ -45,13 +45,13 @@ _REASONS = {
 
 
 def routes() -> list[Route]:
-    """Return the server's table."""
+    """Return the server's route table."""
     rules = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=1)
     return HttpRoutes(Engine(), rules, not_ready_status=400).table
 
 
 def build() -> dict[str, Any]:
-    """Return the document. Raises KeyError for a route nobody has described."""
+    """Return the document. Exits if a route has no description."""
     known, paths = operations(), {}
     for route in sorted(routes(), key=lambda route: (route.path, route.verb)):
         entry = paths.setdefault(route.path, {})
@@ -82,7 +82,7 @@ def build() -> dict[str, Any]:
 
 
 def parameter(name: str) -> dict[str, Any]:
-    """Return the description of a name in a path."""
+    """Return the description of a path parameter."""
     schema = {**_TEXT, "minLength": 1}
     return {
         "name": name,
@@ -94,7 +94,7 @@ def parameter(name: str) -> dict[str, Any]:
 
 
 def described(operation: Operation, route: Route) -> dict[str, Any]:
-    """Return one operation."""
+    """Return the description of one operation."""
     found: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.text.partition(". ")[0].removesuffix("."),
@@ -122,7 +122,7 @@ def described(operation: Operation, route: Route) -> dict[str, Any]:
 
 
 def answer(operation: Operation) -> dict[str, Any]:
-    """Return the answer of success."""
+    """Return the description of a successful response."""
     if not operation.gives:
         return {"description": "Done."}
     events = {"description": "The data of each event is a GenerateResponse, or an Error."}
@@ -141,7 +141,7 @@ def answer(operation: Operation) -> dict[str, Any]:
 
 
 def used_schemas(part: Any) -> set[str]:
-    """Return the schemas `part` refers to, and those they refer to."""
+    """Return the schemas that `part` refers to, directly or indirectly."""
     if isinstance(part, list):
         return set().union(*(used_schemas(one) for one in part))
     if not isinstance(part, dict):
@@ -154,7 +154,7 @@ def used_schemas(part: Any) -> set[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the document, or with --check tell by the exit code whether it is up to date."""
+    """Write the document; with --check, only return 1 if it is out of date."""
     text = json.dumps(build(), indent=1) + "\n"
     if "--check" not in arguments:
         TARGET.write_text(text, encoding="utf-8")

@@ -67,7 +67,7 @@ def _cell(text: str) -> str:
 
 
 def main() -> int:
-    """Write the page, or with --check tell by the exit code whether it is up to date."""
+    """Write the page; with --check, only return 1 if it is out of date."""
     page = build()
     if "--check" not in sys.argv[1:]:
         PAGE.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
-"""Compiles every .proto of the package into the descriptor set (.binpb) that lies beside it.
+"""Compiles every .proto of the package into a descriptor set (.binpb) beside it.
 
     python tools/build_protos.py            write them
-    python tools/build_protos.py --check    fail when one is missing or out of date
+    python tools/build_protos.py --check    fail if one is missing or out of date
 
 Needs grpcio-tools (dependency group "proto"). A file imports another by its bare name: the folders
-named proto/ are the import path. A .binpb holds its own file only, not what that file imports.
+named proto/ are the import path. A .binpb contains only its own file, not the imported ones.
 """
 
 import sys
@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "inferd"
 
 
 def main(arguments: list[str]) -> int:
-    """Build, or with --check compare; returns the exit status."""
+    """Build, or with --check compare; return the exit status."""
     if arguments not in ([], ["--check"]):
         print(__doc__)
         return 2
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
 
 
 def descriptor_set(source: Path, folders: list[Path]) -> bytes:
-    """Return the serialized FileDescriptorSet of `source`; exits when it does not compile."""
+    """Return the serialized FileDescriptorSet of `source`. Exits if it does not compile."""
     google = resources.files("grpc_tools").joinpath("_proto")
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch, "out.binpb")

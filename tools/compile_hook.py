@@ -1,7 +1,7 @@
-"""Compiles the request path into the wheel, where INFERD_COMPILED=1 asks for it.
+"""Compiles the request path into the wheel if INFERD_COMPILED=1 is set.
 
-The sources stay beside the compiled modules; without the variable nothing here is needed, and no
-compiler either (docs/decisions/0010-compiled.md).
+The sources stay beside the compiled modules; without the variable neither a compiler nor the
+dependencies below are needed (docs/decisions/0010-compiled.md).
 """
 
 import contextlib
@@ -13,16 +13,16 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-NEEDED = ["mypy==2.4.1", "setuptools>=70", "msgspec", "numpy", "orjson"]  # the last for their types
+NEEDED = ["mypy==2.4.1", "setuptools>=70", "msgspec", "numpy", "orjson"]  # the last three for types
 CONFIG = Path(__file__).with_name("compile.ini")
 MODULES = Path(__file__).with_name("compiled_modules.txt")
 BOOTSTRAP = "inferd/backends/worker/bootstrap/"
 SHARED = (f"{BOOTSTRAP}inferd_worker/packet.py", f"{BOOTSTRAP}inferd_worker/arena.py")
 SOURCES = "inferd/backends/worker/bootstrap_sources"
 TWIN = "inferd/backends/worker/bootstrap_compiled"
-"""What worker processes import: of it the server imports what is SHARED. Beside it, copies for the
-workers: the SOURCES alone for any interpreter, and a TWIN with compiled modules for the server's
-own (docs/decisions/0015-worker-processes.md)."""
+"""BOOTSTRAP is what worker processes import; the server imports the SHARED modules of it. Beside it
+are copies for the workers: the SOURCES for any interpreter, and a TWIN with compiled modules for
+the server's own (docs/decisions/0015-worker-processes.md)."""
 
 
 class CompileHook(BuildHookInterface):
@@ -31,11 +31,11 @@ class CompileHook(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """Return what compiling needs, beside a C compiler."""
+        """Return what compiling needs besides a C compiler."""
         return NEEDED if self._is_wanted() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and have the wheel take the results and the tag of this interpreter."""
+        """Compile, and have the wheel include the results and get this interpreter's tag."""
         if not self._is_wanted() or version == "editable":
             return
         self._folder = Path(tempfile.mkdtemp(prefix="inferd-compiled-"))
@@ -46,7 +46,7 @@ class CompileHook(BuildHookInterface):
             build_data["force_include"][str(made)] = str(made.relative_to(self._folder))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Forget what was compiled, which is in the wheel now."""
+        """Delete the compiled files, which are in the wheel now."""
         del version, build_data, artifact_path
         if hasattr(self, "_folder"):
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -56,7 +56,7 @@ class CompileHook(BuildHookInterface):
 
 
 def compile_into(folder: Path, root: Path) -> None:
-    """Compile the modules of the tree `root` into `folder`, laid out as the package is."""
+    """Compile the modules of the tree `root` into `folder`, in the layout of the package."""
     modules = MODULES.read_text().split()
     theirs = [one for one in modules if one.startswith(BOOTSTRAP)]
     ours = [one for one in modules if one in SHARED or one not in theirs]
@@ -65,7 +65,7 @@ def compile_into(folder: Path, root: Path) -> None:
     for copy in (twin, folder / SOURCES):
         unwanted = shutil.ignore_patterns("__pycache__")
         shutil.copytree(root / "src" / BOOTSTRAP, copy, ignore=unwanted)
-        (copy / "__init__.py").unlink()  # it is no package: workers have it on sys.path
+        (copy / "__init__.py").unlink()  # not a package: workers have it on sys.path
     _compile([one[len(BOOTSTRAP) :] for one in theirs], twin, twin)
 
 
@@ -80,7 +80,7 @@ def _compile(modules: list[str], source: Path, folder: Path) -> None:
             debug_level="0",
             target_dir=f"{work}/c",
         )
-        for extension in extensions:  # looking for what to warn of takes longer than compiling
+        for extension in extensions:  # looking for warnings takes longer than compiling
             extension.extra_compile_args.append("-w")
         command = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
         command.build_lib, command.build_temp = str(folder), f"{work}/objects"

@@ -1,9 +1,9 @@
-"""Drives the REST surface with requests made from its OpenAPI document, by schemathesis.
+"""Drives the REST surface with requests that schemathesis makes from its OpenAPI document.
 
     python tools/fuzz_rest.py [--st PROGRAM] [--seconds N] [-- OPTIONS OF st run]
 
-Fails when an answer is not as the document says, when the server fails, and when it does not live
-on. tools/schemathesis.toml says what is checked.
+Fails if an answer does not match the document, if the server fails, or if it is not live at the
+end. tools/schemathesis.toml says what is checked.
 """
 
 import argparse
@@ -22,11 +22,11 @@ sys.path.insert(0, str(ROOT))
 
 
 CHANGES = "/(load|unload)$"
-"""The calls that take models away; they have a round of their own."""
+"""The calls that load and unload models; they have a round of their own."""
 
 
 def rounds(folder: str) -> list[tuple[list[str], list[str]]]:
-    """Return the options of the server, with no call turned off, and of schemathesis."""
+    """Return for each round the options of the server, with all calls enabled, and schemathesis."""
     server = [f"--log-directory={folder}", f"--trace-config=triton,file={folder}/trace.json"]
     server += ["--allow-client-shm=true"]
     explicit = ["--model-control-mode=explicit", "--load-model=*"]
@@ -52,7 +52,7 @@ def drive(st: str, seconds: int, server: list[str], more: list[str]) -> int:
 
 
 def main() -> int:
-    """Drive a server in each way, and return the worst exit code."""
+    """Drive a server in each round, and return the highest exit code."""
     text = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=text)
     parser.add_argument("--st", default="st", help="the program of schemathesis")

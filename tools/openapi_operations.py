@@ -1,6 +1,6 @@
 """The operations of the OpenAPI document, by route.
 
-[...] in a path may be left out. Those of routes the server does not have are left out.
+A part of a path in [...] is optional. Operations whose routes the server lacks are ignored.
 """
 
 import re
@@ -13,10 +13,10 @@ EVENTS = "text/event-stream; charset=utf-8"
 
 
 class Operation(NamedTuple):
-    """One operation: its name and text, the schemas of what it takes and gives.
+    """One operation: its name and text, and the schemas of its request and response.
 
-    `errors` are the statuses it may fail with for its own reasons. With `may_be_empty` it needs no
-    body.
+    `errors` are the statuses it may fail with for its own reasons. With `may_be_empty` the request
+    needs no body.
     """
 
     name: str
@@ -153,7 +153,7 @@ _SHORT = {
 
 
 def operations() -> dict[tuple[str, str], Operation]:
-    """Return every operation by verb and path, no part of a path left to choose."""
+    """Return every operation by verb and path, with and without the optional part of its path."""
     found: dict[tuple[str, str], Operation] = {}
     for (verb, path), operation in _SHORT.items():
         optional = re.search(r"\[(.*?)\]", path)

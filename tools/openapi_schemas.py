@@ -1,4 +1,4 @@
-"""The schemas of the OpenAPI document: what the bodies of requests and answers hold."""
+"""The schemas of the OpenAPI document: the bodies of requests and answers."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def array(items: Schema, **more: object) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """Allow null as well: in requests it means absent."""
+    """Return `schema` with null allowed: in requests it means absent."""
     if "$ref" in schema:
         return {"anyOf": [schema, {"type": "null"}]}
     allowed = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
@@ -32,7 +32,7 @@ def nullable(schema: Schema) -> Schema:
 
 
 def record(text: str, needed: str = "", **properties: Schema) -> Schema:
-    """Return the schema of an object; `needed` are the names that are always there."""
+    """Return the schema of an object; `needed` are the names of required properties."""
     schema: Schema = {"type": "object", "description": text, "properties": properties}
     if needed:
         schema["required"] = needed.split()

@@ -11,7 +11,7 @@ IMPLEMENTATIONS = {"simple": "OnnxModel", "identity_fp32": "IdentityModel"}
 
 
 def write_folder(repository: Path, folder: Path) -> None:
-    """Write one model-settings.json for each model that MLServer is measured with."""
+    """Write a model-settings.json for each model that MLServer is measured with."""
     for name, implementation in IMPLEMENTATIONS.items():
         settings = {"name": name, "implementation": f"mlserver_models.{implementation}"}
         file = repository / name / "1" / "model.onnx"

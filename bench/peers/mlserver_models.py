@@ -1,4 +1,4 @@
-"""The bench's models as MLServer runs them; imported by MLServer, in its own environment."""
+"""The bench's models for MLServer, which imports this file in its own environment."""
 
 import onnxruntime
 from mlserver import MLModel
@@ -7,7 +7,7 @@ from mlserver.types import InferenceRequest, InferenceResponse
 
 
 class OnnxModel(MLModel):
-    """ONNX Runtime on one thread, without spinning: the settings inferd has."""
+    """ONNX Runtime on one thread, without spinning: inferd's settings."""
 
     async def load(self) -> bool:
         """Open the session."""
@@ -32,10 +32,10 @@ class OnnxModel(MLModel):
 
 
 class IdentityModel(MLModel):
-    """Answers its input, decoded and encoded like any model's."""
+    """Answers with its input, decoded and encoded like any model's."""
 
     async def load(self) -> bool:
-        """Nothing to load."""
+        """Load nothing."""
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:

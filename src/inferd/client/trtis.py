@@ -4,8 +4,7 @@
         answer = client.infer("resnet50", {"input": images}, {"output": 3})
         answer.classes["output"][0][0].label
 
-What the network does wrong is raised as it is: OSError and http.client.HTTPException, or
-grpc.RpcError.
+Network errors are raised unchanged: OSError and http.client.HTTPException, or grpc.RpcError.
 """
 
 import http.client
@@ -23,13 +22,13 @@ DEFAULT_TIMEOUT_S = 60.0
 
 
 class _Client(ABC):
-    """What both transports have; each says how a call travels."""
+    """What both transports share; each implements how a call is sent."""
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return the client itself."""
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -38,18 +37,18 @@ class _Client(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
 
     def is_live(self) -> bool:
-        """Tell whether the server can process requests."""
+        """Return whether the server can process requests."""
         return self._is_healthy("live")
 
     def is_ready(self) -> bool:
-        """Tell whether inference can be asked."""
+        """Return whether the server is ready for inference."""
         return self._is_healthy("ready")
 
     def status(self, model: str = "") -> dict[str, Any]:
-        """Return the ServerStatus, of all models or one, as dicts. Raises Refused."""
+        """Return the ServerStatus of all models, or of one, as dicts. Raises Refused."""
         return wire.status_fields(self._status(model))
 
     def infer(
@@ -61,10 +60,10 @@ class _Client(ABC):
         version: int = LATEST,
         request_id: int = 0,
     ) -> Inferred:
-        """Ask `model`; `outputs` say how many classes are wanted of each, 0 for the raw tensor.
+        """Run `model`; `outputs` maps names to how many classes to return, 0 for the raw tensor.
 
-        The first dim of inputs is the batch where the model batches. Raises Refused, and
-        InvalidRequest for an input the model has not.
+        If the model batches, the first dim of inputs is the batch. Raises Refused, and
+        InvalidRequest for an input that the model does not have.
         """
         if model not in self._known:
             self._known[model] = wire.known_model(self._status(model), model)
@@ -83,14 +82,14 @@ class _Client(ABC):
 
 
 class TrtisHttp(_Client):
-    """A connection to "host:port"; a call takes at most `timeout_s` without a byte coming."""
+    """A connection to "host:port"; a call fails after `timeout_s` without receiving a byte."""
 
     def __init__(self, address: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         super().__init__()
         self._connection = http.client.HTTPConnection(address, timeout=timeout_s)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._connection.close()
 
     def _infer(self, known: Known, model: str, version: int, asked: Asked) -> Inferred:
@@ -120,7 +119,7 @@ class TrtisHttp(_Client):
             answer = self._connection.getresponse()
             return answer, answer.read()
         except BaseException:
-            self._connection.close()  # what is half asked cannot be gone on with
+            self._connection.close()  # a half-sent request leaves it unusable
             raise
 
 
@@ -136,7 +135,7 @@ class TrtisGrpc(_Client):
         self._timeout_s = timeout_s
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the channel."""
         self._channel.close()
 
     def _infer(self, known: Known, model: str, version: int, asked: Asked) -> Inferred:
@@ -147,7 +146,7 @@ class TrtisGrpc(_Client):
         data = self._call("Health", wire.encode_call("Health", mode=mode))
         try:
             return bool(wire.read_call("Health", data).health)
-        except Refused:  # it is exiting
+        except Refused:  # the server is exiting
             return False
 
     def _status(self, model: str) -> bytes:

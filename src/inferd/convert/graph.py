@@ -1,4 +1,4 @@
-"""Graph: an ONNX graph while a converter writes it, operator by operator."""
+"""Graph: an ONNX graph that a converter builds operator by operator."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,15 +34,15 @@ _HAVE_OWN_TYPE = frozenset(
         *("Shape", "Size", "TopK", "Unique", "Where"),
     )
 )
-"""Operators whose outputs are not all of the type of their first input."""
+"""Operators with an output that need not have the type of their first input."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A tensor of the graph. `rank` is None when only a run tells; constants have an `array`.
+    """A tensor of the graph. `rank` is None if known only at run time; constants have an `array`.
 
-    `is_bool` is True where it is known to be BOOL, of which some operators take no tensors.
-    `datatype` is None where nothing tells it.
+    `is_bool` is True if the tensor is known to be BOOL, which some operators do not accept.
+    `datatype` is None if unknown.
     """
 
     name: str
@@ -53,15 +53,15 @@ class Value:
 
     @property
     def size(self) -> int | None:
-        """How many elements a constant has, None for other values."""
+        """The number of elements of a constant, None for other values."""
         return None if self.array is None else self.array.size
 
 
 class Graph:
-    """Collects nodes and constants. Names inside are our own, so blobs may be written twice.
+    """Collects nodes and constants. It names values itself, so a blob may be written twice.
 
-    `place` says which operator of the foreign file is being converted; nodes are named by it.
-    `filled` counts the elements of constants that the file asks for and does not hold itself.
+    `place` says which operator of the source file is being converted; nodes are named after it.
+    `filled` counts the elements of constants that the file asks for but does not contain.
     """
 
     def __init__(self) -> None:
@@ -73,14 +73,14 @@ class Graph:
         self._small: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
 
     def input(self, port: Port) -> Value:
-        """Return the value of an input of the model."""
+        """Add an input of the model and return its value."""
         self._inputs.append(port)
         rank = None if port.shape is None else len(port.shape)
         is_bool = port.datatype is DataType.BOOL
         return Value(port.name, rank, is_bool=is_bool, datatype=port.datatype)
 
     def constant(self, array: Array) -> Value:
-        """Return a constant; small ones that are equal share one."""
+        """Return a constant; equal small constants are shared."""
         key = (array.dtype.str, array.shape, b"")
         is_small = array.nbytes <= _SMALL and array.dtype != object
         if is_small:
@@ -96,7 +96,7 @@ class Graph:
         return value
 
     def ints(self, *numbers: int) -> Value:
-        """Return a constant vector of INT64, as shapes and axes are. Raises InvalidConfig."""
+        """Return a constant INT64 vector, such as a shape or axes. Raises InvalidConfig."""
         try:
             return self.constant(np.array(numbers, np.int64))
         except OverflowError as error:
@@ -119,9 +119,9 @@ class Graph:
         rank: int | None = _SAME,
         **attributes: Attribute | None,
     ) -> Value:
-        """Return the one output of a new node; its rank is that of its first input by default.
+        """Return the only output of a new node; by default it has the rank of the first input.
 
-        An input or attribute that is None is left out.
+        An input or attribute that is None is omitted.
         """
         return self.add_several(1, op, *inputs, rank=rank, **attributes)[0]
 
@@ -133,10 +133,10 @@ class Graph:
         rank: int | None = _SAME,
         **attributes: Attribute | None,
     ) -> tuple[Value, ...]:
-        """Return the first `count` outputs of a new node, all of one rank."""
+        """Return the first `count` outputs of a new node, all of the same rank."""
         if rank == _SAME:
             rank = inputs[0].rank if inputs and inputs[0] else None
-        while inputs and inputs[-1] is None:  # "" at the end would still count as an input
+        while inputs and inputs[-1] is None:  # a trailing "" would still count as an input
             inputs = inputs[:-1]
         number = len(self._nodes)
         first = inputs[0] if inputs else None
@@ -160,36 +160,36 @@ class Graph:
     # --- what converters of all formats need ---
 
     def shape(self, value: Value, start: int = 0, end: int | None = None) -> Value:
-        """Return dims `start` to `end` of `value` as a vector of INT64; negative from the end."""
+        """Return dims `start` to `end` of `value` as an INT64 vector; negative from the end."""
         return self.add("Shape", value, rank=1, start=start, end=end)
 
     def join(self, *vectors: Value) -> Value:
-        """Return vectors one after another."""
+        """Return the concatenation of vectors."""
         return vectors[0] if len(vectors) == 1 else self.add("Concat", *vectors, axis=0)
 
     def reshape(self, value: Value, shape: Value, rank: int | None = None) -> Value:
-        """Return `value` in `shape`, where 0 is a dim of no elements."""
+        """Return `value` reshaped to `shape`, where 0 means a dim of size 0."""
         if shape.array is not None:
             rank = shape.array.size
         return self.add("Reshape", value, shape, rank=rank, allowzero=1)
 
     def with_places(self, value: Value) -> Value:
-        """Return `value`, at which a run fails when a dim after the second one is 0.
+        """Return `value` through a Reshape that fails a run if a dim after the second is 0.
 
-        For operators of ONNX Runtime that would read such a tensor's memory: there is none.
+        For operators with which ONNX Runtime would read memory that an empty tensor lacks.
         """
         least = self.add("Max", self.shape(value, 2), self.ints(1))
         shape = self.join(self.shape(value, 0, 2), least)
         return self.reshape(value, shape, value.rank)
 
     def flatten(self, value: Value, axis: int) -> Value:
-        """Return `value` with two dims: those before `axis` together, and the others."""
+        """Return `value` with two dims: those before `axis` merged, and the others merged."""
         if value.rank == 2 and axis in (1, -1):
             return value
         return self.add("Flatten", value, rank=2, axis=axis)
 
     def transpose(self, value: Value, perm: Sequence[int]) -> Value:
-        """Return `value` with its dims in the order of `perm`; a constant stays one."""
+        """Return `value` with its dims in the order of `perm`; a constant stays a constant."""
         if list(perm) == sorted(perm):
             return value
         if value.array is not None and value.array.ndim == len(perm):
@@ -197,7 +197,7 @@ class Graph:
         return self.add("Transpose", value, rank=len(perm), perm=tuple(perm))
 
     def unsqueeze(self, value: Value, axes: Sequence[int]) -> Value:
-        """Return `value` with a dim of 1 at each of `axes`, counted in what comes out."""
+        """Return `value` with a dim of 1 at each of `axes`, which count dims of the result."""
         if not axes:
             return value
         if value.array is not None:
@@ -214,10 +214,10 @@ class Graph:
         made = self.add("Cast", value, to=onnx_type(datatype))
         return replace(made, is_bool=datatype is DataType.BOOL, datatype=datatype)
 
-    # --- the end ---
+    # --- the finished model ---
 
     def encode(self, outputs: Mapping[str, Value]) -> bytes:
-        """Return the model that computes `outputs`, without what they do not need."""
+        """Return the model that computes `outputs`, without unneeded nodes and constants."""
         nodes = self._needed({value.name for value in outputs.values()})
         made = {name for node in nodes for name in node.outputs}
         names: dict[str, str] = {}
@@ -252,7 +252,7 @@ class Graph:
 
 
 def _told_type(op: str, inputs: Sequence[Value | None]) -> DataType | None:
-    """Return the type of what `op` gives, where its inputs tell it."""
+    """Return the type of the outputs of `op` if its inputs determine it."""
     if op in _GIVE_BOOL:
         return DataType.BOOL
     place = 1 if op in ("CastLike", "Where") else 0

@@ -1,6 +1,6 @@
-"""OnnxModel: the few ONNX messages a converter writes, as bytes that ONNX Runtime loads.
+"""OnnxModel: the few ONNX messages that converters need, encoded as ONNX Runtime loads them.
 
-Field numbers are those of onnx.proto; the package of that name is not needed.
+Field numbers are those of onnx.proto; the onnx package is not needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ Attribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str] 
 Chunks = list[bytes | memoryview]
 
 OPSET = 21
-"""The version of ONNX's operators that converters write; ONNX Runtime 1.20 knows it."""
+"""The operator set version that converters write; ONNX Runtime 1.20 supports it."""
 
 TREES = "ai.onnx.ml"
-"""The domain of operators of classical machine learning."""
+"""The domain of the operators of classical machine learning."""
 
 _TREES_OPSET = 3
 _IR_VERSION = 10
@@ -49,7 +49,7 @@ _TYPES = {
 
 
 class Node(NamedTuple):
-    """One operator: names of its inputs ("" for one left out) and outputs."""
+    """One operator, with the names of its inputs ("" for an omitted one) and outputs."""
 
     op: str
     inputs: tuple[str, ...]
@@ -62,7 +62,7 @@ class Node(NamedTuple):
 class Port(NamedTuple):
     """An input or output of the model; -1 is a variable dim, `shape` None an unknown rank.
 
-    `datatype` None leaves the type of an output to ONNX Runtime, which finds it.
+    If `datatype` is None, ONNX Runtime infers the type of the output.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Port(NamedTuple):
 
 
 def onnx_type(datatype: DataType) -> int:
-    """Return ONNX's number of `datatype`."""
+    """Return ONNX's number for `datatype`."""
     return _TYPES[datatype]
 
 
@@ -81,7 +81,7 @@ def encode_model(
     inputs: Sequence[Port],
     outputs: Sequence[Port],
 ) -> bytes:
-    """Return the ModelProto of a graph; arrays among `constants` of dtype object hold bytes."""
+    """Return the ModelProto of a graph; `constants` of dtype object have bytes as elements."""
     graph: Chunks = [text_field(2, "converted")]
     for node in nodes:
         graph += bytes_field(1, *encode_node(node))
@@ -110,7 +110,7 @@ def encode_node(node: Node) -> Chunks:
 
 
 def _attribute(value: Attribute) -> Chunks:
-    """Return value and kind (AttributeProto.AttributeType) of an attribute."""
+    """Return the value and kind (AttributeProto.AttributeType) fields of an attribute."""
     if isinstance(value, str):
         return [text_field(4, value), varint_field(20, 3)]
     if isinstance(value, int | np.integer):
@@ -151,7 +151,7 @@ def _port(port: Port) -> Chunks:
 def _shape(port: Port) -> Chunks:
     chunks: Chunks = []
     for index, dim in enumerate(port.shape or ()):
-        # Dims of one name would have to be equal, so each has a name of its own.
+        # Dims of the same name would have to be equal, so each has its own.
         written = text_field(2, f"{port.name}_{index}") if dim < 0 else varint_field(1, dim)
         chunks += bytes_field(1, written)
     return chunks

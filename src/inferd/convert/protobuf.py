@@ -1,8 +1,8 @@
 """Protobuf's wire format, read and written field by field, without messages or descriptors.
 
-Model files are read so for two reasons: what a hostile one makes us allocate stays in proportion
-to its size, and a mistake is reported by where it lies. Long runs of numbers become arrays at
-once. https://protobuf.dev/programming-guides/encoding
+Model files are read this way for two reasons: what a hostile file makes us allocate stays
+proportional to its size, and errors say where in the file they are. Long runs of numbers become
+arrays directly. https://protobuf.dev/programming-guides/encoding
 """
 
 import struct
@@ -14,20 +14,20 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-"""Wire types; the two of groups, 3 and 4, no file here has."""
+"""Wire types; the files read here have no groups (3 and 4)."""
 
 _TEN_BYTES = 10
 
 
 class Malformed(Exception):
-    """Bytes that are no protobuf; the text says what is wrong, and at which byte."""
+    """Bytes that are not valid protobuf; the text says what is wrong, and at which byte."""
 
 
 def fields(data: memoryview, floats: int = 0) -> Iterator[tuple[int, int, Any]]:
     """Yield (number, wire type, value) of each field in `data`, in order.
 
     The value is an int for VARINT, a view for the others. `floats` is the number, below 16, of a
-    repeated float: what of it stands in a row comes as one field, packed. Raises Malformed.
+    repeated float: consecutive elements come as one packed field. Raises Malformed.
     """
     position = 0
     while position < len(data):
@@ -48,7 +48,7 @@ def fields(data: memoryview, floats: int = 0) -> Iterator[tuple[int, int, Any]]:
 
 
 def integer(value: Any) -> int:
-    """Return the int32, int64 or enum of one field. Raises Malformed."""
+    """Return a field's value as an int32, int64 or enum. Raises Malformed."""
     if not isinstance(value, int):
         msg = "a field that holds a number has bytes instead"
         raise Malformed(msg)
@@ -56,12 +56,12 @@ def integer(value: Any) -> int:
 
 
 def text(value: Any) -> str:
-    """Return the text of a field, bytes that are no UTF-8 escaped. Raises Malformed."""
+    """Return the text of a field, with invalid UTF-8 escaped. Raises Malformed."""
     return bytes(view(value)).decode("utf-8", "backslashreplace")
 
 
 def view(value: Any) -> memoryview:
-    """Return the bytes of a field, which a number has not. Raises Malformed."""
+    """Return the bytes of a field. Raises Malformed if it holds a number."""
     if not isinstance(value, memoryview):
         msg = "a field that holds bytes has a number instead"
         raise Malformed(msg)
@@ -87,7 +87,7 @@ def float32s(value: Any) -> Array:
 
 
 def varints(value: Any) -> list[int]:
-    """Return the signed numbers of one field, packed or single. Raises Malformed."""
+    """Return the signed integers of one field, packed or single. Raises Malformed."""
     if isinstance(value, int):
         return [_signed(value)]
     numbers, position = [], 0
@@ -116,7 +116,7 @@ def _signed(value: int) -> int:
 
 
 def _size(data: memoryview, position: int, number: int, kind: int) -> tuple[int, int]:
-    """Return how many bytes the value of a field has, and where they begin."""
+    """Return the size of a field's value in bytes, and where it begins."""
     start = position
     if number == 0 or kind not in (BYTES, FIXED32, FIXED64):
         msg = f"there is no field {number} of wire type {kind} (before byte {start})"
@@ -132,14 +132,14 @@ def _size(data: memoryview, position: int, number: int, kind: int) -> tuple[int,
 
 
 def _float_run(data: memoryview, position: int, key: int) -> tuple[memoryview, int]:
-    """Return the floats from `position` on that stand one by one, each with its `key`, packed.
+    """Return the consecutive floats from `position` on in packed form, and where they end.
 
-    That is how proto2 writes a repeated float. Also returns where they end.
+    Each follows its own `key`, as proto2 writes a repeated float.
     """
     rest = data[position:]
     whole = np.frombuffer(rest, np.uint8, len(rest) // 5 * 5).reshape(-1, 5)
     count, step = 0, 64
-    while count < len(whole):  # in growing steps: a short run costs little, a long one is quick
+    while count < len(whole):  # in growing steps, for both short and long runs
         matches = whole[count : count + step, 0] == key
         if not matches.all():
             count += int(matches.argmin())
@@ -147,16 +147,16 @@ def _float_run(data: memoryview, position: int, key: int) -> tuple[memoryview, i
         count += len(matches)
         step *= 4
     if count == 0:
-        _size(data, position + 1, key >> 3, FIXED32)  # raises: the only one is cut off
+        _size(data, position + 1, key >> 3, FIXED32)  # raises: the only float is cut off
     packed = np.ascontiguousarray(whole[:count, 1:]).reshape(-1)
     return packed.data, position + count * 5
 
 
-# --- written ---
+# --- writing ---
 
 
 def varint_field(number: int, value: int) -> bytes:
-    """Return the field `number` with an integer, negative ones as int64."""
+    """Return the field `number` with an integer, a negative one as int64."""
     return _encoded(number << 3) + _encoded(value & ((1 << 64) - 1))
 
 
@@ -166,13 +166,13 @@ def float_field(number: int, value: float) -> bytes:
 
 
 def bytes_field(number: int, *chunks: bytes | memoryview) -> list[bytes | memoryview]:
-    """Return the field `number` whose content is `chunks`, still in pieces: nothing is copied."""
+    """Return the field `number` with the content `chunks`, as chunks: nothing is copied."""
     size = sum(len(chunk) for chunk in chunks)
     return [_encoded(number << 3 | BYTES) + _encoded(size), *chunks]
 
 
 def any_field(number: int, kind: int, value: int | memoryview) -> list[bytes | memoryview]:
-    """Return a field as `fields` gave it."""
+    """Return the encoding of a field as yielded by `fields`."""
     if isinstance(value, int):
         return [varint_field(number, value)]
     if kind == BYTES:

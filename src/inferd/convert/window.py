@@ -1,4 +1,4 @@
-"""Windows that slide over the spatial dims of a tensor: what every format has of them."""
+"""Windows that slide over the spatial dims of a tensor: what all formats share."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from inferd.convert.graph import Graph, Value
 
 @dataclass(slots=True)
 class Window:
-    """Size and steps of a window along the spatial dims; `pads` are the heads, then the tails."""
+    """A window over the spatial dims; `pads` are those before each dim, then those after."""
 
     kernel: list[int]
     strides: list[int]
@@ -17,15 +17,15 @@ class Window:
 
     @property
     def rank(self) -> int:
-        """The number of dims of what it slides over, batch and channels among them."""
+        """The number of dims of the tensor it slides over, including batch and channels."""
         return len(self.kernel) + 2
 
     def convolve(
         self, graph: Graph, op: str, operands: tuple[Value, Value, Value | None], **more: Any
     ) -> Value:
-        """Return what `op`, Conv or ConvTranspose, makes of x, weight and perhaps a bias.
+        """Return the output of `op`, Conv or ConvTranspose, for x, weight and an optional bias.
 
-        Channels come first. `more` are attributes beside its own, or in their place.
+        Channels come first. `more` adds attributes to the window's own, or overrides them.
         """
         own = {
             "kernel_shape": self.kernel,
@@ -37,10 +37,10 @@ class Window:
 
 
 def channels_first(graph: Graph, value: Value, rank: int) -> Value:
-    """Return `value`, of `rank` dims with the channels last, with the channels second."""
+    """Return `value`, which has `rank` dims, with its last dim, the channels, moved to second."""
     return graph.transpose(value, (0, rank - 1, *range(1, rank - 1)))
 
 
 def channels_last(graph: Graph, value: Value, rank: int) -> Value:
-    """Return `value`, of `rank` dims with the channels second, with the channels last."""
+    """Return `value`, which has `rank` dims, with its second dim, the channels, moved to last."""
     return graph.transpose(value, (0, *range(2, rank), 1))

@@ -1,4 +1,4 @@
-"""Caffe2 operators on boxes in images."""
+"""Caffe2 operators on bounding boxes."""
 
 import math
 from collections.abc import Callable
@@ -15,10 +15,10 @@ _ENDLESS = 2**63 - 1
 
 
 def _transform(call: Call) -> Converted:
-    """Convert BBoxTransform: boxes moved, stretched and cut, for each class by its own deltas.
+    """Convert BBoxTransform: boxes are moved, resized and clipped, by deltas for each class.
 
-    Boxes have four numbers, or the image's number before them; `im_info` has the height, width and
-    scale of each image.
+    Boxes have four numbers, optionally after the image's index; `im_info` has the height, width
+    and scale of each image.
     """
     graph, regions, deltas, info = call.graph, call.input(0), call.input(1), call.input(2)
     if call.flag("rotated"):
@@ -54,7 +54,7 @@ def _transform(call: Call) -> Converted:
 
 
 def _plus_one(call: Call) -> float:
-    """Return 1 where boxes end with their last pixel, and 0 where they end behind it."""
+    """Return 1 if a box ends at its last pixel, 0 if it ends one past it."""
     if call.has("legacy_plus_one"):
         return float(call.flag("legacy_plus_one"))
     if not call.flag("correct_transform_coords"):
@@ -66,7 +66,7 @@ def _plus_one(call: Call) -> float:
 
 
 def _limits(graph: Graph, sizes: Value, scale: Value, one: Value) -> Value:
-    """Return the largest left, top, right and bottom, [n, 1, 4], in images that were scaled."""
+    """Return the largest left, top, right and bottom, [n, 1, 4], in the images before scaling."""
     rounded = graph.add("Add", graph.add("Div", sizes, scale, rank=2), graph.real(0.5))
     whole = graph.cast(graph.cast(rounded, DataType.INT64), DataType.FP32)
     order = graph.constant(np.array([1, 0, 1, 0], np.int64))
@@ -82,7 +82,7 @@ def _counts(graph: Graph, numbers: Value, info: Value) -> Value:
 
 
 def _with_limit(call: Call) -> Converted:
-    """Convert BoxWithNMSLimit: the best boxes of each class but the first, of one image."""
+    """Convert BoxWithNMSLimit for one image: the best boxes of each class but the first."""
     graph, scores, boxes = call.graph, call.input(0), call.input(1)
     for name, usual in _ONLY.items():
         if call.integer(name, usual) != usual:
@@ -92,7 +92,7 @@ def _with_limit(call: Call) -> Converted:
         call.refuse(f"its argument 'nms' is {overlap:g}, expected 0 to 1")
     scores, boxes = graph.flatten(scores, 1), graph.flatten(boxes, 1)
     count = graph.shape(scores, 0, 1)
-    if len(call.inputs) > 2:  # a run fails where there are the boxes of several images
+    if len(call.inputs) > 2:  # a run fails if there are boxes of several images
         count = graph.reshape(graph.cast(call.input(2), DataType.INT64), graph.ints(1))
     classes = graph.shape(scores, 1, 2)
     by_row = graph.reshape(boxes, graph.join(count, classes, graph.ints(4)), 3)
@@ -144,11 +144,11 @@ _ONLY = {
     "cls_agnostic_bbox_reg": 0,
     "input_boxes_include_bg_cls": 1,
 }
-"""Arguments of BoxWithNMSLimit that can have only one value here."""
+"""Arguments of BoxWithNMSLimit of which only one value is supported."""
 
 
 def _occurrences(graph: Graph, numbers: Value, among: Value) -> Value:
-    """Return how often each of `numbers` is in a vector, as FP32."""
+    """Return how often each of `numbers` occurs in the vector `among`, as FP32."""
     rows, columns = graph.unsqueeze(numbers, (1,)), graph.unsqueeze(among, (0,))
     is_there = graph.cast(graph.add("Equal", rows, columns, rank=2), DataType.FP32)
     return graph.add("ReduceSum", is_there, graph.ints(1), rank=1, keepdims=0)

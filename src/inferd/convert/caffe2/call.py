@@ -1,4 +1,4 @@
-"""Call: one operator of a Caffe2 net while it is converted, its inputs and its arguments."""
+"""Call: one operator of a Caffe2 net during conversion, with its inputs and arguments."""
 
 import math
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from inferd.convert.graph import Graph, Value
 from inferd.errors import InvalidConfig
 
 Converted = Value | tuple[Value | None, ...]
-"""What an operator gives: its outputs in their order, None for one that cannot be had."""
+"""The outputs of an operator in order, None for one that is not available."""
 
 
 class Call:
-    """Reads arguments with Caffe2's defaults; a wrong one raises InvalidConfig with the place.
+    """Reads arguments, with Caffe2's defaults; a wrong one raises InvalidConfig with the place.
 
-    Whole numbers are taken for floats and the other way round where nothing is lost.
+    Integers are accepted as floats, and whole floats as integers.
     """
 
     def __init__(self, graph: Graph, operator: Operator, inputs: Sequence[Value]) -> None:
@@ -27,17 +27,17 @@ class Call:
         self._place = operator.place
 
     def input(self, index: int) -> Value:
-        """Return an input that must be there."""
+        """Return a required input. Raises InvalidConfig if it is missing."""
         if index >= len(self.inputs):
             self.refuse(f"it has {len(self.inputs)} inputs, and needs {index + 1}")
         return self.inputs[index]
 
     def has(self, *names: str) -> bool:
-        """Tell whether all of these arguments are given."""
+        """Return whether all of these arguments are given."""
         return all(name in self._arguments for name in names)
 
     def integer(self, name: str, default: int = 0) -> int:
-        """Return a whole number."""
+        """Return an integer argument."""
         argument = self._arguments.get(name)
         if argument is None:
             return default
@@ -47,11 +47,11 @@ class Call:
         return int(number)
 
     def flag(self, name: str) -> bool:
-        """Return a boolean, False when it is not given."""
+        """Return a boolean argument, False if not given."""
         return self.integer(name) != 0
 
     def number(self, name: str, default: float) -> float:
-        """Return a float."""
+        """Return a float argument."""
         argument = self._arguments.get(name)
         if argument is None:
             return default
@@ -61,7 +61,7 @@ class Call:
         return float(number)
 
     def word(self, name: str, default: str) -> str:
-        """Return a text."""
+        """Return a text argument."""
         argument = self._arguments.get(name)
         if argument is None:
             return default
@@ -70,7 +70,7 @@ class Call:
         return argument.s.decode("utf-8", "backslashreplace")
 
     def integers(self, name: str) -> list[int]:
-        """Return whole numbers, none when the argument is not given."""
+        """Return a list of integers, empty if the argument is not given."""
         argument = self._arguments.get(name)
         if argument is None:
             return []
@@ -84,7 +84,7 @@ class Call:
         return [int(number) for number in numbers]
 
     def argument(self, name: str) -> Argument:
-        """Return an argument as it is, empty when it is not given."""
+        """Return an argument unchanged, or an empty one if not given."""
         return self._arguments.get(name, Argument())
 
     @property
@@ -96,11 +96,11 @@ class Call:
         return order == "NHWC"
 
     def axis(self, rank: int | None, default: int) -> int:
-        """Return the argument `axis`, checked and not negative where `rank` is known."""
+        """Return the argument `axis`, checked and made non-negative if `rank` is known."""
         return self.checked(self.integer("axis", default), rank)
 
     def checked(self, axis: int, rank: int | None) -> int:
-        """Return `axis`, not negative where `rank` is known."""
+        """Return `axis`, checked and made non-negative if `rank` is known."""
         if rank is None:
             return axis
         if not -rank <= axis < rank:
@@ -108,11 +108,11 @@ class Call:
         return axis % rank
 
     def channel_axis(self) -> int:
-        """Return the axis of the argument `axis`, or else that of the channels."""
+        """Return the argument `axis`, by default the axis of the channels."""
         return self.integer("axis") if self.has("axis") else 3 if self.is_nhwc else 1
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise InvalidConfig: why this operator cannot be converted, and where it stands."""
+        """Raise InvalidConfig saying why this operator cannot be converted, and its place."""
         msg = f"{self._place}: {reason}"
         raise InvalidConfig(msg)
 

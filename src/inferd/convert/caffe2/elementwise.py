@@ -68,7 +68,7 @@ def _hard_sigmoid(call: Call) -> Converted:
 
 
 def _gelu(call: Call) -> Converted:
-    """Convert x·Φ(x), by erf, or with fast_gelu by tanh."""
+    """Convert Gelu, x·Φ(x), with erf, or with tanh for fast_gelu."""
     graph, x = call.graph, call.input(0)
     if call.flag("fast_gelu"):
         cube = graph.add("Mul", graph.add("Mul", x, x), x)
@@ -86,7 +86,7 @@ def _thresholded_relu(call: Call) -> Converted:
 
 
 def _logit(call: Call) -> Converted:
-    """Convert Logit: log(x / (1 - x)) of what is kept from 0 and 1 by `eps`."""
+    """Convert Logit: log(x / (1 - x)), with x clipped to [eps, 1 - eps]."""
     graph, eps = call.graph, call.number("eps", 1e-6)
     x = graph.add("Clip", call.input(0), graph.real(eps), graph.real(1.0 - eps))
     return graph.add("Log", graph.add("Div", x, graph.add("Sub", graph.real(1.0), x, rank=x.rank)))
@@ -131,7 +131,7 @@ def _cast(call: Call) -> Converted:
 
 
 def _prelu(call: Call) -> Converted:
-    """Convert PRelu: one slope, or one for each channel."""
+    """Convert PRelu, with one slope or one for each channel."""
     graph, x, slope = call.graph, call.input(0), call.input(1)
     if not call.is_nhwc and slope.size != 1 and x.rank != 1:
         slope = along_channels(call, slope, x)
@@ -139,7 +139,7 @@ def _prelu(call: Call) -> Converted:
 
 
 def along_channels(call: Call, vector: Value, x: Value) -> Value:
-    """Return a value for each channel as [C, 1, 1, ...], to fit `x` of order NCHW."""
+    """Return a vector over channels as [C, 1, 1, ...], to broadcast with `x` in order NCHW."""
     graph = call.graph
     if x.rank is not None:
         return graph.unsqueeze(vector, range(1, x.rank - 1))
@@ -161,7 +161,7 @@ def _binary(op: str) -> Callable[[Call], Converted]:
 
 
 def _ordered(op: str) -> Callable[[Call], Converted]:
-    """Return the converter of a comparison for which False is less than True."""
+    """Return the converter of an ordering comparison, with False less than True."""
 
     def convert(call: Call) -> Converted:
         if call.input(0).is_bool:
@@ -179,7 +179,7 @@ def _not_equal(call: Call) -> Converted:
 
 
 def _broadcast(call: Call, a: Value, b: Value) -> Value:
-    """Return `b` so that it meets `a` as the argument `broadcast` says: from `axis` on."""
+    """Return `b` shaped to broadcast with `a` from `axis` on, as the argument `broadcast` asks."""
     graph, axis = call.graph, call.integer("axis", -1)
     if axis == -1 and (letter := call.word("axis_str", "")):
         axis = call.word("order", "NCHW").find(letter)
@@ -212,7 +212,7 @@ def _sum(call: Call) -> Converted:
 
 
 def _weighted_sum(call: Call) -> Converted:
-    """Convert WeightedSum, whose inputs are values and their weights by turns."""
+    """Convert WeightedSum, whose inputs alternate between values and their weights."""
     graph, total = call.graph, None
     if not call.inputs or len(call.inputs) % 2:
         call.refuse(f"it has {len(call.inputs)} inputs, expected pairs of a value and its weight")
@@ -224,7 +224,7 @@ def _weighted_sum(call: Call) -> Converted:
 
 
 def _affine_channel(call: Call) -> Converted:
-    """Convert AffineChannel: a factor and a summand for each channel."""
+    """Convert AffineChannel: a scale and a bias for each channel."""
     graph, x, (scale, bias) = call.graph, call.input(0), (call.input(1), call.input(2))
     if not call.is_nhwc:
         scale, bias = along_channels(call, scale, x), along_channels(call, bias, x)
@@ -267,7 +267,7 @@ def _power(call: Call) -> Converted:
 
 
 def _where(call: Call) -> Converted:
-    """Convert Where; in Conditional or by broadcast_on_rows, a condition decides on a row."""
+    """Convert Where; for Conditional or broadcast_on_rows, each condition selects a whole row."""
     graph, condition, x, y = call.graph, call.input(0), call.input(1), call.input(2)
     if call.type == "Conditional" or call.flag("broadcast_on_rows"):
         if x.rank is None:
@@ -275,13 +275,13 @@ def _where(call: Call) -> Converted:
             condition = graph.reshape(condition, graph.join(graph.ints(-1), ones))
         else:
             condition = graph.unsqueeze(condition, range(1, x.rank))
-    if x.is_bool and y.is_bool:  # which ONNX Runtime's Where does not take
+    if x.is_bool and y.is_bool:  # not supported by ONNX Runtime's Where
         others = graph.add("And", graph.add("Not", condition), y, rank=x.rank)
         return graph.add("Or", graph.add("And", condition, x, rank=x.rank), others)
     return graph.add("Where", condition, x, y, rank=x.rank)
 
 
-# --- what changes nothing ---
+# --- no-ops ---
 
 
 def _copy(call: Call) -> Converted:

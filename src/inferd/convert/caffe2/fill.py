@@ -1,4 +1,4 @@
-"""Caffe2 operators that make tensors out of nothing: what init nets are made of."""
+"""Caffe2 operators that create tensors, of which init nets consist."""
 
 from collections.abc import Callable
 from math import prod
@@ -14,11 +14,11 @@ from inferd.tensor.dtype import DataType
 Array = np.ndarray[Any, Any]
 
 MAX_FILLED = 1 << 26
-"""So many elements the files of a model may ask for that they do not hold themselves."""
+"""How many elements a model's files may ask for in all without containing them."""
 
 
 def _given(datatype: DataType) -> Callable[[Call], Converted]:
-    """Return the converter of a fill whose elements are in the file."""
+    """Return the converter of a fill whose elements the file contains."""
 
     def convert(call: Call) -> Converted:
         values = _values(call, datatype)
@@ -55,7 +55,7 @@ def _shaped(call: Call, values: Array) -> Converted:
 
 
 def _constant(call: Call) -> Converted:
-    """Convert ConstantFill; its shape is an argument, that of an input, or what an input says."""
+    """Convert ConstantFill; its shape is an argument, an input's shape, or an input's value."""
     graph = call.graph
     value = np.array([_one_value(call)])
     if call.inputs:
@@ -70,7 +70,7 @@ def _constant(call: Call) -> Converted:
 
 
 def filled(call: Call, value: Any) -> Value:
-    """Return a constant of the argument `shape` whose elements are all `value`."""
+    """Return a constant with the shape in the argument `shape`, filled with `value`."""
     dims_given = call.integers("shape")
     call.graph.filled += prod(dims_given)
     if min(dims_given, default=0) < 0 or call.graph.filled > MAX_FILLED:
@@ -85,7 +85,7 @@ def _one_value(call: Call) -> Any:
         datatype = datatype_of(call, kind.s.decode("ascii", "replace"))
     elif kind.i is not None:
         datatype = datatype_of(call, kind.i)
-    else:  # then the value tells it
+    else:  # the value implies it
         datatype = DataType.FP32 if given.i is None else DataType.INT64
     if datatype is DataType.BYTES:
         call.refuse("texts cannot be filled in")

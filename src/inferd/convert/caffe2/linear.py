@@ -7,7 +7,7 @@ from inferd.convert.graph import Graph, Value
 
 
 def _fully_connected(*, transposed: bool) -> Callable[[Call], Converted]:
-    """Return the converter of FC, whose weight is [out, in], or FCTransposed's [in, out]."""
+    """Return the converter of FC (weight [out, in]) or FCTransposed (weight [in, out])."""
 
     def convert(call: Call) -> Converted:
         graph, x, weight, bias = call.graph, call.input(0), call.input(1), call.input(2)
@@ -45,7 +45,7 @@ def _batch_mat_mul(call: Call) -> Converted:
         for index, side in enumerate("ab")
     ]
     ranks = [side.rank for side in sides if side.rank is not None]
-    if ranks == [1, 1]:  # a product of two vectors has one dim here
+    if ranks == [1, 1]:  # in Caffe2 the product of two vectors has one dim
         sides[0] = graph.unsqueeze(sides[0], (0,))
         return graph.add("MatMul", *sides, rank=1)
     rank = max(ranks) if len(ranks) == 2 and min(ranks) > 1 else None
@@ -53,7 +53,7 @@ def _batch_mat_mul(call: Call) -> Converted:
 
 
 def _turned(graph: Graph, matrix: Value) -> Value:
-    """Return `matrix` with its last two dims exchanged."""
+    """Return `matrix` with its last two dims swapped."""
     if matrix.rank is None:
         return graph.add("Einsum", matrix, equation="...ij->...ji")
     if matrix.rank < 2:
@@ -68,7 +68,7 @@ def _dot_product(call: Call) -> Converted:
 
 
 def _distance(call: Call) -> Converted:
-    """Convert L1Distance and SquaredL2Distance, which is half the square."""
+    """Convert L1Distance, and SquaredL2Distance, which is half the sum of squares."""
     graph = call.graph
     off = graph.flatten(graph.add("Sub", call.input(0), call.input(1)), 1)
     op = "ReduceL1" if call.type == "L1Distance" else "ReduceSumSquare"

@@ -23,14 +23,14 @@ from inferd.errors import InvalidConfig
 Array = np.ndarray[Any, Any]
 
 MAX_OPERATORS = 100_000
-"""A net of more is none."""
+"""Nets with more are refused."""
 
 
 @dataclass(slots=True)
 class Argument:
-    """One argument of an operator; what the file does not give is None or empty.
+    """One argument of an operator; fields absent from the file are None or empty.
 
-    Nets and tensors, which no operator known here takes, are passed over.
+    Nets and tensors are ignored: no supported operator takes them.
     """
 
     f: float | None = None
@@ -43,7 +43,7 @@ class Argument:
 
 @dataclass(slots=True)
 class Operator:
-    """One operator; `place` tells people where it stands: file, position, type, first output."""
+    """One operator; `place` says in messages where it is: file, position, type, first output."""
 
     type: str
     inputs: tuple[str, ...]
@@ -54,7 +54,7 @@ class Operator:
 
 @dataclass(slots=True)
 class Net:
-    """A net: its operators in the order in which they run, and the blobs it shares."""
+    """A net: its operators in execution order, and its external blobs."""
 
     name: str
     operators: list[Operator]
@@ -66,7 +66,7 @@ _LAST_FIELD = 9
 
 
 def read_net(data: bytes, file: str) -> Net:
-    """Return what the NetDef in `data` says; a net may be empty.
+    """Return the net of the NetDef in `data`; it may be empty.
 
     Raises InvalidConfig naming `file` and the part.
     """

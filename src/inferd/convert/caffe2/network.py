@@ -1,4 +1,4 @@
-"""Network: the two nets of a Caffe2 model, as one ONNX model."""
+"""Network: the two nets of a Caffe2 model, converted to one ONNX model."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -33,7 +33,7 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **shape.OPERATORS,
     **window.OPERATORS,
 }
-"""Caffe2's name of an operator -> what writes it as ONNX."""
+"""Caffe2's name of an operator -> its converter to ONNX."""
 
 _MAX_NAMED = 5
 
@@ -41,8 +41,8 @@ _MAX_NAMED = 5
 class Network:
     """A Caffe2 model: `init` fills in weights once, `predict` runs for each request.
 
-    Raises Unsupported naming the operators that cannot be converted, and where they stand, and
-    InvalidConfig when there is nothing to run.
+    Raises Unsupported naming the operators that cannot be converted, and their places, and
+    InvalidConfig if there is nothing to run.
     """
 
     def __init__(self, init: Net, predict: Net) -> None:
@@ -56,26 +56,26 @@ class Network:
 
     @property
     def external_input(self) -> list[str]:
-        """The blobs `predict` finds there when it starts, inputs and weights."""
+        """The blobs that must exist when `predict` starts: inputs and weights."""
         return list(dict.fromkeys(self._predict.external_input))
 
     def input_names(self) -> list[str]:
         """Return the external inputs that `init` does not fill in.
 
-        Exporters fill in all of them: an input with one element, only to make the blob exist.
-        Where nothing else is left over, those are the inputs.
+        Some exporters fill in all of them, an input with one element just so that the blob exists.
+        If `init` leaves none out, the inputs are those blobs of one element.
         """
         names, filled = self.external_input, self._filled
         left = [name for name in names if name not in filled]
         return left or [name for name in names if _shape(filled[name]) == [1, 1]]
 
     def output_names(self) -> list[str]:
-        """Return the blobs the model gives; where the net names none, those it makes last."""
+        """Return the output blobs; if the net names none, those of its last operator."""
         predict = self._predict
         return list(dict.fromkeys(predict.external_output or predict.operators[-1].outputs))
 
     def told_inputs(self, names: Collection[str]) -> dict[str, Port]:
-        """Return those of the inputs `names` whose dims follow from the weights they meet first."""
+        """Return those of the inputs `names` whose dims follow from the first weights they meet."""
         told: dict[str, Port] = {}
         for operator in self._predict.operators:
             if len(operator.inputs) < 2 or operator.inputs[1] not in self._filled:
@@ -94,9 +94,9 @@ class Network:
     def convert(self, inputs: Sequence[Port], wanted: Sequence[str] = ()) -> bytes:
         """Return the ONNX model of both nets.
 
-        `inputs` are its inputs: what `init` fills in for them is not used. Outputs are those of
-        the net in their order, and the blobs `wanted` besides. Raises InvalidConfig for nets that
-        make no sense.
+        `inputs` are its inputs: values that `init` fills in for them are not used. Its outputs are
+        those of the net in order, then the blobs `wanted`. Raises InvalidConfig for inconsistent
+        nets.
         """
         graph = Graph()
         blobs: dict[str, Value | None] = {}

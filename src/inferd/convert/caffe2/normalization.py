@@ -1,4 +1,4 @@
-"""Caffe2 operators that normalise, Softmax among them."""
+"""Caffe2 operators that normalise, including Softmax."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from inferd.convert.window import channels_first, channels_last
 
 
 def _softmax(call: Call) -> Converted:
-    """Convert Softmax: all dims from `axis` on are one, which ONNX gave up in opset 13."""
+    """Convert Softmax over all dims from `axis` on together, as ONNX had it before opset 13."""
     graph, x = call.graph, call.input(0)
     axis = call.axis(x.rank, 1)
     if axis == -1 or (x.rank is not None and axis == x.rank - 1):
@@ -21,7 +21,7 @@ def _softmax(call: Call) -> Converted:
 
 
 def _in_order(convert: Callable[[Call, Value], tuple[Value, ...]]) -> Callable[[Call], Converted]:
-    """Return a converter for both orders of one that knows NCHW; the first output is turned."""
+    """Extend the NCHW converter `convert` to NHWC, by transposing the input and first output."""
 
     def converted(call: Call) -> Converted:
         graph, x = call.graph, call.input(0)
@@ -83,7 +83,7 @@ def _layer_norm(call: Call) -> Converted:
 
 
 def _moments(graph: Graph, x: Value, axis: int, *, keep: bool) -> tuple[Value, Value]:
-    """Return mean and variance of `x` along `axis`, its last one."""
+    """Return mean and variance of `x` along `axis`, its last axis."""
     axes, keepdims = graph.ints(axis), int(keep)
     mean = graph.add("ReduceMean", x, axes, keepdims=1)
     off = graph.add("Sub", x, mean)
@@ -109,7 +109,7 @@ def _lrn(call: Call, x: Value) -> tuple[Value, ...]:
     y = graph.add("LRN", x, size=size, alpha=alpha, beta=beta, bias=bias)
     if call.output_count < 2:
         return (y,)
-    # The second output is what is raised to the power of beta.
+    # The second output is the term that is raised to the power of beta.
     area = graph.add("ReduceProd", graph.shape(x, 2), rank=1, keepdims=1)
     rows = graph.join(graph.shape(x, 0, 1), graph.ints(1), graph.shape(x, 1, 2), area)
     squares = graph.reshape(graph.add("Mul", x, x), rows, 4)

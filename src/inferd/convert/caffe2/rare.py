@@ -1,4 +1,4 @@
-"""Caffe2 operators that few nets have: halves, counting, masks, lengths of segments."""
+"""Rarely used Caffe2 operators: half floats, ranges, masks, lengths of segments."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def _half_fill(call: Call) -> Converted:
 
 
 def _relu_n(call: Call) -> Converted:
-    """Convert ReluN, which also ends at `n`."""
+    """Convert ReluN, a Relu capped at `n`."""
     graph, most = call.graph, call.number("n", 6.0)
     if not most > 0:
         call.refuse(f"its argument 'n' is {most:g}, expected a number above 0")
@@ -33,11 +33,11 @@ def _relu_n(call: Call) -> Converted:
 
 
 def _log_of_one_more(call: Call) -> Converted:
-    """Convert Log1p; where adding 1 loses `x`, the result is brought back by what was lost."""
+    """Convert Log1p; the result is corrected for the bits of `x` that adding 1 loses."""
     graph, x, one = call.graph, call.input(0), call.graph.real(1.0)
     more = graph.add("Add", x, one)
     rest = graph.add("Sub", more, one)
-    # log(u)·x/(u - 1) is log(1 + x) to the last bits, for u the rounded 1 + x.
+    # log(u)·x/(u - 1) is log(1 + x) to the last bits, where u is 1 + x rounded.
     near = graph.add("Equal", rest, graph.real(0.0))
     safe = graph.add("Where", near, one, rest, rank=x.rank)
     corrected = graph.add("Mul", graph.add("Log", more), graph.add("Div", x, safe))
@@ -47,7 +47,7 @@ def _log_of_one_more(call: Call) -> Converted:
 
 
 def _modulo(call: Call) -> Converted:
-    """Convert Mod of integers, whose sign is that of the dividend or of the divisor."""
+    """Convert Mod of integers; the result has the sign of the dividend or of the divisor."""
     graph, x, divisor = call.graph, call.input(0), call.integer("divisor")
     if not divisor:
         call.refuse("its argument 'divisor' is 0, or not there")
@@ -72,7 +72,7 @@ def _range(call: Call) -> Converted:
 
 
 def _prepend_dim(call: Call) -> Converted:
-    """Convert PrependDim: the first dim becomes two, of which `dim_size` is the first."""
+    """Convert PrependDim: the first dim is split in two, the first of size `dim_size`."""
     graph, x, size = call.graph, call.input(0), call.integer("dim_size")
     if size < 1:
         call.refuse(f"its argument 'dim_size' is {size}, expected at least 1")
@@ -82,7 +82,7 @@ def _prepend_dim(call: Call) -> Converted:
 
 
 def _moments(call: Call) -> Converted:
-    """Convert Moments: mean and variance, without `axes` over all of them."""
+    """Convert Moments: mean and variance over `axes`, by default all of them."""
     graph, x = call.graph, call.input(0)
     axes = sorted({call.checked(axis, x.rank) for axis in call.integers("axes")})
     chosen, keep = graph.ints(*axes) if axes else None, int(call.integer("keepdims", 1) != 0)
@@ -97,7 +97,7 @@ def _moments(call: Call) -> Converted:
 
 
 def _boolean_mask(call: Call) -> Converted:
-    """Convert BooleanMask: the rows for which the mask is true, and their numbers."""
+    """Convert BooleanMask: the rows for which the mask is true, and their indices."""
     graph, x, mask = call.graph, call.input(0), call.input(1)
     numbers = graph.add("NonZero", mask, rank=2)
     return (
@@ -107,7 +107,7 @@ def _boolean_mask(call: Call) -> Converted:
 
 
 def _roi_pool(call: Call) -> Converted:
-    """Convert RoIPool; regions are an image's number and four corners."""
+    """Convert RoIPool; a region is an image's index and four coordinates."""
     if call.is_nhwc:
         call.refuse("it can only have order NCHW")
     if not call.flag("is_test"):
@@ -125,7 +125,7 @@ def _roi_pool(call: Call) -> Converted:
 
 
 def _counted(call: Call) -> tuple[Graph, Value, Value, Value]:
-    """Return the graph, lengths as INT64, where each segment starts, and the sum of all."""
+    """Return the graph, the lengths as INT64, the start of each segment, and the total length."""
     graph = call.graph
     lengths = graph.cast(call.input(0), DataType.INT64)
     starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)

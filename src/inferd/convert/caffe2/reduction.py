@@ -1,4 +1,4 @@
-"""Caffe2 operators that make fewer elements of many."""
+"""Caffe2 operators that reduce tensors."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from inferd.tensor.dtype import DataType
 
 
 def _reduce(call: Call) -> Converted:
-    """Convert ReduceMean and its like; without `axes` over all of them."""
+    """Convert ReduceMean and the like, over `axes`, by default all of them."""
     graph, x = call.graph, call.input(0)
     axes = sorted({call.checked(axis, x.rank) for axis in call.integers("axes")})
     keep = call.integer("keepdims", 1)
@@ -22,7 +22,7 @@ def _reduce(call: Call) -> Converted:
 
 
 def _reduce_side(call: Call) -> Converted:
-    """Convert ReduceFrontMean, ReduceBackMean and their like: the first or last few dims."""
+    """Convert ReduceFrontMean, ReduceBackMean and the like, over the first or last few dims."""
     graph, x = call.graph, call.input(0)
     if len(call.inputs) > 1:
         call.refuse("its second input, lengths, cannot be converted")
@@ -38,7 +38,7 @@ def _reduce_side(call: Call) -> Converted:
 
 
 def _side_max(call: Call) -> Converted:
-    """Convert RowwiseMax and ColwiseMax of matrices that lie behind each other."""
+    """Convert RowwiseMax and ColwiseMax of a batch of matrices."""
     axis = 2 if call.type == "RowwiseMax" else 1
     return call.graph.add("ReduceMax", call.input(0), call.graph.ints(axis), rank=2, keepdims=0)
 
@@ -59,7 +59,7 @@ def _arg(call: Call) -> Converted:
 def _lengths(
     *, sparse: bool, mean: bool = False, weighted: bool = False
 ) -> Callable[[Call], Converted]:
-    """Return the converter of LengthsSum and its like: sums over segments of given lengths."""
+    """Return the converter of LengthsSum and the like: sums over segments of given lengths."""
 
     def convert(call: Call) -> Converted:
         graph, rows = call.graph, call.input(0)
@@ -68,7 +68,7 @@ def _lengths(
         weights = others.pop(0) if weighted and others else None
         if sparse:
             indices = others.pop(0) if others else call.input(1)
-            # Halves are taken, too, and summed as floats.
+            # Half floats are accepted too, and summed as FP32.
             rows = graph.cast(graph.add("Gather", rows, indices, axis=0), DataType.FP32)
         flat = graph.flatten(rows, 1)
         if weights is not None:
@@ -104,9 +104,9 @@ def _segment_sums(graph: Graph, rows: Value, lengths: Value) -> Value:
 
 
 def segment_numbers(graph: Graph, lengths: Value, total: Value) -> Value:
-    """Return the segment of each of `total` [1] rows, of segments of `lengths` [m], as [total].
+    """Return the segment index of each of `total` [1] rows, as [total]; `lengths` is [m].
 
-    Ones stand where segments begin, and are added up.
+    It is the running sum of ones placed where segments begin.
     """
     starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)
     zeros = graph.add(

@@ -1,4 +1,4 @@
-"""Caffe2 operators that pick elements: Gather, TopK, images resized, padded and cut."""
+"""Caffe2 operators that select elements: Gather, TopK, and resizing or padding of images."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def _gather(call: Call) -> Converted:
 
 
 def _gathered_each(call: Call, axis: int) -> Converted:
-    """Convert Gather with match_outer: each place of the dims before `axis` has own indices."""
+    """Convert Gather with match_outer: indices differ for each position before `axis`."""
     graph, data, indices = call.graph, call.input(0), call.input(1)
     axis = call.checked(axis, data.rank)
     if axis < 0 or indices.rank is None or indices.rank < axis:
@@ -40,7 +40,7 @@ def _gathered(call: Call, axis: int) -> Converted:
 
 
 def _top_k(call: Call) -> Converted:
-    """Convert TopK; where there are fewer than k, zeros and -1 follow, as in Caffe2."""
+    """Convert TopK; if there are fewer than k, values 0 and indices -1 follow, as in Caffe2."""
     graph, x = call.graph, call.input(0)
     k, axis = call.integer("k"), call.axis(x.rank, -1)
     if k < 1:
@@ -56,7 +56,7 @@ def _top_k(call: Call) -> Converted:
     found = graph.add("Pad", indices, around, graph.whole(-1))
     if call.output_count < 3:
         return values, found
-    # The third output counts through all of the input.
+    # The third output has indices into the flattened input.
     numbers = graph.add(
         "Range", graph.whole(0), graph.add("Size", x, rank=0), graph.whole(1), rank=1
     )
@@ -70,9 +70,9 @@ _NONE = np.array([0], np.int64)
 
 
 def _unique(call: Call) -> Converted:
-    """Convert Unique: the numbers that are there, sorted, and which of them each was."""
+    """Convert Unique: the distinct values, sorted, and for each element the index of its value."""
     graph, x = call.graph, call.input(0)
-    # ONNX Runtime has it for INT64, of the two types that Caffe2 does.
+    # Of the two types that Caffe2 supports, ONNX Runtime has INT64.
     whole = graph.cast(x, DataType.INT64)
     found, _, places, _ = graph.add_several(4, "Unique", whole, rank=1, sorted=1)
     return graph.add("CastLike", found, x), graph.cast(places, DataType.INT32)
@@ -113,9 +113,9 @@ def _resize_nearest(call: Call) -> Converted:
 
 
 def _picked(call: Call, x: Value, scales: Value) -> Value:
-    """Return rows and columns of `x` by their numbers, each divided by its scale.
+    """Return `x` resized by taking row and column i from i divided by the scale.
 
-    ONNX Runtime's Resize would change nothing where the sizes stay the same, as by 1.1 of 5.
+    ONNX Runtime's Resize would do nothing if the size stays the same, as with 5 scaled by 1.1.
     """
     graph, first = call.graph, 1 if call.is_nhwc else 2
     for place in (0, 1):
@@ -133,7 +133,7 @@ def _picked(call: Call, x: Value, scales: Value) -> Value:
 
 
 def _upsample_bilinear(call: Call) -> Converted:
-    """Convert UpsampleBilinear, of channels first: Caffe2 does not look at its order."""
+    """Convert UpsampleBilinear, always with channels first: Caffe2 ignores its `order`."""
     graph, x = call.graph, call.input(0)
     return graph.add(
         "Resize",
@@ -145,7 +145,7 @@ def _upsample_bilinear(call: Call) -> Converted:
 
 
 def _scales(call: Call) -> Value:
-    """Return the scales of height and width, which are an input or arguments."""
+    """Return the scales of height and width, from an input or from arguments."""
     if len(call.inputs) > 1:
         return call.input(1)
     pair = [call.number(f"{side}_scale", 1.0) for side in ("height", "width")]
@@ -174,7 +174,7 @@ def _pad_image(call: Call) -> Converted:
 
 
 def _roi_align(call: Call) -> Converted:
-    """Convert RoIAlign; regions have four numbers, or the image's index before them."""
+    """Convert RoIAlign; regions have four numbers, optionally after the image's index."""
     graph, x, regions = call.graph, call.input(0), call.input(1)
     x = channels_first(graph, x, 4) if call.is_nhwc else x
     corners = graph.add("Slice", regions, graph.ints(-4), graph.ints(2**63 - 1), graph.ints(1))
@@ -196,7 +196,7 @@ def _roi_align(call: Call) -> Converted:
 
 
 def image_numbers(graph: Graph, regions: Value) -> Value:
-    """Return which image each region is of: its first of five numbers, 0 where it has four."""
+    """Return the image index of each region: the first of its five numbers, or 0 if it has four."""
     first = graph.add("Slice", regions, graph.ints(0), graph.ints(-4), graph.ints(1))
     column = graph.join(graph.shape(regions, 0, 1), graph.ints(1))
     padded = graph.add("Concat", first, graph.add("ConstantOfShape", column, rank=2), axis=1)

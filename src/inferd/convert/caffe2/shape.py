@@ -1,4 +1,4 @@
-"""Caffe2 operators that cut, join and rearrange, and change no element."""
+"""Caffe2 operators that split, join and rearrange tensors, and change no element."""
 
 from collections.abc import Callable
 
@@ -78,7 +78,7 @@ def _merge_dim(call: Call) -> Converted:
 
 
 def _expand(call: Call) -> Converted:
-    """Convert Expand: a dim of 1, there or in what is asked for, becomes the other's."""
+    """Convert Expand: a dim of 1, in the input or the requested shape, takes the other's size."""
     graph, x = call.graph, call.input(0)
     if len(call.inputs) > 1:
         return graph.add("Expand", x, graph.cast(call.input(1), DataType.INT64), rank=None)
@@ -101,11 +101,11 @@ def _size(call: Call) -> Converted:
     return call.graph.add("Size", call.input(0), rank=0)
 
 
-# --- joined and cut ---
+# --- joined and split ---
 
 
 def _concat(call: Call) -> Converted:
-    """Convert Concat; the second output tells how long each part is along the axis."""
+    """Convert Concat; the second output is the length of each part along the axis."""
     graph, axis = call.graph, call.channel_axis()
     parts = [call.input(0), *call.inputs[1:]]
     if call.flag("add_axis"):
@@ -142,7 +142,7 @@ def _split(call: Call) -> Converted:
 
 
 def _slice(call: Call) -> Converted:
-    """Convert Slice; -1 is the place behind the last element, -2 the last one."""
+    """Convert Slice; a bound of -1 is one past the last element, -2 is the last element."""
     graph, x = call.graph, call.input(0)
     if len(call.inputs) > 1:
         bounds = [_bound(graph, call.input(index)) for index in (1, 2)]
@@ -169,7 +169,7 @@ def _bound(graph: Graph, bounds: Value) -> Value:
 
 
 def _tile(call: Call) -> Converted:
-    """Convert Tile: `tiles` times along `axis`, each an argument or an input."""
+    """Convert Tile: repeat `tiles` times along `axis`; both are arguments or inputs."""
     graph, x = call.graph, call.input(0)
     tiles, axis = graph.ints(call.integer("tiles", 1)), graph.ints(call.integer("axis"))
     if len(call.inputs) > 1:
@@ -197,7 +197,7 @@ def _numpy_tile(call: Call) -> Converted:
 
 
 def _channel_shuffle(call: Call) -> Converted:
-    """Convert ChannelShuffle: [groups, channels of each] turned."""
+    """Convert ChannelShuffle: transpose channels as [groups, channels of each]."""
     graph, x, groups = call.graph, call.input(0), call.integer("group", 1)
     if groups < 1:
         call.refuse("its argument 'group' should be at least 1")

@@ -1,4 +1,4 @@
-"""Caffe2 operators that slide a window: convolutions and pools, with all their paddings."""
+"""Caffe2 operators that slide a window: convolutions and pools, with all kinds of padding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ _VALID, _SAME, _CAFFE_POOLING = 1, 2, 3  # caffe2::LegacyPadding
 
 @dataclass(slots=True)
 class Caffe2Window(Window):
-    """A window whose paddings may depend on the size of the input."""
+    """A window whose padding may depend on the size of the input."""
 
     legacy_pad: int
 
     @property
     def auto_pad(self) -> str | None:
-        """ONNX's word for the paddings that depend on the size of the input."""
+        """ONNX's name for a padding that depends on the size of the input."""
         return {_VALID: "VALID", _SAME: "SAME_UPPER"}.get(self.legacy_pad)
 
     @property
     def explicit_pads(self) -> list[int] | None:
-        """The pads ONNX gets: none beside an auto_pad."""
+        """The pads for ONNX, None if there is an auto_pad."""
         return None if self.auto_pad else self.pads
 
 
@@ -54,7 +54,7 @@ def _window(call: Call) -> Caffe2Window:
 
 
 def _sizes(call: Call, name: str) -> list[int]:
-    """Return kernel, stride, dilation or adj, whichever way it is given."""
+    """Return kernel, stride, dilation or adj, in whichever form it is given."""
     if call.has(name):
         return [call.integer(name)] * 2
     if call.has(f"{name}_h", f"{name}_w"):
@@ -63,7 +63,7 @@ def _sizes(call: Call, name: str) -> list[int]:
 
 
 def pads_of(call: Call) -> list[int]:
-    """Return what is put around an image, heads and then tails; nothing where nothing is said."""
+    """Return the pads before each dim, then those after; empty if none are given."""
     if call.has("pad"):
         return [call.integer("pad")] * 4
     sides = ("pad_t", "pad_l", "pad_b", "pad_r")
@@ -101,7 +101,7 @@ def _conv_transpose(call: Call) -> Converted:
     window = _window(call)
     if window.legacy_pad not in (0, _VALID):
         call.refuse("legacy_pad of a ConvTranspose can only be NOTSET or VALID")
-    window.dilations = [1] * len(window.kernel)  # an argument it does not have
+    window.dilations = [1] * len(window.kernel)  # ConvTranspose has no such argument
     rank, adj = window.rank, _sizes(call, "adj")
     if any(not 0 <= more < step for more, step in zip(adj, window.strides, strict=False)):
         call.refuse(f"adj is {adj}, which is not less than its stride {window.strides}")
@@ -146,7 +146,7 @@ def _pool(op: str) -> Callable[[Call], Converted]:
 
 
 def _lp_pool(call: Call) -> Converted:
-    """Convert (sum |x|^p)^(1/p): the sum is a mean that counts paddings, times the size."""
+    """Convert LpPool, (sum |x|^p)^(1/p): the sum is a mean including pads, times the size."""
     graph, x, p = call.graph, call.input(0), call.number("p", 2.0)
     if not p > 0:
         call.refuse("its argument 'p' should be above 0")
@@ -198,7 +198,7 @@ def _leaves_gaps(window: Caffe2Window) -> bool:
 def _caffe_pool(
     graph: Graph, op: str, x: Value, window: Caffe2Window, *, counts_pads: bool
 ) -> Value:
-    """Return a pool of Caffe's own padding, all of which is put around `x` beforehand."""
+    """Return a pool with Caffe's own padding, all of which is added to `x` beforehand."""
 
     def pool(padded: Value) -> Value:
         return graph.add(
@@ -212,8 +212,8 @@ def _caffe_pool(
     lowest = graph.real(_LOWEST)
     if op == "Max":
         return pool(_padded_for_caffe(graph, x, window, lowest))
-    # The Max does nothing, but hinders ONNX Runtime: it would make the Pad a part of the pool,
-    # which takes no padding as wide as its window.
+    # The Max does nothing but keep ONNX Runtime from fusing the Pad into the pool, which does not
+    # accept padding as wide as its window.
     mean = pool(graph.add("Max", _padded_for_caffe(graph, x, window), lowest))
     if counts_pads:
         return mean
@@ -226,14 +226,14 @@ _ONE = np.array([1], np.float32)
 _LOWEST, _TINY = float(np.finfo(np.float32).min), float(np.finfo(np.float32).tiny)
 
 
-# --- paddings that depend on the size of the input ---
+# --- padding that depends on the size of the input ---
 
 
 def _cropped(graph: Graph, x: Value, window: Caffe2Window) -> Value:
-    """Return `x` without what SAME passes over before the first window and after the last.
+    """Return `x` without the parts that SAME skips before the first window and after the last.
 
-    Where steps are longer than the window there may be less than nothing to pad, which Caffe2
-    takes from both ends and ONNX does not know.
+    If strides are longer than the window, the padding may be negative: Caffe2 then crops both
+    ends, which ONNX does not.
     """
     if window.legacy_pad != _SAME or not _leaves_gaps(window):
         return x
@@ -251,10 +251,10 @@ def _cropped(graph: Graph, x: Value, window: Caffe2Window) -> Value:
 def _padded_for_caffe(
     graph: Graph, x: Value, window: Caffe2Window, fill: Value | None = None
 ) -> Value:
-    """Return `x` with what Caffe's own rule puts around it: its windows fit in exactly.
+    """Return `x` padded by Caffe's own rule, so that its windows fit exactly.
 
-    Caffe rounds the number of windows up, and then leaves out a last one that would start in the
-    padding; only the padding before the image is given. The rule does not know of dilation.
+    Caffe rounds the number of windows up, then drops a last one that would start in the padding;
+    only the padding before the image is given. The rule ignores dilation.
     """
     dims = len(window.kernel)
     head = window.pads[:dims]
@@ -268,8 +268,8 @@ def _padded_for_caffe(
     left_out = graph.add("Where", graph.add("And", outside, padded), strides, graph.ints(0))
     end = graph.add("Add", graph.add("Sub", last, left_out), graph.ints(*reach))
     tail = graph.add("Sub", end, graph.add("Add", sizes, heads))
-    # All dims, though Pad could be told which: ONNX Runtime errs when it moves such a Pad past a
-    # Transpose.
+    # All dims, although Pad could take axes: ONNX Runtime makes an error when it moves a Pad with
+    # axes past a Transpose.
     around = graph.join(graph.ints(0, 0), heads, graph.ints(0, 0), tail)
     return graph.add("Pad", x, around, fill)
 

@@ -1,4 +1,4 @@
-"""MXNet operators of attention, whose projections lie beside each other for each head."""
+"""MXNet's attention operators, whose projections are interleaved for each head."""
 
 from collections.abc import Callable
 
@@ -7,9 +7,9 @@ from inferd.convert.mxnet.call import Call, Converted
 
 
 def _projection(call: Call, x: Value, count: int, number: int) -> Value:
-    """Return one of `count` projections in x [time, batch, heads · count · size].
+    """Return one of the `count` projections in x [time, batch, heads · count · size].
 
-    It is [batch · heads, time, size].
+    The result is [batch · heads, time, size].
     """
     graph, heads = call.graph, call.integer("heads")
     if heads < 1:
@@ -30,7 +30,7 @@ def _scores(call: Call, queries: Value, keys: Value) -> Value:
 
 
 def _joined(call: Call, weights: Value, values: Value, like: Value) -> Value:
-    """Return the weighted values, [time, batch, heads · size] as `like` has time and batch."""
+    """Return the weighted values as [time, batch, heads · size]; `like` has batch as dim 1."""
     graph = call.graph
     found = graph.transpose(graph.add("MatMul", weights, values), (1, 0, 2))
     shape = graph.join(graph.shape(weights, 1, 2), graph.shape(like, 1, 2), graph.ints(-1))

@@ -1,4 +1,4 @@
-"""Call: one node of an MXNet symbol while it is converted, its inputs and its attributes."""
+"""Call: one node of an MXNet symbol during conversion, with its inputs and attributes."""
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -12,14 +12,14 @@ from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DATATYPES, DataType
 
 Converted = Value | tuple[Value, ...]
-"""What a node gives: its outputs in their order."""
+"""The outputs of a node, in order."""
 
 _FLOATS = {"float16": DataType.FP16, "float32": DataType.FP32, "float64": DataType.FP64}
 _TRUE, _FALSE = ("True", "true", "1"), ("False", "false", "0", "None")
 
 
 class Call:
-    """Reads attributes, which are texts, with MXNet's defaults; a wrong one is an InvalidConfig."""
+    """Reads text attributes, with MXNet's defaults; a wrong one raises InvalidConfig."""
 
     def __init__(self, graph: Graph, node: Node, inputs: Sequence[Value]) -> None:
         self.graph = graph
@@ -29,25 +29,25 @@ class Call:
         self._place = node.place
 
     def input(self, index: int) -> Value:
-        """Return an input that must be there."""
+        """Return a required input. Raises InvalidConfig if it is missing."""
         if index >= len(self.inputs):
             self.refuse(f"it has {len(self.inputs)} inputs, and needs {index + 1}")
         return self.inputs[index]
 
     def has(self, name: str) -> bool:
-        """Tell whether an attribute is given, and not None."""
+        """Return whether an attribute is given, and not None."""
         return self._attributes.get(name, "None") != "None"
 
     def is_none(self, name: str) -> bool:
-        """Tell whether an attribute is given as None."""
+        """Return whether an attribute is given as None."""
         return self._attributes.get(name) == "None"
 
     def word(self, name: str, default: str) -> str:
-        """Return a text."""
+        """Return a text attribute."""
         return self._attributes[name] if self.has(name) else default
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return a boolean."""
+        """Return a boolean attribute."""
         text = self._attributes.get(name)
         if text is None:
             return default
@@ -56,7 +56,7 @@ class Call:
         return text in _TRUE
 
     def integer(self, name: str, default: int = 0) -> int:
-        """Return a whole number."""
+        """Return an integer attribute."""
         if not self.has(name):
             return default
         try:
@@ -65,7 +65,7 @@ class Call:
             self._refuse_attribute(name, "a whole number")
 
     def number(self, name: str, default: float = 0.0) -> float:
-        """Return a float."""
+        """Return a float attribute."""
         if not self.has(name):
             return default
         try:
@@ -74,11 +74,11 @@ class Call:
             self._refuse_attribute(name, "a number")
 
     def integers(self, name: str) -> list[int]:
-        """Return the numbers of a tuple, or a single one; none where nothing is given."""
+        """Return the integers of a tuple, or a single one as a list; empty if not given."""
         return [0 if one is None else one for one in self.optional_integers(name)]
 
     def optional_integers(self, name: str) -> list[int | None]:
-        """Return the numbers of a tuple in which None may stand."""
+        """Return the integers of a tuple that may contain None."""
         if not self.has(name):
             return []
         words = self._attributes[name].strip("()[] ").replace("L", "").split(",")
@@ -88,7 +88,7 @@ class Call:
             self._refuse_attribute(name, "a tuple of whole numbers")
 
     def element_type(self) -> DataType:
-        """Return the attribute `dtype`, a name or MXNet's number."""
+        """Return the attribute `dtype`, which is a name or MXNet's number."""
         name = self.word("dtype", "")
         datatype = _FLOATS.get(name) or DATATYPES.get(name.upper())
         if name.isdigit():
@@ -98,7 +98,7 @@ class Call:
         return datatype
 
     def checked(self, axis: int, rank: int | None) -> int:
-        """Return `axis`, not negative where `rank` is known."""
+        """Return `axis`, checked and made non-negative if `rank` is known."""
         if rank is None:
             return axis
         if not -rank <= axis < rank:
@@ -106,26 +106,26 @@ class Call:
         return axis % rank
 
     def axis(self, rank: int | None, default: int, name: str = "axis") -> int:
-        """Return the attribute `axis`, not negative where `rank` is known."""
+        """Return the attribute `name`, checked and made non-negative if `rank` is known."""
         return self.checked(self.integer(name, default), rank)
 
     def is_whole(self, x: Value) -> bool:
-        """Tell whether `x` is known to be of whole numbers."""
+        """Return whether `x` is known to have an integer type."""
         return x.datatype is not None and x.datatype.numpy.kind in "iu"
 
     def like(self, x: Value, number: float) -> Value:
-        """Return `number` as a scalar of the type of `x`."""
+        """Return `number` as a scalar of the same type as `x`."""
         is_whole = abs(number) < 2**63 and number % 1 == 0
         scalar = np.array(int(number), np.int64) if is_whole else np.array(number, np.float64)
         return self.graph.add("CastLike", self.graph.constant(scalar), x, rank=0)
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise InvalidConfig: why this node cannot be converted, and where it stands."""
+        """Raise InvalidConfig saying why this node cannot be converted, and its place."""
         msg = f"{self._place}: {reason}"
         raise InvalidConfig(msg)
 
     def cannot(self, reason: str) -> NoReturn:
-        """Raise Unsupported: what MXNet can do and this node wants, but a conversion cannot."""
+        """Raise Unsupported: MXNet can do what this node asks, but the conversion cannot."""
         msg = f"{self._place}: {reason}"
         raise Unsupported(msg)
 

@@ -1,4 +1,4 @@
-"""MXNet operators behind a detector: which boxes are left of those that overlap."""
+"""MXNet operators that follow a detector: suppression of overlapping boxes."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _NONE, _ONE = np.array([0], np.int64), np.array([1], np.int64)
 class _Boxes:
     """Boxes [batch, n, 4], their scores and classes [batch, n].
 
-    The score of what is no box is -inf. Without classes all boxes are of one.
+    A place without a box has the score -inf. Without classes all boxes are of one class.
     """
 
     corners: Value
@@ -28,7 +28,7 @@ class _Boxes:
 
 
 def _box_nms(call: Call) -> Converted:
-    """Convert box_nms: the boxes that are left, the best first, and then -1."""
+    """Convert box_nms: the remaining boxes, best first, then rows of -1."""
     graph, x = call.graph, call.input(0)
     if x.rank is None or x.rank < 2:
         call.cannot("the number of dims of its input is not known")
@@ -67,7 +67,7 @@ def _column(graph: Graph, rows: Value, number: int) -> Value:
 
 
 def _best(call: Call, scores: Value, most: int) -> Value:
-    """Return `scores` of the `most` best, and -inf for the others."""
+    """Return `scores` with all but the `most` best set to -inf."""
     graph = call.graph
     count = graph.add("Min", graph.ints(most), graph.shape(scores, 1, 2), rank=1)
     values, places = graph.add_several(2, "TopK", scores, count, axis=1)
@@ -76,11 +76,11 @@ def _best(call: Call, scores: Value, most: int) -> Value:
 
 
 def _kept(call: Call, boxes: _Boxes, threshold: float, *, is_center: bool = False) -> Value:
-    """Return for each box whether no better one of its class overlaps it more than `threshold`."""
+    """Return for each box whether no better box of its class overlaps it above `threshold`."""
     graph, scores = call.graph, call.graph.cast(boxes.scores, DataType.FP32)
     groups = graph.unsqueeze(scores, (1,))
     if boxes.classes is not None:
-        # A row of scores for each class, in which boxes of others have none.
+        # One row of scores per class, -inf for boxes of other classes.
         flat = graph.reshape(graph.cast(boxes.classes, DataType.FP32), graph.ints(-1))
         found, _, numbers, _ = graph.add_several(4, "Unique", flat, rank=1, sorted=1)
         numbers = graph.unsqueeze(graph.reshape(numbers, graph.shape(scores), 2), (1,))
@@ -106,19 +106,19 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 
 def _sorted(graph: Graph, scores: Value, rows: Value) -> tuple[Value, Value]:
-    """Return scores [batch, n] and rows [batch, n, k], the best first."""
+    """Return scores [batch, n] and rows [batch, n, k], sorted best first."""
     values, order = graph.add_several(2, "TopK", scores, graph.shape(scores, 1, 2), axis=1)
     return values, graph.add("GatherND", rows, graph.unsqueeze(order, (2,)), rank=3, batch_dims=1)
 
 
 def _are_there(call: Call, scores: Value) -> Value:
-    """Return whether there is something at each place, as [batch, n, 1]."""
+    """Return whether there is a box at each place, as [batch, n, 1]."""
     there = call.graph.add("Greater", scores, call.like(scores, -math.inf), rank=2)
     return call.graph.unsqueeze(there, (2,))
 
 
 def _reformed(call: Call, rows: Value, start: int, *, to_corner: bool) -> Value:
-    """Return `rows` with their boxes as corners, or as centers and sizes."""
+    """Return `rows` with their boxes converted to corners, or to centers and sizes."""
     graph, last = call.graph, call.graph.ints(_END)
     axis, half = graph.ints(2), call.like(rows, 0.5)
     bounds = [graph.ints(place) for place in (0, start, start + 2, start + 4)]
@@ -136,9 +136,9 @@ def _reformed(call: Call, rows: Value, start: int, *, to_corner: bool) -> Value:
 
 
 def _multi_box_detection(call: Call) -> Converted:
-    """Convert MultiBoxDetection: [class, score, box] of each anchor that is none of background.
+    """Convert MultiBoxDetection: [class, score, box] of each anchor that is not background.
 
-    The best come first, and then -1; those that better ones overlap only lose their class.
+    The best come first, then rows of -1; a box suppressed by a better one only loses its class.
     """
     graph, probabilities = call.graph, call.input(0)
     threshold, most = call.number("nms_threshold", 0.5), call.integer("nms_topk", -1)
@@ -160,7 +160,7 @@ def _multi_box_detection(call: Call) -> Converted:
     if not 0 < threshold <= 1:
         rows = plain
     else:
-        limit = float(np.nextafter(np.float32(threshold), np.float32(-1)))  # at it is too much
+        limit = float(np.nextafter(np.float32(threshold), np.float32(-1)))  # MXNet suppresses >=
         corners = graph.add("Slice", rows, graph.ints(2), graph.ints(6), graph.ints(2))
         sets = _column(graph, rows, 0)
         if most > 0:
@@ -181,7 +181,7 @@ def _multi_box_detection(call: Call) -> Converted:
 
 
 def _located(call: Call) -> Value:
-    """Return boxes [batch, n, 4]: the anchors, moved and stretched by what was predicted."""
+    """Return boxes [batch, n, 4]: the anchors, moved and resized as predicted."""
     graph, moves, anchors = call.graph, call.input(1), call.input(2)
     variances = numbers_of(call, "variances", (0.1, 0.1, 0.2, 0.2))
     if len(variances) != 4:

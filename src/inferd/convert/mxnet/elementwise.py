@@ -48,14 +48,14 @@ def _truncated(call: Call) -> Converted:
 
 
 def _rounded(call: Call) -> Converted:
-    """Convert round: halves go away from zero, which ONNX rounds to even."""
+    """Convert round, which rounds halves away from zero; ONNX rounds them to even."""
     graph, x = call.graph, call.input(0)
     size = graph.add("Floor", graph.add("Add", graph.add("Abs", x), call.like(x, 0.5)))
     return graph.add("Mul", graph.add("Sign", x), size)
 
 
 def _nearest(call: Call) -> Converted:
-    """Convert rint: halves go down."""
+    """Convert rint, which rounds halves down."""
     graph, x = call.graph, call.input(0)
     return graph.add("Ceil", graph.add("Sub", x, call.like(x, 0.5)))
 
@@ -69,7 +69,7 @@ def _clip(call: Call) -> Converted:
     x = call.input(0)
     low, high = call.number("a_min"), call.number("a_max")
     if x.datatype is not None and call.is_whole(x):
-        limits = np.iinfo(x.datatype.numpy.str)  # which -1 would be beyond, of bytes
+        limits = np.iinfo(x.datatype.numpy.str)  # for UINT8, -1 would be outside
         low, high = (min(max(one, limits.min), limits.max) for one in (low, high))
     return call.graph.add("Clip", x, call.like(x, low), call.like(x, high))
 
@@ -89,7 +89,7 @@ def _cast(call: Call) -> Converted:
 
 
 def _cast_of_reals(call: Call) -> Converted:
-    """Convert amp_cast, which leaves whole numbers as they are."""
+    """Convert amp_cast, which leaves integers unchanged."""
     return call.input(0) if call.is_whole(call.input(0)) else _cast(call)
 
 
@@ -118,7 +118,7 @@ def _scalar(op: str, *, reverse: bool = False) -> Callable[[Call], Converted]:
 
 
 def _before_scalar(call: Call) -> Value:
-    """Return what meets the scalar: whole numbers become reals for one that says it is real."""
+    """Return the scalar's other operand: integers become FP64 if the scalar is marked as real."""
     x = call.input(0)
     is_real = not call.flag("is_int", default=True) and call.is_whole(x)
     return call.graph.cast(x, DataType.FP64) if is_real else x
@@ -129,7 +129,7 @@ _LOGIC = ("And", "Or", "Xor")
 
 
 def _applied(call: Call, op: str, a: Value, b: Value, **attributes: int) -> Value:
-    """Return what `op` makes of two values; truth is a number of their type, as in MXNet."""
+    """Return the result of `op`; booleans become numbers of the operands' type, as in MXNet."""
     graph = call.graph
     ranks = (a.rank, b.rank)
     rank = None if None in ranks else max(rank for rank in ranks if rank is not None)
@@ -157,7 +157,7 @@ def _sum(call: Call) -> Converted:
 
 
 def _where(call: Call) -> Converted:
-    """Convert where; a condition of one dim decides on the rows of what it chooses from."""
+    """Convert where; a condition of one dim selects whole rows."""
     condition, x, y = (call.input(index) for index in range(3))
     chosen = call.graph.cast(condition, DataType.BOOL)
     if condition.rank != x.rank:
@@ -197,14 +197,14 @@ def _scalar_hypotenuse(call: Call) -> Converted:
 
 
 def _of_reals(convert: Callable[[Call, Value], Value]) -> Callable[[Call], Converted]:
-    """Return a converter that computes whole numbers as reals, and cuts what comes out."""
+    """Return a converter that computes integers as FP64, and truncates the result."""
 
     def converted(call: Call) -> Converted:
         x = call.input(0)
         if not call.is_whole(x):
             return convert(call, x)
         made = convert(call, call.graph.cast(x, DataType.FP64))
-        # Through the widest: what is too large keeps its last bits, as in C.
+        # By way of INT64: a value that is too large keeps its low bits, as in C.
         return call.graph.add("CastLike", call.graph.cast(made, DataType.INT64), x)
 
     return converted
@@ -213,7 +213,7 @@ def _of_reals(convert: Callable[[Call, Value], Value]) -> Callable[[Call], Conve
 def _cube_root(call: Call, x: Value) -> Value:
     graph = call.graph
     root = graph.add("Pow", graph.add("Abs", x), call.like(x, 1 / 3))
-    if call.is_whole(call.input(0)):  # 27 has a root that is just below 3 else
+    if call.is_whole(call.input(0)):  # otherwise the root of 27 is just below 3
         nearest = graph.add("Round", root)
         cube = graph.add("Mul", graph.add("Mul", nearest, nearest), nearest)
         root = graph.add("Where", graph.add("Equal", cube, graph.add("Abs", x)), nearest, root)
@@ -231,7 +231,7 @@ def _times(factor: float) -> Callable[[Call], Converted]:
 
 
 def _smooth_l1(call: Call) -> Converted:
-    """Convert smooth_l1: a parabola that goes over into lines."""
+    """Convert smooth_l1: a parabola that continues as lines."""
     graph, x = call.graph, call.input(0)
     if call.is_whole(x):
         call.cannot("it is of whole numbers, and what MXNet cuts off on its way is not known")

@@ -1,4 +1,4 @@
-"""MXNet operators that make arrays out of nothing: first states, counts, boxes of anchors."""
+"""MXNet operators that create arrays: initial states, ranges, anchor boxes."""
 
 from collections.abc import Callable
 from math import prod, sqrt
@@ -10,13 +10,13 @@ from inferd.convert.mxnet.call import Call, Converted
 from inferd.tensor.dtype import DataType
 
 MAX_FILLED = 1 << 26
-"""So many elements the files of a model may ask for that they do not hold themselves."""
+"""How many elements a model's files may ask for in all without containing them."""
 
 
 def _filled(number: float | None) -> Callable[[Call], Converted]:
-    """Return the converter of an array of one number. A dim of 0 is one that others decide.
+    """Return the converter of an array filled with one number.
 
-    It becomes 1, which goes with any.
+    A dim of 0 is one that MXNet infers; it becomes 1, which broadcasts to any size.
     """
 
     def convert(call: Call) -> Converted:
@@ -47,13 +47,13 @@ def _arange(call: Call) -> Converted:
         call.refuse(f"it counts from {begin} to {end} in steps of {step}, each {repeat} times")
     count = max(0, int(np.ceil((end - begin) / step)))
     _count(call, [count * repeat])
-    dtype = _dtype(call)  # in which MXNet counts, too
+    dtype = _dtype(call)  # MXNet counts in this type too
     numbers = np.array(begin).astype(dtype) + np.array(step).astype(dtype) * np.arange(count)
     return call.graph.constant(np.repeat(numbers, repeat).astype(dtype))
 
 
 def _arange_like(call: Call) -> Converted:
-    """Convert arange_like: the numbers of an axis, or of all elements."""
+    """Convert arange_like: a range over an axis, or over all elements."""
     graph, x, repeat = call.graph, call.input(0), call.integer("repeat", 1)
     if repeat != 1:
         call.cannot("repeat cannot be converted")
@@ -74,7 +74,7 @@ def _arange_like(call: Call) -> Converted:
 
 
 def numbers_of(call: Call, name: str, default: tuple[float, ...]) -> list[float]:
-    """Return the numbers of a tuple."""
+    """Return the attribute `name`, a tuple of numbers, as a list."""
     text = call.word(name, "").strip("()[] ")
     try:
         found = [float(word) for word in text.split(",") if word.strip()]
@@ -84,7 +84,7 @@ def numbers_of(call: Call, name: str, default: tuple[float, ...]) -> list[float]
 
 
 def _multi_box_prior(call: Call) -> Converted:
-    """Convert MultiBoxPrior: boxes of some sizes and ratios around each place of a feature map."""
+    """Convert MultiBoxPrior: boxes of given sizes and ratios at each place of a feature map."""
     graph, x = call.graph, call.input(0)
     sizes, ratios = numbers_of(call, "sizes", (1.0,)), numbers_of(call, "ratios", (1.0,))
     steps, offsets = numbers_of(call, "steps", (-1, -1)), numbers_of(call, "offsets", (0.5, 0.5))

@@ -1,4 +1,4 @@
-"""MXNet operators on feature maps: cut, resized, rearranged, and regions of them pooled."""
+"""MXNet operators on feature maps: cropping, resizing, rearranging, and pooling of regions."""
 
 from collections.abc import Callable
 from math import prod
@@ -12,7 +12,7 @@ from inferd.convert.mxnet.shape import places_along
 
 
 def _crop(call: Call) -> Converted:
-    """Convert Crop: height and width are those of a second input, or given."""
+    """Convert Crop: height and width are those of a second input, or attributes."""
     graph, x = call.graph, call.input(0)
     if len(call.inputs) > 1:
         wanted = graph.shape(call.inputs[1], 2, 4)
@@ -34,7 +34,7 @@ def _bilinear_resize(call: Call) -> Converted:
     if len(call.inputs) > 1 or mode != "size":
         call.cannot(f"mode '{mode[:100]}' of {len(call.inputs)} inputs cannot be converted")
     aligned = call.flag("align_corners", default=True)
-    how = "align_corners" if aligned else "pytorch_half_pixel"  # which is 0 for a size of 1
+    how = "align_corners" if aligned else "pytorch_half_pixel"  # gives 0 for a size of 1
     if call.has("scale_height") or call.has("scale_width"):
         scales = [call.number(f"scale_{side}", 1.0) for side in ("height", "width")]
         if not all(0 < scale < 1e4 for scale in scales):
@@ -65,7 +65,7 @@ def _adaptive_average(call: Call) -> Converted:
 
 
 def _shares(call: Call, x: Value, axis: int, count: int) -> Value:
-    """Return how much of each place of `axis` is in each of `count` windows, of unlike sizes."""
+    """Return the weight of each place of `axis` in each of `count` windows of differing sizes."""
     graph, length = call.graph, call.graph.shape(x, axis, axis + 1)
     ends = []
     for first, up in ((0, 0), (1, count - 1)):
@@ -99,7 +99,7 @@ def _depth_to_space(op: str) -> Callable[[Call], Converted]:
 
 
 def _grid_generator(call: Call) -> Converted:
-    """Convert GridGenerator: where each pixel comes from, by a matrix or by flow added to it."""
+    """Convert GridGenerator: the source of each pixel, from an affine matrix or from a flow."""
     kind = call.word("transform_type", "")
     if kind == "affine":
         return _affine_grid(call, call.input(0))
@@ -120,7 +120,7 @@ def _grid_generator(call: Call) -> Converted:
 
 
 def _affine_grid(call: Call, matrix: Value) -> Value:
-    """Return places [batch, 2, height, width] from -1 to 1, x and then y."""
+    """Return coordinates [batch, 2, height, width] from -1 to 1, x before y."""
     graph, sizes = call.graph, call.integers("target_shape")
     if len(sizes) != 2 or min(sizes) < 2 or prod(sizes) > MAX_FILLED:
         call.cannot(f"its target_shape is {sizes}, expected two sizes of at least 2")
@@ -150,7 +150,7 @@ def _spatial_transformer(call: Call) -> Converted:
 
 
 def _roi_pool(call: Call) -> Converted:
-    """Convert ROIPooling; each region is preceded by the number of its image."""
+    """Convert ROIPooling; each region is preceded by the index of its image."""
     sizes = call.integers("pooled_size")
     if len(sizes) != 2 or min(sizes) < 1:
         call.refuse(f"its pooled_size is {sizes}, expected two numbers")

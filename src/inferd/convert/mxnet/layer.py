@@ -1,4 +1,4 @@
-"""MXNet operators that are layers of a network: with weights, windows, or normalising."""
+"""MXNet operators that are network layers: with weights or windows, or normalising."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def _fully_connected(call: Call) -> Converted:
 
 
 def _embedding(call: Call) -> Converted:
-    """Convert Embedding: rows of the weight, of which the numbers are often floats."""
+    """Convert Embedding: rows of the weight, whose indices are often floats."""
     graph, x, weight = call.graph, call.input(0), call.input(1)
     index = graph.cast(x, DataType.INT64)
     rows = graph.shape(weight, 0, 1)
@@ -62,7 +62,7 @@ def _leaky_relu(call: Call) -> Converted:
         curve = graph.add("Erf", graph.add("Mul", x, call.like(x, np.sqrt(0.5))))
         part = graph.add("Add", curve, call.like(x, 1.0))
         return graph.add("Mul", graph.add("Mul", x, call.like(x, 0.5)), part)
-    if kind == "rrelu":  # at random while training; afterwards the middle of its bounds
+    if kind == "rrelu":  # random in training; in inference the mean of its bounds
         slope = (call.number("lower_bound", 0.125) + call.number("upper_bound", 0.334)) / 2
     match kind:
         case "leaky" | "rrelu":
@@ -81,7 +81,7 @@ def _prelu(call: Call, x: Value, slope: Value) -> Value:
 
 
 def _along(call: Call, vector: Value, x: Value, axis: int) -> Value:
-    """Return a value for each place of `axis`, shaped to meet `x` there."""
+    """Return `vector`, one value per place of `axis`, shaped to broadcast with `x`."""
     graph = call.graph
     if x.rank is not None:
         behind = x.rank - 1 - call.checked(axis, x.rank)
@@ -114,12 +114,12 @@ def _softmax(op: str, *, negative: bool = False) -> Callable[[Call], Converted]:
 
 
 def _softmax_of_some(call: Call, op: str, x: Value, axis: int) -> Value:
-    """Return the softmax of as many elements along `axis` as a second input says, others 0."""
+    """Return the softmax of the first elements along `axis`, counted by input 1; others are 0."""
     graph = call.graph
     if op != "Softmax" or x.rank is None:
         call.cannot("use_length cannot be converted")
     lengths = graph.cast(call.input(1), DataType.INT64)
-    if x.rank > 1:  # else there is one, as a vector
+    if x.rank > 1:  # else there is one length, as a vector
         lengths = graph.unsqueeze(lengths, (axis,))
     inside = graph.add("Less", places_along(graph, x, axis), lengths, rank=x.rank)
     y = graph.add("Where", inside, x, call.like(x, -math.inf), rank=x.rank)
@@ -130,8 +130,8 @@ def _softmax_of_some(call: Call, op: str, x: Value, axis: int) -> Value:
 def _softmax_output(call: Call) -> Converted:
     """Convert SoftmaxOutput, whose label is for training.
 
-    By default all dims but the first are one; four dims are the exception, since what MXNet calls
-    for them (MKL-DNN) looks at the last dim alone.
+    By default it is over all dims but the first; four dims are the exception, since MXNet passes
+    them to MKL-DNN, which normalises only along the last.
     """
     graph, x = call.graph, call.input(0)
     if call.flag("multi_output"):
@@ -142,7 +142,7 @@ def _softmax_output(call: Call) -> Converted:
 
 
 def _softmax_activation(call: Call) -> Converted:
-    """Convert SoftmaxActivation, which works along the last dim unless told to take channels."""
+    """Convert SoftmaxActivation, which works along the last dim or, in one mode, the channels."""
     axis = 1 if call.word("mode", "instance") == "channel" else -1
     return call.graph.add("Softmax", call.input(0), axis=axis)
 
@@ -152,7 +152,7 @@ def _softmax_activation(call: Call) -> Converted:
 
 @dataclass(slots=True)
 class MxnetWindow(Window):
-    """A window, and whether the channels are the last dim of what it slides over."""
+    """A window, and whether the channels are the last dim of its input."""
 
     is_last: bool
 
@@ -204,7 +204,7 @@ def _deconvolution(call: Call) -> Converted:
     dims = len(window.kernel)
     if len(target) != dims or min(target) < 1:
         call.refuse(f"its target_shape is {target}, expected {dims} sizes")
-    # Then pad and adj follow from it: of what is too much the greater half is cut off in front.
+    # It determines pad and adj: the excess is cropped, the larger half at the front.
     window.pads = [0] * (2 * dims)
     y = window.convolve(graph, "ConvTranspose", operands, group=group)
     sizes, two = graph.ints(*target), graph.ints(2)
@@ -223,7 +223,7 @@ def _pooling(call: Call) -> Converted:
         call.refuse(f"there is no pool_type '{kind[:100]}'")
     power = call.integer("p_value", 2)
     if kind == "lp" and power == 1:
-        kind = "sum"  # of the numbers as they are, not of their sizes
+        kind = "sum"  # of the values themselves, not of their magnitudes
     if kind == "lp" and power != 2:
         call.cannot(f"p_value {power} cannot be converted")
     if call.flag("global_pool"):
@@ -259,13 +259,13 @@ def _pooling(call: Call) -> Converted:
 
 
 def _may_start_outside(window: MxnetWindow) -> bool:
-    """Tell whether a last window may start behind the image, which ONNX leaves out."""
+    """Return whether a last window may start past the image; ONNX leaves out such windows."""
     steps = zip(window.pads, window.strides, window.kernel, strict=False)
     return any(pad + step > size for pad, step, size in steps)
 
 
 def _full_pool(call: Call, kind: str, x: Value, window: MxnetWindow, *, counts_pads: bool) -> Value:
-    """Return a pool of as many windows as begin anywhere, what is missing put around `x`."""
+    """Return a pool whose number of windows is rounded up, with `x` padded to hold them all."""
     graph, dims = call.graph, len(window.kernel)
     pad, strides = window.pads[:dims], graph.ints(*window.strides)
     heads, sizes = graph.ints(*pad), graph.shape(x, 2)
@@ -278,13 +278,13 @@ def _full_pool(call: Call, kind: str, x: Value, window: MxnetWindow, *, counts_p
 
     def pool(value: Value, fill: Value, *, around: bool) -> Value:
         before, behind = heads, tail
-        if around:  # first what is said, of ones, and then the rest
+        if around:  # first the given padding, which counts, then the rest, which does not
             value = graph.add("Pad", value, graph.join(none, heads, none, heads), fill)
             before = graph.ints(*[0] * dims)
             behind = graph.add("Sub", tail, heads)
             fill = call.like(x, 0.0)
         value = graph.add("Pad", value, graph.join(none, before, none, behind), fill)
-        # The Max does nothing, but keeps ONNX Runtime from making the Pad a part of the pool.
+        # The Max does nothing but keep ONNX Runtime from fusing the Pad into the pool.
         value = graph.add("Max", value, lowest)
         sizes = {"kernel_shape": window.kernel, "strides": window.strides}
         return graph.add(_POOLS[kind], value, rank=dims + 2, **sizes)
@@ -331,7 +331,7 @@ def _upsampling(call: Call) -> Converted:
 
 
 def _bilinear_upsampling(call: Call, scale: int) -> Value:
-    """Return what MXNet makes by a transposed convolution of each channel by itself."""
+    """Return what MXNet computes as a transposed convolution of each channel by itself."""
     graph, weight = call.graph, call.input(1)
     size, pad = 2 * scale - scale % 2, scale // 2
     if weight.array is None or weight.array.shape[1:] != (1, size, size):

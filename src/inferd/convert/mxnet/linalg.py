@@ -22,10 +22,10 @@ def _dot(call: Call) -> Converted:
     a, b = (
         _turned(graph, call, index, f"transpose_{side}") for index, side in enumerate(("a", "b"))
     )
-    if a.rank == b.rank == 1:  # the product of two vectors has one dim, too
+    if a.rank == b.rank == 1:  # in MXNet the product of two vectors has one dim
         return graph.add("MatMul", graph.unsqueeze(a, (0,)), b, rank=1)
     if b.rank == 1 and call.op == "dot":
-        # As a matrix: ONNX Runtime joins a Transpose before with a product, and errs at vectors.
+        # As a matrix: ONNX Runtime wrongly fuses a preceding Transpose into products of vectors.
         column = graph.add("MatMul", a, graph.unsqueeze(b, (1,)), rank=a.rank)
         return graph.add("Squeeze", column, graph.ints(-1), rank=1)
     rank = a.rank if b.rank is not None and b.rank > 1 else None
@@ -33,7 +33,7 @@ def _dot(call: Call) -> Converted:
 
 
 def _dot_of_many(call: Call) -> Value:
-    """Return the product of arrays one of which has more than two dims: matrices of all others."""
+    """Return the product of arrays of more than two dims: uncontracted dims are flattened."""
     graph, a, b = call.graph, call.input(0), call.input(1)
     first_of_a, last_of_b = call.flag("transpose_a"), call.flag("transpose_b")
     dims = [
@@ -51,7 +51,7 @@ def _dot_of_many(call: Call) -> Value:
 
 
 def _gemm(call: Call) -> Converted:
-    """Convert linalg_gemm and linalg_gemm2: alpha·A·B, the first with beta·C added."""
+    """Convert linalg_gemm2, alpha·A·B, and linalg_gemm, which adds beta·C."""
     graph = call.graph
     if call.integer("axis", -2) != -2:
         call.cannot("rows along another axis than -2 cannot be converted")
@@ -80,7 +80,7 @@ def _scaled(call: Call, x: Value, name: str) -> Value:
 
 
 def _swapped(graph: Graph, x: Value) -> Value:
-    """Return matrices turned."""
+    """Return `x` with its last two dims swapped."""
     if x.rank is None or x.rank < 2:
         return graph.add("Einsum", x, equation="...ij->...ji")
     return graph.transpose(x, (*range(x.rank - 2), x.rank - 1, x.rank - 2))

@@ -1,4 +1,4 @@
-"""Network: an MXNet symbol with its parameters, as one ONNX model."""
+"""Network: an MXNet symbol with its parameters, converted to one ONNX model."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **recurrent.OPERATORS,
     **shape.OPERATORS,
 }
-"""MXNet's name of an operator -> what writes it as ONNX."""
+"""MXNet's name of an operator -> its converter to ONNX."""
 
 _MAX_NAMED = 5
 
@@ -47,20 +47,20 @@ _LOSSES = (
     *("SoftmaxOutput", "Softmax", "LinearRegressionOutput", "LogisticRegressionOutput"),
     "MAERegressionOutput",
 )
-"""Operators whose second input is the label they learn from, which nothing has when it serves."""
+"""Operators whose second input is a training label, which is absent in inference."""
 
 _SEVERAL = ("SliceChannel", "split", "_split_v2", "RNN", "topk", "moments")
-"""Operators of several outputs; those of others are masks and moments nobody asks for."""
+"""Operators with several real outputs; further ones of others are unused masks and moments."""
 
 _AUXILIARY = {
     "BatchNorm": ("moving_mean", "moving_var"),
     "BatchNorm_v1": ("moving_mean", "moving_var"),
 }
-"""States that the first files of MXNet do not list among the inputs of an operator."""
+"""States that MXNet's oldest files do not list among the inputs of an operator."""
 
 
 class Network:
-    """A symbol and the arrays that belong to it."""
+    """A symbol and its parameter arrays."""
 
     def __init__(self, symbol: Symbol, params: Mapping[str, Array]) -> None:
         self._nodes = symbol.nodes
@@ -72,7 +72,7 @@ class Network:
         self._used = self._reached([node for node, _ in symbol.heads])
 
     def check_operators(self) -> None:
-        """Raise Unsupported naming the operators that cannot be converted, and where they stand."""
+        """Raise Unsupported naming the operators that cannot be converted, and their places."""
         nodes = [self._nodes[number] for number in sorted(self._used)]
         unknown = [node for node in nodes if node.op != VARIABLE and node.op not in OPERATORS]
         if unknown:
@@ -82,16 +82,16 @@ class Network:
             raise Unsupported(msg)
 
     def input_names(self) -> list[str]:
-        """Return the variables that the outputs need and no parameter fills."""
+        """Return the variables that the outputs depend on and that are not parameters."""
         variables = (self._nodes[number] for number in sorted(self._used))
         return [
             node.name for node in variables if node.op == VARIABLE and node.name not in self._params
         ]
 
     def output_names(self) -> list[str]:
-        """Return what the outputs are called: by their node, with a number where it has several.
+        """Return the names of the outputs: that of the node, with an index if it has several.
 
-        MXNet itself puts `_output` behind; `convert` knows these names as well.
+        MXNet itself appends `_output`; `convert` accepts these names as well.
         """
         nodes = [node for node, _ in self._heads]
         return [
@@ -100,7 +100,7 @@ class Network:
         ]
 
     def told_inputs(self, names: Collection[str]) -> dict[str, Port]:
-        """Return those of the inputs `names` whose dims the file has, or their first weights."""
+        """Return those of the inputs `names` whose dims the file or their first weights give."""
         told: dict[str, Port] = {}
         for number in sorted(self._used):
             node = self._nodes[number]
@@ -115,10 +115,10 @@ class Network:
         return told
 
     def convert(self, inputs: Sequence[Port], wanted: Sequence[str] = ()) -> bytes:
-        """Return the ONNX model; its outputs are those `wanted`, or else all of the symbol.
+        """Return the ONNX model; its outputs are those `wanted`, by default all of the symbol.
 
-        An output may also be called as MXNet does, and be that of a node inside. Raises
-        InvalidConfig for a symbol that makes no sense, and as `check_operators` does.
+        An output may also have MXNet's name, or be that of an inner node. Raises InvalidConfig for
+        an inconsistent symbol, and Unsupported as `check_operators` does.
         """
         self.check_operators()
         graph = Graph()
@@ -138,7 +138,7 @@ class Network:
         return graph.encode({name: self._output(name, known, values) for name in wanted or known})
 
     def _reached(self, heads: Sequence[int]) -> set[int]:
-        """Return the numbers of the nodes that `heads` need, labels left out."""
+        """Return the numbers of the nodes that `heads` depend on, without labels."""
         found: set[int] = set()
         waiting = list(heads)
         while waiting:
@@ -189,7 +189,7 @@ class Network:
         return values[entry]
 
     def _met(self, node: Node, weight: str) -> tuple[int, ...] | None:
-        """Return the shape that an input has to have that meets `weight`, if that tells it."""
+        """Return the shape that an input must have to fit `weight`, None if that does not say."""
         array = self._params.get(weight)
         if array is None:
             return None

@@ -1,6 +1,6 @@
 """Params: the arrays of an MXNet model, from the binary list that `mx.nd.save` writes.
 
-All versions of an array are read: each is told by the four bytes it begins with.
+All versions of the array format are read; an array's first four bytes tell which it has.
 """
 
 import struct
@@ -33,13 +33,13 @@ TYPES = {
     10: DataType.UINT32,
     11: DataType.UINT64,
 }
-"""MXNet's number of an element type -> datatype."""
+"""MXNet's number for an element type -> datatype."""
 
 
 def read_params(data: bytes, file: str) -> dict[str, Array]:
-    """Return the arrays in `data` by name, `arg:` and `aux:` taken off.
+    """Return the arrays in `data` by name, without the prefixes `arg:` and `aux:`.
 
-    The arrays are views on `data`. Raises InvalidConfig naming `file` and the array.
+    The arrays are views of `data`. Raises InvalidConfig naming `file` and the array.
     """
     reader = _Reader(memoryview(data), file)
     magic, _ = reader.take("<QQ")
@@ -61,7 +61,7 @@ def read_params(data: bytes, file: str) -> dict[str, Array]:
 
 
 class _Reader:
-    """What has not been read yet; `place` tells in errors what is being read."""
+    """The data not yet read; `place` says in errors what is being read."""
 
     def __init__(self, data: memoryview, file: str) -> None:
         self.place = ""
@@ -71,18 +71,18 @@ class _Reader:
 
     @property
     def left(self) -> int:
-        """How many bytes have not been read."""
+        """The number of bytes not yet read."""
         return len(self._data) - self._position
 
     def bytes(self, size: int) -> memoryview:
-        """Return the next `size` bytes. Raises InvalidConfig when there are fewer."""
+        """Return the next `size` bytes. Raises InvalidConfig if there are fewer."""
         if size > self.left:
             self.refuse(f"it is cut off: {size} bytes should follow, {self.left} do")
         self._position += size
         return self._data[self._position - size : self._position]
 
     def take(self, layout: str) -> tuple[int, ...]:
-        """Return the next numbers, as `struct` calls them."""
+        """Return the next numbers, in the `struct` format `layout`."""
         return struct.unpack(layout, self.bytes(struct.calcsize(layout)))
 
     def refuse(self, reason: str) -> NoReturn:
@@ -103,7 +103,7 @@ def _array(reader: _Reader) -> Array:
         shape = _shape(reader, count, "q")
     else:  # the first version begins with its number of dims
         shape = _shape(reader, magic, "I")
-    if shape is None or (not shape and magic != _V3):  # nothing was in it
+    if shape is None or (not shape and magic != _V3):  # it was empty
         return np.empty(0, np.float32)
     _, _, kind = reader.take("<iii")  # the device's type and number come first
     if kind not in TYPES:
@@ -112,12 +112,12 @@ def _array(reader: _Reader) -> Array:
     content = reader.bytes(prod(shape) * dtype.itemsize)
     try:
         return np.frombuffer(content, dtype).reshape(shape)
-    except ValueError:  # a dim is 0, so that no bytes are asked for, and others are endless
+    except ValueError:  # a dim is 0, so that no bytes are needed, and others are huge
         reader.refuse(f"its shape is {list(shape)}, which no array can have")
 
 
 def _shape(reader: _Reader, count: int, kind: str) -> tuple[int, ...] | None:
-    """Return the dims that follow; None when they are unknown, which -1 dims say."""
+    """Return the dims that follow; None if unknown, marked by a `count` of -1."""
     if count == -1:
         return None
     if not 0 <= count <= _MAX_DIMS:

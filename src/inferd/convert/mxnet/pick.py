@@ -13,7 +13,7 @@ _END = 2**63 - 1
 
 
 def _pick(call: Call) -> Converted:
-    """Convert pick: one element along an axis; what lies outside is clipped, or counted round."""
+    """Convert pick: one element along an axis; indices out of range are clipped or wrapped."""
     if call.is_none("axis"):
         call.cannot("pick without an axis cannot be converted")
     return _picked(call, call.integer("axis", -1), keep=call.flag("keepdims"))
@@ -57,7 +57,7 @@ def _gather_nd(call: Call) -> Converted:
 
 
 def _sorted(call: Call, k: int, *, ascending: bool) -> tuple[Value, Value]:
-    """Return the values of the first `k` places and where they were; all of them for 0."""
+    """Return the first `k` values in order and their indices; all of them if `k` is 0."""
     graph, x = call.graph, call.input(0)
     axis = -1
     if call.is_none("axis"):
@@ -96,7 +96,7 @@ def _argsort(call: Call) -> Converted:
     return call.graph.cast(places, _index_type(call))
 
 
-# --- repeated, and in the shape of others ---
+# --- repeated, and shaped like others ---
 
 
 def _repeat(call: Call) -> Converted:
@@ -162,7 +162,7 @@ def _slice_like(call: Call) -> Converted:
 
 
 def _split_v2(call: Call) -> Converted:
-    """Convert split_v2: at places along an axis, or into equal sections."""
+    """Convert split_v2: at indices along an axis, or into equal sections."""
     graph, x, sections = call.graph, call.input(0), call.integer("sections")
     axis, places = call.axis(x.rank, 0), call.integers("indices")
     if not 0 <= sections <= 4096 or len(places) > 4096:

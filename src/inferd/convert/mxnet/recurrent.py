@@ -1,4 +1,4 @@
-"""MXNet operators on sequences: its fused recurrent layers, and those that know lengths."""
+"""MXNet operators on sequences: fused recurrent layers, and operators with sequence lengths."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from inferd.tensor.dtype import DataType
 
 Array = np.ndarray[Any, Any]
 
-# Mode -> ONNX's operator, its activation, and its gates in ONNX's order by MXNet's numbers.
+# Mode -> ONNX's operator, its activation, and MXNet's indices of its gates in ONNX's order.
 _MODES = {
     "rnn_relu": ("RNN", "Relu", (0,)),
     "rnn_tanh": ("RNN", "Tanh", (0,)),
@@ -22,7 +22,7 @@ _MODES = {
 
 
 def _rnn(call: Call) -> Converted:
-    """Convert RNN, all layers of which have their weights in one vector, and then their biases."""
+    """Convert RNN, whose parameters are one vector: the weights of all layers, then the biases."""
     graph, x, mode = call.graph, call.input(0), call.word("mode", "")
     if mode not in _MODES:
         call.refuse(f"there is no mode '{mode[:100]}'")
@@ -67,7 +67,7 @@ def _of_rank(value: Value, rank: int) -> Value:
 
 
 def _weights(call: Call, layers: int, directions: int, mode: str) -> Iterator[list[Array]]:
-    """Yield W, R and B of each layer, as ONNX has them."""
+    """Yield W, R and B of each layer, in ONNX's layout."""
     vector, size = call.input(1).array, call.integer("state_size")
     if vector is None or vector.ndim != 1:
         call.cannot("its parameters are no constant vector")
@@ -98,7 +98,7 @@ def _gates(array: Array, order: tuple[int, ...]) -> Array:
 
 
 def _state(call: Call, index: int, x: Value) -> Value:
-    """Return a first state as [layers and directions, batch, size]: zeros may be of any batch."""
+    """Return an initial state as [layers · directions, batch, size]; a batch of 1 is expanded."""
     graph, state = call.graph, call.input(index)
     batch = graph.join(graph.ints(1), graph.shape(x, 1, 2), graph.ints(1))
     return graph.add("Expand", state, batch, rank=3)
@@ -117,18 +117,18 @@ def _lengths(call: Call, index: int, datatype: DataType = DataType.INT32) -> Val
 
 
 def _param_concat(call: Call) -> Converted:
-    """Convert what joins the parameters of an RNN, which stay a constant."""
+    """Convert _rnn_param_concat; the joined parameters of an RNN stay a constant."""
     arrays = [value.array for value in call.inputs]
     if not arrays or call.integer("dim", 1) != 0 or any(array is None for array in arrays):
         call.cannot("its inputs are no constants")
     return call.graph.constant(np.concatenate([one for one in arrays if one is not None]))
 
 
-# --- of known lengths ---
+# --- with sequence lengths ---
 
 
 def _axes(call: Call) -> tuple[int, int]:
-    """Return the axes of time and batch."""
+    """Return the axes of time and batch, in this order."""
     axis = call.integer("axis")
     if axis not in (0, 1):
         call.refuse(f"its axis is {axis}, expected 0 or 1")

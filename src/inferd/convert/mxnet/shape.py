@@ -1,4 +1,4 @@
-"""MXNet operators that cut, join, rearrange, pick and reduce."""
+"""MXNet operators that slice, join, rearrange, pick and reduce."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,10 @@ _ONE = np.array([1], np.int64)
 
 
 def _reshape(call: Call) -> Converted:
-    """Convert Reshape with its codes: 0 keeps a dim, -1 is found, -2 keeps the rest, -3 joins two,
-    -4 splits one in two. In reverse, codes and dims are matched from the last one on.
+    """Convert Reshape with its special codes.
+
+    0 keeps a dim, -1 is inferred, -2 keeps the rest, -3 joins two, -4 splits one in two. In
+    reverse, codes and dims are matched from the end.
     """
     graph, x, spec = call.graph, call.input(0), call.integers("shape")
     if not spec:
@@ -42,7 +44,7 @@ def _reshape(call: Call) -> Converted:
 
 
 def _codes(call: Call, spec: list[int]) -> list[list[int]]:
-    """Return the codes of a Reshape one by one, what follows a -4 with it."""
+    """Return the codes of a Reshape one by one, each -4 with its two sizes."""
     codes, position = [], 0
     while position < len(spec):
         count = 3 if spec[position] == -4 else 1
@@ -55,7 +57,7 @@ def _codes(call: Call, spec: list[int]) -> list[list[int]]:
 
 
 def _dims(graph: Graph, x: Value, source: int, count: int | None, *, is_reverse: bool) -> Value:
-    """Return `count` dims of `x`, or all that are left, after `source`, or before in reverse."""
+    """Return `count` dims of `x`, None for all, after the first, in reverse last, `source`."""
     if not is_reverse:
         return graph.shape(x, source, None if count is None else source + count)
     return graph.shape(x, 0 if count is None else -source - count, -source if source else None)
@@ -126,7 +128,7 @@ def _shape_array(call: Call) -> Converted:
     return call.graph.shape(call.input(0))
 
 
-# --- joined and cut ---
+# --- joined and sliced ---
 
 
 def _concat(call: Call) -> Converted:
@@ -224,7 +226,7 @@ def _like(call: Call) -> Converted:
 
 
 def _take(call: Call) -> Converted:
-    """Convert take; what lies outside is clipped, or counted round."""
+    """Convert take; indices out of range are clipped or wrapped."""
     graph, x, index = call.graph, call.input(0), call.input(1)
     axis, mode = call.axis(x.rank, 0), call.word("mode", "clip")
     if mode not in ("clip", "wrap"):
@@ -253,7 +255,7 @@ def _one_hot(call: Call) -> Converted:
     depth = graph.whole(call.integer("depth"))
     rank = None if x.rank is None else x.rank + 1
     numbers = graph.cast(x, DataType.INT64)
-    # A negative number means none here, and one from the end in ONNX.
+    # A negative index means none here; in ONNX it counts from the end.
     outside = graph.add("Less", numbers, graph.whole(0))
     numbers = graph.add("Where", outside, depth, numbers, rank=x.rank)
     hot = graph.add("OneHot", numbers, depth, graph.constant(values), rank=rank, axis=-1)
@@ -261,11 +263,11 @@ def _one_hot(call: Call) -> Converted:
 
 
 def _arg(op: str) -> Callable[[Call], Converted]:
-    """Return the converter of argmax or argmin, which give numbers of the type of their input."""
+    """Return the converter of argmax or argmin, whose indices have the type of the input."""
 
     def convert(call: Call) -> Converted:
         graph, x, keep = call.graph, call.input(0), call.flag("keepdims")
-        if not call.has("axis"):  # then over all, as one dim
+        if not call.has("axis"):  # over all elements, flattened
             flat = graph.reshape(x, graph.ints(-1))
             found = graph.add("CastLike", graph.add(op, flat, axis=0, keepdims=1), x)
             if not keep:
@@ -287,7 +289,7 @@ def _argmax_channel(call: Call) -> Converted:
 
 
 def places_along(graph: Graph, x: Value, axis: int) -> Value:
-    """Return 0, 1, ... along `axis` as INT64, shaped to meet `x`, whose dims are known."""
+    """Return 0, 1, ... along `axis` as INT64, shaped to broadcast with `x`, of known rank."""
     count = graph.add("Squeeze", graph.shape(x, axis, axis + 1), graph.ints(0), rank=0)
     steps = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
     return graph.unsqueeze(steps, [other for other in range(x.rank or 1) if other != axis])
@@ -301,25 +303,25 @@ def _reduce(op: str) -> Callable[[Call], Converted]:
 
 
 def reduced(call: Call, op: str, x: Value, name: str = "axis") -> Value:
-    """Return what `op` makes of the axes of `x` that the attribute `name` says."""
+    """Return `x` reduced by `op` over the axes in the attribute `name`."""
     graph, keep = call.graph, call.flag("keepdims")
     axes = axes_of(call, x, name)
     rank = x.rank
     if rank is not None and not keep:
         rank = rank - len(axes) if axes else 0
-    if not axes and call.integers(name):  # all excluded
+    if not axes and call.integers(name):  # all axes are excluded
         return x
     made = graph.add(op, x, graph.ints(*axes) if axes else None, rank=rank, keepdims=int(keep))
     return no_scalar(graph, made)
 
 
 def no_scalar(graph: Graph, x: Value) -> Value:
-    """Return `x`, as a vector of one element where it would be a scalar: MXNet has none."""
+    """Return `x`, a scalar as a vector of one element: MXNet has no scalars."""
     return graph.reshape(x, graph.ints(1)) if x.rank == 0 else x
 
 
 def axes_of(call: Call, x: Value, name: str = "axis") -> list[int]:
-    """Return the axes that the attribute `name` says; with `exclude` all the others."""
+    """Return the axes in the attribute `name`; with `exclude` all the others."""
     axes = [call.checked(axis, x.rank) for axis in call.integers(name)]
     if not call.flag("exclude") or not axes:
         return axes

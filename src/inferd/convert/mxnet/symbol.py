@@ -5,16 +5,16 @@ import msgspec
 from inferd.errors import InvalidConfig
 
 VARIABLE = "null"
-"""What the format calls a node that is no operator: an input or a parameter."""
+"""The op of a node that is not an operator but an input or a parameter."""
 
 MAX_NODES = 100_000
-"""A symbol of more is none."""
+"""Symbols with more are refused."""
 
 
 class Node(msgspec.Struct):
-    """One node: an operator, or a variable. `inputs` are (node, which of its outputs).
+    """One node: an operator or a variable. `inputs` are (node, index of its output).
 
-    `place` tells people where it stands.
+    `place` says in messages where it is.
     """
 
     op: str
@@ -25,7 +25,7 @@ class Node(msgspec.Struct):
 
 
 class Symbol(msgspec.Struct):
-    """The nodes in the order of their data, and the outputs, as (node, which of its outputs)."""
+    """The nodes in topological order, and the outputs as (node, index of its output)."""
 
     nodes: list[Node]
     heads: list[tuple[int, int]]
@@ -70,7 +70,7 @@ def read_symbol(data: bytes, file: str) -> Symbol:
 
 
 def _entry(entry: list[int], limit: int, place: str) -> tuple[int, int]:
-    """Return node and output of an input, which has to stand before node `limit`."""
+    """Return the node and output index of `entry`; the node must come before node `limit`."""
     if len(entry) not in (2, 3) or min(entry) < 0:
         msg = f"{place} reads {entry}, expected a node and one of its outputs"
         raise InvalidConfig(msg)

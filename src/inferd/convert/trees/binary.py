@@ -1,4 +1,4 @@
-"""Reader: numbers, arrays and texts one after the other in a binary file, never beyond its end."""
+"""Reader: reads numbers, arrays and texts from a binary file in order, never past its end."""
 
 import struct
 from typing import Any
@@ -9,24 +9,24 @@ Array = np.ndarray[Any, Any]
 
 
 class Reader:
-    """Reads little-endian `content` from its start. Raises ValueError at its end."""
+    """Reads little-endian `content` from its start. Raises ValueError if it is cut off."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._at = 0
 
     def number(self, kind: str) -> Any:
-        """Return a number of struct's `kind`."""
+        """Return a number in the `struct` format `kind`."""
         return struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind)))[0]
 
     def array(self, dtype: Any, count: int | None = None) -> Array:
-        """Return `count` elements; without, a number of 8 bytes before them says how many."""
+        """Return `count` elements; by default an 8-byte count precedes them."""
         dtype = np.dtype(dtype)
         length = self.number("Q") if count is None else count
         return np.frombuffer(self.take(length * dtype.itemsize), dtype)
 
     def text(self) -> str:
-        """Return a text behind a number of 8 bytes, its length. Raises ValueError."""
+        """Return a text preceded by its 8-byte length. Raises ValueError if it is not UTF-8."""
         return self.take(self.number("Q")).decode()
 
     def take(self, size: int) -> bytes:

@@ -16,23 +16,23 @@ LESS, AT_MOST = "BRANCH_LT", "BRANCH_LEQ"
 LEAF = "LEAF"
 
 VALUES, CLASS, PAIR = "values", "class", "pair"
-"""What a row is answered with: its transformed sums; the number of its class; or, of one sum that
-is the probability of class 1, those of both classes."""
+"""The answer for a row: its transformed sums; the index of its class; or the probabilities of both
+classes, where the only sum is that of class 1."""
 
 MAX_TARGETS = 1_000_000
-"""No model has more outputs; a file may say any number."""
+"""The most outputs that are accepted; a file may claim any number."""
 MAX_NODES = 20_000_000
-"""More are refused: the ONNX model would not fit its own format's 2 GiB."""
+"""More are refused: the ONNX model would exceed the 2 GiB of its format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One tree as arrays with an element for each node; node 0 is the root.
+    """One tree as arrays with one element per node; node 0 is the root.
 
-    An inner node goes to `left` when its feature is less than `value` (or at most, as the
-    ensemble says), or is NaN and `nan_left`. A leaf has no children (-1), `value` is what it adds
-    to `target`. An inner node in `bounds` has more than one value, in ascending order: it goes left
-    before the first, right before the second, and so on; behind the last the other way than before.
+    An inner node goes to `left` if its feature is less than `value` (or at most, depending on the
+    ensemble's comparison), or if it is NaN and `nan_left` is set. A leaf has no children (-1) and
+    adds `value` to `target`. An inner node in `bounds` has several thresholds in ascending order:
+    it goes left below the first, right below the second, and so on, also beyond the last.
     """
 
     feature: Array
@@ -46,11 +46,11 @@ class Tree:
 
 @dataclass(slots=True)
 class Ensemble:
-    """Trees over `feature_count` features that sum up to `base` and then are transformed.
+    """Trees over `feature_count` features whose sums, plus `base`, are scaled and transformed.
 
-    `transform` is none, or the name of what is done with the sums; `scale` multiplies them before.
-    `answer` is one of VALUES, CLASS and PAIR; a single value above `threshold` is of class 1.
-    `names` are those of the features, if the file has any.
+    `transform` is a key of _TRANSFORMS, "" for none; `scale` multiplies the sums before it.
+    `answer` is VALUES, CLASS or PAIR; a single value above `threshold` means class 1. `names` are
+    those of the features, if the file has any.
     """
 
     feature_count: int
@@ -65,16 +65,16 @@ class Ensemble:
 
     @property
     def columns(self) -> int:
-        """The number of values that a row is answered with."""
+        """The number of values in the answer for a row."""
         if self.answer == PAIR:
             return 2
         return 1 if self.answer == CLASS or self.transform == "argmax" else len(self.base)
 
 
 def check_trees(ensemble: Ensemble) -> None:
-    """Check that every tree is one. Raises InvalidConfig.
+    """Check that every tree is well formed. Raises InvalidConfig.
 
-    ONNX Runtime follows whatever it is given: a child that is its own ancestor would never end.
+    ONNX Runtime does not check: on a cycle it would never stop.
     """
     if sum(_node_count(tree) for tree in ensemble.trees) > MAX_NODES:
         msg = f"the trees have more than {MAX_NODES} nodes"
@@ -86,9 +86,9 @@ def check_trees(ensemble: Ensemble) -> None:
 
 
 def category_bounds(categories: Array) -> Array:
-    """Return where runs of `categories` begin, and where they have ended, by turns.
+    """Return the start and the exclusive end of each run of consecutive `categories`, in order.
 
-    A set of nothing is one that ends where it begins.
+    The empty set is one run that ends where it starts.
     """
     sorted_once = np.unique(categories)
     if not len(sorted_once):
@@ -107,7 +107,7 @@ def encode_ensemble(ensemble: Ensemble, input_name: str, output_name: str) -> by
         "scale": np.array(ensemble.scale, np.float32),
         "base": np.array(ensemble.base, np.float32),
     }
-    # Not the operator's own base_values: a target that no tree is for would not get its value.
+    # Not the operator's own base_values: it would omit that of a target without trees.
     nodes.append(Node("Add", ("sums", "base"), ("based",), {}))
     nodes.append(Node("Mul", ("based", "scale"), ("step 0",), {}))
     for number, (op, attributes, constant) in enumerate(steps):
@@ -125,7 +125,7 @@ def encode_ensemble(ensemble: Ensemble, input_name: str, output_name: str) -> by
 
 
 def at_most(thresholds: Any) -> Any:
-    """Return the largest float32 that is at most each: float32 features compare the same then."""
+    """Return the largest float32 at most each threshold: float32 features compare the same."""
     limited = np.clip(thresholds, -3.4028235e38, 3.4028235e38)
     single = limited.astype(np.float32)
     above = single > limited
@@ -133,7 +133,7 @@ def at_most(thresholds: Any) -> Any:
 
 
 Step = tuple[str, dict[str, Any], Any]
-"""An operator: (name, attributes, second input or None)."""
+"""An operator as (name, attributes, second input or None)."""
 
 _ARGMAX: list[Step] = [("ArgMax", {"axis": 1, "keepdims": 1}, None), ("Cast", {"to": 1}, None)]
 
@@ -146,7 +146,7 @@ _TRANSFORMS: dict[str, list[Step]] = {
     "positive": [("Greater", {}, np.float32(0)), ("Cast", {"to": 1}, None)],
     "argmax": _ARGMAX,
 }
-"""Transform -> operators in order."""
+"""Name of a transform -> its operators in order."""
 
 
 def _answer_steps(ensemble: Ensemble) -> list[Step]:
@@ -169,7 +169,7 @@ def _complaint(tree: Tree, ensemble: Ensemble) -> str:
     if not np.array_equal(inner, tree.right >= 0) or min(tree.left.min(), tree.right.min()) < -1:
         return "a node has one child"
     children = np.concatenate([tree.left[inner], tree.right[inner]])
-    # One parent for each node but the root, and one node more than children: no circles.
+    # Every node but the root is a child exactly once, and all are reached from it: no cycles.
     if not np.array_equal(np.sort(children), np.arange(1, count)) or not _is_reached(tree):
         return "its nodes are not a tree"
     if not all(0 <= node < count and inner[node] for node in tree.bounds):
@@ -189,10 +189,10 @@ def _node_count(tree: Tree) -> int:
 
 
 def _with_chains(tree: Tree) -> Tree:
-    """Return `tree` with a chain of nodes for each that has several values.
+    """Return `tree` with each node in `bounds` replaced by a chain of nodes.
 
-    Their children have several parents then, which ONNX Runtime takes where all but one of them
-    lead there when the comparison is true.
+    Children then have several parents, which ONNX Runtime accepts if all parents but one lead to
+    them by the true branch.
     """
     lists = [
         one.tolist() for one in (tree.feature, tree.value, tree.left, tree.right, tree.nan_left)
@@ -216,7 +216,7 @@ def _with_chains(tree: Tree) -> Tree:
 
 
 def _is_reached(tree: Tree) -> bool:
-    """Tell whether every node can be reached from the root."""
+    """Return whether every node can be reached from the root."""
     level, seen = np.zeros(1, np.int64), 1
     while len(level):
         inner = level[tree.left[level] >= 0]

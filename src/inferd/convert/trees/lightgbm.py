@@ -1,4 +1,4 @@
-"""LightGBM's text models (v2 to v4): read, and made an Ensemble; without LightGBM."""
+"""LightGBM's text models (v2 to v4), read into an Ensemble without LightGBM."""
 
 import itertools
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from inferd.errors import InvalidConfig, Unsupported
 _CATEGORY, _DEFAULT_LEFT = 1, 2
 _SIDES = ("left", "right")
 _MISSING_SHIFT, _MISSING_NONE, _MISSING_ZERO = 2, 0, 1
-_ZERO = np.float32(1e-35)  # what is no farther from 0 is taken for it
+_ZERO = np.float32(1e-35)  # features no farther from 0 count as 0
 _BELOW_ZERO = np.nextafter(-_ZERO, np.float32(-np.inf))
 
 _TRANSFORMS = {
@@ -33,7 +33,7 @@ Section = Mapping[str, str]
 
 
 def read_lightgbm(content: bytes) -> Ensemble:
-    """Return the model in `content`. Raises InvalidConfig, Unsupported for what is not exact."""
+    """Return the model in `content`. Raises InvalidConfig, Unsupported if it cannot be exact."""
     try:
         sections = _sections(content.decode())
         return _ensemble(sections[0], sections[1:])
@@ -43,7 +43,7 @@ def read_lightgbm(content: bytes) -> Ensemble:
 
 
 def _sections(text: str) -> list[dict[str, str]]:
-    """Return the head and each tree as key -> value."""
+    """Return the header and each tree as key -> value."""
     lines = text.splitlines()
     if not lines or lines[0].strip() != "tree":
         msg = "its first line is not 'tree'"
@@ -75,7 +75,7 @@ def _ensemble(head: Section, trees: list[dict[str, str]]) -> Ensemble:
         int(head["max_feature_idx"]) + 1, [0.0] * per_iteration, AT_MOST, _TRANSFORMS[name]
     )
     names = head.get("feature_names", "").split()
-    if names != [f"Column_{number}" for number in range(len(names))]:  # so it calls those of arrays
+    if names != [f"Column_{number}" for number in range(len(names))]:  # its default names
         ensemble.names = names
     ensemble.scale = float(options.get("sigmoid", 1)) if _TRANSFORMS[name] == "sigmoid" else 1.0
     if "average_output" in head:
@@ -86,7 +86,7 @@ def _ensemble(head: Section, trees: list[dict[str, str]]) -> Ensemble:
 
 
 def _tree(tree: Section, target: int) -> Tree:
-    """Return a tree. Its file numbers inner nodes, then leaves as their bitwise complements."""
+    """Return a tree. In the file, a child is an inner node, or the bitwise complement of a leaf."""
     if tree.get("is_linear", "0").strip() == "1":
         msg = "trees with linear leaves are not supported"
         raise Unsupported(msg)
@@ -100,7 +100,7 @@ def _tree(tree: Section, target: int) -> Tree:
         raise ValueError(msg)
     missing = kinds >> _MISSING_SHIFT & 3
     by_category = np.append(kinds & _CATEGORY, np.zeros(count, np.int64)) != 0
-    # Where nothing can be missing, NaN is taken for 0.
+    # If nothing can be missing, NaN counts as 0.
     nan_left = np.where(missing == _MISSING_NONE, thresholds >= 0, kinds & _DEFAULT_LEFT)
     zero_goes_astray = (missing == _MISSING_ZERO) & ~by_category[:inner]
     values, around_zero = _with_missing_zeros(
@@ -112,7 +112,7 @@ def _tree(tree: Section, target: int) -> Tree:
     return Tree(
         np.concatenate([features, np.zeros(count, np.int64)]),
         np.concatenate([values, leaves.astype(np.float32)]),
-        # A category that is in the set goes left in this file; NaN is in none.
+        # In the file, a category in the set goes left, in a Tree right; NaN is in no set.
         np.where(by_category, right, left),
         np.where(by_category, left, right),
         np.concatenate([nan_left.astype(bool), np.zeros(count, bool)]) | by_category,
@@ -122,14 +122,14 @@ def _tree(tree: Section, target: int) -> Tree:
 
 
 def _around_zero(values: Any) -> Any:
-    """Return `values` for features of which LightGBM takes those as near to 0 as _ZERO for 0."""
+    """Return `values`, those within _ZERO of 0 moved to the edge: such features count as 0."""
     return np.where(np.abs(values) > _ZERO, values, np.where(values < 0, _BELOW_ZERO, _ZERO))
 
 
 def _with_missing_zeros(
     values: Any, default_left: Any, nodes: list[int]
 ) -> tuple[Any, dict[int, Any]]:
-    """Return thresholds, and bounds of nodes, where `nodes` send what is 0 their default way."""
+    """Return thresholds, and bounds of nodes, with which `nodes` send 0 their default way."""
     values, bounds = values.copy(), {}
     for node in nodes:
         value = values[node]
@@ -146,7 +146,7 @@ def _with_missing_zeros(
 
 
 def _category_sets(tree: Section, thresholds: Any, nodes: list[int]) -> dict[int, Any]:
-    """Return the bounds of the sets that `nodes` look in; a threshold is the number of its set."""
+    """Return the bounds of the category sets of `nodes`; a threshold is the index of its set."""
     if not nodes:
         return {}
     words = _numbers(tree["cat_threshold"], np.uint32)
@@ -158,7 +158,7 @@ def _category_sets(tree: Section, thresholds: Any, nodes: list[int]) -> dict[int
     for first, end in itertools.pairwise(ends.tolist()):
         bits = np.unpackbits(words[first:end].view(np.uint8), bitorder="little")
         bounds = category_bounds(np.flatnonzero(bits)).astype(np.float64)
-        # Features are cut to whole numbers, so that what is above -1 is 0.
+        # Features are truncated to integers: anything above -1 becomes 0.
         sets.append(at_most(np.where(bounds == 0, -1.0, np.nextafter(bounds, -np.inf))))
     numbers = {node: int(thresholds[node]) for node in nodes}
     if min(numbers.values()) < 0:

@@ -1,4 +1,4 @@
-"""Treelite's checkpoints, version 4 of the format: read, and made an Ensemble; without Treelite.
+"""Treelite's checkpoints, version 4 of the format, read into an Ensemble without Treelite.
 
 The format: https://treelite.readthedocs.io, Treelite Serialization Format v4.
 """
@@ -24,7 +24,7 @@ _MAJOR = 4
 _FLOATS = {2: "<f4", 3: "<f8"}
 _LEAF, _NUMBER, _CATEGORY = 0, 1, 2  # kinds of nodes
 _PLACES = ("<u8", "<u8")
-_MAX_CATEGORY = 1 << 24  # above it not every number is a float32
+_MAX_CATEGORY = 1 << 24  # above it not every integer is a float32
 _COMPARISONS = {2: LESS, 3: AT_MOST}
 _TRANSFORMS = {
     "identity": "", "identity_multiclass": "", "sigmoid": "sigmoid", "multiclass_ova": "sigmoid",
@@ -34,7 +34,7 @@ _TRANSFORMS = {
 
 
 class _Nodes(NamedTuple):
-    """A tree as the file has it, up to what an answer hangs on."""
+    """The arrays of a tree in the file's order, up to the last one that affects an answer."""
 
     kind: Array
     left: Array
@@ -54,7 +54,7 @@ class _Nodes(NamedTuple):
 
 
 def read_treelite(content: bytes) -> Ensemble:
-    """Return the model in `content`. Raises InvalidConfig, Unsupported for what is not exact."""
+    """Return the model in `content`. Raises InvalidConfig, Unsupported if it cannot be exact."""
     try:
         return _ensemble(Reader(content))
     except (ValueError, LookupError, ArithmeticError) as error:
@@ -65,7 +65,7 @@ def read_treelite(content: bytes) -> Ensemble:
 def _ensemble(reader: Reader) -> Ensemble:
     threshold, leaf = _types(reader)
     tree_count, feature_count = reader.number("Q"), reader.number("i")
-    reader.take(1)  # the kind of task
+    reader.take(1)  # the task type
     is_average, count = reader.number("?"), _class_count(reader)
     classes = reader.array("<i4").tolist()
     transform, alpha, ratio = reader.text(), reader.number("f"), reader.number("f")
@@ -80,7 +80,7 @@ def _ensemble(reader: Reader) -> Ensemble:
     for nodes, target in zip(trees, classes, strict=True):
         targets = range(count) if target < 0 else [target]
         ensemble.trees += [_tree(nodes, one, count, ensemble.comparison) for one in targets]
-    if is_average:  # the base is added afterwards
+    if is_average:  # the base is added after averaging
         averaged = max(1, len(ensemble.trees) // count)
         ensemble.scale /= averaged
         ensemble.base = [one * averaged for one in base]
@@ -119,7 +119,7 @@ def _transform(name: str) -> str:
 
 def _nodes(reader: Reader, threshold: str, leaf: str) -> _Nodes:
     count = reader.number("i")
-    reader.take(1)  # whether there are splits by category
+    reader.take(1)  # whether there are categorical splits
     types = ("i1", "<i4", "<i4", "<i4", "?", leaf, threshold, "i1", "?", leaf, *_PLACES, "<u4")
     nodes = _Nodes(*(reader.array(one) for one in (*types, *_PLACES)))
     for one in ("<u8", "?", "<f8", "?", "<f8", "?"):  # statistics
@@ -133,7 +133,7 @@ def _nodes(reader: Reader, threshold: str, leaf: str) -> _Nodes:
 
 
 def _no_more_fields(reader: Reader) -> None:
-    """Read how many fields a later version added; answers may hang on them."""
+    """Raise Unsupported if a later version added fields: answers may depend on them."""
     if reader.number("i") != 0:
         msg = "it has fields of a later version"
         raise Unsupported(msg)
@@ -156,11 +156,11 @@ def _tree(nodes: _Nodes, target: int, count: int, comparison: str) -> Tree:
             raise ValueError(msg)
         leaves = np.zeros(len(nodes.kind))
         leaves[is_leaf] = nodes.vector[nodes.begin[is_leaf] + np.uint64(target)]
-    with np.errstate(over="ignore"):  # becomes infinite, which the check of all trees refuses
+    with np.errstate(over="ignore"):  # infinite values are refused by check_trees
         leaves = leaves.astype(np.float32)
     limits = at_most(nodes.threshold) if comparison == AT_MOST else -at_most(-nodes.threshold)
     left, right = nodes.left.astype(np.int64), nodes.right.astype(np.int64)
-    # Of the trees that answers are made with, what is in a set goes right.
+    # In a Tree, a category in the set goes right.
     is_turned = (nodes.kind == _CATEGORY) & ~nodes.is_match_right
     return Tree(
         nodes.feature.astype(np.int64),
@@ -182,7 +182,7 @@ def _category_sets(nodes: _Nodes, comparison: str) -> dict[int, Array]:
             msg = f"node {node} has no set of categories from 0 to {_MAX_CATEGORY - 1}"
             raise ValueError(msg)
         bounds = category_bounds(chosen).astype(np.float64)
-        # Features are cut to whole numbers.
+        # Features are truncated to integers.
         below = at_most(np.nextafter(bounds, -np.inf))
         sets[node] = below if comparison == AT_MOST else bounds.astype(np.float32)
     return sets

@@ -1,4 +1,4 @@
-"""UBJSON, as XGBoost writes its models: JSON in binary, arrays of numbers in one piece."""
+"""UBJSON, as XGBoost writes its models: binary JSON with contiguous arrays of numbers."""
 
 import struct
 from typing import Any
@@ -17,9 +17,9 @@ _CONSTANTS = {"Z": None, "T": True, "F": False}
 
 
 def decode_ubjson(data: bytes) -> Any:
-    """Return what `data` holds; arrays of one number type are numpy arrays.
+    """Return the value in `data`; arrays of one number type are numpy arrays.
 
-    Raises InvalidConfig. Nothing is made larger than `data` can fill.
+    Raises InvalidConfig. Nothing larger than `data` can fill is allocated.
     """
     reader = _Reader(memoryview(data))
     try:
@@ -36,7 +36,7 @@ class _Reader:
         self.at = 0
 
     def marker(self) -> str:
-        """Return the next type marker; "N" means nothing."""
+        """Return the next type marker; "N", a no-op, is skipped."""
         while True:
             found = chr(self.data[self.at])
             self.at += 1

@@ -1,4 +1,4 @@
-"""XGBoost's models (JSON and UBJSON, since 1.0): read, and made an Ensemble; without XGBoost."""
+"""XGBoost's models (JSON and UBJSON, since 1.0), read into an Ensemble without XGBoost."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _IDENTITY = (
     "reg:squarederror", "reg:squaredlogerror", "reg:absoluteerror", "reg:pseudohubererror",
     "reg:quantileerror", "reg:linear", "binary:logitraw", "rank:pairwise", "rank:ndcg", "rank:map",
 )  # fmt: skip
-_MAX_CATEGORY = 1 << 24  # as XGBoost has it: floats tell no more of them apart
+_MAX_CATEGORY = 1 << 24  # XGBoost's limit: float32 cannot tell more apart
 
 _TRANSFORMS = {
     **dict.fromkeys(_SIGMOID, "sigmoid"),
@@ -30,7 +30,7 @@ _TRANSFORMS = {
 
 
 def read_xgboost(content: bytes) -> Ensemble:
-    """Return the model in `content`. Raises InvalidConfig, Unsupported for what is not trees."""
+    """Return the model in `content`. Raises InvalidConfig, Unsupported for other kinds of model."""
     document = _document(content)
     try:
         return _ensemble(document["learner"])
@@ -40,7 +40,7 @@ def read_xgboost(content: bytes) -> Ensemble:
 
 
 def _document(content: bytes) -> Any:
-    # Both begin with "{"; JSON goes on with a quote or a space, UBJSON with a size.
+    # Both begin with "{"; a quote or space follows in JSON, a size in UBJSON.
     if content[1:2] in (b"L", b"i", b"U", b"I", b"l", b"$", b"#"):
         return decode_ubjson(content)
     try:
@@ -81,8 +81,8 @@ def empty_ensemble(
 ) -> Ensemble:
     """Return an ensemble of `count` outputs that has no trees yet.
 
-    `scores` are those before any tree, one or `count`: `as_seen` by users, as files have them, not
-    as trees sum them. Raises Unsupported for other objectives, ValueError for a wrong `count`.
+    `scores` are the base scores, one or `count`: transformed, `as_seen` by users, or else raw, as
+    trees sum them. Raises Unsupported for other objectives, ValueError for a wrong `count`.
     """
     if objective not in _TRANSFORMS:
         msg = f"objective '{objective}' of XGBoost is not supported"
@@ -120,7 +120,7 @@ def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
 
 
 def _category_sets(tree: Mapping[str, Any]) -> dict[int, Any]:
-    """Return the bounds of the sets that nodes split by: what is in its set goes right."""
+    """Return the bounds of the category sets of nodes: a category in the set goes right."""
     if not np.any(np.asarray(tree.get("split_type", ()))):
         return {}
     categories = np.asarray(tree["categories"], np.int64)
@@ -147,7 +147,7 @@ def _category_sets(tree: Mapping[str, Any]) -> dict[int, Any]:
 def without_deleted(tree: Tree) -> Tree:
     """Return `tree` without the nodes that pruning has cut off, which stay in the file.
 
-    What is wrong with it otherwise stays so, for the check of all trees to tell.
+    Other faults are left for check_trees to report.
     """
     kept = np.zeros(len(tree.left), bool)
     level = np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""XGBoost's binary models, which it wrote until 3.0: read, and made an Ensemble."""
+"""XGBoost's binary models, which it wrote until 3.0, read into an Ensemble."""
 
 from typing import Any
 
@@ -11,7 +11,8 @@ from inferd.errors import InvalidConfig, Unsupported
 
 _MAGIC = b"binf"
 _DEFAULT_LEFT = 1 << 31
-# What the parameters of a file, a booster and a tree have before space that was left for more.
+# The first fields of a learner's parameters, and the sizes of those of a learner, a booster and a
+# tree, reserved space included.
 _LEARNER, _LEARNER_BYTES = [("base", "<f4"), ("features", "<u4"), ("classes", "<i4")], 136
 _BOOSTER_BYTES, _TREE_BYTES = 160, 148
 _NODE = np.dtype(
@@ -21,7 +22,7 @@ _STATISTICS_BYTES = 16
 
 
 def read_xgboost_binary(content: bytes) -> Ensemble:
-    """Return the model in `content`. Raises InvalidConfig, Unsupported for what is not trees."""
+    """Return the model in `content`. Raises InvalidConfig, Unsupported for other kinds of model."""
     try:
         return _ensemble(Reader(content.removeprefix(_MAGIC)))
     except (ValueError, LookupError, ArithmeticError) as error:
@@ -34,7 +35,7 @@ def _ensemble(reader: Reader) -> Ensemble:
     base, feature_count, class_count = np.frombuffer(head, _LEARNER, 1)[0].item()
     major = int.from_bytes(head[20:24], "little")
     objective, booster = reader.text(), reader.text()
-    # Before version 1 the score was written as the trees sum it.
+    # Before version 1 the base score was written raw, as the trees sum it.
     ensemble = empty_ensemble(
         objective, feature_count, max(class_count, 1), [base], as_seen=major >= 1
     )
