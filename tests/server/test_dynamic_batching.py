@@ -146,6 +146,46 @@ async def until(condition):
             await asyncio.sleep(0.001)
 
 
+FOUND = """
+backend: "onnxruntime"
+max_batch_size: 4
+input { name: "X" data_type: TYPE_FP32 dims: 2 }
+output { name: "Y" data_type: TYPE_INT64 dims: 2 }
+"""
+
+
+def where_not_zero():
+    """Y is INT64 [any, 2]: the row and column of each element of X, FP32 [n, 2], that is not 0."""
+    given = helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, 2])
+    found = helper.make_tensor_value_info("Y", TensorProto.INT64, [None, 2])
+    nodes = [
+        helper.make_node("NonZero", ["X"], ["T"]),
+        helper.make_node("Transpose", ["T"], ["Y"], perm=[1, 0]),
+    ]
+    return helper.make_graph(nodes, "graph", [given], [found])
+
+
+def test_a_model_whose_rows_are_not_its_items_is_joined_no_more(models):
+    config = FOUND + batching(preferred_batch_size=2, max_queue_delay_microseconds=A_MINUTE_US)
+    repository = models(found=(config, where_not_zero()))
+
+    async def serve(_, connect):
+        clients = [await connect(), await connect()]
+
+        async def ask(*rows):
+            for client, row in zip(clients, rows, strict=True):
+                given = {"name": "X", "datatype": "FP32", "shape": [1, 2], "data": row}
+                client.post("/v2/models/found/infer", {"inputs": [given]})
+            return [await client.data() for client in clients]
+
+        # Joined these have four rows, which do not fit; each runs again, and has two for one item.
+        assert await ask([1, 1], [1, 1]) == [[0, 0, 0, 1]] * 2
+        # Joined these would have two rows, one for each item, both of them the second's.
+        assert await ask([0, 0], [1, 1]) == [[], [0, 0, 0, 1]]
+
+    serving(repository, serve)
+
+
 def test_a_server_that_ends_lets_nobody_wait_for_others(models):
     config = ECHO + batching(max_queue_delay_microseconds=A_MINUTE_US)
     sequence = "sequence_batching { oldest { max_queue_delay_microseconds: 60000000 } }"

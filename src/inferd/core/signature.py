@@ -13,13 +13,15 @@ class Declared:
     """One input or output of the file; `shape` includes any batch dim, -1 is a variable dim.
 
     `kind` is the framework's name of its type; `datatype` is None when the protocol has no
-    equivalent. A tensor of unknown rank has shape (), as a scalar does.
+    equivalent. A tensor of unknown rank has shape (), as a scalar does. `first_dim` is what the
+    author of the model calls the first dim, "" if nothing.
     """
 
     name: str
     kind: str
     shape: tuple[int, ...]
     datatype: DataType | None
+    first_dim: str = ""
 
     @property
     def has_variable_batch(self) -> bool:
@@ -38,6 +40,16 @@ class Signature:
     inputs: dict[str, Declared]
     defaulted: dict[str, Declared]
     outputs: dict[str, Declared]
+
+    @property
+    def may_mix_rows(self) -> bool:
+        """Whether the author calls the first dim of an output differently than that of the inputs.
+
+        Such an output may have any number of rows, whatever the size of the batch, and nobody can
+        tell whose they are if requests run together.
+        """
+        names = {one.first_dim for one in self.inputs.values()}
+        return any(one.first_dim and one.first_dim not in names for one in self.outputs.values())
 
     def scalars(self, config: ModelConfig) -> frozenset[str]:
         """Return the tensors that have no dims in the file and dims [1] in the configuration.
@@ -83,8 +95,9 @@ def complete_config(
     dim of every input and output is variable; max_batch_size 0 then becomes
     `default_max_batch_size`, unless a tensor the configuration does give has as many dims as in
     the file, which shows that its dims include the batch dim. A model that batches and has no
-    scheduling gets dynamic batching. Raises InvalidConfig when max_batch_size is given for a
-    model that cannot batch, or when the protocol has no equivalent of a type.
+    scheduling gets dynamic batching, unless it `may_mix_rows`. Raises InvalidConfig when
+    max_batch_size is given for a model that cannot batch, or when the protocol has no equivalent
+    of a type.
     """
     if (config.input or config.batch_input) and config.output:
         return config
@@ -108,7 +121,7 @@ def complete_config(
         max_batch_size=max_batch_size,
         dynamic_batching=(
             DynamicBatching()
-            if max_batch_size > 1 and not is_scheduled
+            if max_batch_size > 1 and not is_scheduled and not signature.may_mix_rows
             else config.dynamic_batching
         ),
         input=config.input or _config_inputs(config, signature, batching=max_batch_size > 0),

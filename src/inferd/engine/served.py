@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
@@ -109,6 +109,7 @@ class Served:
         self.is_decoupled = config.decoupled
         self.platform = platform
         self.run_by(scheduler)
+        self._stop_joining: Callable[[], bool] | None = getattr(scheduler, "stop_joining", None)
         self.counts = counts or Counts()
         self.load_s = 0.0
         self.is_on_gpu = False
@@ -116,8 +117,7 @@ class Served:
         self.way: tuple[str, ...] = ()
         self.instances: Instances | None = None
         self.identity: Identity = Unknown()
-        self.is_cached = False
-        self.is_lax = False
+        self.is_cached = self.is_lax = False
         self.has_sequences = config.sequence_batching is not None
         self._sound: dict[object, int] = {}  # the batch sizes of requests by their likeness
         self._told: set[str] = set()  # the outputs of which the log says that they are odd
@@ -261,6 +261,24 @@ class Served:
                     f"{rule.datatype.value} {list(rule.shape)}"
                 )
                 raise BackendFailed(msg)
+            if batch_dims and (not shape or shape[0] != request.batch_size):
+                self._note_rows(request, tensor)
+
+    def _note_rows(self, request: InferRequest, tensor: Tensor) -> None:
+        """Have requests run alone from now on: `tensor` does not have a row for each item.
+
+        If several were joined nobody could tell which rows are whose. A model that is lax gets them
+        side by side, and answers each by itself.
+        """
+        if not self.is_lax and self._stop_joining is not None and self._stop_joining():
+            log.warning(
+                "model '%s' gave output '%s' with shape %s for a batch of %d: its requests run "
+                "one by one from now on, never joined",
+                self.name,
+                tensor.name,
+                list(tensor.shape),
+                request.batch_size,
+            )
 
     async def classify(self, request: InferRequest, response: InferResponse) -> None:
         """Replace the outputs of a checked `response` that are wanted as classes.

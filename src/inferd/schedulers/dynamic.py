@@ -27,7 +27,7 @@ from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import Answer, Outcome, twin
 from inferd.schedulers.meter import Meter
-from inferd.schedulers.pace import Pace
+from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.policy import MAX_WAITING
 from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing import QueueingScheduler
@@ -60,6 +60,7 @@ class DynamicScheduler(QueueingScheduler):
         self._gathers = False  # a batch waits for more requests
         self._handed: list[Sequence[Waiting]] = []  # batches whose instance may wait for its turn
         self._runs_at_once = False  # a request that arrives now need not wait
+        self._joins = True
         self.may_be_prompt = execution.may_run_inline
         self._settle()
 
@@ -124,6 +125,18 @@ class DynamicScheduler(QueueingScheduler):
         self._free_count += self._execution.instance_count - before
         self._pace.resized(self._execution.instance_count)
         self._settle()
+
+    def stop_joining(self) -> bool:
+        """Run each request alone from now on; return whether this is new.
+
+        Not if the configuration says how many rows outputs have, or gives requests other shapes.
+        """
+        if self._plan.reshapes or not self._joins:
+            return False
+        self._joins = False
+        self._pace = FixedPace(1, (), 0)
+        self._settle()
+        return True
 
     # --- into the queue, and out of it ---
 

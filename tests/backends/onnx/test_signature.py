@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
@@ -72,6 +73,31 @@ def test_a_batch_of_one_and_a_sequence_scheduler_get_no_dynamic_batching(add_sub
     assert one.dynamic_batching is None
     config = ModelConfig("m", sequence_batching=SequenceBatching())
     assert complete_config(config, add_sub_signature, 4).dynamic_batching is None
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "joins"),
+    [
+        (["n", "n"], "n", True),
+        (["n", "n"], "found", False),
+        ([None, None], "found", False),
+        (["n", "n"], None, True),
+        (["unk__12", "unk__13"], "unk__14", True),
+        (["A_dynamic_axes_1", "B_dynamic_axes_1"], "Addy_dim_0", True),
+    ],
+)
+def test_rows_that_have_a_name_of_their_own_are_never_joined(add_sub, inputs, output, joins):
+    model = onnx.load(add_sub.file)
+    names = dict(zip("AB", inputs, strict=True)) | {"SUM": output, "DIFF": output}
+    for tensor in (*model.graph.input, *model.graph.output):
+        dim = tensor.type.tensor_type.shape.dim[0]
+        dim.Clear()
+        if names[tensor.name] is not None:
+            dim.dim_param = names[tensor.name]
+    onnx.save(model, add_sub.file)
+    completed = complete_config(ModelConfig("m"), signature_of(add_sub), 4)
+    assert completed.max_batch_size == 4
+    assert completed.dynamic_batching == (DynamicBatching() if joins else None)
 
 
 def test_dynamic_batching_stays_as_it_was_given(add_sub_signature):

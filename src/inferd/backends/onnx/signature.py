@@ -1,5 +1,6 @@
 """Signature of an ONNX file: the inputs and outputs it declares, as ONNX Runtime reports them."""
 
+import re
 from typing import Any
 
 from inferd.core.signature import Declared, Signature
@@ -23,6 +24,9 @@ DATATYPES = {
     "tensor(string)": DataType.BYTES,
 }
 """ONNX Runtime's type name -> datatype. Sequences, maps and optionals have none."""
+
+# Names of dims that exporters make up (tf2onnx, PyTorch, Paddle): another one for each tensor.
+_MADE_UP = re.compile(r"unk_.*|.*_dynamic_axes_\d+|.*_dim_\d+|.*DynamicDimension.*|None|\?|-1|")
 
 
 def read_signature(session: Any) -> Signature:
@@ -49,6 +53,13 @@ def _declared(arguments: Any) -> dict[str, Declared]:
             # A symbolic dim is a str or None; some exporters write -1.
             tuple(dim if isinstance(dim, int) and dim >= 0 else -1 for dim in argument.shape),
             DATATYPES.get(argument.type),
+            _first_dim(argument.shape),
         )
         for argument in arguments
     }
+
+
+def _first_dim(shape: Any) -> str:
+    """Return what the author calls the first dim of `shape`, "" if nothing."""
+    name = shape[0] if shape else ""
+    return name if isinstance(name, str) and not _MADE_UP.fullmatch(name) else ""
