@@ -123,7 +123,7 @@ class Lineup:
         """Show those of `versions` that do not serve as loading."""
         for number in versions:
             if number not in self._kept:
-                self._set_state(number, ModelState.LOADING)
+                self._set_state(number, ModelState.LOADING, is_excused=bool(self._kept))
 
     def withdraw(
         self, reason: str = UNLOADED, *, is_gone: bool = False, is_excused: bool = True
