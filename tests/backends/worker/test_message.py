@@ -36,6 +36,7 @@ from inferd.core.request import InferRequest, WantedOutput
 from inferd.errors import BackendFailed, Code, InferdError
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd.wire.trtis_infer import status_of
 
 KINDS = (Answers, Call, Command, Failed, Logged, Metered, Note, Result, Started)
 
@@ -181,6 +182,10 @@ OUTPUT = ["Y", "FP32", [2], 64, 8]
 
 def reading(answers):
     return Reading(msgspec.convert([[7], answers], Result))
+
+
+def test_over_the_old_api_an_error_has_the_code_that_the_model_gave():
+    assert [status_of(kind("told so")) for kind in ERRORS] == [2, 3, 4, 5, 6, 7, 8, 2]
 
 
 def test_a_usual_result_is_read_once_for_all_that_say_the_same():

@@ -19,3 +19,9 @@ class UnknownFailure(InferdError):
     """The model reported the error code UNKNOWN."""
 
     code = Code.UNKNOWN
+
+
+class NotFoundFailure(InferdError):
+    """The model reported the error code NOT_FOUND; the model itself was found."""
+
+    code = Code.NOT_FOUND

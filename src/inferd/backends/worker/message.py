@@ -6,7 +6,7 @@ from typing import Any
 
 from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN, odd_numbers
 from inferd.backends.worker.document import Answer, Batch, Described, Result
-from inferd.backends.worker.failure import UnknownFailure
+from inferd.backends.worker.failure import NotFoundFailure, UnknownFailure
 from inferd.backends.worker.link import NO_LOANS, Loans, Payload
 from inferd.backends.worker.reshapes import Reshapes
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
@@ -17,7 +17,6 @@ from inferd.errors import (
     Code,
     InferdError,
     InvalidRequest,
-    ModelNotFound,
     Unavailable,
     Unsupported,
 )
@@ -34,7 +33,7 @@ SEQUENCE_START, SEQUENCE_END = 1, 2
 ERRORS: tuple[type[InferdError], ...] = (
     UnknownFailure,
     BackendFailed,
-    ModelNotFound,
+    NotFoundFailure,
     InvalidRequest,
     Unavailable,
     Unsupported,
