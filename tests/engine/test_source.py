@@ -123,6 +123,25 @@ def test_what_a_program_gives_is_there_in_every_mode(repository, tmp_path, mode)
     assert found.asked(override).model.backend is source.model.backend
 
 
+def test_what_a_program_gives_may_be_named_as_to_be_loaded(repository):
+    options = LoadOptions(model_control_mode="explicit", load_model=("double", "m", "x"))
+    found = Sources(asyncio.run(made(options)), options)
+    models = found.open([repository(m=IDENTITY)], [given_model(double)])
+    assert [(model.name, model.error is None) for model in models] == [
+        ("double", True),
+        ("m", True),
+        ("x", False),
+    ]
+
+
+@pytest.mark.parametrize("place", ["nowhere", "models/m/config.pbtxt/x", "x" * 300])
+def test_a_folder_that_is_not_there_is_told_without_a_traceback(sources, tmp_path, place):
+    found, _ = sources(model_control_mode="explicit")
+    with pytest.raises(NotLoadable, match="is no folder in a model repository") as caught:
+        found.asked(LoadRequest("m", folder=tmp_path / place))
+    assert caught.value.__cause__ is None
+
+
 def test_a_name_is_given_once(repository):
     options = LoadOptions()
     found = Sources(asyncio.run(made(options)), options)

@@ -3,6 +3,7 @@
 The methods of Sources read the disk or take long: call them in a thread.
 """
 
+import errno
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,9 @@ log = logging.getLogger("inferd.engine")
 
 ALL = "*"
 """The value of --load-model for every model in the repositories."""
+
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+"""What tells of a folder only that it is not there: no reason for a traceback."""
 
 
 class Source(NamedTuple):
@@ -95,7 +99,7 @@ class Sources:
         self._given[model.name] = model
 
     def _found(self) -> list[FoundModel]:
-        """Return those of the models in the repositories that are to be loaded at the start."""
+        """Return the models to load at the start besides those given."""
         self.watch = Watch(self._repositories)
         if self._mode == "poll":  # before the files are read, so that changes meanwhile are noticed
             self.watch.look()
@@ -105,6 +109,7 @@ class Sources:
         return [
             self._repositories.find(name) or FoundModel(name, Path(), error=_unknown(name))
             for name in dict.fromkeys(wanted)
+            if name not in self._given
         ]
 
     def close(self) -> None:
@@ -177,7 +182,8 @@ class Sources:
                 raise NotLoadable(_nowhere(name, folder))
             found = model_in(place)
         except OSError as error:
-            raise NotLoadable(_nowhere(name, folder)) from error
+            cause = None if error.errno in _NOT_THERE else error
+            raise NotLoadable(_nowhere(name, folder)) from cause
         model = msgspec.structs.replace(self._loader.placed(name, found), root=roots[0].resolve())
         self._check_links(model)
         return self.of(model)
