@@ -129,6 +129,23 @@ def test_a_model_that_does_not_load_is_an_error_of_the_start(threads):
     assert threads() == []
 
 
+def test_so_is_a_model_of_the_repository(repository, echo, broken, threads):
+    models = repository(m=echo(), bad=broken, worse="input {")
+    with pytest.raises(LoadFailed) as caught:
+        inferd.Server(double, model_repository=models).start()
+    bad, worse = caught.value.message.splitlines()
+    assert bad.startswith("model 'bad' fails to load")
+    assert worse.startswith("model 'worse' is not loaded: ")
+    assert threads() == []
+
+
+def test_the_others_are_served_if_the_program_says_so(ask, repository, echo, broken):
+    models = repository(m=echo(), bad=broken)
+    with inferd.Server(double, Broken, model_repository=models, exit_on_error=False) as server:
+        for name, status in (("m", 200), ("double", 200), ("bad", 400), ("Broken", 400)):
+            assert ask(server.http_port, f"/v2/models/{name}/ready")[0] == status
+
+
 @pytest.mark.parametrize("others", [{}, {"double": True}])
 def test_a_name_is_used_once(repository, echo, others, threads):
     more = {"model_repository": repository(**{name: echo() for name in others})} if others else {}

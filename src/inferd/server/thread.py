@@ -13,7 +13,7 @@ from typing import Self
 from inferd.config.server import ServerConfig
 from inferd.config.sources import read_options
 from inferd.core.interfaces import GivenModel
-from inferd.core.metadata import ModelState
+from inferd.core.metadata import IndexEntry, ModelState
 from inferd.engine.lookup import given_model
 from inferd.errors import LoadFailed
 from inferd.server.process import loop_factory
@@ -25,14 +25,14 @@ class ServerThread:
 
     `models` are inferd.Models, or functions to make them of. `options` are those of `inferd serve`,
     by name: `model_repository="models"`, `http_port=8000`. The system chooses ports that are not
-    given. `start` and `stop` do what entering and leaving the context does, for notebooks. The
-    server also ends with the process.
+    given, and `exit_on_error` is True unless given. `start` and `stop` do what entering and leaving
+    the context does, for notebooks. The server also ends with the process.
     """
 
     def __init__(self, *models: Callable[..., object], **options: object) -> None:
         """Raises InvalidConfig for an invalid model or option."""
-        ports = {"http_port": 0, "grpc_port": 0, "metrics_port": 0}
-        self._config = read_options(ports | options)
+        defaults = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "exit_on_error": True}
+        self._config = read_options(defaults | options)
         self._models = [given_model(model) for model in models]
         self._running: list[_Running] = []  # none, or one
         _end_with_process(self._running)
@@ -48,7 +48,8 @@ class ServerThread:
     def start(self) -> Self:
         """Start the server, and return it when the models serve.
 
-        Raises LoadFailed when one does not load, InvalidConfig when the server cannot start.
+        Raises LoadFailed when one does not load, unless `exit_on_error` is False, and InvalidConfig
+        when the server cannot start.
         """
         if not self._running:
             self._running.append(_Running(self._config, self._models))
@@ -161,7 +162,8 @@ def _run(config: ServerConfig, models: Sequence[GivenModel], started: _Started) 
     async def serve() -> None:
         end = asyncio.Event()
         async with Server(config, models=models) as server:
-            _check_loaded(server, models)
+            if config.exit_on_error:
+                _check_loaded(server)
             if started.set_running_or_notify_cancel():
                 started.set_result((server, asyncio.get_running_loop(), end))
                 await end.wait()
@@ -181,11 +183,19 @@ def _is_last(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "interpreter shutdown" in str(error)
 
 
-def _check_loaded(server: Server, models: Sequence[GivenModel]) -> None:
-    names = {model.name for model in models}
-    for entry in server.engine.index():
-        if entry.name in names and entry.state is not ModelState.READY:
-            raise LoadFailed(entry.reason)
+def _check_loaded(server: Server) -> None:
+    """Raise LoadFailed, with the reasons, unless all models to load at the start are ready."""
+    failed = [one for one in server.engine.index() if one.state is not ModelState.READY]
+    if failed:
+        raise LoadFailed("\n".join(_reason(entry) for entry in failed))
+
+
+def _reason(entry: IndexEntry) -> str:
+    return (
+        entry.reason
+        if f"'{entry.name}'" in entry.reason
+        else f"model '{entry.name}' is not loaded: {entry.reason}"
+    )
 
 
 def _url(protocol: str, where: str) -> tuple[str, str]:
