@@ -133,6 +133,30 @@ def test_names_that_are_no_parameters_are_passed_in_order():
     assert signature.is_positional
 
 
+def test_parameters_that_have_no_name_for_callers_are_passed_in_order():
+    def f(a, b=1, /, *, c=2): ...
+
+    def several(a, *more): ...
+
+    def free(a, **more): ...
+
+    specs = dict.fromkeys("abc", Spec("INT8"))
+    one = {"y": Spec("INT8")}
+    signature = read(f, inputs={"b": specs["b"], "a": specs["a"]}, outputs=one)
+    assert (signature.is_positional, list(signature.inputs)) == (True, ["a", "b"])
+    assert read(np.add, inputs={"x1": Spec("INT8"), "x2": Spec("INT8")}, outputs=one).is_positional
+    assert read(several, inputs={"a": specs["a"], "more": specs["a"]}, outputs=one).is_positional
+    for free_or_several in (free, several):
+        assert not read(free_or_several, inputs={"a": specs["a"]}, outputs=one).is_positional
+    with pytest.raises(InvalidConfig, match="parameter 'c' cannot be given by its position"):
+        read(f, inputs=specs, outputs=one)
+
+    def gap(a, b=1, c=2, /): ...
+
+    with pytest.raises(InvalidConfig, match="parameter 'c' cannot be given by its position"):
+        read(gap, inputs={"a": specs["a"], "c": specs["c"]}, outputs=one)
+
+
 def test_inputs_become_arguments_and_what_was_left_out_is_left_out():
     def f(x: int, scale: float = 1.0) -> int: ...
 

@@ -28,6 +28,9 @@ from inferd.tensor.tensor import Tensor
 _STREAMS = (Iterator, Generator)
 _ASYNC_STREAMS = (AsyncIterator, AsyncGenerator)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_NAMED_ONLY = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+_NAMELESS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 Ports = Mapping[str, Spec] | None
 
@@ -165,10 +168,17 @@ class _Reader:
             }, False
         empty = inspect.Parameter.empty
         is_positional = not given.keys() <= parameters.keys()
-        required = {name for name, one in parameters.items() if one.default is empty}
+        required = {
+            name
+            for name, one in parameters.items()
+            if one.default is empty and one.kind not in _ANY_NUMBER
+        }
         if missing := () if is_positional else required - given.keys():
             msg = f"{self._place}: inputs= leaves out {', '.join(sorted(missing))}"
             raise InvalidConfig(msg)
+        if not is_positional and any(parameters[name].kind in _NAMELESS for name in given):
+            given = self._in_order(given, parameters)
+            is_positional = True
         ports = {
             name: self._input(
                 name,
@@ -178,6 +188,17 @@ class _Reader:
             for name, spec in given.items()
         }
         return ports, is_positional
+
+    def _in_order(
+        self, given: Mapping[str, Spec], parameters: Mapping[str, inspect.Parameter]
+    ) -> dict[str, Spec]:
+        """Return `given` in the order of the parameters. Raises InvalidConfig for a gap."""
+        first = list(parameters)[: len(given)]
+        for name in given:
+            if name not in first or parameters[name].kind in _NAMED_ONLY:
+                msg = f"{self._place}: parameter '{name}' cannot be given by its position"
+                raise InvalidConfig(msg)
+        return {name: given[name] for name in first}
 
     def outputs(self, returned: object, given: Ports) -> tuple[dict[str, Port], bool]:
         """Return the ports by the function's names, and whether they come as a tuple."""
