@@ -59,6 +59,43 @@ def test_a_file_may_lie_where_a_name_is_no_utf_8(app):
     assert model.name == "f"
 
 
+def test_each_file_has_the_modules_of_its_own_folder(app, tmp_path):
+    text = (
+        "import inferd, json\nimport parts.more\nfrom helper_of_the_app import MORE\n"
+        "@inferd.model\ndef f(x: int) -> int:\n    return MORE, parts.more.MORE, json.__name__\n"
+    )
+    files = []
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        (folder / "parts").mkdir(parents=True)
+        for module in ("helper_of_the_app", "parts/__init__", "parts/more"):
+            (folder / f"{module}.py").write_text(f"MORE = {number}\n")
+        for name in ("app.py", "again.py"):
+            (folder / name).write_text(text)
+            files.append(folder / name)
+    (tmp_path / "2" / "json.py").write_text("")
+    helpers = []
+    for file in (*files[::2], *files[1::2]):
+        number = int(file.parent.name)
+        read_app(file)
+        module = next(one for one in sys.modules.values() if file_of(one) == str(file))
+        assert module.f(0) == (number, number, "json")
+        helpers.append(sys.modules["helper_of_the_app"])
+    assert [helper.MORE for helper in helpers] == [1, 2, 1, 2]
+
+
+def test_files_of_one_folder_share_their_modules(app, tmp_path):
+    read_app(app(APP))
+    helper = sys.modules["helper_of_the_app"]
+    (tmp_path / "other.py").write_text(APP)
+    read_app(tmp_path / "other.py")
+    assert sys.modules["helper_of_the_app"] is helper
+
+
+def file_of(module):
+    return getattr(module, "__file__", None)
+
+
 def test_a_file_is_not_run_as_the_main_program(app):
     text = APP + "\nif __name__ == '__main__':\n    raise SystemExit\n"
     assert len(read_app(app(text))) == 2
