@@ -30,6 +30,17 @@ def test_every_folder_is_a_model_and_the_rest_is_passed_over(add_model, tmp_path
     assert files_of(a, 1, a.config).file == tmp_path / "a" / "1" / "model.onnx"
 
 
+def test_a_file_where_folders_of_models_are_expected_is_told(add_model, tmp_path, caplog):
+    (tmp_path / "model.onnx").touch()
+    (tmp_path / "README.md").touch()
+    assert find_models([tmp_path]) == []
+    [told] = caplog.messages
+    assert told.endswith(f"to serve the file in it: inferd serve {tmp_path / 'model.onnx'}")
+    add_model(tmp_path, "a")
+    assert len(find_models([tmp_path])) == 1
+    assert len(caplog.messages) == 1
+
+
 @pytest.mark.parametrize("left", ["lost+found", ".snapshot", "__pycache__"])
 def test_what_file_systems_leave_is_no_model_no_version_and_no_settings(
     add_model, add_settings, tmp_path, left

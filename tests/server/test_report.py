@@ -20,6 +20,8 @@ def test_the_table_shows_models_versions_states_and_reasons():
 
 def test_an_empty_repository_is_said():
     assert model_table([]) == ["no models found"]
+    on_demand = ["no models asked for: clients load them, or --load-model at the start"]
+    assert model_table([], is_on_demand=True) == on_demand
 
 
 def test_failures_are_named_with_their_version():

@@ -1,6 +1,8 @@
 """Repositories: the paths a server was given, and the models that are there at present."""
 
+import logging
 import os
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,8 @@ from inferd.repository.layout import FoundModel, check_model_name
 from inferd.repository.local import find_model, folder_name, is_model, single_model
 from inferd.repository.mirror import Mirror, folder_for
 from inferd.repository.tree import NO_MODELS
+
+log = logging.getLogger("inferd.repository")
 
 _READ_AT_ONCE = 4
 """How many models are read, fetched or compared with their checksums in parallel."""
@@ -138,7 +142,8 @@ class Repositories:
                 model = find_model(path, self._config_name, name="", strict=self._strict)
                 self._alone.append(Place(model.name, path))
             else:
-                _model_folders(path)
+                if not _model_folders(path):
+                    _tell_of_files(path)
                 self._roots.append(path)
         except OSError as error:
             msg = f"'{path}' cannot be read: {error.strerror}"
@@ -206,6 +211,18 @@ def _foreign_name(folder: Path) -> str:
 
 def _model_folders(repository: Path) -> list[Path]:
     return [child for child in sorted(repository.iterdir()) if _may_be_model(child)]
+
+
+def _tell_of_files(repository: Path) -> None:
+    """Warn of a model file in a repository without models: it was probably meant."""
+    for child in sorted(repository.iterdir()):
+        if child.is_file() and platform_of_file(child.name):
+            log.warning(
+                "'%s' has no folders of models; to serve the file in it: inferd serve %s",
+                repository,
+                shlex.quote(str(child)),
+            )
+            return
 
 
 def _may_be_model(child: Path) -> bool:

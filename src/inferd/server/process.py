@@ -160,7 +160,10 @@ class _Process:
                 LOGGER.info("model %s", entry.name, extra={"fields": model_fields(entry)})
         else:
             places = [f"{protocol}  {where}" for protocol, where in self._server.places()]
-            sys.stdout.write("\n".join([*model_table(index), *places]) + "\n")
+            config = self._config
+            is_on_demand = config.model_control_mode == "explicit" and not config.load_model
+            table = model_table(index, is_on_demand=is_on_demand)
+            sys.stdout.write("\n".join([*table, *places]) + "\n")
             sys.stdout.flush()
         if self._server.engine.is_ready():
             LOGGER.info("ready")

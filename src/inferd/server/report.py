@@ -6,6 +6,7 @@ from inferd.core.metadata import IndexEntry, ModelState
 from inferd.observe.log import printable
 
 _HEADER = ("Model", "Version", "State", "Reason")
+_NOT_ASKED = "no models asked for: clients load them, or --load-model at the start"
 
 
 def failures(index: Sequence[IndexEntry]) -> list[str]:
@@ -17,10 +18,13 @@ def failures(index: Sequence[IndexEntry]) -> list[str]:
     ]
 
 
-def model_table(index: Sequence[IndexEntry]) -> list[str]:
-    """Return the lines of a table of all model versions; a reason may take several lines."""
+def model_table(index: Sequence[IndexEntry], *, is_on_demand: bool = False) -> list[str]:
+    """Return the lines of a table of all model versions; a reason may take several lines.
+
+    `is_on_demand`: none are loaded until clients ask for them.
+    """
     if not index:
-        return ["no models found"]
+        return [_NOT_ASKED if is_on_demand else "no models found"]
     rows = [_HEADER, *(row for entry in index for row in _rows(entry))]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
