@@ -640,6 +640,45 @@ async def test_no_answer_of_a_decoupled_step_is_none_of_the_ensemble():
 
 
 @run
+async def test_an_answer_without_outputs_is_one_of_the_ensemble_and_runs_no_more_steps():
+    models = Models(a=plus(10), each=lambda i: [{"O": i}, {}, {"O": i}, {}], b=plus(100))
+    b = (B, "u", "Y")
+    whole = [({"Y": [101, 102, 103]}, False), ({}, False), ({"Y": [101, 102, 103]}, False)]
+    assert await all_of(ensemble(models, (EACH, "X", "u"), b)) == [*whole, ({}, True)]
+    assert models.names() == ["each", "b", "b"]
+    two = ensemble(  # with an output of an earlier step
+        models, (A, "X", "Z"), (EACH, "X", "Y"), e=model("e", ("X",), ("Y", "Z"))
+    )
+    with_outputs = {"Y": [1, 2, 3], "Z": [11, 12, 13]}
+    assert [found for found, _ in await all_of(two)] == [with_outputs, {}, with_outputs, {}]
+
+
+@run
+async def test_an_answer_without_outputs_keeps_its_parameters():
+    class Telling(Models):
+        async def stream(self, request):
+            yield InferResponse(request.model, "1", request.id, parameters={"n": 3})
+
+    scheduler = ensemble(Telling(), (EACH, "X", "t"), (B, "t", "Y"))
+    [answer] = [one async for one in scheduler.stream(ask())]
+    assert (answer.model, answer.id, answer.parameters) == ("e", "an id", {"n": 3})
+
+
+@run
+async def test_an_answer_without_outputs_starts_no_decoupled_step():
+    twice = model("twice", decoupled=True)
+    models = Models(each=lambda i: [{}, {"O": i}, {}], twice=lambda i: [{"O": i}, {}])
+    scheduler = ensemble(models, (EACH, "X", "t"), (twice, "t", "Y"))
+    assert await all_of(scheduler) == [
+        ({}, False),
+        ({"Y": [1, 2, 3]}, False),
+        ({}, False),
+        ({}, True),
+    ]
+    assert models.names() == ["each", "twice"]
+
+
+@run
 async def test_decoupled_steps_one_after_the_other_multiply():
     twice = model("twice", decoupled=True)
     models = Models(each=each, twice=lambda i: [{"O": i}, {"O": -i}])

@@ -1,6 +1,7 @@
 """The answers of an ensemble with decoupled steps, as they come.
 
-The steps after a decoupled step run once for each of its answers.
+The steps after a decoupled step run once for each of its answers. One without outputs, which tells
+that there is nothing to tell, gives them nothing to read: it is an answer of the ensemble as it is.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -15,6 +16,8 @@ from inferd.schedulers.plan import Stage, Step
 
 if TYPE_CHECKING:
     from inferd.schedulers.ensemble import EnsembleScheduler, Run
+
+_Part = tuple["Run", InferResponse]
 
 INFLIGHT = 16
 """How many answers of a decoupled step are in progress unless max_inflight_requests says."""
@@ -55,8 +58,8 @@ async def _staged(
 
 async def _parts(
     ensemble: "EnsembleScheduler", run: "Run", step: Step
-) -> AsyncGenerator[tuple["Run", bool], None]:
-    """Yield the run as it goes on with each answer of `step`, and whether that is the last."""
+) -> AsyncGenerator[_Part, None]:
+    """Yield the run as it goes on with each answer of `step`, and that answer."""
     if run.ticket is not None:
         await ensemble.turnstile.enter(run.ticket, step.number)
     call = ensemble.call(run, step)
@@ -65,27 +68,39 @@ async def _parts(
             async for response in responses:
                 part = run.part()
                 part.take(step, response)
-                yield part, response.final
+                yield part, response
     except InferdError as error:
         raise ensemble.failed(step, call, error) from error
 
 
 async def _finished(
-    ensemble: "EnsembleScheduler", steps: Sequence[Step], part: tuple["Run", bool]
+    ensemble: "EnsembleScheduler", steps: Sequence[Step], part: _Part
 ) -> InferResponse:
-    run, is_final = part
+    run, response = part
+    if not response.outputs:
+        return _empty(run, response)
     await ensemble.run_steps(run, steps)
-    return ensemble.answer(run, is_final=is_final)
+    return ensemble.answer(run, is_final=response.final)
+
+
+def _empty(run: "Run", response: InferResponse) -> InferResponse:
+    """Return the answer of the ensemble to a decoupled step's `response` without outputs."""
+    request = run.request
+    said, is_final = response.parameters, response.final
+    return InferResponse(request.model, "", request.id, parameters=said, final=is_final)
 
 
 async def _nested(
     ensemble: "EnsembleScheduler",
-    parts: AsyncGenerator[tuple["Run", bool], None],
+    parts: AsyncGenerator[_Part, None],
     stages: Sequence[Stage],
 ) -> AsyncGenerator[InferResponse, None]:
     async with aclosing(parts):
-        async for run, is_final in parts:
+        async for run, response in parts:
+            if not response.outputs:
+                yield _empty(run, response)
+                continue
             async with aclosing(_staged(ensemble, run, stages)) as answers:
                 async for answer in answers:
-                    answer.final = answer.final and is_final
+                    answer.final = answer.final and response.final
                     yield answer
