@@ -639,6 +639,18 @@ def test_what_a_lax_model_gives_without_a_batch_is_one_entry():
     assert (total.shape, total.strings()) == ((1,), [b"4.000000:1:one"])
 
 
+def test_what_a_lax_model_gives_with_too_few_dims_is_a_batch_if_it_has_a_row_for_each_item():
+    served = lax(A, outputs=[("SUM", FP32, (2, 2))], max_batch_size=4)
+    rows = Tensor.from_numpy("SUM", np.array([[1, 4, 3], [9, 7, 8]], np.float32), FP32)
+    for size, shape, found in (
+        (2, (2, 1), [b"4.000000:1:one", b"9.000000:0:none"]),
+        (3, (1,), [b"9.000000:3"]),  # two rows are no batch of three: they are one entry
+    ):
+        request = ask_for_classes(1, tensor("A", (size, 4)), wanted=["SUM"])
+        [total] = classes(served, request, rows)
+        assert (total.shape, total.strings()) == (shape, found)
+
+
 @pytest.mark.parametrize("datatype", [DataType.FP16, DataType.BOOL, BYTES])
 def test_what_has_no_classes_is_a_failure_of_a_lax_model_too(datatype):
     request = ask(tensor("A"), wanted=["SUM", "DIFF"])

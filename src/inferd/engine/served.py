@@ -288,13 +288,13 @@ class Served:
         outputs = []
         choices = wanted_of(request, response)
         for wanted, tensor in zip(choices, response.outputs, strict=True):
-            outputs.append(await self._classified(tensor, wanted.top_k) if wanted.top_k else tensor)
+            if wanted.top_k:
+                tensor = await self._classified(request, tensor, wanted.top_k)
+            outputs.append(tensor)
         response.outputs = outputs
 
-    async def _classified(self, tensor: Tensor, top_k: int) -> Tensor:
-        # What has too few dims has no batch: it is one entry, as is anything without batching.
-        has_batch = len(tensor.shape) > len(self._outputs[tensor.name].dims)
-        batch_dims = self._batch_dims if has_batch else 0
+    async def _classified(self, request: InferRequest, tensor: Tensor, top_k: int) -> Tensor:
+        batch_dims = self._batch_dims if self._has_batch(request, tensor) else 0
         labels = self.labels.get(tensor.name, ())
         work = partial(classified, tensor, top_k, labels, batch_dims=batch_dims)
         count = prod(tensor.shape)
@@ -302,6 +302,17 @@ class Served:
         if count <= INLINE_ELEMENTS and class_count <= INLINE_CLASSES:
             return work()
         return await asyncio.to_thread(work)
+
+    def _has_batch(self, request: InferRequest, tensor: Tensor) -> bool:
+        """Tell whether the first dim of an output of a batching model is the batch.
+
+        What a lax model gives may have too few dims: it is one entry, unless it has a row for each
+        item of `request`.
+        """
+        shape = tensor.shape
+        if len(shape) > len(self._outputs[tensor.name].dims):
+            return True
+        return len(shape) > 1 and shape[0] == request.batch_size
 
     def _passes(self, request: InferRequest, tensor: Tensor, rule: _Rule) -> bool:
         """Tell whether an output may be as it is though the configuration says another thing."""
