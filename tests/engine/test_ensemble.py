@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import pytest
 
+from inferd.config.cache import LocalCacheSettings
 from inferd.config.pbtxt import to_json
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import ModelState
@@ -58,8 +59,9 @@ def ensemble(*steps, more="max_batch_size: 8"):
 
 
 @contextlib.asynccontextmanager
-async def engine_on(root, mode="none"):
-    engine = Engine(load_options=LoadOptions(model_control_mode=mode, repository_poll_secs=0))
+async def engine_on(root, mode="none", **options):
+    options = LoadOptions(model_control_mode=mode, repository_poll_secs=0, **options)
+    engine = Engine(load_options=options)
     try:
         await engine.load_all([root])
         yield engine
@@ -117,6 +119,7 @@ URGENT_FIRST = (
     "max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 20000 "
     "priority_levels: 2 default_priority_level: 2 }"
 )
+SLOW = 'max_batch_size: 8 parameters { key: "execute_delay_ms" value: { string_value: "50" } }'
 WITH_SEQUENCES = "max_batch_size: 8 sequence_batching { direct { } }"
 
 
@@ -271,6 +274,33 @@ async def test_a_reloaded_step_is_the_one_that_runs(repository, ask):
         assert (two.version, two.execution_count) == ("2", 1)
 
 
+@pytest.mark.parametrize("cache", [None, LocalCacheSettings(1 << 20)])
+@run
+async def test_requests_of_a_sequence_keep_their_order_while_a_step_is_reloaded(
+    repository, ask, cache
+):
+    root = repository(
+        a=identity(more=SLOW.replace("50", "100")),
+        s=identity(more=WITH_SEQUENCES),
+        e=ensemble(
+            step("a", "X", "t"),
+            step("s", "t", "Y"),
+            more="max_batch_size: 8 response_cache { enable: true }",
+        ),
+    )
+    async with engine_on(root, "explicit", cache=cache) as engine:
+        await engine.load(LoadRequest("e"))
+        one, two = ask("e", X=[[1, 1]]), ask("e", X=[[2, 2]])
+        one.sequence, two.sequence = Sequence(7, start=True), Sequence(7, end=True)
+        asked = asyncio.create_task(engine.infer(one))
+        await asyncio.sleep(0)
+        (root / "a" / "config.pbtxt").write_text(identity())
+        await engine.load(LoadRequest("a"))
+        assert (await engine.infer(two)).outputs[0].numpy().tolist() == [[2, 2]]
+        assert asked.done()
+        await asked
+
+
 @run
 async def test_a_reloaded_step_that_does_not_fit_takes_the_ensemble_down_and_back(repository, ask):
     root = repository(
@@ -336,9 +366,6 @@ async def test_an_unloaded_step_is_the_reason_the_ensemble_is_not_ready(reposito
         assert reason(engine) == "model 'a', which it calls, is unloaded"
         with pytest.raises(ModelNotFound, match="'a', which it calls, is unloaded"):
             await engine.infer(ask("e", X=ROWS))
-
-
-SLOW = 'max_batch_size: 8 parameters { key: "execute_delay_ms" value: { string_value: "50" } }'
 
 
 @pytest.mark.parametrize("mode", ["explicit", "poll"])

@@ -221,7 +221,7 @@ class Resizable:
         return True
 
     def remote(self):
-        return ()
+        return []
 
 
 def test_what_came_up_is_closed_when_another_version_s_resizing_is_given_up(tmp_path):

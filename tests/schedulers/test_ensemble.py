@@ -524,6 +524,22 @@ async def test_each_step_that_knows_sequences_gets_them_in_order():
 
 
 @run
+async def test_an_ensemble_that_follows_another_keeps_the_order_of_its_sequences():
+    models = Held(a=plus(1), b=plus(2), c=plus(3))
+    before = ensemble(models, (A, "X", "t"), (C, "X", "u"), (B, "t", "Y"), with_sequences=[2])
+    scheduler = chain_with_sequences(models)  # in which the step has another number
+    scheduler.follow(before)
+    tasks = [*await sent(before, "1"), *await sent(scheduler, "2")]
+    models.release("2")
+    await settled()
+    assert models.came == ""
+    models.release("1")
+    await asyncio.gather(*tasks)
+    assert models.came == "12"
+    assert not scheduler.turnstile
+
+
+@run
 async def test_a_decoupled_step_gets_the_requests_of_a_sequence_in_order_too():
     models = Held(a=plus(1), each=each)
     scheduler = ensemble(models, (A, "X", "t"), (EACH, "t", "Y"), with_sequences=[1])

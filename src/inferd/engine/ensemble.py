@@ -78,6 +78,8 @@ def build_ensemble(
         counts=counts,
         labels=inherited | dict(labels),
     )
+    served.ensemble = scheduler
+    served.steps = tuple(dict.fromkeys(steps))
     served.is_lax = any(step.is_lax for step in steps)
     served.has_sequences = bool(with_sequences)
     served.nesting = nesting

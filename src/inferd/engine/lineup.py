@@ -289,6 +289,9 @@ class Lineup:
                 self._kept[number] = one._replace(config=model.config)
         for served in loaded:
             number = int(served.version)
+            replaced = before[number].served.ensemble if number in before else None
+            if served.ensemble is not None and replaced is not None:
+                served.ensemble.follow(replaced)
             self._kept[number] = _Kept(served, model.config, source.marks_of(number), source.upload)
             if source.upload:
                 source.upload.hold()

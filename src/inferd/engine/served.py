@@ -25,6 +25,7 @@ from inferd.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from inferd.engine.instances import Instances
+    from inferd.schedulers.ensemble import EnsembleScheduler
 
 log = logging.getLogger("inferd.model")
 
@@ -85,7 +86,8 @@ class Served:
     outputs, by name. `load_s` is how long it took to load, and `is_on_gpu` whether it has an
     instance on a GPU. `nesting` counts the ensembles inside each other, this one included, and
     `run_count` the runs of models that one request takes; `way` says where most of these are.
-    `instances` opens more instances, and closes some; an ensemble has none.
+    `instances` opens more instances, and closes some; an ensemble has none. It has its `steps`, the
+    versions that they call, and the scheduler of an `ensemble`, which may be behind a cache.
     `prompt` is its scheduler, if that may have answers at once.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
     (inferd.engine.caching). What a model that `is_lax` gives may have other shapes and
@@ -111,11 +113,12 @@ class Served:
         self.run_by(scheduler)
         self._stop_joining: Callable[[], bool] | None = getattr(scheduler, "stop_joining", None)
         self.counts = counts or Counts()
-        self.load_s = 0.0
-        self.is_on_gpu = False
+        self.load_s, self.is_on_gpu = 0.0, False
         self.nesting, self.run_count = 0, 1
         self.way: tuple[str, ...] = ()
         self.instances: Instances | None = None
+        self.ensemble: EnsembleScheduler | None = None
+        self.steps: Sequence[Served] = ()
         self.identity: Identity = Unknown()
         self.is_cached = self.is_lax = False
         self.has_sequences = config.sequence_batching is not None

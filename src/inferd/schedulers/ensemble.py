@@ -9,6 +9,7 @@ The answers of a decoupled step come out in order, though several may be process
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Sequence
 from functools import partial
 from math import prod
@@ -20,7 +21,7 @@ from inferd.observe.stats import Counts
 from inferd.schedulers.ensemble_stream import answers_of
 from inferd.schedulers.plan import Plan, Step
 from inferd.schedulers.side_by_side import BREATH_NS, run_side_by_side
-from inferd.schedulers.turnstile import Ticket, Turnstile
+from inferd.schedulers.turnstile import Place, Ticket, Turnstile
 from inferd.tensor.tensor import Tensor, reshaped
 
 MAX_RUNNING = 10_000
@@ -74,9 +75,7 @@ class EnsembleScheduler:
         self.models = models
         self._prompt = models if isinstance(models, PromptModels) else None
         self._clock = counts.clock
-        self._ordered = frozenset(
-            step.number for step in plan.steps if step.number in with_sequences and not step.depth
-        )
+        self.places = _places(plan, with_sequences)
         self.turnstile = Turnstile()
         self._running_count = 0
         self._is_closed = False
@@ -99,6 +98,10 @@ class EnsembleScheduler:
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
         return answers_of(self, request)
+
+    def follow(self, replaced: "EnsembleScheduler") -> None:
+        """Let no request overtake those of its sequence that `replaced` has; before the first."""
+        self.turnstile = replaced.turnstile
 
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close."""
@@ -123,7 +126,7 @@ class EnsembleScheduler:
         run = Run(request, self._inputs(request))
         self._running_count += 1
         request.started_ns = self._clock()
-        if request.sequence is not None and self._ordered:
+        if request.sequence is not None and self.places:
             self._line_up(run)
         return run
 
@@ -137,7 +140,8 @@ class EnsembleScheduler:
         if sequence is None or not sequence.id or request.callers:
             return
         needed = [step.number for step in self.plan.needed(request.outputs)]
-        run.ticket = self.turnstile.line_up(sequence.id, self._ordered.intersection(needed))
+        places = [self.places[number] for number in needed if number in self.places]
+        run.ticket = self.turnstile.line_up(sequence.id, places)
 
     def end(self, run: Run) -> None:
         """Note that a request has been answered, or will not be."""
@@ -198,7 +202,7 @@ class EnsembleScheduler:
 
     async def _run_step(self, run: Run, step: Step) -> None:
         if run.ticket is not None:
-            await self.turnstile.enter(run.ticket, step.number)
+            await self.turnstile.enter(run.ticket, self.places.get(step.number))
         call = self.call(run, step)
         if self._runs_now(run, step, call):
             return
@@ -274,3 +278,18 @@ class EnsembleScheduler:
         failed = type(error)(f"{told} ({'; '.join(given)})" if given else told)
         failed.__cause__ = error  # for the log; compiled, `raise ... from` would not set it
         return failed
+
+
+def _places(plan: Plan, with_sequences: Collection[int]) -> dict[int, Place]:
+    """Return before which steps, by number, the requests of a sequence line up, and in which line.
+
+    A line is that of a model, and if several steps call it, of the first, the second and so on: the
+    numbers of the steps may be others when the ensemble is replaced.
+    """
+    places: dict[int, Place] = {}
+    counts: Counter[str] = Counter()
+    for step in plan.steps:
+        if step.number in with_sequences and not step.depth:
+            places[step.number] = step.model, counts[step.model]
+            counts[step.model] += 1
+    return places

@@ -9,13 +9,16 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 
+Place = tuple[str, int]
+"""Which step a line is before: the model that it calls, and how many steps before it do so too."""
+
 
 class Ticket:
     """The places of one request in the lines of its sequence, before those of `steps`."""
 
     __slots__ = ("sequence", "steps")
 
-    def __init__(self, sequence: Hashable, steps: Iterable[int]) -> None:
+    def __init__(self, sequence: Hashable, steps: Iterable[Place]) -> None:
         self.sequence = sequence
         self.steps = set(steps)
 
@@ -24,29 +27,29 @@ _Line = OrderedDict[Ticket, "asyncio.Future[None] | None"]
 
 
 class Turnstile:
-    """All lines of one ensemble; there are none where nobody waits."""
+    """All lines of one ensemble, and of what replaces it; there are none where nobody waits."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[Hashable, int], _Line] = {}
+        self._lines: dict[tuple[Hashable, Place], _Line] = {}
 
     def __len__(self) -> int:
         """Return how many lines there are."""
         return len(self._lines)
 
-    def line_up(self, sequence: Hashable, steps: Iterable[int]) -> Ticket:
+    def line_up(self, sequence: Hashable, steps: Iterable[Place]) -> Ticket:
         """Return the last place in the lines of `sequence` before `steps`, until `leave`."""
         ticket = Ticket(sequence, steps)
         for step in ticket.steps:
             self._lines.setdefault((sequence, step), OrderedDict())[ticket] = None
         return ticket
 
-    async def enter(self, ticket: Ticket, step: int) -> None:
+    async def enter(self, ticket: Ticket, step: Place | None) -> None:
         """Wait until all before it have entered `step` or left; whoever returns enters at once.
 
         The next one comes in a later turn of the event loop, so nothing may be waited for between
         the return and the request to the step.
         """
-        if step not in ticket.steps:
+        if step is None or step not in ticket.steps:
             return
         line = self._lines[ticket.sequence, step]
         if next(iter(line)) is not ticket:
@@ -60,7 +63,7 @@ class Turnstile:
         for step in tuple(ticket.steps):
             self._leave(ticket, step)
 
-    def _leave(self, ticket: Ticket, step: int) -> None:
+    def _leave(self, ticket: Ticket, step: Place) -> None:
         ticket.steps.remove(step)
         key = ticket.sequence, step
         line = self._lines[key]
