@@ -86,3 +86,34 @@ def test_clearing_returns_what_served():
     assert catalog.clear() == [one, other]
     assert catalog.names() == []
     assert catalog.models == {}
+
+
+class Stuck:
+    """The instances of a version that does not run."""
+
+    trouble = "no weights; the next start is in 2 s"
+
+    def remote(self):
+        return [self]
+
+
+def test_an_ensemble_is_ready_only_while_its_steps_can_run():
+    step, inner, outer = served(1, "s"), served(1, "i"), served(1, "o")
+    inner.steps, outer.steps = (step,), (inner,)
+    catalog = Catalog()
+    catalog.add(step)
+    catalog.add(inner)
+    catalog.add(outer)
+    assert catalog.is_ready("o", "")
+    step.instances = Stuck()
+    assert [catalog.is_ready(name, "") for name in "sio"] == [False] * 3
+    inside = f"model 's', which it calls, cannot run: {Stuck.trouble}"
+    assert list(catalog.rows()) == [
+        IndexEntry("i", "1", ModelState.UNAVAILABLE, inside),
+        IndexEntry(
+            "o", "1", ModelState.UNAVAILABLE, f"model 'i', which it calls, cannot run: {inside}"
+        ),
+        IndexEntry("s", "1", ModelState.UNAVAILABLE, Stuck.trouble),
+    ]
+    step.instances = None
+    assert catalog.is_ready("o", "")

@@ -150,6 +150,32 @@ async def test_a_step_that_does_not_reload_goes_on_in_an_ensemble_that_is_loaded
         assert caplog.messages[-1].startswith("model 'a' fails to load")
 
 
+class Stuck:
+    """The instances of a version whose worker processes do not start."""
+
+    trouble = "no weights; the next start is in 2 s"
+
+    def remote(self):
+        return [self]
+
+
+@run
+async def test_an_ensemble_does_not_load_while_a_step_cannot_run(repository):
+    root = repository(e=ensemble("a"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("a"))
+        step = catalog.models["a"].default
+        step.instances = Stuck()
+        write(root / "a" / "config.pbtxt", BROKEN)  # it is started anew, which does not help
+        why = "failed for model 'e': model 'e' needs a, which cannot run: no weights; the next"
+        with pytest.raises(LoadFailed, match=why):
+            await control.load(LoadRequest("e"))
+        assert catalog.names() == ["a"]
+        step.instances = None
+        await control.load(LoadRequest("e"))
+        assert catalog.names() == ["a", "e"]
+
+
 @run
 async def test_a_step_stays_as_a_client_sent_it_when_its_ensemble_is_loaded(repository):
     root = repository(e=ensemble("a", "up"), a=identity())

@@ -18,6 +18,7 @@ from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
 from inferd.engine.catalog import UNLOADED, Catalog
 from inferd.engine.dependents import Dependents, check_chain, needs_of
+from inferd.engine.ensemble import find_steps
 from inferd.engine.lineup import Lineup, close_served
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.source import Source, Sources
@@ -338,6 +339,7 @@ class Control:
             return []
         needs = needs_of(source.model.config)
         error = source.model.error or self._misfit(name, needs, missing)
+        error = error or (self._stuck(source) if is_asked else None)
         if error is not None:
             if is_asked:
                 answer = _refused if source.is_override else self._not_begun
@@ -390,6 +392,17 @@ class Control:
             self._dependents.check(name, needs)
         except LoadFailed as error:
             return error
+        return None
+
+    def _stuck(self, source: Source) -> LoadFailed | None:
+        """Return why an ensemble that a client loads would not run: its steps serve but cannot."""
+        config = source.model.config
+        with suppress(LoadFailed):  # a version that is not there is told of by the load itself
+            for step in find_steps(config, self._catalog.find) if config is not None else ():
+                if trouble := step.trouble:
+                    why = trouble[:MAX_REASON]
+                    msg = f"model '{source.model.name}' needs {step.name}, which cannot run: {why}"
+                    return LoadFailed(msg)
         return None
 
     def _is_hidden(self, source: Source) -> bool:

@@ -154,7 +154,13 @@ class Served:
 
     @property
     def trouble(self) -> str:
-        """Why no instance takes requests for now, though the version is loaded; "" if one does."""
+        """Why no instance takes requests for now, though the version is loaded; "" if one does.
+
+        The trouble of a step is that of its ensemble.
+        """
+        for step in self.steps:
+            if trouble := step.trouble:
+                return f"model '{step.name}', which it calls, cannot run: {trouble}"
         troubles = [instance.trouble for instance in self._remote()]
         return troubles[0] if troubles and all(troubles) else ""
 
