@@ -125,8 +125,7 @@ class Served:
         self._sound: dict[object, int] = {}  # the batch sizes of requests by their likeness
         self._told: set[str] = set()  # the outputs of which the log says that they are odd
         self.labels = labels or {}
-        self._max_batch_size = config.max_batch_size
-        self._most_rows = config.max_batch_size
+        self._max_batch_size = self._most_rows = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
         self._inputs = {
             declared.name: _Rule(declared, batch_dims, 1 << index)
