@@ -182,6 +182,9 @@ def test_a_model_whose_rows_are_not_its_items_is_joined_no_more(models):
         assert await ask([1, 1], [1, 1]) == [[0, 0, 0, 1]] * 2
         # Joined these would have two rows, one for each item, both of them the second's.
         assert await ask([0, 0], [1, 1]) == [[], [0, 0, 0, 1]]
+        both = {"name": "X", "datatype": "FP32", "shape": [2, 2], "data": [0, 1, 1, 0]}
+        clients[0].post("/v2/models/found/infer", {"inputs": [both]})
+        assert await clients[0].data() == [0, 1, 1, 0]  # a batch of two is one request as before
 
     serving(repository, serve)
 
