@@ -15,8 +15,9 @@ mean of the other's runs just before and after it; the figure is the median of t
 differences. The two numbers after it are their quartiles.
 
 On a CPU with few cores, batches share them with the load, so CPU time is compared, not requests per
-second. It is divided by the number of executions in the server's own statistics, from rest to rest:
-a batch is still running when the load stops, and a bare loop counts all its images too.
+second. It is divided by the number of items that the server's own batch statistics say were
+executed, from rest to rest: a batch is still running when the load stops, and a bare loop counts
+all its images too. (The inference count leaves out that batch, because its clients are gone.)
 """
 
 import argparse
@@ -145,10 +146,11 @@ def executed_count(server: Server, model: str) -> int:
     while True:
         connection.request("GET", f"/v2/models/{model}/stats")
         [row] = json.load(connection.getresponse())["model_stats"]
-        now = row["inference_count"], cpu_seconds(server.pid)
+        count = sum(one["batch_size"] * one["compute_infer"]["count"] for one in row["batch_stats"])
+        now = count, cpu_seconds(server.pid)
         if now[0] == last[0] and now[1] - last[1] < AT_REST_S:
             connection.close()
-            return int(now[0])
+            return int(count)
         last = now
         time.sleep(LOOK_S)
 

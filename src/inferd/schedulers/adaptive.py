@@ -7,9 +7,8 @@ long for many as for one gets full batches. For classes that the waiting request
 the margin is a fiftieth: there every percent shortens the queue, and the requests in front lose
 less than those behind them gain. Classes not yet measured are assumed to be good, so the first
 batches are as large as possible, and neighbours of the best class are tried again now and then.
-When no instance has been idle for a while, small batches serve no request sooner, so the largest
-good class is used. That costs the event loop less, which no execution time shows: requests that
-arrive and leave in groups are cheaper.
+When no instance has been idle for a while, small batches serve no request sooner, so there is no
+margin: the cheapest class is used.
 
 Requests wait for others only where others are expected: as many as were recently under way
 together, shared among the free instances. First they wait for requests that have been read but not
@@ -118,17 +117,14 @@ class Costs:
         """Return whether a batch of this class has been measured."""
         return self._costs[size_class] > 0
 
-    def best(
-        self, tolerance: float = CHEAPER, below: int | None = None, *, largest: bool = False
-    ) -> int:
+    def best(self, tolerance: float = CHEAPER, below: int | None = None) -> int:
         """Return the smallest known class within `tolerance` of the cheapest; 0 if none is known.
 
-        With `below`, only lower classes count; with `largest`, the largest such class is returned.
+        With `below`, only lower classes count.
         """
         known = self._costs[:below]
-        lowest = min(filter(None, known), default=0.0)
-        good = [c for c, cost in enumerate(known) if 0 < cost <= lowest * tolerance]
-        return good[-largest] if good else 0
+        limit = min(filter(None, known), default=0.0) * tolerance
+        return next((c for c, cost in enumerate(known) if 0 < cost <= limit), 0)
 
     def fixed_ns(self, size: int) -> int:
         """Return the fixed cost of an execution, without its items.
@@ -246,8 +242,8 @@ class AdaptivePace:
         if not costs.is_known(reachable):
             return self._most
         # Only classes that `size` items more than fill.
-        lasts = self._unrested_count >= LASTING
-        cheapest = costs.best(CHEAPEST, (size - 1).bit_length(), largest=lasts)
+        tolerance = 1.0 if self._unrested_count >= LASTING else CHEAPEST
+        cheapest = costs.best(tolerance, (size - 1).bit_length())
         if cheapest != self._cheapest:
             self._probe_soon(larger=cheapest > self._cheapest)
             self._cheapest = cheapest
