@@ -353,6 +353,12 @@ class Scripted:
             self.left.set()
 
 
+@pytest.fixture(scope="session")
+def identity():
+    """Return an Identity."""
+    return Identity()
+
+
 @pytest.fixture
 def scripted():
     """A new Scripted."""

@@ -9,6 +9,7 @@ import pytest
 
 from inferd.core.request import InferResponse
 from inferd.errors import BackendFailed, InvalidRequest, Unavailable
+from inferd.tensor.dtype import DataType
 
 GENERATE = "/v2/models/{}/generate"
 STREAM = "/v2/models/{}/generate_stream"
@@ -271,6 +272,15 @@ async def test_binary_data_are_taken_and_the_answer_is_json(talking, asking, scr
         status, content = await whole(site, request)
         assert status == 200 and b'"data":[2.5]' in content
         assert scripted.requests[0].inputs[0].numpy() == [1.5]
+
+
+@pytest.mark.parametrize("path", [GENERATE, STREAM, INFER_STREAM])
+async def test_a_raw_body_is_the_one_string_itself(serving, asking, add_model, identity, path):
+    async with serving() as site:
+        add_model(site.engine, "words", identity, datatype=DataType.BYTES)
+        line = "Inference-Header-Content-Length: 0"
+        status, content = await whole(site, asking(path, b"hi", line, CLOSE, model="words"))
+        assert status == 200 and b'"data":["hi"]' in content
 
 
 @pytest.mark.parametrize("path", [GENERATE, STREAM, INFER_STREAM])

@@ -429,6 +429,7 @@ class Served:
             request.outputs = [WantedOutput(name, binary) for name in self._default_outputs]
         if request.raw:
             request.inputs = [self._deduced(given[0].data)]
+            request.raw = False  # a stream's request is checked twice
             return
         if self._table is None or not given:
             return
