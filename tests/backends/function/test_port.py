@@ -153,6 +153,7 @@ def test_bfloat16_is_taken_by_its_name_or_its_bits():
     port = Port("x", DataType.BF16, (-1,))
     assert given(port, np.array([1], ml_dtypes.bfloat16)) == [0x3F80]
     assert given(port, np.array([0x3F80], np.uint16)) == [0x3F80]
+    assert given(port, np.array([0x3F80], ">u2")) == [0x3F80]
 
 
 @pytest.mark.parametrize(

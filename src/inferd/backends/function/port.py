@@ -122,8 +122,10 @@ class Port(msgspec.Struct, frozen=True):
     def _numbers(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return an array with its own dtype; a mismatch is an error, not rounded."""
         target = self.datatype.numpy
-        if self.datatype is DataType.BF16 and array.dtype.name in ("bfloat16", "uint16"):
-            return np.ascontiguousarray(array).view(target)
+        if self.datatype is DataType.BF16 and array.dtype.name == "bfloat16":
+            array = np.ascontiguousarray(array).view(target)
+        if self.datatype is DataType.BF16 and array.dtype.name == "uint16":
+            return array.astype(target, copy=False)
         if array.dtype.kind in "OSU" or datatype_of(array.dtype) is not self.datatype:
             msg = (
                 f"is an array of {array.dtype}, expected {self.datatype.value}; "
