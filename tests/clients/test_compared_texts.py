@@ -48,7 +48,18 @@ def test_a_model_or_version_that_is_not_there_is_unknown(client, loaded):
 def test_a_model_that_was_unloaded_is_unknown(client, loaded):
     client.unload_model(loaded)
     told = text_of(lambda: client.get_model_metadata(loaded))
-    assert told.startswith("Request for unknown model: 'compared' ")
+    assert told == "Request for unknown model: 'compared' has no available versions: unloaded"
+
+
+def test_a_version_that_was_unloaded_while_another_serves_is_unknown(
+    client, explicit_server, write_identity
+):
+    for policy in ("all { }", "specific { versions: 2 }"):
+        write_identity("versions", "1", f"version_policy {{ {policy} }}")
+        (explicit_server.root / "versions" / "2").mkdir(exist_ok=True)
+        client.load_model("versions")
+    told = text_of(lambda: infer(client, "versions", "1"))
+    assert told.startswith("Request for unknown model: 'versions' version 1 is not at ready state")
 
 
 def test_a_version_that_is_no_number_is_told_as_it_was_sent(client, loaded):

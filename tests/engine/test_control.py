@@ -169,7 +169,9 @@ async def test_a_new_version_takes_over_and_the_old_one_is_closed(theirs, reposi
         assert (await engine.infer(ask("m", A=[1]))).version == "2"
         assert await asyncio.to_thread(theirs.closed.wait, PATIENCE_S)
         await until(lambda: states(engine) == {("m", "1"): UNLOADED, ("m", "2"): READY})
-        with pytest.raises(Unavailable, match="version 1 is UNAVAILABLE: unloaded"):
+        with pytest.raises(
+            Unavailable, match="version 1 is not at ready state, it is UNAVAILABLE: unloaded"
+        ):
             await engine.infer(ask("m", "1", A=[1]))
         assert engine.is_ready()
 
@@ -500,7 +502,7 @@ async def test_a_model_is_loaded_while_its_predecessor_still_runs(theirs, reposi
         await until(theirs.executing.is_set)
         await engine.unload(UnloadRequest("m"))
         assert states(engine) == {("m", "1"): ModelState.UNLOADING}
-        with pytest.raises(ModelNotFound, match="no version ready"):
+        with pytest.raises(ModelNotFound, match="no available versions"):
             await engine.infer(ask("m", A=[1]))
         await engine.load(LoadRequest("m"))
         assert states(engine) == {("m", "1"): READY}

@@ -232,32 +232,36 @@ def test_a_failed_version_beside_a_ready_one_is_unavailable():
     engine.set_state("m", 2, ModelState.UNAVAILABLE, "it is broken")
     with pytest.raises(Unavailable) as caught:
         infer(engine, ask_for(version="2"))
-    assert caught.value.message == "model 'm' version 2 is UNAVAILABLE: it is broken"
+    assert caught.value.message == (
+        "Request for unknown model: 'm' version 2 is not at ready state, "
+        "it is UNAVAILABLE: it is broken"
+    )
 
 
 @pytest.mark.parametrize(
     ("version", "text"),
     [
-        ("", "Request for unknown model: 'm' has no version ready: it is broken; so is this"),
-        ("1", "Request for unknown model: 'm' version 1 is UNAVAILABLE: it is broken"),
-        ("v2", "Request for unknown model: 'm' version 2 is UNAVAILABLE: so is this"),
-        ("3", "Request for unknown model: 'm' version 3 is not found, known versions: 1, 2"),
+        ("", "has no available versions: it is broken; so is this"),
+        ("1", "version 1 is not at ready state, it is UNAVAILABLE: it is broken"),
+        ("v2", "version 2 is not at ready state, it is UNAVAILABLE: so is this"),
+        ("3", "version 3 is not found, known versions: 1, 2, 4"),
     ],
 )
 def test_a_model_without_a_ready_version_is_not_found(version, text):
     engine = Engine()
     engine.set_state("m", 1, ModelState.UNAVAILABLE, "it is broken")
     engine.set_state("m", 2, ModelState.UNAVAILABLE, "so is this")
+    engine.set_state("m", 4, ModelState.UNAVAILABLE, "so is this")
     with pytest.raises(ModelNotFound) as caught:
         infer(engine, ask_for(version=version))
-    assert caught.value.message == text
+    assert caught.value.message == f"Request for unknown model: 'm' {text}"
 
 
 @pytest.mark.parametrize(
     ("version", "text"),
     [
-        ("", "model 'm' is still loading"),
-        ("1", "model 'm' version 1 is LOADING"),
+        ("", "has no available versions: it is still loading"),
+        ("1", "version 1 is not at ready state, it is LOADING"),
     ],
 )
 def test_a_model_that_loads_is_unavailable(version, text):
@@ -265,13 +269,13 @@ def test_a_model_that_loads_is_unavailable(version, text):
     engine.set_state("m", 1, ModelState.LOADING)
     with pytest.raises(Unavailable) as caught:
         infer(engine, ask_for(version=version))
-    assert caught.value.message == text
+    assert caught.value.message == f"Request for unknown model: 'm' {text}"
 
 
 def test_a_model_broken_before_its_versions_are_known_is_not_found():
     engine = Engine()
     engine.set_state("m", NO_VERSION, ModelState.UNAVAILABLE, "config.pbtxt is unreadable")
-    with pytest.raises(ModelNotFound, match=r"no version ready: config.pbtxt is unreadable$"):
+    with pytest.raises(ModelNotFound, match=r"no available versions: config.pbtxt is unreadable$"):
         engine.model_metadata("m", "")
     for call in (engine.model_metadata, engine.is_model_ready):
         with pytest.raises(ModelNotFound, match="'m' version 0 is not found, known versions: none"):
@@ -728,7 +732,9 @@ def test_while_models_load_they_say_so_and_those_that_have_loaded_serve(theirs, 
         assert states == [("echo", ModelState.READY), ("slow", ModelState.LOADING)]
         assert not engine.is_ready()
         await engine.infer(ask("echo", INPUT0=[[1, 2]]))
-        with pytest.raises(Unavailable, match="'slow' is still loading"):
+        with pytest.raises(
+            Unavailable, match="'slow' has no available versions: it is still loading"
+        ):
             await engine.infer(ask("slow", A=[1]))
         theirs.may_open.set()
         await loading

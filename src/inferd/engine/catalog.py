@@ -172,18 +172,16 @@ class Catalog:
             found = model.versions[number]
             if found.served is not None:
                 return found.served
-            state = f"version {number} is {found.state.value}" + _because(found.reason)
+            msg = _not_ready(name, number, found)
             if found.state is ModelState.LOADING or model.default:
-                msg = f"model '{name}' {state}"
                 raise Unavailable(msg)
-            raise ModelNotFound(_unknown(f"'{name}' {state}"))
+            raise ModelNotFound(msg)
         if version and number not in model.versions:
             raise ModelNotFound(_no_version(name, version, model))
         if any(v.state is ModelState.LOADING for v in model.versions.values()):
-            msg = f"model '{name}' is still loading"
-            raise Unavailable(msg)
-        reasons = "; ".join(v.reason for v in model.versions.values() if v.reason)
-        raise ModelNotFound(_unknown(f"'{name}' has no version ready" + _because(reasons)))
+            raise Unavailable(_no_versions(name, "it is still loading"))
+        reasons = dict.fromkeys(v.reason for v in model.versions.values() if v.reason)
+        raise ModelNotFound(_no_versions(name, "; ".join(reasons)))
 
     def served(self, name: str = "", version: str = "") -> list[Served]:
         """Return all ready versions of all models or of one, or one. Raises as `find` does."""
@@ -217,6 +215,15 @@ def unknown_model(name: str) -> str:
 def _unknown(what: str) -> str:
     """Return the error text for a model or version not served; clients check how it begins."""
     return f"Request for unknown model: {what}"
+
+
+def _no_versions(name: str, why: str) -> str:
+    return _unknown(f"'{name}' has no available versions" + _because(why))
+
+
+def _not_ready(name: str, number: int, version: Version) -> str:
+    state = version.state.value + _because(version.reason)
+    return _unknown(f"'{name}' version {number} is not at ready state, it is {state}")
 
 
 def _trouble_of(version: Version) -> str:
