@@ -228,3 +228,15 @@ def test_without_permission_nothing_is_registered(shared):
         with pytest.raises(Unsupported, match="--allow-client-shm=true"):
             asyncio.run(call)
     assert asyncio.run(routes.system_status(request)).buffers == [b"[]"]
+
+
+def test_without_permission_it_does_not_matter_what_the_body_says():
+    routes = SharedMemoryRoutes(Regions(allowed=False))
+    request = HttpRequest(b"POST", b"", {}, True, False, memoryview(b'{"raw_handle":{"b64":"?"}}'))
+    for call in (
+        routes.add_system(request, "r"),
+        routes.add_cuda(request, "r"),
+        routes.refuse_nameless(request),
+    ):
+        with pytest.raises(Unsupported, match="--allow-client-shm=true"):
+            asyncio.run(call)

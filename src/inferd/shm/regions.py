@@ -44,6 +44,15 @@ class Regions:
         self.moment = Moment()
         """Updated when a round of turns begins or ends; each region is checked once per round."""
 
+    def check_allowed(self) -> None:
+        """Raise Unsupported unless clients may register and use shared memory."""
+        if not self.allowed:
+            msg = (
+                "shared memory of clients is turned off on this server, "
+                "--allow-client-shm=true turns it on"
+            )
+            raise Unsupported(msg)
+
     def register_system(self, name: str, key: str, offset: int, size_bytes: int) -> None:
         """Register a POSIX shared memory object, or a part of it, as `name`.
 
@@ -75,7 +84,7 @@ class Regions:
 
         Requests already using it are not affected. Raises Unsupported if not allowed.
         """
-        self._check_allowed()
+        self.check_allowed()
         for region in self._of_kind(kind):
             if name in ("", region.status.name):
                 del self._regions[region.status.name]
@@ -93,7 +102,7 @@ class Regions:
         """Return a piece of a region for one request; see Resolve."""
         region = self._regions.get(name)
         if region is None:
-            self._check_allowed()
+            self.check_allowed()
             msg = f"there is no shared memory region '{name}' registered with this server"
             raise RegionNotFound(msg)
         known = region.spans.get((offset, size_bytes))
@@ -115,16 +124,8 @@ class Regions:
         for region in regions:
             region.close()
 
-    def _check_allowed(self) -> None:
-        if not self.allowed:
-            msg = (
-                "shared memory of clients is turned off on this server, "
-                "--allow-client-shm=true turns it on"
-            )
-            raise Unsupported(msg)
-
     def _check_new(self, name: str, size_bytes: int) -> None:
-        self._check_allowed()
+        self.check_allowed()
         if not name or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
             msg = f"a shared memory region needs a name of 1 to {MAX_NAME_BYTES} bytes"
             raise InvalidRequest(msg)

@@ -42,6 +42,7 @@ class SharedMemoryRoutes:
 
     async def add_system(self, request: HttpRequest, region: str) -> HttpAnswer:
         """Register a region."""
+        self._regions.check_allowed()  # first: the body matters only where it could be registered
         wanted = wire.decode_system_registration(request.body)
         self._regions.register_system(region, wanted.key, wanted.offset, wanted.size_bytes)
         return _done()
@@ -57,6 +58,7 @@ class SharedMemoryRoutes:
 
     async def add_cuda(self, request: HttpRequest, region: str) -> HttpAnswer:
         """Register a region."""
+        self._regions.check_allowed()
         wanted = wire.decode_cuda_registration(request.body)
         self._regions.register_cuda(region, *wanted)
         return _done()
@@ -68,6 +70,7 @@ class SharedMemoryRoutes:
 
     async def refuse_nameless(self, _request: HttpRequest) -> HttpAnswer:
         """Refuse a registration whose URL has no name."""
+        self._regions.check_allowed()
         msg = "the region's name belongs into the URL: .../region/NAME/register"
         raise InvalidRequest(msg)
 
