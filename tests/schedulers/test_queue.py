@@ -91,7 +91,10 @@ def test_as_many_levels_as_a_number_can_say_cost_nothing():
 
 def test_max_queue_size_is_exact_and_the_text_names_it():
     queue = queue_of(*"ab", default_queue_policy=QueuePolicy(max_queue_size=2))
-    text = "the queue of model 'm' is full: its max_queue_size is 2; try again later"
+    text = (
+        "Exceeds maximum queue size: the queue of model 'm' is full: its max_queue_size is 2; "
+        "try again later"
+    )
     with pytest.raises(Unavailable, match=f"^{text}$"):
         queue.add(waiting("c"), 0)
     assert (ids(queue), queue.size) == ("ab", 2)
@@ -150,7 +153,8 @@ def test_a_request_is_rejected_when_its_time_has_come_and_not_before():
     error = queue.too_late(late)
     assert isinstance(error, Unavailable)
     assert error.message == (
-        "model 'm': the request has waited for 1000 microseconds, which is its timeout in the queue"
+        "Request timeout expired: model 'm': the request has waited for 1000 microseconds, "
+        "which is its timeout in the queue"
     )
 
 

@@ -246,7 +246,10 @@ def test_a_full_queue_refuses_over_both_protocols_until_there_is_room(models):
         max_queue_delay_microseconds=A_MINUTE_US,
         default_queue_policy="{ max_queue_size: 2 }",
     )
-    text = "the queue of model 'm' is full: its max_queue_size is 2; try again later"
+    text = (
+        "Exceeds maximum queue size: the queue of model 'm' is full: its max_queue_size is 2; "
+        "try again later"
+    )
 
     async def serve(server, connect):
         early = [await connect() for _ in range(2)]
@@ -258,7 +261,7 @@ def test_a_full_queue_refuses_over_both_protocols_until_there_is_room(models):
             late.ask("m", [9])
             assert (await late.answer())[:2] == (503, {"error": text})
         async with triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
-            with pytest.raises(InferenceServerException, match="queue of model 'm' is full") as got:
+            with pytest.raises(InferenceServerException, match=f"{text}$") as got:
                 await client.infer("m", [grpc_input([9])])
             assert got.value.status() == "StatusCode.UNAVAILABLE"
         early[0].writer.transport.abort()
@@ -275,7 +278,7 @@ def test_a_request_that_waits_too_long_is_refused_over_both_protocols(models, as
     policy = "{ default_timeout_microseconds: 30000 allow_timeout_override: true }"
     config = ECHO + batching(max_queue_delay_microseconds=A_MINUTE_US, default_queue_policy=policy)
     text = (
-        f"model 'm': the request has waited for {got_us} microseconds, "
+        f"Request timeout expired: model 'm': the request has waited for {got_us} microseconds, "
         f"which is its timeout in the queue"
     )
 

@@ -54,15 +54,20 @@ def timeout_us_of(policy: QueuePolicy, request: InferRequest) -> int:
 
 
 def full(model: str, policy: QueuePolicy) -> InferdError:
-    """Return the error for a request that finds as many waiting as `policy` allows."""
+    """Return the error for a request that finds as many waiting as `policy` allows.
+
+    Its first words, and those of `too_late`, are Triton's: clients compare them.
+    """
     most = policy.max_queue_size
     said = f"its max_queue_size is {most}" if most else f"{MAX_WAITING} requests wait"
-    return Overloaded(f"the queue of model '{model}' is full: {said}; try again later")
+    return Overloaded(
+        f"Exceeds maximum queue size: the queue of model '{model}' is full: {said}; try again later"
+    )
 
 
 def too_late(model: str, timeout_us: int) -> InferdError:
     """Return the error for a request that has waited for `timeout_us`, its limit."""
     return Unavailable(
-        f"model '{model}': the request has waited for {timeout_us} microseconds, "
-        f"which is its timeout in the queue"
+        f"Request timeout expired: model '{model}': the request has waited for {timeout_us} "
+        f"microseconds, which is its timeout in the queue"
     )
