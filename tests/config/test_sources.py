@@ -126,6 +126,21 @@ def test_what_kubernetes_sets_for_a_service_called_inferd_http_is_left_aside():
     )
 
 
+def test_ports_are_those_that_mlserver_is_told_by_kserve():
+    environ = {"MLSERVER_HTTP_PORT": "8080", "MLSERVER_GRPC_PORT": "9000"}
+    config = read_settings([], environ).config
+    assert (config.http_port, config.grpc_port) == (8080, 9000)
+    assert read_settings([], environ | {"INFERD_HTTP_PORT": "1"}).config.http_port == 1
+
+
+def test_what_kubernetes_sets_for_a_service_called_mlserver_http_is_left_aside():
+    settings = read_settings([], {"MLSERVER_HTTP_PORT": "tcp://10.0.0.1:8080"})
+    assert settings.config.http_port == 8000
+    assert settings.warnings == (
+        "MLSERVER_HTTP_PORT is left aside: 'tcp://10.0.0.1:8080' was put there by Kubernetes",
+    )
+
+
 def test_options_without_effect_are_told_in_one_warning_when_they_differ_from_the_default():
     flags = [
         flag("http_thread_count", "4"),

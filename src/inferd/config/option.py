@@ -36,7 +36,7 @@ class Option:
     this option; `old_switches` are such flags that are true or false, each with the value that true
     is. A value below the `minimum` of an option that `is_raised` means the minimum. `acted_on` is
     false for what is accepted, for the sake of existing command lines, and changes nothing. `also`
-    is a variable with which a cloud platform says the same.
+    is a variable with which a cloud platform, or another server's set-up, says the same.
     """
 
     name: str

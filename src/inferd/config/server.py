@@ -185,7 +185,13 @@ class ServerConfig:
         word="ADDRESS",
         shown="127.0.0.1; 0.0.0.0 in a container",
     )
-    http_port: int = option(8000, "Port of HTTP; 0 lets the system choose.", group="HTTP", **_PORT)
+    http_port: int = option(
+        8000,
+        "Port of HTTP; 0 lets the system choose.",
+        group="HTTP",
+        also="MLSERVER_HTTP_PORT",
+        **_PORT,
+    )
     http_health_port: int | None = option(
         None,
         "Extra port for health checks only, without TLS; --http-port answers them, too.",
@@ -289,7 +295,13 @@ class ServerConfig:
         word="ADDRESS",
         shown="127.0.0.1; 0.0.0.0 in a container",
     )
-    grpc_port: int = option(8001, "Port of gRPC; 0 lets the system choose.", group="gRPC", **_PORT)
+    grpc_port: int = option(
+        8001,
+        "Port of gRPC; 0 lets the system choose.",
+        group="gRPC",
+        also="MLSERVER_GRPC_PORT",
+        **_PORT,
+    )
     grpc_transport: str = option(
         "own",
         "own: HTTP/2 on the server's own event loop. grpcio: the gRPC project's library, which "

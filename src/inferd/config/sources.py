@@ -205,7 +205,7 @@ def _read_variables(
             continue
         if each.name.endswith("_port") and "://" in text:
             # A Kubernetes service called inferd-http puts INFERD_HTTP_PORT=tcp://... in every pod.
-            warnings.append(f"{each.variable} is left aside: {text!r} was put there by Kubernetes")
+            warnings.append(f"{variable} is left aside: {text!r} was put there by Kubernetes")
         elif each.kind is tuple:
             parts = [part for part in text.split(";") if part]
             chosen[name] = tuple(each.read_text(part, variable) for part in parts)
