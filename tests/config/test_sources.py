@@ -228,6 +228,12 @@ def test_models_to_begin_with_must_make_sense(control, complaint):
     assert complaint in caught.value.message
 
 
+def test_a_file_of_keys_without_a_name_does_not_open_the_server_to_all():
+    with pytest.raises(InvalidConfig, match="--api-key-file names no file"):
+        read_settings([flag("api_key_file", "")], {})
+    assert read_settings([], {"INFERD_API_KEY_FILE": ""}).config.api_key_file is None
+
+
 @pytest.mark.parametrize("models", [(), ("*",), ("m", "n")])
 def test_explicit_mode_begins_with_any_models(models):
     check_server_config(ServerConfig(load_model=models, model_control_mode="explicit"))

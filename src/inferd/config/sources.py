@@ -107,6 +107,9 @@ def check_server_config(config: ServerConfig) -> None:
         raise InvalidConfig(msg)
     check_cloud(config)
     _check_control(config)
+    if config.api_key_file == "":  # as from --api-key-file=$UNSET: must not mean "open to all"
+        msg = "--api-key-file names no file; leave it out if calls need no key"
+        raise InvalidConfig(msg)
     for protocol in ("http", "grpc"):
         _check_tls(config, protocol)
     if config.allow_http and config.allow_grpc and config.http_port == config.grpc_port != 0:
