@@ -261,7 +261,7 @@ class ServerConfig:
     )
     http_max_input_size: int = option(
         67108864,
-        "Largest JSON, or inflated body, of a request.",
+        "Largest JSON, raw or inflated body of a request.",
         group="HTTP limits",
         word="BYTES",
         **_COUNT,
