@@ -192,6 +192,11 @@ def test_metrics_settings_are_checked():
     [
         ("http_header_forward_pattern", "(", "--http-header-forward-pattern: '(' is not a regular"),
         ("grpc_header_forward_pattern", "(", "--grpc-header-forward-pattern: '(' is not a regular"),
+        (
+            "http_header_forward_pattern",
+            "^[[:alpha:]]+-id$",
+            "--http-header-forward-pattern: '^[[:alpha:]]+-id$' has a set within a set",
+        ),
         ("rate_limit_resource", "R", "--rate-limit-resource is 'R', expected NAME:COUNT"),
         ("host_policy", "x", "--host-policy is 'x', expected POLICY,SETTING=VALUE"),
         ("cache_config", "x", "--cache-config is 'x', expected CACHE,SETTING=VALUE"),

@@ -1,6 +1,7 @@
 """Which request headers become parameters: the regular expressions of the forwarding options."""
 
 import re
+import warnings
 
 from inferd.errors import InvalidConfig
 
@@ -16,7 +17,12 @@ def read_header_pattern(where: str, text: str) -> re.Pattern[str]:
     if text.startswith(_CASE_MATTERS):
         text, flags = text.removeprefix(_CASE_MATTERS), re.NOFLAG
     try:
-        return re.compile(text, flags)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            return re.compile(text, flags)
+    except FutureWarning as error:  # Triton's RE2 knows [[:alpha:]]; here it would match nothing
+        msg = f"{where}: '{text}' has a set within a set, such as [[:alpha:]]; write [a-z]"
+        raise InvalidConfig(msg) from error
     except (re.error, RecursionError, OverflowError) as error:
         msg = f"{where}: '{text}' is not a regular expression: {error}"
         raise InvalidConfig(msg) from error
