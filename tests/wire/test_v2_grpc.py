@@ -21,6 +21,7 @@ from inferd.wire.v2_grpc import (
     decode_infer_response,
     encode_infer_request,
     encode_infer_response,
+    encode_stream_response,
 )
 
 
@@ -395,6 +396,18 @@ def test_the_last_answer_is_told_by_its_parameter():
     answer.parameters["triton_final_response"].bool_param = False
     assert not decode_infer_response(answer.SerializeToString()).final
     assert decode_infer_response(b"").final
+
+
+@pytest.mark.parametrize("final", [True, False])
+@pytest.mark.parametrize("claim", [True, False, "no"])
+def test_a_model_does_not_decide_which_answer_of_a_stream_is_the_last(claim, final):
+    given = {"triton_final_response": claim, "p": 1}
+    response = InferResponse("m", "1", "x", [sample(DataType.FP32)], given, final)
+    data = b"".join(encode_stream_response(InferRequest("m", id="x"), response))
+    answer = pb.ModelStreamInferResponse.FromString(data).infer_response
+    told = answer.parameters["triton_final_response"]
+    assert (told.WhichOneof("parameter_choice"), told.bool_param) == ("bool_param", final)
+    assert answer.parameters["p"].int64_param == 1 and len(answer.raw_output_contents) == 1
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,8 @@ def encode_stream_response(
     buffers = encode_infer_response(request, response, mirror_typed=mirror_typed)
     final = _final(response.final)
     size = sum(map(len, buffers)) + len(final)
-    return [_INFER_RESPONSE + encode_varint(size) + final, *buffers]
+    # Last: of a name that comes twice the last value counts, and a model may have given one too.
+    return [_INFER_RESPONSE + encode_varint(size), *buffers, final]
 
 
 def encode_late_error(request: InferRequest, message: str, *, is_final: bool) -> list[Any]:
