@@ -6,6 +6,7 @@ import grpc
 import grpc.aio
 import numpy as np
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from inferd.config.api_keys import hash_key
 from inferd.config.server import ServerConfig
@@ -496,6 +497,20 @@ def test_api_keys_hold_here_too(call, messages, tmp_path):
         answer = client.infer("flat", ONE, b"\0" * 16, metadata=[("x-api-key", "secret")])
         assert CODES[answer.request_status.code] == "SUCCESS"
         assert client.call("Health", messages("HealthRequest", mode="live")).health
+
+
+def checked(client):
+    """What grpc.health.v1 says of the service, as its number."""
+    request = health_pb2.HealthCheckRequest(service=SERVICE.strip("/"))
+    return health_pb2_grpc.HealthStub(client.channel).Check(request, timeout=30).status
+
+
+def test_health_checks_know_the_service(call):
+    with call() as client:
+        assert checked(client) == health_pb2.HealthCheckResponse.SERVING
+    with call(allow_trtis=False) as client, pytest.raises(grpc.RpcError) as refused:
+        checked(client)
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 def test_it_can_be_turned_off(call, messages):

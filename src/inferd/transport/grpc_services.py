@@ -3,7 +3,7 @@
 One handler per method: the codec decodes the message, the engine answers, the codec encodes.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from inferd.engine.engine import Engine
@@ -83,9 +83,10 @@ def grpc_methods(
         **StatisticsMethods(engine).methods(),
     }
     methods = {f"/{V2_SERVICE}/{rpc}": method for rpc, method in v2.items()}
-    methods.update(_Health(engine, pause).methods())
     if trtis is not None:
         methods.update(TrtisMethods(trtis, forward, access).methods())
+    checked = ("", *sorted({path.split("/")[1] for path in methods}))
+    methods.update(_Health(engine, pause, checked).methods())
     reflection = [f"grpc.reflection.{version}.ServerReflection" for version in _REFLECTION]
     services = sorted({path.split("/")[1] for path in methods} | set(reflection))
     for service, version in zip(reflection, _REFLECTION, strict=True):
@@ -171,11 +172,15 @@ class _V2:
 
 
 class _Health:
-    """The handlers of grpc.health.v1: a service is serving while the engine is ready."""
+    """The handlers of grpc.health.v1: a service is serving while the engine is ready.
 
-    def __init__(self, engine: Engine, pause: Pause) -> None:
+    `services` are the names it knows, "" for the server as a whole among them.
+    """
+
+    def __init__(self, engine: Engine, pause: Pause, services: Sequence[str]) -> None:
         self._engine = engine
         self._pause = pause
+        self._services = services
 
     def methods(self) -> dict[str, Method]:
         """Return the service's methods by path."""
@@ -189,13 +194,14 @@ class _Health:
         service = grpc_health.decode_check_request(data)
         status = self._status(service)
         if status is Serving.SERVICE_UNKNOWN:
-            msg = f"there is no service '{service}' here, expected '' or '{V2_SERVICE}'"
+            known = ", ".join(map(repr, self._services))
+            msg = f"there is no service '{service}' here, expected one of {known}"
             raise ServiceNotFound(msg)
         return [grpc_health.encode_check_response(status)]
 
     async def list_all(self, data: bytes, call: Call) -> list[Any]:
         grpc_health.decode_list_request(data)
-        statuses = {service: self._status(service) for service in ("", V2_SERVICE)}
+        statuses = {service: self._status(service) for service in self._services}
         return [grpc_health.encode_list_response(statuses)]
 
     async def watch(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
@@ -209,7 +215,7 @@ class _Health:
             await self._pause()
 
     def _status(self, service: str) -> Serving:
-        if service not in ("", V2_SERVICE):
+        if service not in self._services:
             return Serving.SERVICE_UNKNOWN
         return Serving.SERVING if self._engine.is_ready() else Serving.NOT_SERVING
 
