@@ -134,9 +134,11 @@ def test_a_tensorflow_file_tells_its_platform_by_its_ending():
     assert derived(config, None, "m").platform == "tensorflow_graphdef"
 
 
-def test_a_model_folder_may_name_its_backend(tmp_path):
+@pytest.mark.parametrize(("present", "file"), [("model.mine", "model.mine"), ("model.bin", "")])
+def test_a_model_folder_may_name_its_backend(tmp_path, present, file):
+    (tmp_path / present).write_text("")
     config = derived(ModelConfig(""), tmp_path, "my.model.mine")
-    assert (config.backend, config.default_model_filename) == ("mine", "model.mine")
+    assert (config.backend, config.default_model_filename) == ("mine", file)
 
 
 @pytest.mark.parametrize("name", ["m", "m."])

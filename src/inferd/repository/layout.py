@@ -131,11 +131,11 @@ def derived(
         return _filled(config, found)
     _, dot, suffix = name.rpartition(".")
     if dot and suffix:
-        return replace(
-            config,
-            backend=suffix,
-            default_model_filename=config.default_model_filename or f"model.{suffix}",
-        )
+        filename = config.default_model_filename
+        own = f"model.{suffix}"  # only if it is there: not every backend reads a file
+        if not filename and version_folder is not None and (version_folder / own).exists():
+            filename = own
+        return replace(config, backend=suffix, default_model_filename=filename)
     raise InvalidConfig(_no_backend(config, name, file))
 
 
