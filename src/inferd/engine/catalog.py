@@ -172,10 +172,7 @@ class Catalog:
             found = model.versions[number]
             if found.served is not None:
                 return found.served
-            msg = _not_ready(name, number, found)
-            if found.state is ModelState.LOADING or model.default:
-                raise Unavailable(msg)
-            raise ModelNotFound(msg)
+            raise Unavailable(_not_ready(name, number, found))
         if version and number not in model.versions:
             raise ModelNotFound(_no_version(name, version, model))
         if any(v.state is ModelState.LOADING for v in model.versions.values()):
