@@ -10,6 +10,7 @@ import pytest
 from controlled import (
     BROKEN,
     PATIENCE_S,
+    READY,
     SENT,
     UNAVAILABLE,
     identity,
@@ -234,7 +235,7 @@ async def test_an_ensemble_without_its_step_does_not_load(repository, caplog):
             "load failed for model 'e': model 'e' needs nobody, which is not loaded"
         )
         assert [row for row in catalog.rows() if row.name == "e"] == [
-            IndexEntry("e", "", UNAVAILABLE, "model 'e' needs nobody, which is not loaded")
+            IndexEntry("e", "1", UNAVAILABLE, "model 'e' needs nobody, which is not loaded")
         ]
         assert not catalog.is_sound()
         assert caplog.messages[-1] == "model 'e' needs nobody, which is not loaded"
@@ -339,6 +340,24 @@ async def test_an_ensemble_ends_when_another_model_has_the_name_of_its_step(repo
         shutil.rmtree(other / "a")
         await asyncio.gather(*await control.look())
         await until(lambda: catalog.names() == ["a", "e"])
+
+
+@run
+async def test_an_ensemble_whose_step_has_gone_has_one_row(repository, tmp_path):
+    root = repository(e=ensemble("a"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("e"))
+        await control.unload(UnloadRequest("e", unload_dependents=True))
+        await until(lambda: {row.state for row in catalog.rows()} == {UNAVAILABLE})
+        shutil.move(root / "a", tmp_path / "kept")
+        with pytest.raises(LoadFailed):
+            await control.load(LoadRequest("e"))
+        [row] = [row for row in catalog.rows() if row.name == "e"]
+        assert (row.version, row.state) == ("1", UNAVAILABLE)
+        assert row.reason.startswith("model 'e' needs a")
+        shutil.move(tmp_path / "kept", root / "a")
+        await control.load(LoadRequest("e"))
+        assert [row for row in catalog.rows() if row.name == "e"] == [IndexEntry("e", "1", READY)]
 
 
 @run

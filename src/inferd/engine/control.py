@@ -293,7 +293,7 @@ class Control:
                     )
                 except LoadFailed as error:
                     if is_asked:
-                        raise self._not_begun(name, error) from error
+                        raise self._not_begun(name, error, source) from error
                     raise
             for step in serving:
                 await self._look_at_step(step, (*chain, name), looked)
@@ -342,14 +342,13 @@ class Control:
         error = error or (self._stuck(source) if is_asked else None)
         if error is not None:
             if is_asked:
-                answer = _refused if source.is_override else self._not_begun
-                raise answer(name, error) from error
+                raise self._not_begun(name, error, source) from error
             if source.is_override:
                 raise error
             if lineup.serving and self._is_hidden(source):
                 self._withdraw(lineup, error.message, is_excused=False)
             else:
-                lineup.fail(error.message)
+                lineup.fail(error.message, source.model.versions)
             return [error.message]
         self._dependents.want(name, needs)  # now, so that the next change is checked against it
         before = lineup.serving
@@ -367,16 +366,19 @@ class Control:
             raise error
         return list(failures.values())
 
-    def _not_begun(self, name: str, error: InferdError) -> InferdError:
+    def _not_begun(self, name: str, error: InferdError, source: Source | None) -> InferdError:
         """Return the answer to a load of which nothing was begun; the index tells of it, too.
 
         A model that was read, and has no version or no steps to serve, or tensors that lack
         something, failed as one that does not come up; one that cannot be read could not be
-        loaded, as Triton tells them apart, and is still one that never was unless it serves.
+        loaded, as Triton tells them apart, and is still one that never was unless it serves. A
+        configuration that was sent is refused and leaves no trace.
         """
+        if source is not None and source.is_override:
+            return _refused(name, error)
         is_read = isinstance(error, LoadFailed | NoVersion | NoDatatype)
         if is_read or self._serves(name):
-            self._lineup(name).fail(error.message)
+            self._lineup(name).fail(error.message, source.model.versions if source else ())
             self._drop_if_idle(name)
         if not is_read:
             return NotLoadable(f"failed to load '{name}': {error.message}")

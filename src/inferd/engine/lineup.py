@@ -148,8 +148,11 @@ class Lineup:
         self._is_gone = is_gone
         self._forget_if_gone()
 
-    def fail(self, reason: str) -> None:
-        """Say why nothing of the model can be loaded; what serves of it goes on."""
+    def fail(self, reason: str, versions: Collection[int] = ()) -> None:
+        """Say why nothing of the model can be loaded; what serves of it goes on.
+
+        `versions` are those it would serve, if they are known.
+        """
         for number in self._kept:
             self._catalog.note(self.name, number, reason)
         if self._kept:
@@ -160,8 +163,11 @@ class Lineup:
             return  # the reason why it was withdrawn comes as its last request ends
         idle = (ModelState.LOADING, ModelState.UNAVAILABLE)
         known = [n for n, row in rows if row.state in idle and row.reason != UNLOADED]
-        for number in known or [NO_VERSION]:
+        told = [n for n in versions if not self._draining[n]] or known or [NO_VERSION]
+        for number in told:
             self._catalog.set_state(self.name, number, ModelState.UNAVAILABLE, reason)
+        if NO_VERSION in known and NO_VERSION not in told:
+            self._catalog.remove(self.name, NO_VERSION)
 
     async def drained(self) -> None:
         """Wait for the requests of withdrawn versions, for as long as they may run."""
