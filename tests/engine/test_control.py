@@ -486,6 +486,21 @@ async def test_an_unloaded_model_is_not_there_and_is_loaded_again(repository, as
 
 
 @run
+async def test_a_model_is_unloaded_while_its_repository_is_away(repository, ask):
+    root = repository(m=identity())
+    async with engine_on(root) as engine:
+        await engine.load(LoadRequest("m"))
+        root.rename(root.with_name("away"))
+        await engine.unload(UnloadRequest("m"))
+        with pytest.raises(ModelNotFound):
+            await engine.infer(ask("m", INPUT0=[1]))
+        root.with_name("away").rename(root)
+        await until(lambda: states(engine) == {("m", "1"): UNLOADED})
+        await engine.load(LoadRequest("m"))
+        assert states(engine) == {("m", "1"): READY}
+
+
+@run
 async def test_unloading_what_is_not_loaded_is_no_error(repository):
     async with engine_on(repository(m=identity())) as engine:
         for name in ("m", "x", "m"):

@@ -187,13 +187,19 @@ class Control:
             self._loader.attempts.give_up(name)
             await self._take_down_callers(name)
             async with self._turn(name) as lineup:
-                is_gone = name not in await self._read(self._sources.names)
-                self._withdraw(lineup, is_gone=is_gone)
+                self._withdraw(lineup, is_gone=await self._is_gone(name))
         self._sent.pop(name, None)
         alone = self._dependents.leave(name)
         await self._settle(name)
         for step in alone if dependents else ():
             await self._unload(step, dependents=True)
+
+    async def _is_gone(self, name: str) -> bool:
+        """Tell whether no repository has the model; one that cannot be read may have it."""
+        try:
+            return name not in await self._read(self._sources.names)
+        except NotLoadable:
+            return False
 
     # --- following the repositories ---
 
