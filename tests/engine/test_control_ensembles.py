@@ -202,6 +202,30 @@ async def test_an_ensemble_that_is_put_together_anew_keeps_what_it_was_loaded_wi
 
 
 @run
+async def test_an_ensemble_whose_step_is_unloaded_while_it_loads_waits_for_the_step(repository):
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class EnsembleTakesLong(EnsembleLoader):
+        def load(self, model, version, steps=(), attempt=None):
+            if model.name == "e":
+                begun.set()
+                goes_on.wait(PATIENCE_S)
+            return super().load(model, version, steps)
+
+    root = repository(e=ensemble("a"), a=identity())
+    async with ensembles_on(root, loader=EnsembleTakesLong) as (control, catalog):
+        await control.load(LoadRequest("a"))
+        loading = asyncio.create_task(control.load(LoadRequest("e")))
+        assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+        await control.unload(UnloadRequest("a"))
+        goes_on.set()
+        await loading
+        assert catalog.names() == []
+        await control.load(LoadRequest("a"))
+        assert catalog.names() == ["a", "e"]
+
+
+@run
 async def test_a_load_does_not_wait_for_ever_for_an_ensemble(repository, monkeypatch):
     monkeypatch.setattr(control_module, "CALLERS_WAIT_S", 0.02)
     goes_on = threading.Event()

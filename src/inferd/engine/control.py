@@ -441,7 +441,12 @@ class Control:
             log.info("model '%s' now serves %s", lineup.name, what)
 
     async def _settle(self, name: str) -> None:
-        """Take down the ensembles that call the model, or bring them back if it now serves."""
+        """Take down the ensembles that call the model, or bring them back if it now serves.
+
+        An ensemble one of whose steps went while it was loaded is taken down itself.
+        """
+        if self._serves(name) and (gone := self._missing(self._lineup(name).source)):
+            await self._take_down(name, f"model '{gone[0]}', which it calls, is {UNLOADED}")
         if not self._serves(name):
             await self._take_down_callers(name)
             return
