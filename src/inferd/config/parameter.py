@@ -3,6 +3,8 @@
 An empty parameter counts as not given.
 """
 
+from collections.abc import Mapping
+
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig
 
@@ -10,6 +12,7 @@ MAX_SHOWN = 100
 """How many characters of a wrong value an error message quotes."""
 
 _DIGITS = 20  # more than any valid number has, and few enough for int() to be fast
+_SETTING_DIGITS = 9
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 ANY_INPUT_NAME = "inferd_any_input_name"
@@ -37,6 +40,20 @@ def whole_number(config: ModelConfig, key: str, default: int, least: int, most: 
     is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS
     if not (is_number and least <= int(text) <= most):
         raise _refused(config, key, f"a whole number from {least} to {most}")
+    return int(text)
+
+
+def whole_setting(settings: Mapping[str, str], name: str, usual: int) -> int:
+    """Return a setting of a backend, `usual` if it is not given. Raises InvalidConfig."""
+    text = settings.get(name)
+    if text is None:
+        return usual
+    if not (text.isascii() and text.isdigit() and len(text) <= _SETTING_DIGITS):
+        msg = (
+            f"--backend-config: {name} is '{text[:MAX_SHOWN]}', expected 0 or a number of at most "
+            f"{_SETTING_DIGITS} digits"
+        )
+        raise InvalidConfig(msg)
     return int(text)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
+from inferd.config.parameter import whole_setting
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -74,16 +75,7 @@ DEFAULT_MAX_BATCH_SIZE = "default-max-batch-size"
 
 def default_max_batch_size(settings: Mapping[str, str], usual: int) -> int:
     """Return that setting from `settings`, `usual` when it is absent. Raises InvalidConfig."""
-    text = settings.get(DEFAULT_MAX_BATCH_SIZE)
-    if text is None:
-        return usual
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        msg = (
-            f"--backend-config: {DEFAULT_MAX_BATCH_SIZE} is '{text[:100]}', expected 0 or a "
-            f"number of at most 9 digits"
-        )
-        raise InvalidConfig(msg)
-    return int(text)
+    return whole_setting(settings, DEFAULT_MAX_BATCH_SIZE, usual)
 
 
 def complete_config(

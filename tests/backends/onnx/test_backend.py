@@ -53,6 +53,20 @@ def test_a_batch_size_that_is_none_is_refused(text):
         OnnxBackend().connect(surroundings)
 
 
+def test_the_server_says_how_many_threads_models_have_that_do_not_say(add_sub):
+    backend = OnnxBackend()
+    settings = {"intra_op_thread_count": "3", "inter_op_thread_count": "2"}
+    backend.connect(Surroundings(settings=settings))
+    completed = backend.complete(add_sub, CONFIG)
+    usual = session_of(backend.open(add_sub, completed, CPU)).get_session_options()
+    assert (usual.intra_op_num_threads, usual.inter_op_num_threads) == (3, 2)
+    own = replace(completed, parameters={"intra_op_thread_count": "1"})
+    chosen = session_of(backend.open(add_sub, own, CPU)).get_session_options()
+    assert (chosen.intra_op_num_threads, chosen.inter_op_num_threads) == (1, 2)
+    with pytest.raises(InvalidConfig, match="intra_op_thread_count is 'two', expected 0 or"):
+        OnnxBackend().connect(Surroundings(settings={"intra_op_thread_count": "two"}))
+
+
 def test_instances_share_the_session_that_completion_loaded(add_sub):
     backend = OnnxBackend()
     completed = backend.complete(add_sub, CONFIG)

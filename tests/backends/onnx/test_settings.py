@@ -3,7 +3,8 @@ import logging
 import onnxruntime as ort
 import pytest
 
-from inferd.backends.onnx.settings import onnxruntime, providers, run_options, session_options
+from inferd.backends.onnx.settings import Threads, onnxruntime, providers, run_options
+from inferd.backends.onnx.settings import session_options as session_options_with
 from inferd.config.model import Accelerator, ModelConfig, Optimization
 from inferd.core.interfaces import Placement
 from inferd.errors import InvalidConfig
@@ -14,6 +15,10 @@ CPU_BUILD = ["CPUExecutionProvider"]
 GPU_BUILD = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
 OPENVINO_BUILD = ["OpenVINOExecutionProvider", "CPUExecutionProvider"]
 LAST = ("CPUExecutionProvider", {})
+
+
+def session_options(config):
+    return session_options_with(config, Threads())
 
 
 def configured(**parameters):

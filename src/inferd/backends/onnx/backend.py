@@ -11,7 +11,14 @@ from inferd.backends.onnx.guard import guarded
 from inferd.backends.onnx.instance import OnnxInstance, failures
 from inferd.backends.onnx.library import find_libraries, register, words
 from inferd.backends.onnx.loaded import Loaded
-from inferd.backends.onnx.settings import Provider, onnxruntime, providers, session_options
+from inferd.backends.onnx.settings import (
+    Provider,
+    Threads,
+    onnxruntime,
+    providers,
+    session_options,
+    usual_threads,
+)
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import TABLE
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
@@ -34,6 +41,7 @@ class OnnxBackend:
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
         self._default_max_batch_size = default_max_batch_size
+        self._threads = Threads()
         self._loaded: WeakValueDictionary[Any, Loaded] = WeakValueDictionary()
         # Keeps what `complete` loaded for `open`; few, so that an abandoned load holds little.
         self._completed: deque[Loaded] = deque(maxlen=4)
@@ -44,6 +52,7 @@ class OnnxBackend:
         self._default_max_batch_size = default_max_batch_size(
             surroundings.settings, self._default_max_batch_size
         )
+        self._threads = usual_threads(surroundings.settings)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; the file is loaded, and kept for the `open` that follows."""
@@ -81,7 +90,7 @@ class OnnxBackend:
             loaded = self._loaded.get(key)
         if loaded is None:
             model = self._model(files, config)
-            options = session_options(config)
+            options = session_options(config, self._threads)
             register(options, libraries, files, config)
             loaded = Loaded(_session(files, model, config, chosen, options))
             with self._lock:

@@ -1,11 +1,12 @@
 """Settings: ONNX Runtime session options and providers from a model configuration."""
 
 import logging
+from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from inferd.config.model import Accelerator, ModelConfig
-from inferd.config.parameter import is_on, whole_number
+from inferd.config.parameter import is_on, whole_number, whole_setting
 from inferd.core.interfaces import Placement
 from inferd.errors import InvalidConfig
 
@@ -51,19 +52,42 @@ def onnxruntime() -> ModuleType:
     return module
 
 
-def session_options(config: ModelConfig) -> Any:
-    """Return onnxruntime.SessionOptions for `config`.
+class Threads(NamedTuple):
+    """The threads of an execution, within an operator and for operators side by side.
 
-    One thread per execution unless the configuration asks for more: requests already run in
-    parallel. Idle threads never spin: on a paced load that costs twenty times the CPU of the
+    One each unless more are asked for: requests already run in parallel. 0: ONNX Runtime's choice.
+    """
+
+    intra_op: int = 1
+    inter_op: int = 1
+
+
+def usual_threads(settings: Mapping[str, str]) -> Threads:
+    """Return the threads of models that do not choose them. Raises InvalidConfig.
+
+    Triton has these settings for a pool that all models share, `enable-global-threadpool`. Here
+    each model has threads of its own in any case: they cost nothing while idle.
+    """
+    intra_op = whole_setting(settings, "intra_op_thread_count", 1)
+    return Threads(intra_op, whole_setting(settings, "inter_op_thread_count", 1))
+
+
+def session_options(config: ModelConfig, usual: Threads) -> Any:
+    """Return onnxruntime.SessionOptions for `config`, with the `usual` threads if it has no others.
+
+    Idle threads never spin: on a paced load that costs twenty times the CPU of the
     model. Parameters that start with `session.` are passed to ONNX Runtime unchanged, and may
     override this. Unknown parameters are ignored. Raises InvalidConfig for an invalid value.
     """
     ort = onnxruntime()
     options = ort.SessionOptions()
     options.log_severity_level = _FATAL
-    options.intra_op_num_threads = whole_number(config, "intra_op_thread_count", 1, 0, _MOST)
-    options.inter_op_num_threads = whole_number(config, "inter_op_thread_count", 1, 0, _MOST)
+    options.intra_op_num_threads = whole_number(
+        config, "intra_op_thread_count", usual.intra_op, 0, _MOST
+    )
+    options.inter_op_num_threads = whole_number(
+        config, "inter_op_thread_count", usual.inter_op, 0, _MOST
+    )
     if whole_number(config, "execution_mode", 0, 0, 1):
         options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
     options.enable_cpu_mem_arena = is_on(config, "enable_mem_arena", default=True)
