@@ -313,6 +313,31 @@ def test_what_is_raised_without_a_text_is_told_by_its_type(serve):
         assert asked.http.get_model_metadata("wrong")["platform"] == "inferd_python"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["worker", "server"])
+def test_a_decoupled_model_is_warmed_up_any_number_of_times(serve, models, place):
+    source = """
+        class TritonPythonModel:
+            def initialize(self, args):
+                self.file = args["model_repository"] + "/seen"
+            def execute(self, requests):
+                for request in requests:
+                    with open(self.file, "a") as seen:
+                        seen.write(request.request_id())
+                    sender = request.get_response_sender()
+                    sender.send(pb_utils.InferenceResponse([]))
+                    sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+    """
+    data = 'inputs { key: "IN" value { data_type: TYPE_INT32 dims: 2 zero_data: true } }'
+    warmup = f"""
+        model_transaction_policy {{ decoupled: true }}
+        model_warmup {{ name: "a" batch_size: 3 {data} }}
+        model_warmup {{ name: "b" batch_size: 1 count: 2 {data} }}
+    """
+    with serve(many=(source, ONE_CONFIG + warmup + parameter("inferd_process", place))):
+        assert (models() / "many" / "seen").read_text() == "aaabb"
+
+
 def test_finalize_is_called_before_the_process_ends(serve, models):
     source = """
         import pathlib

@@ -69,6 +69,12 @@ def test_what_is_sent_arrives(ends, size):
     assert bytes(data[packet.aligned(size) : packet.aligned(size) + 1]) == b"b"
 
 
+def test_nothing_is_held_back_where_no_event_loop_would_send_it(ends):
+    one = ends()
+    one.link.send(packet.EXECUTE, ["x"], holds=True)
+    assert one.peer.hear()[:2] == (packet.EXECUTE, ["x"])
+
+
 @pytest.mark.parametrize("size", [1, 200_000])
 def test_what_the_worker_sends_arrives(ends, size):
     one = ends()

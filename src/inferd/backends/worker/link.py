@@ -232,8 +232,9 @@ class Link:
         """Send a packet; `document` lacks its first element. Raises ArenaFull, LinkClosed.
 
         With `holds` the packet may wait, to share a datagram with others, until the next packet
-        without `holds`, the end of this turn of the event loop, or a call of `flush`. Large
-        payloads are copied in pieces, so that the event loop can run other callbacks in between.
+        without `holds`, the end of this turn of the event loop, or a call of `flush`; before
+        `attach` nothing waits. Large payloads are copied in pieces, so that the event loop can
+        run other callbacks in between.
         """
         one, two, three = numbers
         released = self._received.released() if self._received.fresh else []
@@ -273,7 +274,7 @@ class Link:
             self._behind.append((whole, copying))
             if len(self._behind) == 1:
                 self._copy_on()
-        elif holds:
+        elif holds and self._loop is not None:
             self._hold(whole)
         else:
             self._put_behind_held(whole)
