@@ -332,6 +332,24 @@ async def test_at_the_start_the_index_says_why_an_ensemble_does_not_load(reposit
         }
 
 
+@run
+async def test_the_start_does_not_end_while_an_ensemble_is_tried_again(repository):
+    """It is when a step serves; the table at the start would say LOADING, without a reason."""
+
+    class Misfit(EnsembleLoader):
+        def load(self, model, version, steps=(), attempt=None):
+            if model.config.ensemble_scheduling is not None:
+                threading.Event().wait(0.05)  # longer than the step takes
+                msg = "it does not fit"
+                raise LoadFailed(msg)
+            return super().load(model, version, steps)
+
+    root = repository(e=ensemble("a"), f=ensemble("a", "b"), a=identity(), b=identity())
+    async with ensembles_on(root, "none", Misfit) as (_, catalog):
+        rows = {row.name: (row.state, row.reason) for row in catalog.rows()}
+        assert rows["e"] == rows["f"] == (UNAVAILABLE, "it does not fit")
+
+
 @pytest.mark.parametrize("mode", ["none", "poll"])
 @run
 async def test_ensembles_and_their_steps_load_together_at_the_start(repository, mode):

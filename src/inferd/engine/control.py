@@ -92,6 +92,8 @@ class Control:
             self._lineup(model.name).announce(model.versions)
             self._dependents.ask(model.name)
         await asyncio.gather(*(self._follow(m.name, self._reader_of(m)) for m in models))
+        while self._catching_up:
+            await asyncio.wait(self._catching_up.values())
         self._is_started = True
         if self._mode == "poll" and self._options.repository_poll_secs > 0:
             self._spawn(self._poll())
