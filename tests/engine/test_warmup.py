@@ -92,6 +92,15 @@ def test_a_decoupled_model_that_answers_in_rounds_has_one_round():
     assert instance.seen == [["a"]]
 
 
+class DecoupledErring(Decoupled):
+    """Gives an error among its answers, and goes on."""
+
+    def stream(self, request):
+        yield from super().stream(request)
+        yield InferResponse("m", "1", final=False, error=InvalidRequest("wrong"))
+        yield InferResponse("m", "1")
+
+
 def test_a_decoupled_model_answers_to_the_end():
     instance = Decoupled()
     warm_up(ModelConfig("m", decoupled=True), [instance], [sample("a", 2)])
@@ -106,6 +115,7 @@ def test_a_decoupled_model_answers_to_the_end():
         (Noting([InvalidRequest("boom")]), "boom"),
         (Noting([]), "0 answers to 1 requests"),
         (Decoupled(ValueError("boom")), "ValueError: boom"),
+        (DecoupledErring(), "wrong"),
     ],
 )
 def test_a_failure_says_which_sample_it_was(instance, text):

@@ -48,8 +48,9 @@ def _run(config: ModelConfig, instance: Instance, requests: Several[InferRequest
     has_rounds = sequence is not None and sequence.iterative_sequence
     if config.decoupled and not has_rounds and isinstance(instance, DecoupledInstance):
         for request in requests:
-            for _ in instance.stream(request):
-                pass
+            for one in instance.stream(request):
+                if one.error is not None:
+                    raise one.error
         return
     answers = instance.execute(requests)
     if len(answers) != len(requests):
