@@ -170,6 +170,23 @@ def test_a_wrong_place_over_grpc(clients, shared, old, new, reason):
     clients.infer_old_grpc()  # the region is as good as before
 
 
+@pytest.mark.parametrize("said", [0, 13, 12, 14])
+def test_strings_fill_the_memory_they_are_given(clients, shared, strings, said):
+    data = strings("ab", "cde")
+    given = shared()
+    given.write(np.frombuffer(data, np.uint8))
+    clients.register_old_grpc(given.key)
+    header = (
+        f'batch_size: 1 input {{ name: "INPUT0" batch_byte_size: {said} '
+        f'shared_memory {{ name: "r" byte_size: {len(data)} }} }} output {{ name: "OUTPUT0" }}'
+    )
+    answer = clients.http.infer("words", header)
+    if said in (0, len(data)):
+        assert answer.split()[0] == {"OUTPUT0": data}
+    else:
+        assert answer.reason == "INVALID_ARG" and "'INPUT0'" in answer.status.msg
+
+
 def test_a_gpu_s_memory_needs_a_gpu(clients):
     request = clients.messages("SharedMemoryControlRequest")
     request.register.name, request.register.byte_size = "gpu", 64

@@ -213,6 +213,8 @@ class Form:
             tensor, size = self._input(rule, one, batch)
             inputs.append(tensor)
             if one.shared is not None:
+                if rule.is_text and size:
+                    self._check_shared_size(one, size)
                 spans.append(resolve(*one.shared))
                 read_input(tensor, spans[-1], on_loop=on_loop)
             elif rule.is_text:
@@ -289,6 +291,14 @@ class Form:
             raise InvalidRequest(msg)
         if prod(dim or 1 for dim in given.dims) > _MAX_SPAN // self._most:
             msg = f"input '{rule.name}' has dims {list(given.dims)}, which no array can have"
+            raise InvalidRequest(msg)
+
+    def _check_shared_size(self, given: InputHeader, said: int) -> None:
+        if given.shared is not None and given.shared[2] != said:
+            msg = (
+                f"input '{given.name}' of model '{self._name}' is said to have {said} bytes, its "
+                f"shared memory has {given.shared[2]}"
+            )
             raise InvalidRequest(msg)
 
     def _place(
