@@ -11,7 +11,7 @@ from inferd.config.model import ModelConfig, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
 from inferd.engine.lookup import backend_named
-from inferd.errors import BackendFailed
+from inferd.errors import BackendFailed, Unsupported
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -46,6 +46,42 @@ def test_operations_on_strings_are_told(tmp_path):
         OpenvinoBackend().complete(
             ModelFiles(tmp_path, 1, tmp_path / "1", folder), ModelConfig("m")
         )
+
+
+def saved(folder, *functions):
+    """A SavedModel whose signatures are `functions`; the first is serving_default."""
+    module = tf.Module()
+    rows = tf.TensorSpec([None, 2], tf.float32, name="x")
+    signatures = {}
+    for name, function in zip(("serving_default", "other"), functions, strict=False):
+        module.call = signatures[name] = tf.function(
+            function, input_signature=[rows], autograph=False
+        )
+    path = folder / "1" / "model.savedmodel"
+    tf.saved_model.save(module, str(path), signatures=signatures)
+    return ModelFiles(folder, 1, folder / "1", path)
+
+
+def test_an_input_that_is_an_output_keeps_both_names(tmp_path):
+    found = saved(tmp_path, lambda x: {"a": tf.identity(x), "much_longer": x, "twice": x * 2})
+    backend = OpenvinoBackend()
+    config = backend.complete(found, ModelConfig("m"))
+    assert [one.name for one in config.input] == ["x"]
+    assert sorted(one.name for one in config.output) == ["a", "much_longer", "twice"]
+    rows = Tensor.from_numpy("x", np.ones((1, 2), np.float32), FP32)
+    [response] = backend.open(found, config, Placement("m_0")).execute(
+        [InferRequest("m", inputs=[rows])]
+    )
+    got = {tensor.name: tensor.numpy().tolist() for tensor in response.outputs}
+    assert got == {"a": [[1, 1]], "much_longer": [[1, 1]], "twice": [[2, 2]]}
+
+
+def test_another_signature_is_not_taken_for_the_one_that_runs(tmp_path):
+    found = saved(tmp_path, lambda x: {"y": x * 2}, lambda x: {"y": x * 3})
+    backend = OpenvinoBackend()
+    assert backend.complete(found, ModelConfig("m")).output[0].name == "y"
+    with pytest.raises(Unsupported, match="wants 'other'"):
+        backend.complete(found, ModelConfig("m", parameters={"TF_SIGNATURE_DEF": "other"}))
 
 
 def test_openvino_stands_in_where_tensorflow_is_not_installed(monkeypatch):

@@ -8,9 +8,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from inferd.backends.openvino.saved_model import check_choice
 from inferd.backends.openvino.shapes import Shapes
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import is_on, whole_number
+from inferd.convert.protobuf import Malformed
 from inferd.core.arrays import Array, ArrayInstance, Run
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.core.pool import Pool
@@ -96,16 +98,22 @@ class OpenvinoBackend:
 
     def _read(self, files: ModelFiles, config: ModelConfig) -> Any:
         try:
+            check_choice(files.file, config)
             return self._core.read_model(str(files.file))
-        except (RuntimeError, UnicodeDecodeError) as error:  # its text repeats the file's bytes
+        except (
+            RuntimeError,
+            UnicodeDecodeError,
+            Malformed,
+        ) as error:  # its text repeats the file's bytes
             raise _failure(config, "read it", error) from error
 
 
 class Ports:
     """Inputs and outputs of a model in OpenVINO's order, under the names the protocol uses.
 
-    A port may have several names. One that the configuration uses is preferred, then the shortest
-    that is not a tensor name of the framework the model came from (`name:0`).
+    A port may have several names. One that the configuration uses is preferred, then one that is
+    not a tensor name of the framework the model came from (`name:0`): that of its node if it has
+    one, as an input that is also an output has the names of both, else the shortest.
     """
 
     def __init__(self, model: Any, config: ModelConfig) -> None:
@@ -229,13 +237,16 @@ def _viewed(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _name(port: Any, given: Sequence[ModelInput | ModelOutput]) -> str:
-    names: list[str] = sorted(port.get_names(), key=lambda name: (":" in name, len(name), name))
+    own = str(port.get_node().get_friendly_name())
+    names: list[str] = sorted(
+        port.get_names(), key=lambda name: (":" in name, name != own, len(name), name)
+    )
     wanted = {tensor.name for tensor in given}
     for name in names:
         for alias in (name, name.removesuffix(":0")):
             if alias in wanted:
                 return alias
-    return names[0].removesuffix(":0") if names else str(port.get_node().get_friendly_name())
+    return names[0].removesuffix(":0") if names else own
 
 
 def _declared(names: Sequence[str], ports: Sequence[Any]) -> dict[str, Declared]:
