@@ -29,7 +29,8 @@ def pytorch() -> ModuleType:
     import torch  # heavy, so only when a model needs it
 
     # TorchScript warns at every call that it is deprecated.
-    warnings.filterwarnings("ignore", message=r"`?torch\.jit", category=DeprecationWarning)
+    for kind in (DeprecationWarning, FutureWarning):  # the latter since torch 2.15
+        warnings.filterwarnings("ignore", message=r"`?torch\.jit", category=kind)
     with warnings.catch_warnings():  # warns once per process that an array is read-only
         warnings.simplefilter("ignore")
         torch.from_numpy(np.ndarray((1,), np.uint8, b"\0"))
