@@ -70,6 +70,12 @@ class AddSub(torch.nn.Module):
         return x + y, x - y
 
 
+class Shifted(torch.nn.Module):
+    def forward(self, x, by: torch.Tensor | None = None, names: list[str] | None = None):
+        y = x if by is None else x + by
+        return y if names is None else y + len(names)
+
+
 ONES, TWOS = np.ones(3, np.float32), np.full(3, 2, np.float32)
 
 
@@ -86,6 +92,37 @@ ONES, TWOS = np.ones(3, np.float32), np.full(3, 2, np.float32)
 def test_inputs_go_by_argument_by_number_or_in_order(tmp_path, inputs, arrays, outputs):
     got = answer(save(tmp_path, AddSub()), config(inputs, outputs), tensors(**arrays))
     assert [array.tolist() for array in got.values()] == [[3, 3, 3], [-1, -1, -1]]
+
+
+def optional(*names):
+    """A configuration of a Shifted whose inputs `names` may be left out."""
+    made = config(["x", "by", "names"], ["y"])
+    kinds = {"names": DataType.BYTES}
+    inputs = [
+        replace(one, optional=one.name in names, datatype=kinds.get(one.name, FP32))
+        for one in made.input
+    ]
+    return replace(made, input=tuple(inputs))
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, [1, 1, 1]),
+        ({"by": TWOS}, [3, 3, 3]),
+        ({"names": np.array([b"a"], object)}, [2, 2, 2]),
+        ({"names": np.array([b"a", b"b"], object), "by": TWOS}, [5, 5, 5]),
+    ],
+)
+def test_an_optional_input_that_is_left_out_has_forwards_default(tmp_path, more, expected):
+    found = save(tmp_path, Shifted())
+    got = answer(found, optional("by", "names"), tensors(x=ONES, **more))
+    assert got["y"].tolist() == expected
+
+
+def test_an_argument_without_default_cannot_be_optional(tmp_path):
+    with pytest.raises(InvalidConfig, match="'x' optional"):
+        answer(save(tmp_path, Shifted()), optional("x"), tensors(x=ONES))
 
 
 def test_a_traced_model_runs(tmp_path):

@@ -60,11 +60,18 @@ def check_arguments(script: Script, config: ModelConfig) -> None:
 
 def _check_kinds(config: ModelConfig, bound: Binding) -> None:
     datatypes = {tensor.name: tensor.datatype for tensor in config.input}
+    may_lack = {tensor.name for tensor in config.input if tensor.optional}
     made_of = [(leaf, bound.names.get(leaf.name)) for leaf in leaves(bound.arguments)]
     made_of += [(Argument(name, TENSOR), name) for name in bound.rest]
     for leaf, name in made_of:
         if name is None:
             continue
+        if name in may_lack and name not in bound.rest and not leaf.optional:
+            msg = (
+                f"model '{config.name}': the configuration calls input '{name}' optional, but "
+                f"argument '{leaf.name}' of forward has no default"
+            )
+            raise InvalidConfig(msg)
         kind = leaf.plain_kind
         if datatypes[name] not in leaf.datatypes:
             msg = (

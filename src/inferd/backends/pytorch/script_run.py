@@ -80,7 +80,8 @@ def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]],
         return texts(name, array) if datatypes[name] is DataType.BYTES else tensor_of(name, array)
 
     kinds = {argument.plain_kind for argument in bound.arguments}
-    if bound.many is not None or not kinds <= {TENSOR, TEXTS}:
+    may_lack = any(tensor.optional for tensor in config.input)
+    if bound.many is not None or may_lack or not kinds <= {TENSOR, TEXTS}:
         return lambda feed: module(**_arguments(bound, feed, tensor_of))
     places = [
         (one.name, bound.names[one.name]) for one in bound.arguments if one.name in bound.names
