@@ -3,6 +3,7 @@
 import threading
 import warnings
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -362,6 +363,16 @@ def exported(folder, module, *example, dynamic=None):
     program = torch.export.export(module.eval(), example, dynamic_shapes=dynamic)
     torch.export.save(program, found.file)
     return found
+
+
+def test_programs_are_loaded_at_the_same_time(tmp_path):
+    folders = [tmp_path / str(number) for number in range(4)]
+    for folder in folders:
+        folder.mkdir()
+    found = [exported(folder, AddSub(), torch.ones(2), torch.ones(2)) for folder in folders]
+    with ThreadPoolExecutor(4) as pool:
+        completed = pool.map(lambda one: PytorchBackend().complete(one, ModelConfig("m")), found)
+        assert all(len(one.output) == 2 for one in completed)
 
 
 def test_an_exported_program_needs_no_configuration(tmp_path):

@@ -1,6 +1,7 @@
 """Export: a torch.export program (.pt2), whose file has names, datatypes and shapes."""
 
 import io
+import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,9 @@ from inferd.config.model import ModelConfig
 from inferd.core.arrays import Array, Run
 from inferd.core.signature import Declared, Signature
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unsupported
+
+_loading = threading.Lock()
+"""Held while torch.export.load runs, whose state is the process's, whatever backend calls it."""
 
 
 class Export:
@@ -105,7 +109,8 @@ def load_export(torch: ModuleType, file: Path, config: ModelConfig, device: Any)
         msg = f"{what}: its sample inputs are more than tensors, which can run any code"
         raise InvalidConfig(msg) from error
     try:
-        program = torch.export.load(str(file))
+        with _loading:
+            program = torch.export.load(str(file))
         if _writes_what_it_was_given(program):
             msg = f"{what} writes to its buffers or inputs, which is not supported"
             raise Unsupported(msg)
