@@ -148,6 +148,14 @@ def test_what_the_library_could_run_says_how_to_get_it(lay):
             replace(CUSTOM, output=(ModelOutput("lost", DataType.FP32, (2, 10)),)),
             "the symbol has outputs softmax, no 'lost'",
         ),
+        (
+            replace(
+                CUSTOM,
+                input=(replace(CUSTOM.input[0], optional=True),),
+                output=(ModelOutput("softmax", DataType.FP32, (2, 10)),),
+            ),
+            "'data' optional, but MXNet's library needs all",
+        ),
     ],
 )
 def test_for_the_library_the_configuration_has_to_say_everything(lay, tmp_path, config, reason):

@@ -181,6 +181,12 @@ def _check_native(network: Network, config: ModelConfig) -> None:
             f"it lists the inputs {', '.join(sorted(inputs)) or 'none'}"
         )
         raise InvalidConfig(msg)
+    if left_out := [tensor.name for tensor in config.input if tensor.optional]:
+        msg = (
+            f"model '{config.name}': the configuration calls input '{left_out[0]}' optional, but "
+            f"MXNet's library needs all inputs"
+        )
+        raise InvalidConfig(msg)
     datatypes = [tensor.datatype for tensor in config.input]
     datatypes += [tensor.datatype for tensor in config.output]
     for datatype in datatypes:
