@@ -365,6 +365,23 @@ def exported(folder, module, *example, dynamic=None):
     return found
 
 
+class Repeats(torch.nn.Module):
+    def forward(self, x):
+        y = x * 2
+        return y, y, x, x * 3, x
+
+
+@pytest.mark.parametrize(
+    "names", [(), ("OUT__0", "OUT__1", "OUT__2", "OUT__3", "OUT__4"), ("a", "b", "c", "d", "e")]
+)
+def test_a_tensor_that_is_returned_again_is_an_output_again(tmp_path, names):
+    found = exported(tmp_path, Repeats(), torch.ones(3))
+    wanted = config([], names, dims=(3,)) if names else ModelConfig("m")
+    got = answer(found, wanted, tensors(x=ONES))
+    assert [array.tolist()[0] for array in got.values()] == [2, 2, 1, 3, 1]
+    assert list(got) == list(names or ("mul", "mul_2", "x", "mul_1", "x_1"))
+
+
 def test_programs_are_loaded_at_the_same_time(tmp_path):
     folders = [tmp_path / str(number) for number in range(4)]
     for folder in folders:

@@ -47,7 +47,7 @@ class Export:
         values = {node.name: node.meta.get("val") for node in program.graph.nodes}
         inputs = _declared([(name, values.get(name)) for name in signature.user_inputs])
         nodes = [str(name) for name in signature.user_outputs]
-        names = _keys(program.call_spec.out_spec, len(nodes)) or nodes
+        names = _keys(program.call_spec.out_spec, len(nodes)) or _distinct(nodes)
         outputs = _declared(
             [(name, values.get(node)) for name, node in zip(names, nodes, strict=True)]
         )
@@ -181,6 +181,19 @@ def _keys(spec: Any, count: int) -> list[str]:
     keys = spec.context if spec.type is dict else None
     is_flat = isinstance(keys, list) and len(keys) == count and len(spec.children()) == count
     return [str(key) for key in keys] if keys and is_flat else []
+
+
+def _distinct(nodes: Sequence[str]) -> list[str]:
+    """Return `nodes` with a number behind those that came before: a tensor returned again."""
+    taken, names = set(nodes), []
+    for place, node in enumerate(nodes):
+        name = node
+        if node in nodes[:place]:
+            numbered = (f"{node}_{number}" for number in range(1, len(nodes) + 1))
+            name = next(one for one in numbered if one not in taken)
+            taken.add(name)
+        names.append(name)
+    return names
 
 
 def _declared(tensors: Sequence[tuple[str, Any]]) -> dict[str, Declared]:
