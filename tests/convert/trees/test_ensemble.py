@@ -7,6 +7,7 @@ from inferd.convert.trees.ensemble import (
     LESS,
     Ensemble,
     Tree,
+    at_most,
     category_bounds,
     encode_ensemble,
 )
@@ -38,6 +39,19 @@ def run(ensemble, rows):
 def test_a_row_goes_down_the_tree(comparison, at_it):
     ensemble = Ensemble(2, [1.0], comparison, trees=[tree()])
     assert run(ensemble, [[9, 0], [9, 1], [9, 0.5]]) == [[11], [21], [1 + at_it]]
+
+
+def test_a_threshold_becomes_the_largest_float32_at_most_it():
+    thresholds = np.array([0.5, 0.1, -0.1, 6.8e38, -6.8e38])
+    greatest = float(np.finfo(np.float32).max)
+    below_01 = float(np.nextafter(np.float32(0.1), np.float32(0)))
+    assert at_most(thresholds).tolist() == [
+        0.5,
+        below_01,
+        float(np.float32(-0.1)),
+        greatest,
+        -np.inf,
+    ]
 
 
 @pytest.mark.parametrize(("nan_left", "goes"), [(True, 10), (False, 20)])

@@ -129,7 +129,8 @@ def at_most(thresholds: Any) -> Any:
     limited = np.clip(thresholds, -3.4028235e38, 3.4028235e38)
     single = limited.astype(np.float32)
     above = single > limited
-    return np.where(above, np.nextafter(single, np.float32(-np.inf)), single)
+    with np.errstate(over="ignore"):  # below the least finite number is -inf
+        return np.where(above, np.nextafter(single, np.float32(-np.inf)), single)
 
 
 Step = tuple[str, dict[str, Any], Any]
