@@ -190,6 +190,29 @@ def test_another_python_may_be_wanted(environments, model, wheel, python):
 
 
 @pytest.mark.slow
+def test_a_python_alone_makes_an_environment_with_numpy(
+    environments, model, cache, wheel, tmp_path, monkeypatch
+):
+    wheel("numpy", "9.0")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    made = environments.resolve(*model(inferd_python=sys.executable))
+    assert made.python.is_relative_to(cache)
+    told = printed(made, "from importlib.metadata import version; print(version('numpy'))")
+    assert told == "9.0"
+
+
+@pytest.mark.slow
+def test_a_python_that_is_not_there_is_refused_without_a_file_too(environments, model):
+    expected = "^model 'm': the environment of its parameter inferd_python failed"
+    with pytest.raises(InvalidConfig, match=expected):
+        environments.resolve(*model(inferd_python="99.1"))
+    assert environments.resolve(*model(inferd_python="99.1", inferd_environment="server")) == (
+        Environment()
+    )
+
+
+@pytest.mark.slow
 def test_a_version_file_says_which_python(environments, model, wheel):
     wheel("numpy", "9.0")
     files = {"requirements.txt": OFFLINE, ".python-version": "99.1\n"}

@@ -55,7 +55,8 @@ def test_an_environment_has_what_was_asked_for_and_numpy(uv, wheel, source, tmp_
     wheel("numpy", "9.0", "where = 'wheel'")
     wheel("tiny", code="import numpy\nanswer = 42")
     target = tmp_path / "env"
-    uv.make(target, Path(sys.executable), source("tiny\n"), "here")
+    asked = source("tiny\n")
+    uv.make(target, Path(sys.executable), asked.parent, asked.name, "here")
     code = "import tiny, numpy; print(tiny.answer, numpy.where)"
     done = subprocess.run([target / "bin/python", "-c", code], capture_output=True, check=True)
     assert done.stdout == b"42 wheel\n"
@@ -66,7 +67,7 @@ def test_what_does_not_resolve_is_told_in_uvs_words(uv, wheel, source, tmp_path)
     wheel("numpy", "9.0")
     asked = source("nothing-of-that-name==1.0\n")
     with pytest.raises(InvalidConfig, match=r"here failed: .*nothing-of-that-name"):
-        uv.make(tmp_path / "env", Path(sys.executable), asked, "here")
+        uv.make(tmp_path / "env", Path(sys.executable), asked.parent, asked.name, "here")
 
 
 @pytest.mark.slow
@@ -75,7 +76,7 @@ def test_secrets_of_an_index_are_not_told(uv, source, tmp_path, caplog):
     asked = source("")
     asked.write_text(text)
     with pytest.raises(InvalidConfig) as caught:
-        uv.make(tmp_path / "env", Path(sys.executable), asked, "here")
+        uv.make(tmp_path / "env", Path(sys.executable), asked.parent, asked.name, "here")
     told = caught.value.message + "".join(record.getMessage() for record in caplog.records)
     assert "127.0.0.1" in told
     assert "secret" not in told

@@ -1,8 +1,9 @@
 """Environments: which interpreter runs a model, by its configuration and its folder.
 
 EXECUTION_ENV_PATH names an environment, packed or not, as in Triton. A requirements.txt or a
-pyproject.toml in the model's folder describes one: it is created when the model loads, and kept
-for the next time. Otherwise a model runs on the server's own interpreter.
+pyproject.toml in the model's folder describes one, and so does a Python in the configuration: it
+is created when the model loads, and kept for the next time. Otherwise a model runs on the server's
+own interpreter.
 """
 
 import hashlib
@@ -84,10 +85,13 @@ class Environments:
         if choice not in ("auto", "server"):
             msg = f"{model}: parameter {CHOICE_PARAMETER} is '{choice}', expected auto or server"
             raise InvalidConfig(msg)
-        source = None if choice == "server" else _source(files, model)
-        if source is None:
+        if choice == "server":
             return Environment()
-        return self._made(source, config.parameters.get(PYTHON_PARAMETER, ""), model)
+        source = _source(files, model)
+        python = config.parameters.get(PYTHON_PARAMETER, "")
+        if source is None and not python:
+            return Environment()
+        return self._made(files.folder, source, python, model)
 
     # --- given environments ---
 
@@ -128,17 +132,18 @@ class Environments:
 
     # --- created environments ---
 
-    def _made(self, source: Path, python: str, model: str) -> Environment:
-        place = f"{model}: the environment of its {source.name}"
-        content = source.read_bytes()
+    def _made(self, folder: Path, source: Path | None, python: str, model: str) -> Environment:
+        name = source.name if source is not None else f"parameter {PYTHON_PARAMETER}"
+        place = f"{model}: the environment of its {name}"
+        content = source.read_bytes() if source is not None else b""
         uv = Uv(find_uv(place), self._timeout_s)
-        wanted = python or _wanted_python(source, content)
-        interpreter = uv.interpreter(wanted, source.parent, place)
+        wanted = python or _wanted_python(folder, name, content)
+        interpreter = uv.interpreter(wanted, folder, place)
         state = interpreter.stat()
-        key = _key(content, source.name, interpreter, state.st_size, state.st_mtime_ns)
+        key = _key(content, name, interpreter, state.st_size, state.st_mtime_ns)
 
         def make(target: Path) -> None:
-            uv.make(target, interpreter, source, place)
+            uv.make(target, interpreter, folder, "" if source is None else name, place)
             try_out(environment_in(target, place), place)
 
         use = self._use(key, make, place)
@@ -210,15 +215,15 @@ def _table(project: Path, model: str) -> dict[str, object]:
         raise InvalidConfig(msg) from error
 
 
-def _wanted_python(source: Path, content: bytes) -> str:
-    """Return the Python that the folder of `source` asks for, or the server's own."""
-    file = source.parent / VERSION_FILE
+def _wanted_python(folder: Path, name: str, content: bytes) -> str:
+    """Return the Python that `folder`, or its file `name`, asks for, or the server's own."""
+    file = folder / VERSION_FILE
     if file.is_file():
         with file.open(encoding="utf-8", errors="replace") as text:
             words = text.read(_MAX_VERSION).split()
         if words:
             return words[0]
-    if source.name == PROJECT:
+    if name == PROJECT:
         wanted = tomllib.loads(content.decode())["project"].get("requires-python")
         if isinstance(wanted, str) and wanted:
             return wanted

@@ -31,17 +31,17 @@ class Uv:
         command = ("python", "find", "--no-project", wanted)
         return Path(self._run(command, folder, place))
 
-    def make(self, target: Path, python: Path, source: Path, place: str) -> None:
-        """Create an environment in `target` with the requirements of the file `source`, and numpy.
+    def make(self, target: Path, python: Path, folder: Path, source: str, place: str) -> None:
+        """Create an environment in `target` with numpy and what the file `source` requires.
 
-        Raises InvalidConfig with the last lines that uv printed if that fails, BackendFailed if it
-        takes too long.
+        `source` lies in `folder`; "" if there is none. Raises InvalidConfig with the last lines
+        that uv printed if that fails, BackendFailed if it takes too long.
         """
-        folder = source.parent
         venv = ("venv", "--no-project", "--python", str(python), str(target))
         self._run(venv, folder, place)
         inside = str(target / "bin" / "python")
-        install = ("pip", "install", "--python", inside, "-r", source.name, "numpy")
+        required = ("-r", source) if source else ()
+        install = ("pip", "install", "--python", inside, *required, "numpy")
         self._run(install, folder, place)
 
     def _run(self, words: tuple[str, ...], folder: Path, place: str) -> str:
