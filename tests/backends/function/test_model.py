@@ -110,6 +110,16 @@ def test_what_a_sequence_gives_the_function_no_client_sees():
     assert [one.name for one in f.given.config.input] == ["x"]
 
 
+def test_the_keys_of_a_map_may_be_numbers():
+    batching = {
+        "priority_levels": 2,
+        "default_priority_level": 2,
+        "priority_queue_policy": {1: {"max_queue_size": 3}},
+    }
+    config = Model(double, batched=True, dynamic_batching=batching).given.config
+    assert config.dynamic_batching.priority_queue_policy[1].max_queue_size == 3
+
+
 def test_what_is_given_to_a_server_may_be_a_function_or_a_model():
     model = Model(double)
     assert given_model(model) is model.given

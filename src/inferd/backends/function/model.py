@@ -199,7 +199,8 @@ def _read_config(options: Mapping[str, object], place: str) -> ModelConfig:
             for key, value in parameters.items()
         }
     try:
-        text = orjson.dumps(document)
+        # The keys of some maps are numbers, such as the levels of priority_queue_policy.
+        text = orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS)
     except TypeError as error:
         msg = f"{place}: its options are numbers, texts, lists and dictionaries: {error}"
         raise InvalidConfig(msg) from error
