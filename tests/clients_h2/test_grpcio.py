@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import grpc
 import grpc.aio
@@ -294,6 +294,24 @@ def test_tls_carries_all_kinds(serve, tls_options, certificates):
         assert len(list(channel.unary_stream(path("Repeat"))(b"9 99", timeout=WAIT_S))) == 9
         answers = list(channel.stream_stream(path("Chat"))(questions(3), timeout=WAIT_S))
         assert len(answers) == 3
+
+
+@pytest.mark.parametrize("transport", ["own"])
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_a_call_on_one_connection_too_many_fails_at_once(
+    serve, tls_options, certificates, is_secure
+):
+    secure = credentials(certificates) if is_secure else None
+    options = tls_options if is_secure else {}
+    with (
+        serve(max_connections=1, **options) as server,
+        connected(nullcontext(server), secure) as first,
+        connected(nullcontext(server), secure) as second,
+    ):
+        assert first.unary_unary(path("Echo"))(b"ok", timeout=WAIT_S) == b"ok"
+        with pytest.raises(grpc.RpcError) as caught:
+            second.unary_unary(path("Echo"))(b"ok", timeout=WAIT_S)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_stranger_does_not_trust_the_server(serve, tls_options, certificates):

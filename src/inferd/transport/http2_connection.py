@@ -105,8 +105,11 @@ class Http2Connection:
         server.connections.add(self)
         server.open_count += 1
         if server.open_count > self.options.max_connections:
-            self._h2.fail(ErrorCode.ENHANCE_YOUR_CALM, "the server has all its connections taken")
-        elif self.server.is_stopping:
+            # Without our SETTINGS, gRPC clients fail their calls and wait before they come back.
+            # After SETTINGS and GOAWAY, they would come back at once, and their calls would hang.
+            self.abort()  # over TLS, close() would wait for the client to close first
+            return
+        if self.server.is_stopping:
             self._h2.go_away()
         self.flush()
 
