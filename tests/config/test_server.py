@@ -66,3 +66,26 @@ def test_no_time_is_longer_than_the_systems_timers_take():
             continue
         with pytest.raises(InvalidConfig, match="is too small"):
             one.read_text("-1", one.flag)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("http_max_header_bytes", 2**31 - 1),
+        ("grpc_max_metadata_bytes", 2**31 - 1),
+        ("grpc_max_concurrent_streams", 2**31 - 1),
+        ("grpc_http2_max_pings_without_data", 2**31 - 1),
+        ("grpc_http2_max_ping_strikes", 2**31 - 1),
+        ("log_verbose", 2**32 - 1),
+    ],
+)
+def test_what_the_wire_carries_in_32_bits_has_a_limit(name, most):
+    one = OPTIONS[name]
+    assert one.read_text(str(most), one.flag) == most
+    with pytest.raises(InvalidConfig, match=f"too large, the most is {most}"):
+        one.read_text(str(most + 1), one.flag)
+
+
+def test_a_negative_number_of_pings_is_no_limit():
+    for name in ("grpc_http2_max_pings_without_data", "grpc_http2_max_ping_strikes"):
+        assert OPTIONS[name].read_text("-1", "here") == 0

@@ -29,7 +29,9 @@ _SECONDS = {"minimum": 0, "maximum": _LONGEST, "word": "SECONDS"}
 _TIMEOUT = {"minimum": 0.1, "maximum": _LONGEST, "word": "SECONDS"}
 _MILLISECONDS = {"minimum": 0, "maximum": _LONGEST, "word": "MILLISECONDS"}
 _COUNT = {"minimum": 1}
-_HEAD = {"minimum": 1024}  # the least that clients send is some hundred bytes
+# The least that clients send is some hundred bytes; HTTP/2 tells clients the limit in 32 bits.
+_HEAD = {"minimum": 1024, "maximum": _LONGEST}
+_PINGS = {"minimum": 0, "maximum": _LONGEST, "is_raised": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +345,7 @@ class ServerConfig:
         False, "Ping even if no call is running.", group="gRPC"
     )
     grpc_http2_max_pings_without_data: int = option(
-        2, "How many pings to send without data between them; 0: no limit.", group="gRPC"
+        2, "How many pings to send without data between them; 0: no limit.", group="gRPC", **_PINGS
     )
     grpc_http2_min_recv_ping_interval_without_data: int = option(
         300000,
@@ -352,7 +354,7 @@ class ServerConfig:
         **_MILLISECONDS,
     )
     grpc_http2_max_ping_strikes: int = option(
-        2, "How many pings a client may send too early; 0: no limit.", group="gRPC"
+        2, "How many pings a client may send too early; 0: no limit.", group="gRPC", **_PINGS
     )
     grpc_max_connection_age: int | None = option(
         None, "Close connections at this age.", group="gRPC", shown="never", **_MILLISECONDS
@@ -398,7 +400,11 @@ class ServerConfig:
         10000, "Most connections open at the same time.", group="gRPC", **_COUNT
     )
     grpc_max_concurrent_streams: int = option(
-        1000, "Most calls open at the same time on one connection.", group="gRPC", **_COUNT
+        1000,
+        "Most calls open at the same time on one connection.",
+        group="gRPC",
+        maximum=_LONGEST,
+        **_COUNT,
     )
     grpc_handshake_timeout_secs: float = option(
         20.0, "Time from a connection's start until it speaks HTTP/2.", group="gRPC", **_TIMEOUT
@@ -517,6 +523,7 @@ class ServerConfig:
         "1 and above also logs details; the flag alone means 1.",
         group="Logging",
         minimum=0,
+        maximum=2**32 - 1,  # gRPC's log settings carry it as uint32
         bare="1",
     )
     log_info: bool = option(True, "Log what happens.", group="Logging")
