@@ -107,6 +107,13 @@ def test_a_misspelled_variable_is_told():
     )
 
 
+def test_a_misspelled_port_is_told_though_kubernetes_sets_ports_too():
+    settings = read_settings([], {"INFERD_HTPP_PORT": "8080"})
+    assert settings.warnings == (
+        "the variable INFERD_HTPP_PORT is not known, did you mean INFERD_HTTP_PORT?",
+    )
+
+
 def test_what_kubernetes_sets_for_a_service_called_inferd_is_no_option():
     environ = {
         "INFERD_PORT": "tcp://10.0.0.1:8000",
@@ -231,6 +238,11 @@ def test_models_to_begin_with_must_make_sense(control, complaint):
     with pytest.raises(InvalidConfig) as caught:
         check_server_config(ServerConfig(**control))
     assert complaint in caught.value.message
+
+
+def test_a_repository_without_a_name_is_not_the_working_directory():
+    with pytest.raises(InvalidConfig, match="names no folder"):
+        check_server_config(ServerConfig(model_repository=("models", "")))
 
 
 def test_a_file_of_keys_without_a_name_does_not_open_the_server_to_all():

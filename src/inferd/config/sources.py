@@ -105,6 +105,9 @@ def check_server_config(config: ServerConfig) -> None:
     if not any(each.is_open for each in ports_of(config)):
         msg = "--allow-http=false and --allow-grpc=false leave nothing to serve; allow one of them"
         raise InvalidConfig(msg)
+    if "" in config.model_repository:  # as from PATH="$UNSET": must not mean the working directory
+        msg = "a model repository (PATH, --model-repository) is an empty text, and names no folder"
+        raise InvalidConfig(msg)
     check_cloud(config)
     _check_control(config)
     if config.api_key_file == "":  # as from --api-key-file=$UNSET: must not mean "open to all"
@@ -222,13 +225,16 @@ def _misspelled_variables(options: Mapping[str, Option], environ: Mapping[str, s
     return [
         f"the variable {name} is not known{nearest(name, known)}"
         for name in sorted(environ)
-        if name.startswith(_PREFIX) and name not in known and not _is_of_kubernetes(name)
+        if name.startswith(_PREFIX)
+        and name not in known
+        and not _is_of_kubernetes(name, environ[name])
     ]
 
 
-def _is_of_kubernetes(name: str) -> bool:
+def _is_of_kubernetes(name: str, value: str) -> bool:
     # Kubernetes sets such variables for services called inferd or inferd-something.
-    return "_SERVICE_" in name or "_PORT_" in f"{name}_"
+    is_address = name.endswith("_PORT") and "://" in value
+    return is_address or "_SERVICE_" in name or re.search(r"_PORT_\d+_", name) is not None
 
 
 def _read_file(options: Mapping[str, Option], path: Path) -> dict[str, Any]:
