@@ -25,8 +25,9 @@ and the file overrides the default.
 | variable | `INFERD_HTTP_PORT=8080` | `;` separates items of a list; an empty variable is not set |
 | TOML file | `http-port = 8080` | named with `--config FILE` or `INFERD_CONFIG` |
 
-Booleans are true, on, 1, false, off or 0, in upper or lower case. Options that may be repeated are
-arrays in the file. Relative paths start at the working directory, also in the file.
+Booleans are true, on, 1, false, off or 0, in upper or lower case; in the file, true or false
+without quotes. Options that may be repeated are arrays in the file. Relative paths start at the
+working directory, also in the file.
 """
 _WITHOUT_EFFECT = "*Accepted, but without effect in this version.*"
 

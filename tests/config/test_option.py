@@ -100,6 +100,7 @@ def test_a_wrong_text_is_refused_with_what_was_expected(name, text, complaint):
         ("count", 7, 7),
         ("level", True, 1),
         ("delay", 2, 2.0),
+        ("mode", "B", "b"),
         ("name", "x", "x"),
         ("many", "one", ("one",)),
         ("many", ["one", "two"], ("one", "two")),
@@ -129,3 +130,9 @@ def test_toml_values_are_read_by_kind(name, given, value):
 def test_toml_of_the_wrong_kind_is_refused(name, given):
     with pytest.raises(InvalidConfig, match=r"^file: key: "):
         OPTIONS[name].read_toml(given, "file: key")
+
+
+def test_a_wrong_boolean_of_toml_is_not_told_the_words_of_the_command_line():
+    with pytest.raises(InvalidConfig) as caught:
+        OPTIONS["is_on"].read_toml("on", "file: is-on")
+    assert caught.value.message == "file: is-on: 'on' is not true or false"

@@ -86,7 +86,8 @@ class Option:
         else:
             value = self._choice(text)
         if value is None:
-            raise self._wrong(text, where)
+            words = " (or on, off, 1, 0)" if self.kind is bool else ""
+            raise self._wrong(text, where, words)
         return self._checked(value, where)
 
     def read_toml(self, value: object, where: str) -> Any:
@@ -105,7 +106,7 @@ class Option:
             return int(value)
         if type(value) is not self.kind:
             raise self._wrong(value, where)
-        return self._checked(value, where)
+        return self._checked(self._choice(value) if isinstance(value, str) else value, where)
 
     def is_value(self, text: str) -> bool:
         """Tell whether `text` after the bare flag is its value and not the next argument."""
@@ -137,11 +138,8 @@ class Option:
             raise InvalidConfig(msg)
         return value
 
-    def _wrong(self, value: object, where: str) -> InvalidConfig:
-        expected = _TYPE_NAMES[self.kind]
-        if self.kind is bool:
-            expected += " (or on, off, 1, 0)"
-        return InvalidConfig(f"{where}: {value!r} is not {expected}")
+    def _wrong(self, value: object, where: str, words: str = "") -> InvalidConfig:
+        return InvalidConfig(f"{where}: {value!r} is not {_TYPE_NAMES[self.kind]}{words}")
 
 
 def option(default: object, help: str, **more: object) -> Any:
