@@ -106,8 +106,8 @@ def test_the_last_of_two_counts():
     assert read_trace_config(["rate=1", "rate=2"]).settings.rate == 2
 
 
-@pytest.mark.parametrize("level", ["MIN", "MAX"])
-def test_levels_of_old_command_lines_are_timestamps(level):
+@pytest.mark.parametrize("level", ["MIN", "MAX", "max", "true", "On", "timestamps"])
+def test_levels_of_tritons_command_lines_are_timestamps(level):
     settings = read_trace_config([f"level={level}", "triton,file=x"]).settings
     assert settings.levels == ("TIMESTAMPS",)
 
@@ -117,8 +117,13 @@ def test_a_level_may_stand_without_a_file():
     assert (settings.levels, settings.file) == (("TENSORS",), None)
 
 
-def test_off_is_no_level():
-    assert read_trace_config(["level=OFF"]).settings.levels == ()
+@pytest.mark.parametrize("level", ["OFF", "off", "false"])
+def test_off_is_no_level(level):
+    assert read_trace_config([f"level={level}"]).settings.levels == ()
+
+
+def test_a_mode_may_have_any_case():
+    assert read_trace_config(["mode=OpenTelemetry"]).settings.mode == "opentelemetry"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +139,7 @@ def test_off_is_no_level():
         (["rate=4294967296"], r"rate=4294967296: expected"),
         (["rate=" + "9" * 5000], r"expected a whole number"),
         (["count=-2"], r"count=-2: expected a whole number from -1"),
-        (["level=timestamps"], r"level=timestamps: expected OFF, TIMESTAMPS or TENSORS"),
+        (["level=times"], r"level=times: expected OFF, TIMESTAMPS or TENSORS"),
         (["level=OFF", "level=TENSORS"], r"level=OFF goes with no other level"),
         (["mode=x"], r"mode=x: expected triton or opentelemetry"),
         (

@@ -16,7 +16,14 @@ LARGEST = 2**32 - 1
 
 LARGEST_COUNT = 2**31 - 1
 
-_OLD_LEVELS = {"MIN": TIMESTAMPS, "MAX": TIMESTAMPS}
+_OTHER_LEVELS = {
+    "MIN": TIMESTAMPS,
+    "MAX": TIMESTAMPS,
+    "TRUE": TIMESTAMPS,
+    "ON": TIMESTAMPS,
+    "FALSE": OFF,
+}
+"""Other words of Triton's command line, which takes them, as all levels, in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +147,10 @@ class _Given:
         return self.all(name)[-1] if self.all(name) else ""
 
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
-        value = self.text(name) or default
+        text = self.text(name) or default
+        value = text.lower()
         if value not in choices:
-            _refuse(name, value, " or ".join(choices))
+            _refuse(name, text, " or ".join(choices))
         return value
 
     def number(self, name: str, least: int, most: int, default: int) -> int:
@@ -171,10 +179,12 @@ _KNOWN = (
 
 
 def _levels(given: _Given) -> tuple[str, ...]:
-    names = [_OLD_LEVELS.get(name, name) for name in given.all("level")]
-    for name in names:
+    names = []
+    for text in given.all("level"):
+        name = _OTHER_LEVELS.get(text.upper(), text.upper())
         if name not in (*LEVELS, OFF):
-            _refuse("level", name, f"{OFF}, {' or '.join(LEVELS)}")
+            _refuse("level", text, f"{OFF}, {' or '.join(LEVELS)}")
+        names.append(name)
     if OFF in names and set(names) != {OFF}:
         msg = f"--trace-config level={OFF} goes with no other level"
         raise InvalidConfig(msg)
