@@ -298,7 +298,15 @@ def test_deprecated_flags_say_what_to_use():
 def test_the_switches_of_trtis_say_the_control_mode(arguments, mode):
     line = read_command_line(arguments)
     assert read_settings(line.flags, {}).config.model_control_mode == mode
-    assert line.warnings[0].startswith(f"{arguments[0].partition('=')[0]} is deprecated, use --mo")
+    assert line.warnings[0].startswith(f"{arguments[0].partition('=')[0]} is deprecated, ")
+
+
+def test_the_advice_for_an_old_switch_that_is_false_does_not_turn_it_on():
+    line = read_command_line(["--allow-poll-model-repository=false", "--allow-model-control=true"])
+    assert line.warnings == [
+        "--allow-poll-model-repository is deprecated, leave it out where it is false",
+        "--allow-model-control is deprecated, use --model-control-mode=explicit",
+    ]
 
 
 def test_a_switch_of_trtis_is_true_or_false():

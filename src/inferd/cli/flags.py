@@ -93,7 +93,10 @@ def _switch(spelled: str, found: _Spelling, text: str, line: CommandLine) -> Non
     """Add the option a deprecated switch stands for; nothing when it is false."""
     if _SWITCH.read_text(text, spelled):
         line.flags.append(GivenFlag(found.option.name, found.switched_on, spelled))
-    line.warnings.append(f"{spelled} is deprecated, use {found.option.flag}={found.switched_on}")
+        advice = f"use {found.option.flag}={found.switched_on}"
+    else:
+        advice = "leave it out where it is false"
+    line.warnings.append(f"{spelled} is deprecated, {advice}")
 
 
 def _path(text: str) -> GivenFlag:
