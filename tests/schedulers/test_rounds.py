@@ -142,6 +142,30 @@ def test_requests_share_rounds_and_each_ends_when_its_model_is_done():
     simulate(serve)
 
 
+@pytest.mark.parametrize("silent", [(), (2,)])
+def test_the_states_of_a_round_without_outputs_are_those_of_its_last_answer(silent):
+    seen = []
+
+    def bad(request):
+        state = read(request)["STATE"]
+        seen.append(int(state))
+        answers = []
+        for value in (state + 5, state + 1) if len(seen) not in silent else ():
+            kept = Tensor("STATE_OUT", DataType.INT8, (1, 1), bytes([value]))
+            answers.append(InferResponse("m", "1", str(value), [_output(value), kept]))
+        return Round("m", "1", answers=answers, again=len(seen) < 3)
+
+    async def serve():
+        scheduler = scheduler_of(Counting(decoupled=True, bad=bad), state=(STATE,))
+        sent = Sent(scheduler, "a")
+        await ended(sent)
+        assert sent.error is None
+        assert [one.name for one in sent.answer.outputs] == ["Y"]
+        assert seen == ([0, 1, 1] if silent else [0, 1, 2])
+
+    simulate(serve)
+
+
 def test_only_the_first_round_has_the_flags():
     async def serve():
         execution = Counting()

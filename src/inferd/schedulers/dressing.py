@@ -2,7 +2,7 @@
 
 from copy import copy
 
-from inferd.core.request import InferRequest, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, Round, WantedOutput
 from inferd.errors import InferdError
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.controls import Controls
@@ -43,9 +43,11 @@ class Dressing:
         if isinstance(answer, InferdError):
             return answer
         try:
-            sequence.state = self.states.kept(answer)
+            kept = [self.states.kept(one) for one in _with_states(answer)]
         except InferdError as error:
             return error
+        if kept:
+            sequence.state = kept[-1]
         return answer
 
     def filler(self, step: Step) -> InferRequest:
@@ -58,3 +60,13 @@ class Dressing:
         filler.sequence = None  # it must not be taken for another step of the sequence
         filler.spans = None  # none of it goes to the client's shared memory
         return filler
+
+
+def _with_states(answer: InferResponse) -> list[InferResponse]:
+    """Return what holds the states: an answer itself; if a round has no outputs, its answers.
+
+    A model.py gives the states with its answers. Where it has none in a round, the states stay.
+    """
+    if not isinstance(answer, Round) or answer.outputs:
+        return [answer]
+    return [one for one in answer.answers if one.outputs]

@@ -65,6 +65,26 @@ STREAM = MODEL.replace(
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """,
 )
+STATEFUL = """
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            rounds, at = (
+                int(pb_utils.get_input_tensor_by_name(request, name).as_numpy()[0, 0])
+                for name in ("IN", "AT")
+            )
+            values = {"OUT": at, "NEXT": at + 1}
+            tensors = [
+                pb_utils.Tensor(name, np.array([[value]], np.int32))
+                for name, value in values.items()
+            ]
+            sender = request.get_response_sender()
+            sender.send(pb_utils.InferenceResponse(tensors))
+            if at + 1 < rounds:
+                request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+            else:
+                sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
 
 
 def given(rounds):
@@ -123,6 +143,15 @@ def test_a_decoupled_model_answers_in_each_round(serve):
         long = 12
         expected = [count for count in range(1, long + 1) for _ in range(count)]
         assert streamed(asked, long) == [expected]
+
+
+@pytest.mark.slow
+def test_a_decoupled_model_keeps_its_state_from_round_to_round(serve):
+    state = """state { input_name: "AT" output_name: "NEXT" data_type: TYPE_INT32 dims: 1 }"""
+    config = DECOUPLED.replace("oldest", state + " oldest")
+    model = HEAD + STATEFUL
+    with serve(m=(model, config + ONE_CONFIG)) as asked:
+        assert streamed(asked, 3, 1, 2) == [[0, 1, 2], [0], [0, 1]]
 
 
 @pytest.mark.slow
