@@ -144,6 +144,22 @@ async def test_fewer_instances_close_the_others(stage, more):
 
 
 @run
+async def test_a_first_instance_group_changes_the_count_of_what_was_there(stage, ask):
+    it = stage(model(""))
+    async with engine_on(it.root) as engine:
+        await engine.infer(ask("m", A=[[1, 2]]))
+        it.write(model("instance_group { count: 3 kind: KIND_CPU }"))
+        await engine.load(LoadRequest("m"))
+        assert it.happened("open") == ["m_0", "m_0_1", "m_0_2"]
+        assert it.happened("close") == []
+        it.write(model(""))
+        await engine.load(LoadRequest("m"))
+        await it.closed(2)
+        assert executions(engine) == 1
+        assert len(it.happened("open")) == 3
+
+
+@run
 async def test_polling_changes_counts_as_well(stage, ask):
     it = stage(model(group(1)))
     async with engine_on(it.root, "poll") as engine:

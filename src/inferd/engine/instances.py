@@ -195,7 +195,18 @@ def is_resized(before: ModelConfig, after: ModelConfig) -> bool:
 
 
 def _uncounted(config: ModelConfig) -> ModelConfig:
-    groups = tuple(replace(group, count=0) for group in config.instance_group)
+    """Return `config` without counts, and without names that its author has not given.
+
+    The group of a configuration that lists none has another such name than a group listed first.
+    """
+    groups = tuple(
+        replace(
+            group,
+            count=0,
+            name="" if group.name in (config.name, f"{config.name}_{number}") else group.name,
+        )
+        for number, group in enumerate(config.instance_group)
+    )
     return replace(config, instance_group=groups)
 
 
