@@ -1,10 +1,15 @@
 """Texts of errors that programs written for Triton compare, its printed examples among them."""
 
+import json
+
 import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from tritonclient.utils import InferenceServerException
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+INPUT0 = {"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [2]}
+OUTPUT0 = INPUT0 | {"name": "OUTPUT0"}
 
 
 @pytest.fixture(params=["http", "grpc"])
@@ -30,10 +35,18 @@ def text_of(call):
     return caught.value.message()
 
 
-def infer(client, model, version=""):
-    tensor = client.tensors.InferInput("INPUT0", [2], "FP32")
-    tensor.set_data_from_numpy(np.zeros(2, np.float32))
-    return client.infer(model, [tensor], model_version=version)
+def infer(client, model, version="", shape=(2,), name="INPUT0", datatype=np.float32, **fields):
+    tensor = client.tensors.InferInput(name, list(shape), np_to_triton_dtype(datatype))
+    tensor.set_data_from_numpy(np.zeros(shape, datatype))
+    return client.infer(model, [tensor], model_version=version, **fields)
+
+
+def load(client, model, **config):
+    """Load an identity model of that name, with inputs [2] of FP32, and return the name."""
+    usual = {"backend": "identity", "input": [INPUT0], "output": [OUTPUT0]}
+    files = {"file:1/none": b""}  # then it need not be in the repository
+    client.load_model(model, config=json.dumps(usual | config), files=files)
+    return model
 
 
 def test_a_model_or_version_that_is_not_there_is_unknown(client, loaded):
@@ -81,3 +94,31 @@ def test_a_file_for_a_path_that_cannot_be_is_told_by_it(client, loaded, path):
         lambda: client.load_model(loaded, config="{}", files={f"file:{path}": b"content"})
     )
     assert told.startswith("Invalid file path: 'file:")
+
+
+# --- sequences ---
+
+
+@pytest.fixture
+def sequences(client):
+    """The name of a model of sequences."""
+    return load(client, "sequences", max_batch_size=8, sequence_batching={})
+
+
+def test_a_request_that_belongs_to_no_sequence(client, sequences):
+    told = text_of(lambda: infer(client, sequences, shape=[1, 2]))
+    assert told.startswith(
+        "inference request to model 'sequences' must specify a non-zero or non-empty correlation ID"
+    )
+    told = text_of(lambda: infer(client, sequences, shape=[1, 2], sequence_id=5))
+    assert told.startswith(
+        "inference request for sequence 5 to model 'sequences' must specify the START flag on the "
+        "first request of the sequence"
+    )
+    told = text_of(
+        lambda: infer(client, sequences, shape=[2, 2], sequence_id=5, sequence_start=True)
+    )
+    assert told == (
+        "inference request to model 'sequences' must specify batch-size 1 due to requirements of "
+        "sequence batcher, it has batch size 2"
+    )

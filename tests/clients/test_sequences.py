@@ -271,16 +271,21 @@ def test_a_model_that_remembers_its_sequences_has_the_right_sums(start, tmp_path
 
 # --- what is wrong ---
 
+NO_ID = "must specify a non-zero or non-empty correlation ID, which is the parameter sequence_id"
+NO_START = "must specify the START flag on the first request of the sequence"
+ROWS = "must specify batch-size 1 due to requirements of sequence batcher"
+ID = "sequence batching control 'ID' data-type is"
+
 
 @pytest.mark.parametrize(
     ("model", "x", "fields", "text"),
     [
-        ("rows", [1], {}, "takes only requests with a sequence_id, not 0 and not empty"),
-        ("rows", [1], {"id": 900}, "its first request must say sequence_start"),
-        ("rows", [1], {"id": 900, "end": True}, "its first request must say sequence_start"),
-        ("rows", [1, 2], {"id": 900, "start": True}, "the batch size is 2"),
-        ("oldest", [1], {"id": "me", "start": True}, "the sequence_id is a string"),
-        ("named", [1], {"id": 900, "start": True}, "the sequence_id is a number"),
+        ("rows", [1], {}, NO_ID),
+        ("rows", [1], {"id": 900}, NO_START),
+        ("rows", [1], {"id": 900, "end": True}, NO_START),
+        ("rows", [1, 2], {"id": 900, "start": True}, ROWS),
+        ("oldest", [1], {"id": "me", "start": True}, f"{ID} 'BYTES', but model 'oldest' expects"),
+        ("named", [1], {"id": 900, "start": True}, f"{ID} 'UINT64', but model 'named' expects"),
         ("named", [1], {"id": "x" * 129, "start": True}, "the sequence_id has 129 bytes"),
     ],
 )
@@ -295,7 +300,10 @@ def test_what_belongs_to_no_sequence_is_refused(client, model, x, fields, text):
 def test_a_sequence_that_has_ended_takes_no_more(client):
     assert sum_of(one(client, "rows", [1], 7, start=True)) == [[1]]
     assert sum_of(one(client, "rows", [2], 7, end=True)) == [[3]]
-    assert "knows no sequence 7" in one(client, "rows", [4], 7).message()
+    assert (
+        "inference request for sequence 7 to model 'rows' must specify the START flag"
+        in one(client, "rows", [4], 7).message()
+    )
 
 
 def test_a_second_start_begins_anew(client):

@@ -62,8 +62,8 @@ def test_an_id_keeps_the_bits_that_fit(datatype, id, seen):
 @pytest.mark.parametrize(
     ("datatype", "id", "text"),
     [
-        (DataType.UINT64, "5", "is a string, but model 'm' expects a number: its control 'ID'"),
-        (DataType.BYTES, 5, "is a number, but model 'm' expects a string"),
+        (DataType.UINT64, "5", "control 'ID' data-type is 'BYTES', but model 'm' expects 'UINT64'"),
+        (DataType.BYTES, 5, "the sequence_id is a number, expected a string"),
         (DataType.BYTES, "ä" * 65, f"has 130 bytes, expected {MAX_ID_BYTES} at most"),
     ],
 )

@@ -249,7 +249,7 @@ SEQUENCES = (
         ".a",
         [],
         ["@0 a!400"],
-        says={"a": "takes only requests with a sequence_id, not 0 and not empty"},
+        says={"a": "must specify a non-zero or non-empty correlation ID"},
     ),
     Row(
         "the first request without START, and one after END",
@@ -257,7 +257,7 @@ SEQUENCES = (
         "A1 (B1 B2) @50 B3",
         ["@0 B1", "@10 B2"],
         ["@0 A1!400", "@10 B1", "@20 B2", "@50 B3!400"],
-        says={"A1": "first request must say sequence_start", "B3": "knows no sequence 66"},
+        says={"A1": "must specify the START flag", "B3": "request for sequence 66"},
     ),
     Row(
         "a batch of more than one",
@@ -265,7 +265,7 @@ SEQUENCES = (
         "(A1*2",
         [],
         ["@0 A1!400"],
-        says={"A1": "takes requests of batch size 1"},
+        says={"A1": "must specify batch-size 1"},
     ),
     Row(
         "a second START of the same id: accepted, and begins anew",
@@ -296,7 +296,7 @@ SEQUENCES = (
         "(a1",
         [],
         ["@0 a1!400"],
-        says={"a1": "the sequence_id is a string, but model 'm' expects a number"},
+        says={"a1": "data-type is 'BYTES', but model 'm' expects 'UINT64'"},
     ),
     Row(
         "ids that are texts, and an empty row below: it runs (2.51: refused by mistake)",

@@ -214,9 +214,14 @@ def test_a_sequence_begins_with_a_start(text):
         one = Sent(scheduler, "a", text)
         over = [Sent(scheduler, "b", "(b)"), Sent(scheduler, "b")]
         await ended(one, *over)
-        assert "knows no sequence 'a'" in one.error.message
+        assert (
+            "request for sequence 'a' to model 'm' must specify the START flag" in one.error.message
+        )
         assert over[0].error is None
-        assert "knows no sequence 'b'" in over[1].error.message
+        assert (
+            "request for sequence 'b' to model 'm' must specify the START flag"
+            in over[1].error.message
+        )
         assert not scheduler._live
 
     simulate(serve)
@@ -226,7 +231,7 @@ def test_start_and_end_alone_make_no_sequence():
     async def serve():
         scheduler = scheduler_of(Rows())
         await ended(one := Sent(scheduler, 0, "(x)"))
-        assert "takes only requests with a sequence_id" in one.error.message
+        assert "must specify a non-zero or non-empty correlation ID" in one.error.message
         assert not scheduler._live
 
     simulate(serve)
@@ -367,7 +372,9 @@ def test_a_request_waits_no_longer_than_its_timeout():
         assert isinstance(waits.error, Unavailable)
         assert "30000 microseconds" in waits.error.message
         assert isinstance(behind.error, Unavailable)
-        assert "has waited too long" in behind.error.message
+        told = behind.error.message
+        assert told.startswith("timeout of the corresponding sequence has been expired: sequence ")
+        assert told.endswith("has waited too long")
 
     simulate(serve)
 
@@ -475,8 +482,11 @@ def test_a_stream_has_the_one_answer():
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({}, "takes only requests with a sequence_id"),
-        ({"sequence": Sequence(1, start=True), "batch_size": 2}, "the batch size is 2"),
+        ({}, "must specify a non-zero or non-empty correlation ID"),
+        (
+            {"sequence": Sequence(1, start=True), "batch_size": 2},
+            "must specify batch-size 1 .* batch size 2",
+        ),
     ],
 )
 def test_a_request_must_belong_to_a_sequence(fields, text):

@@ -134,7 +134,7 @@ def test_a_sequence_of_a_decoupled_model_answers_in_its_order(repository, transp
         assert got == {"0": [1, 2], "1": [3], "2": [4, 5]}
         assert order == ["0", "0", "1", "2", "2"]
         _, _, error = await clients.stream(("stream", [1], {"sequence_id": 5}))
-        assert "knows no sequence 5" in str(error)
+        assert "for sequence 5 to model 'stream' must specify the START flag" in str(error)
 
     serving(repository, transport, talk)
 

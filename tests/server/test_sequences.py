@@ -193,10 +193,10 @@ def test_the_id_comes_in_the_type_of_its_control(models, transport, id_type, id,
 @pytest.mark.parametrize(
     ("x", "asked", "text"),
     [
-        ([1], {}, "takes only requests with a sequence_id"),
-        ([1], {"id": 5}, "knows no sequence 5"),
+        ([1], {}, "must specify a non-zero or non-empty correlation ID"),
+        ([1], {"id": 5}, "sequence 5 to model .* must specify the START flag"),
         ([1], {"id": "a", "start": True}, "the sequence_id is a string"),
-        ([1, 2], {"id": 5, "start": True}, "the batch size is 2"),
+        ([1, 2], {"id": 5, "start": True}, "must specify batch-size 1"),
     ],
 )
 def test_what_belongs_to_no_sequence_is_refused(models, transport, x, asked, text):
@@ -300,7 +300,7 @@ def test_a_sample_that_names_no_controls_and_states_warms_up(models, strategy):
 
 def test_a_model_that_is_loaded_anew_begins_without_sequences(models):
     async def talk(ask):
-        with pytest.raises(InferenceServerException, match="knows no sequence 1"):
+        with pytest.raises(InferenceServerException, match="no such sequence runs"):
             await ask("total", [1], 1)
         return await ask("total", [5], 1, start=True)
 

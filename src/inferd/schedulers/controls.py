@@ -49,10 +49,12 @@ class Controls:
             return
         expected = str if self._id.datatype is DataType.BYTES else int
         if not isinstance(id, expected):
-            kinds = {int: "a number", str: "a string"}
+            given, kinds = type(id), {int: "a number", str: "a string"}
+            datatype = DataType.BYTES if given is str else DataType.UINT64
             msg = (
-                f"the sequence_id is {kinds[type(id)]}, but model '{self._model}' expects "
-                f"{kinds[expected]}: its control '{self._id.name}' is {self._id.datatype.value}"
+                f"sequence batching control '{self._id.name}' data-type is '{datatype.value}', but "
+                f"model '{self._model}' expects '{self._id.datatype.value}': the sequence_id is "
+                f"{kinds[given]}, expected {kinds[expected]}"
             )
             raise InvalidRequest(msg)
 

@@ -219,14 +219,14 @@ class SequenceScheduler(QueueingScheduler):
         model, asked = self._plan.model, request.sequence
         if asked is None and not self._iterates:
             msg = (
-                f"model '{model}' takes only requests with a sequence_id, not 0 and not empty "
-                f"(TRTIS: correlation_id)"
+                f"inference request to model '{model}' must specify a non-zero or non-empty "
+                f"correlation ID, which is the parameter sequence_id (TRTIS: correlation_id)"
             )
             raise InvalidRequest(msg)
         if request.batch_size != 1:
             msg = (
-                f"the batch size is {request.batch_size}, model '{model}' takes requests of "
-                f"batch size 1, since they belong to sequences"
+                f"inference request to model '{model}' must specify batch-size 1 due to "
+                f"requirements of sequence batcher, it has batch size {request.batch_size}"
             )
             raise InvalidRequest(msg)
         initial = self._dressing.states.initial
@@ -240,9 +240,10 @@ class SequenceScheduler(QueueingScheduler):
             return sequence or LiveSequence(asked.id, initial)
         if sequence is None or sequence.is_ended:
             msg = (
-                f"model '{model}' knows no sequence {asked.id!r}: its first request must say "
-                f"sequence_start (TRTIS: the flag START); it ends with sequence_end, or when no "
-                f"request comes for {self._idle_ns // 1000} microseconds"
+                f"inference request for sequence {asked.id!r} to model '{model}' must specify the "
+                f"START flag on the first request of the sequence (V2: sequence_start); no such "
+                f"sequence runs: one ends with sequence_end, or when no request comes for "
+                f"{self._idle_ns // 1000} microseconds"
             )
             raise InvalidRequest(msg)
         return sequence
@@ -343,7 +344,9 @@ class SequenceScheduler(QueueingScheduler):
         sequence = late.sequence
         if late in sequence.waiting:
             late.give(late.queue.too_late(late))
-            self._end(sequence, Unavailable(self._broken(sequence, "has waited too long")))
+            why = self._broken(sequence, "has waited too long")
+            msg = f"timeout of the corresponding sequence has been expired: {why}"
+            self._end(sequence, Unavailable(msg))
 
     # --- batches ---
 

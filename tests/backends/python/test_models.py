@@ -441,7 +441,7 @@ def test_a_call_may_be_part_of_a_sequence(asked, over):
 def test_a_call_keeps_flags_without_a_sequence(asked, over):
     *flags, refused = asked.ask("call_flags", over, IN=np.array([5], np.int32))["OUT"].tolist()
     assert flags == [b"0", b"1", b"2", b"3"]
-    assert refused.startswith(b"model 'sequence' takes only requests with a sequence_id")
+    assert refused.startswith(b"inference request to model 'sequence' must specify a non-zero")
 
 
 def test_an_optional_input_may_be_missing(asked, over):
