@@ -1,6 +1,9 @@
 """Texts of errors that programs written for Triton compare, its printed examples among them."""
 
+import http.client
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,3 +125,88 @@ def test_a_request_that_belongs_to_no_sequence(client, sequences):
         "inference request to model 'sequences' must specify batch-size 1 due to requirements of "
         "sequence batcher, it has batch size 2"
     )
+
+
+# --- shared memory ---
+
+
+@pytest.fixture
+def region(client):
+    """The key of a shared memory object of 64 bytes, registered as "region"."""
+    name = f"test_inferd_texts_{os.getpid()}"
+    path = Path("/dev/shm", name)
+    path.write_bytes(bytes(64))
+    client.register_system_shared_memory("region", f"/{name}", 64)
+    yield f"/{name}"
+    client.unregister_system_shared_memory()
+    path.unlink()
+
+
+def infer_in_place(client, model, region="region", size=8, offset=0, room=8):
+    """Infer with input and output in shared memory."""
+    tensor = client.tensors.InferInput("INPUT0", [2], "FP32")
+    tensor.set_shared_memory(region, size, offset)
+    output = client.tensors.InferRequestedOutput("OUTPUT0")
+    output.set_shared_memory("region", room, 32)
+    return client.infer(model, [tensor], outputs=[output])
+
+
+def test_a_region_that_is_not_known(client, region):
+    told = text_of(lambda: client.get_system_shared_memory_status("nobody"))
+    assert told == "Unable to find system shared memory region: 'nobody' is not registered"
+    told = text_of(lambda: client.get_cuda_shared_memory_status("region"))
+    assert told == "Unable to find cuda shared memory region: 'region' is not registered"
+    model = load(client, "placed")
+    told = text_of(lambda: infer_in_place(client, model, "nobody"))
+    assert told == (
+        "Unable to find shared memory region: 'nobody' is not registered with this server"
+    )
+
+
+def test_a_region_that_cannot_be_registered(client, region):
+    told = text_of(lambda: client.register_system_shared_memory("region", region, 64))
+    assert told == "shared memory region 'region' already in manager, unregister it first"
+    told = text_of(lambda: client.register_system_shared_memory("other", "/test_inferd_no", 64))
+    assert told.startswith("Unable to open shared memory region: '/test_inferd_no' ")
+    told = text_of(lambda: client.register_system_shared_memory("other", region, 64, offset=1))
+    assert told == (
+        f"Invalid shared memory region: '{region}' has 64 bytes, offset 1 and byte_size 64 "
+        f"ask for 65"
+    )
+
+
+def test_a_place_that_does_not_fit(client, region):
+    model = load(client, "placed")
+    told = text_of(lambda: infer_in_place(client, model, offset=60))
+    assert told == (
+        "Invalid offset + byte size for shared memory region: 'region' has 64 bytes, bytes 60 to "
+        "68 are not inside"
+    )
+    told = text_of(lambda: infer_in_place(client, model, room=4))
+    assert told == (
+        "shared memory size specified with the request for output 'OUTPUT0' (4 bytes) should be "
+        "at least 8 bytes to hold the results"
+    )
+
+
+def test_a_registration_over_rest_that_lacks_something(explicit_server):
+    def register(path, body):
+        connection = http.client.HTTPConnection(explicit_server.http)
+        connection.request("POST", f"/v2/{path}/register", json.dumps(body))
+        answer = json.load(connection.getresponse())
+        connection.close()
+        return answer["error"]
+
+    for field in ("key", "byte_size"):
+        body = {"key": "/test_inferd_no", "byte_size": 64}
+        del body[field]
+        told = register("systemsharedmemory/region/other", body)
+        assert told == f"Shared memory register request has no '{field}' field"
+    for kind in ("system", "cuda"):
+        told = register(f"{kind}sharedmemory", {})
+        assert told.startswith(
+            f"'region name' is necessary to register {kind} shared memory region"
+        )
+    body = {"raw_handle": {"b64": "?"}, "device_id": 0, "byte_size": 64}
+    told = register("cudasharedmemory/region/other", body)
+    assert told.startswith("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t")

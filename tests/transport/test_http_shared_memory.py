@@ -75,14 +75,19 @@ async def test_what_cannot_be_registered_is_told_why(serving, post, shared, regi
         await register(site, given)
         for path, body, status, text in (
             (ONE, {"key": given.key, "byte_size": 64}, 400, "'r' already"),
-            (f"{ALL}/region/s", {"byte_size": 64}, 400, "`key`"),
-            (f"{ALL}/region/s", {"key": given.key}, 400, "`byte_size`"),
+            (f"{ALL}/region/s", {"byte_size": 64}, 400, "no 'key' field"),
+            (f"{ALL}/region/s", {"key": given.key}, 400, "no 'byte_size' field"),
             (f"{ALL}/region/s", {"key": "/a/b", "byte_size": 64}, 400, "no key"),
             (f"{ALL}/region/s", {"key": "inferd_x", "byte_size": 64}, 400, "reserved"),
-            (f"{ALL}/region/s", {"key": "/none_of_ours", "byte_size": 64}, 500, "cannot be opened"),
+            (
+                f"{ALL}/region/s",
+                {"key": "/none_of_ours", "byte_size": 64},
+                500,
+                "Unable to open shared memory region",
+            ),
             (f"{ALL}/region/s", {"key": given.key, "byte_size": 4097}, 500, "has 4096 bytes"),
-            (ALL, {"key": given.key, "byte_size": 64}, 400, "name belongs into the URL"),
-            (CUDA, {}, 400, "name belongs into the URL"),
+            (ALL, {"key": given.key, "byte_size": 64}, 400, "'region name' is necessary"),
+            (CUDA, {}, 400, "'region name' is necessary"),
         ):
             answer = await site.ask(post(f"{path}/register", json.dumps(body).encode()))
             assert answer.status == status
@@ -129,7 +134,7 @@ async def test_a_place_that_is_too_small_is_left_alone(serving, post, shared, re
         body["outputs"][0]["parameters"]["shared_memory_byte_size"] = 15
         answer = await site.ask(post("/v2/models/id/infer", json.dumps(body).encode()))
         assert answer.status == 500
-        assert "'T' has 16 bytes, the shared memory it was given has 15" in answer.error
+        assert "output 'T' (15 bytes) should be at least 16 bytes" in answer.error
         assert given.memory[:] == bytes(4096)
 
 
@@ -236,7 +241,8 @@ def test_without_permission_it_does_not_matter_what_the_body_says():
     for call in (
         routes.add_system(request, "r"),
         routes.add_cuda(request, "r"),
-        routes.refuse_nameless(request),
+        routes.refuse_nameless_system(request),
+        routes.refuse_nameless_cuda(request),
     ):
         with pytest.raises(Unsupported, match="--allow-client-shm=true"):
             asyncio.run(call)

@@ -85,8 +85,8 @@ def _mapped(fd: int, key: str, offset: int, size_bytes: int) -> Mapping:
     needed = offset + size_bytes
     if needed > status.st_size:
         msg = (
-            f"shared memory object '{key}' has {status.st_size} bytes, offset {offset} and "
-            f"byte_size {size_bytes} ask for {needed}"
+            f"Invalid shared memory region: '{key}' has {status.st_size} bytes, offset {offset} "
+            f"and byte_size {size_bytes} ask for {needed}"
         )
         raise RegionFailed(msg)
     skipped = offset % mmap.ALLOCATIONGRANULARITY
@@ -110,6 +110,6 @@ def _cannot_open(key: str, error: Exception | None = None) -> InferdError:
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return Unavailable("the server has no room for another shared memory region")
     return RegionFailed(
-        f"shared memory object '{key}' cannot be opened: there is none, "
+        f"Unable to open shared memory region: '{key}' is no shared memory object, "
         f"or this server may not read and write it"
     )

@@ -149,5 +149,6 @@ def _bytes_of(view: memoryview) -> Array:
 
 def _no_room(name: str, size_bytes: int, room_bytes: int) -> RegionFailed:
     return RegionFailed(
-        f"output '{name}' has {size_bytes} bytes, the shared memory it was given has {room_bytes}"
+        f"shared memory size specified with the request for output '{name}' ({room_bytes} bytes) "
+        f"should be at least {size_bytes} bytes to hold the results"
     )

@@ -48,8 +48,8 @@ class Regions:
         """Raise Unsupported unless clients may register and use shared memory."""
         if not self.allowed:
             msg = (
-                "shared memory of clients is turned off on this server, "
-                "--allow-client-shm=true turns it on"
+                "Client shared memory is disabled. Start the server with "
+                "'--allow-client-shm=true' to enable it."
             )
             raise Unsupported(msg)
 
@@ -96,14 +96,16 @@ class Regions:
 
     def cuda_status(self, name: str = "") -> list[CudaRegionStatus]:
         """Return the status of the CUDA region `name`, or of all. Raises RegionNotFound."""
-        return [region.status for region in self._found(CudaRegion, "CUDA", name)]
+        return [region.status for region in self._found(CudaRegion, "cuda", name)]
 
     def span(self, name: str, offset: int, size_bytes: int) -> Span:
         """Return a piece of a region for one request; see Resolve."""
         region = self._regions.get(name)
         if region is None:
             self.check_allowed()
-            msg = f"there is no shared memory region '{name}' registered with this server"
+            msg = (
+                f"Unable to find shared memory region: '{name}' is not registered with this server"
+            )
             raise RegionNotFound(msg)
         known = region.spans.get((offset, size_bytes))
         if known is not None:
@@ -111,8 +113,8 @@ class Regions:
         end = offset + size_bytes
         if offset < 0 or size_bytes < 0 or end > region.status.size_bytes:
             msg = (
-                f"bytes {offset} to {end} are not inside shared memory region '{name}', "
-                f"which has {region.status.size_bytes} bytes"
+                f"Invalid offset + byte size for shared memory region: '{name}' has "
+                f"{region.status.size_bytes} bytes, bytes {offset} to {end} are not inside"
             )
             raise InvalidRequest(msg)
         return region.span(offset, size_bytes)
@@ -130,7 +132,7 @@ class Regions:
             msg = f"a shared memory region needs a name of 1 to {MAX_NAME_BYTES} bytes"
             raise InvalidRequest(msg)
         if name in self._regions:
-            msg = f"there is a shared memory region '{name}' already, unregister it first"
+            msg = f"shared memory region '{name}' already in manager, unregister it first"
             raise AlreadyExists(msg)
         if size_bytes < 1:
             msg = f"byte_size of shared memory region '{name}' is {size_bytes}, expected 1 or more"
@@ -145,6 +147,6 @@ class Regions:
     def _found(self, kind: type[_Kind], word: str, name: str) -> list[_Kind]:
         found = [region for region in self._of_kind(kind) if name in ("", region.status.name)]
         if name and not found:
-            msg = f"there is no {word} shared memory region '{name}'"
+            msg = f"Unable to find {word} shared memory region: '{name}' is not registered"
             raise RegionNotFound(msg)
         return found

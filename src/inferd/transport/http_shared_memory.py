@@ -1,5 +1,7 @@
 """The URLs of the shared memory extensions."""
 
+from typing import NoReturn
+
 from inferd.errors import InvalidRequest
 from inferd.shm.cuda import CudaRegion
 from inferd.shm.regions import Regions
@@ -23,7 +25,7 @@ class SharedMemoryRoutes:
             Route("GET", "/v2/systemsharedmemory/status", _API, self.system_status),
             Route("GET", "/v2/systemsharedmemory/region/{region}/status", _API, self.system_status),
             Route("POST", "/v2/systemsharedmemory/region/{region}/register", _API, self.add_system),
-            Route("POST", "/v2/systemsharedmemory/register", _API, self.refuse_nameless),
+            Route("POST", "/v2/systemsharedmemory/register", _API, self.refuse_nameless_system),
             Route(
                 "POST", "/v2/systemsharedmemory/region/{region}/unregister", _API, self.drop_system
             ),
@@ -31,7 +33,7 @@ class SharedMemoryRoutes:
             Route("GET", "/v2/cudasharedmemory/status", _API, self.cuda_status),
             Route("GET", "/v2/cudasharedmemory/region/{region}/status", _API, self.cuda_status),
             Route("POST", "/v2/cudasharedmemory/region/{region}/register", _API, self.add_cuda),
-            Route("POST", "/v2/cudasharedmemory/register", _API, self.refuse_nameless),
+            Route("POST", "/v2/cudasharedmemory/register", _API, self.refuse_nameless_cuda),
             Route("POST", "/v2/cudasharedmemory/region/{region}/unregister", _API, self.drop_cuda),
             Route("POST", "/v2/cudasharedmemory/unregister", _API, self.drop_cuda),
         ]
@@ -68,10 +70,20 @@ class SharedMemoryRoutes:
         self._regions.unregister(CudaRegion, region)
         return _done()
 
-    async def refuse_nameless(self, _request: HttpRequest) -> HttpAnswer:
+    async def refuse_nameless_system(self, _request: HttpRequest) -> HttpAnswer:
         """Refuse a registration whose URL has no name."""
+        self._refuse_nameless("system")
+
+    async def refuse_nameless_cuda(self, _request: HttpRequest) -> HttpAnswer:
+        """Refuse a registration whose URL has no name."""
+        self._refuse_nameless("cuda")
+
+    def _refuse_nameless(self, word: str) -> NoReturn:
         self._regions.check_allowed()
-        msg = "the region's name belongs into the URL: .../region/NAME/register"
+        msg = (
+            f"'region name' is necessary to register {word} shared memory region: "
+            f"it belongs into the URL, .../region/NAME/register"
+        )
         raise InvalidRequest(msg)
 
 

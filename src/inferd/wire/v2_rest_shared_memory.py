@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
@@ -44,6 +45,8 @@ class CudaRegistration(NamedTuple):
 
 _Document = TypeVar("_Document")
 
+_MISSING = re.compile(r"Object missing required field `(\w+)`")  # as msgspec tells it
+
 
 def decode_system_registration(body: memoryview) -> SystemRegistration:
     """Return the registration in `body`. Raises InvalidRequest."""
@@ -56,7 +59,10 @@ def decode_cuda_registration(body: memoryview) -> CudaRegistration:
     try:
         handle = base64.b64decode(document.raw_handle.b64, validate=True)
     except (binascii.Error, ValueError):  # ValueError: not ASCII
-        msg = "raw_handle is not base64, expected the 64 bytes of a CUDA IPC handle in base64"
+        msg = (
+            "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t: it is not base64, "
+            "expected the 64 bytes of a CUDA IPC handle in base64"
+        )
         raise InvalidRequest(msg) from None
     return CudaRegistration(handle, document.device_id, document.size_bytes)
 
@@ -69,6 +75,8 @@ def _decoded(body: memoryview, kind: type[_Document]) -> _Document:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         msg = f"the body is not a shared memory registration: {error}"
+        if missing := _MISSING.fullmatch(str(error)):
+            msg = f"Shared memory register request has no '{missing[1]}' field"
         raise InvalidRequest(msg) from None
 
 

@@ -116,7 +116,7 @@ def place_output(wanted: WantedOutput, reference: Reference, resolve: Resolve) -
     """
     if wanted.binary or wanted.top_k:
         what = "binary_data" if wanted.binary else "classification"
-        msg = f"output '{wanted.name}' asks for {what} and {REGION}, expected one of them"
+        msg = f"Output can't set both '{REGION}' and '{what}': '{wanted.name}' does"
         raise InvalidRequest(msg)
     span = resolve(reference[0], reference[1], reference[2])
     wanted.place = span
