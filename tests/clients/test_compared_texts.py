@@ -5,20 +5,25 @@ import json
 import os
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 INPUT0 = {"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [2]}
 OUTPUT0 = INPUT0 | {"name": "OUTPUT0"}
 
 
-@pytest.fixture(params=["http", "grpc"])
+MODULES = {"http": tritonclient.http, "grpc": tritonclient.grpc}
+
+
+@pytest.fixture(params=MODULES)
 def client(request, explicit_server):
     """A client of either protocol, and in `tensors` what its requests are made of."""
-    module = {"http": tritonclient.http, "grpc": tritonclient.grpc}[request.param]
+    module = MODULES[request.param]
     with module.InferenceServerClient(getattr(explicit_server, request.param)) as client:
         client.tensors = module
         yield client
@@ -86,9 +91,65 @@ def test_a_version_that_is_no_number_is_told_as_it_was_sent(client, loaded):
 def test_a_configuration_that_cannot_be_read_failed_to_load(client, loaded):
     for config in ('"max_batch_size": 16', '{"max_batch_size": "many"}', '{"max_batches": 1}'):
         told = text_of(lambda config=config: client.load_model(loaded, config=config))
-        assert told.startswith("failed to load 'compared': config:")
+        start = "failed to load 'compared', failed to poll from model repository: "
+        assert told.startswith(f"{start}config:")
     assert client.is_model_ready(loaded)
-    assert text_of(lambda: client.load_model("nobody")).startswith("failed to load 'nobody': ")
+
+
+def test_what_is_not_in_the_repository_cannot_be_polled(client):
+    told = text_of(lambda: client.load_model("nobody"))
+    assert told == (
+        "failed to load 'nobody', failed to poll from model repository: there is no such model in "
+        "it"
+    )
+    told = text_of(lambda: client.load_model("nobody", files={"file:1/none": b""}))
+    assert told.startswith("failed to load 'nobody', failed to poll from model repository: ")
+    told = text_of(lambda: client.load_model("a\\b"))
+    assert told.startswith("model name must not contain path traversal characters: 'a\\b' ")
+
+
+def test_a_version_that_fails_to_load_is_unavailable(client):
+    told = text_of(lambda: load(client, "failing", output=[]))
+    assert told.startswith("load failed for model 'failing': version 1 is at UNAVAILABLE state: ")
+
+
+@pytest.mark.parametrize("protocol", MODULES)
+def test_where_clients_do_not_control_the_models(protocol, server):
+    with MODULES[protocol].InferenceServerClient(getattr(server, protocol)) as client:
+        for call in (client.load_model, client.unload_model):
+            told = text_of(lambda call=call: call("add_sub"))
+            assert told.startswith(
+                "explicit model load / unload is not allowed if polling is enabled "
+            )
+
+
+def test_a_load_over_grpc_with_parameters_that_are_not_known_or_of_another_type(explicit_server):
+    def refused(**parameters):
+        request = service_pb2.RepositoryModelLoadRequest(model_name="m")
+        for key, value in parameters.items():
+            request.parameters[key].int64_param = value
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.RepositoryModelLoad(request)
+        return caught.value.details()
+
+    with grpc.insecure_channel(explicit_server.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        assert refused(zz=1).startswith("unrecognized load parameter 'zz'")
+        assert refused(config=1) == (
+            "invalid value type for load parameter 'config', expected string_param: "
+            "it is int64_param"
+        )
+        unload = service_pb2.RepositoryModelUnloadRequest(model_name="m")
+        unload.parameters["unload_dependents"].int64_param = 1
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.RepositoryModelUnload(unload)
+        assert caught.value.details().startswith(
+            "invalid value type for 'unload_dependents' parameter, expected bool_param: "
+        )
+        index = service_pb2.RepositoryIndexRequest(repository_name="other")
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.RepositoryIndex(index)
+        assert caught.value.details().startswith("'repository_name' specification is not supported")
 
 
 @pytest.mark.parametrize("path", ["../out", "A" * 256])

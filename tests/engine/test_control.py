@@ -77,7 +77,8 @@ async def test_a_model_to_begin_with_that_is_not_there_makes_the_server_not_read
             ("m", "1"): READY,
             ("x", ""): (
                 UNAVAILABLE,
-                "failed to load 'x': there is no such model in the repository",
+                "failed to load 'x', failed to poll from model repository: "
+                "there is no such model in it",
             ),
         }
         assert not engine.is_ready()
@@ -228,7 +229,10 @@ async def test_a_failed_reload_keeps_what_serves(repository, ask):
             assert states(engine) == {("m", "1"): (READY, why)}
             assert engine.is_ready()
         write(root / "m" / "config.pbtxt", "max_batch_size: 1 max_batch_size: 2")
-        with pytest.raises(NotLoadable, match=r"^failed to load 'm': m/config.pbtxt:1:"):
+        with pytest.raises(
+            NotLoadable,
+            match=r"^failed to load 'm', failed to poll from model repository: m/config.pbtxt:1:",
+        ):
             await engine.load(LoadRequest("m"))
         await engine.infer(ask("m", INPUT0=[1]))
         assert states(engine)["m", "1"][1].startswith("m/config.pbtxt:1:")
@@ -247,7 +251,9 @@ async def test_when_one_new_version_fails_none_takes_over(theirs, repository, as
         await engine.load(LoadRequest("m"))
         repository(2, 3, m='backend: "theirs"\n' + ALL_VERSIONS)
         theirs.failures.extend([None, ArithmeticError("no")])
-        with pytest.raises(LoadFailed, match=r"version 3: .*ArithmeticError: no"):
+        with pytest.raises(
+            LoadFailed, match=r"version 3 is at UNAVAILABLE state: .*ArithmeticError: no"
+        ):
             await engine.load(LoadRequest("m"))
         assert theirs.log.count(("close", "m_0")) == 1
         assert states(engine) == {
@@ -261,7 +267,7 @@ async def test_when_one_new_version_fails_none_takes_over(theirs, repository, as
         assert engine.is_ready()  # what served still does
         write(root / "m" / "1" / "weights")
         theirs.failures.extend([None, ArithmeticError("no")])
-        with pytest.raises(LoadFailed, match=r"version 2: .*ArithmeticError: no"):
+        with pytest.raises(LoadFailed, match=r"version 2 is at UNAVAILABLE state: .*ArithmeticError: no"):
             await engine.load(LoadRequest("m"))
         assert states(engine)["m", "1"] == (READY, "not reloaded, because version 2 failed")
         await engine.load(LoadRequest("m"))
@@ -348,7 +354,10 @@ async def test_what_is_wrong_tells_whether_the_model_was_read(repository, config
     async with engine_on(repository(m=config)) as engine:
         with pytest.raises(InferdError) as caught:
             await engine.load(LoadRequest("m"))
-        start = "load failed for model 'm': " if kind is LoadFailed else "failed to load 'm': "
+        start = {
+            LoadFailed: "load failed for model 'm': ",
+            NotLoadable: "failed to load 'm', failed to poll from model repository: ",
+        }[kind]
         assert type(caught.value) is kind
         assert caught.value.message.startswith(start) and text in caught.value.message
         if kind is LoadFailed:  # as one that does not come up
@@ -378,7 +387,7 @@ async def test_what_is_not_there_cannot_be_loaded(repository):
         with pytest.raises(NotLoadable) as caught:
             await engine.load(LoadRequest("x"))
         assert caught.value.message == (
-            "failed to load 'x': there is no such model in the repository"
+            "failed to load 'x', failed to poll from model repository: there is no such model in it"
         )
         assert engine.index() == []
         assert engine.is_ready()
@@ -546,4 +555,4 @@ async def test_the_log_tells_what_serves_when_that_changes(repository, caplog):
         "model 'm' now serves version 1, 2",
         "model 'm' now serves no version",
     )
-    assert third.startswith("load failed for model 'm': version 2: ")
+    assert third.startswith("load failed for model 'm': version 2 is at UNAVAILABLE state: ")

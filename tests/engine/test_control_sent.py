@@ -81,7 +81,9 @@ async def test_a_sent_configuration_that_is_wrong_is_refused(repository, text, m
                 await engine.load(LoadRequest("m", text, files))
             assert message in caught.value.message
             if isinstance(caught.value, InvalidConfig):
-                assert caught.value.message.startswith("failed to load 'm': ")
+                assert caught.value.message.startswith(
+                    "failed to load 'm', failed to poll from model "
+                )
         assert engine.index() == []
         assert engine.is_ready()
 

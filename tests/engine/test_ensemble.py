@@ -450,7 +450,8 @@ async def test_a_bad_ensemble_is_refused_with_its_reason(repository):
     root = repository(a=identity("INT32"), e=ensemble(step("a", "X", "Y")))
     async with engine_on(root, "explicit") as engine:
         with pytest.raises(
-            LoadFailed, match="load failed for model 'e': version 1: ensemble 'e': "
+            LoadFailed,
+            match="load failed for model 'e': version 1 is at UNAVAILABLE state: ensemble 'e': ",
         ):
             await engine.load(LoadRequest("e"))
 
@@ -459,7 +460,7 @@ async def test_a_bad_ensemble_is_refused_with_its_reason(repository):
 async def test_an_ensemble_whose_tensors_are_not_tied_together_cannot_be_read(repository):
     root = repository(a=identity(), e=ensemble(step("a", "X", "t")))
     async with engine_on(root, "explicit") as engine:
-        with pytest.raises(NotLoadable, match=r"failed to load 'e': .* no step writes tensor 'Y' "):
+        with pytest.raises(NotLoadable, match=r"failed to load 'e', .* no step writes tensor 'Y' "):
             await engine.load(LoadRequest("e"))
 
 

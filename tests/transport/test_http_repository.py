@@ -139,7 +139,9 @@ async def test_what_is_not_there_is_tritons_500_to_load_and_200_to_unload(reposi
     async with repository() as site:
         answer = await site.ask(post(path("nobody", "load")))
         assert answer.status == 500
-        assert answer.error == "failed to load 'nobody': there is no such model in the repository"
+        assert answer.error.endswith(
+            "failed to poll from model repository: there is no such model in it"
+        )
         assert (await site.ask(post(path("nobody", "unload")))).status == 200
 
 

@@ -155,8 +155,8 @@ def test_base64_in_lines_is_read(end):
 
 
 BAD_LOADS = {
-    "a load has no parameter 'zz', expected 'config' or 'file:VERSION/PATH'": load_body(zz="x"),
-    "a load has no parameter 'File:1/a'": load_body(**{"File:1/a": ""}),
+    "unrecognized load parameter 'zz', expected 'config' or 'file:VERSION/PATH'": load_body(zz="x"),
+    "unrecognized load parameter 'File:1/a'": load_body(**{"File:1/a": ""}),
     "parameter 'config' is {}, expected a string that holds JSON": load_body(config={}),
     "parameter 'config' is null, expected": load_body(config=None),
     "parameter 'file:1/a' is 7, expected a string of base64": load_body(**{"file:1/a": 7}),
@@ -265,10 +265,13 @@ def test_a_named_repository_is_not_offered():
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
-        ({"zz": ("string_param", "x")}, "a load has no parameter 'zz'"),
-        ({"config": ("bytes_param", b"{}")}, "'config' is bytes_param, expected string_param"),
-        ({"file__1/a": ("string_param", "x")}, "'file:1/a' is string_param, expected bytes_param"),
-        ({"file__1/a": ("int64_param", 7)}, "'file:1/a' is int64_param, expected bytes_param"),
+        ({"zz": ("string_param", "x")}, "unrecognized load parameter 'zz'"),
+        ({"config": ("bytes_param", b"{}")}, "'config', expected string_param: it is bytes_param"),
+        (
+            {"file__1/a": ("string_param", "x")},
+            "'file:1/a', expected bytes_param: it is string_param",
+        ),
+        ({"file__1/a": ("int64_param", 7)}, "'file:1/a', expected bytes_param: it is int64_param"),
     ],
 )
 def test_parameters_of_the_wrong_type_are_refused(parameters, text):
@@ -280,11 +283,16 @@ def test_a_parameter_that_is_not_set_is_refused():
     message = pb.RepositoryModelLoadRequest(model_name="m")
     message.parameters["config"].SetInParent()
     text = refused(wire.decode_load_message, message.SerializeToString())
-    assert text == "parameter 'config' is not set, expected string_param"
+    assert text == (
+        "invalid value type for load parameter 'config', expected string_param: it is not set"
+    )
     unload = pb.RepositoryModelUnloadRequest(model_name="m")
     unload.parameters["unload_dependents"].int64_param = 1
     text = refused(wire.decode_unload_message, unload.SerializeToString())
-    assert text == "parameter 'unload_dependents' is int64_param, expected bool_param"
+    assert text == (
+        "invalid value type for 'unload_dependents' parameter, expected bool_param: "
+        "it is int64_param"
+    )
 
 
 def test_large_files_are_views_and_small_ones_are_parsed():
@@ -306,7 +314,7 @@ def test_a_large_config_is_no_file():
     message = load_message(model_name="m", config=("string_param", text))
     assert wire.decode_load_message(message).config == text
     message = load_message(model_name="m", other__=("bytes_param", b"x" * 100_000))
-    assert "no parameter 'other:'" in refused(wire.decode_load_message, message)
+    assert "unrecognized load parameter 'other:'" in refused(wire.decode_load_message, message)
 
 
 def test_more_files_than_a_load_may_have_are_refused_before_they_are_parsed():

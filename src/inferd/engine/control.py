@@ -8,7 +8,7 @@ goes away.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +21,7 @@ from inferd.engine.dependents import Dependents, check_chain, needs_of
 from inferd.engine.ensemble import find_steps
 from inferd.engine.lineup import Lineup, close_served
 from inferd.engine.load import Loader, LoadOptions
-from inferd.engine.source import Source, Sources
+from inferd.engine.source import Source, Sources, not_loaded
 from inferd.engine.thread import in_daemon_thread
 from inferd.errors import (
     InferdError,
@@ -125,8 +125,9 @@ class Control:
         """Raise Unavailable unless clients may load and unload models."""
         if self._mode != "explicit":
             msg = (
-                f"models are loaded by the server itself here (--model-control-mode={self._mode}); "
-                f"loading and unloading by request needs --model-control-mode=explicit"
+                f"explicit model load / unload is not allowed if polling is enabled or the server "
+                f"itself loads its models (--model-control-mode={self._mode} here); it needs "
+                f"--model-control-mode=explicit"
             )
             raise Unavailable(msg)
         if self._is_stopped:
@@ -143,8 +144,8 @@ class Control:
         self.check_is_explicit()
         check_model_name(request.model)
         if request.files and request.config is None:
-            msg = f"model '{request.model}': a load with files needs the parameter 'config' as well"
-            raise InvalidRequest(msg)
+            msg = "a load with files needs the parameter 'config' as well"
+            raise InvalidRequest(not_loaded(request.model, msg))
         await asyncio.shield(self._spawn(self._load(request)))
 
     async def unload(self, request: UnloadRequest) -> None:
@@ -369,7 +370,7 @@ class Control:
         if lineup.serving != before:
             self._tell(lineup)
         if failures and is_asked:
-            error = _failed(name, failures)
+            error = _failed(name, failures, lineup.serving)
             log.error("%s", error.message)
             raise error
         return list(failures.values())
@@ -389,7 +390,7 @@ class Control:
             self._lineup(name).fail(error.message, source.model.versions if source else ())
             self._drop_if_idle(name)
         if not is_read:
-            return NotLoadable(f"failed to load '{name}': {error.message}")
+            return NotLoadable(not_loaded(name, error.message))
         log.error("%s", error.message)
         return LoadFailed(f"load failed for model '{name}': {error.message}")
 
@@ -590,9 +591,12 @@ def _refused(name: str, error: InferdError) -> InferdError:
     if isinstance(error, LoadFailed):
         return LoadFailed(f"load failed for model '{name}': {error.message}")
     kind = InvalidConfig if isinstance(error, InvalidConfig) else type(error)
-    return kind(f"failed to load '{name}': {error.message}")
+    return kind(not_loaded(name, error.message))
 
 
-def _failed(name: str, failures: dict[int, str]) -> LoadFailed:
-    reasons = "; ".join(f"version {number}: {why}" for number, why in failures.items())
-    return LoadFailed(f"load failed for model '{name}': {reasons}")
+def _failed(name: str, failures: dict[int, str], serving: Container[int]) -> LoadFailed:
+    reasons = []
+    for number, why in failures.items():
+        state = "" if number in serving else " is at UNAVAILABLE state"
+        reasons.append(f"version {number}{state}: {why}")
+    return LoadFailed(f"load failed for model '{name}': {'; '.join(reasons)}")

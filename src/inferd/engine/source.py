@@ -208,10 +208,15 @@ class Sources:
         link = link_out(model.folder, model.root)
         if link is not None:
             msg = (
-                f"failed to load '{model.name}': '{link}' is a link that leads out of the "
-                f"repository; --model-repository-links=any allows that"
+                f"'{link}' is a link that leads out of the repository; "
+                f"--model-repository-links=any allows that"
             )
-            raise NotLoadable(msg)
+            raise NotLoadable(not_loaded(model.name, msg))
+
+
+def not_loaded(name: str, why: str) -> str:
+    """Return the text for a model of which nothing was begun, in the words clients compare."""
+    return f"failed to load '{name}', failed to poll from model repository: {why}"
 
 
 def _read_config(name: str, text: str) -> ModelConfig:
@@ -221,8 +226,7 @@ def _read_config(name: str, text: str) -> ModelConfig:
     try:
         return parse_json(text, OVERRIDE)
     except InvalidConfig as error:
-        msg = f"failed to load '{name}': {error.message}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(not_loaded(name, error.message)) from error
 
 
 def _distinct(paths: Sequence[Path | CloudUrl]) -> list[Path | CloudUrl]:
@@ -234,11 +238,11 @@ def _distinct(paths: Sequence[Path | CloudUrl]) -> list[Path | CloudUrl]:
 
 
 def _nowhere(name: str, folder: Path) -> str:
-    return f"failed to load '{name}': '{folder}' is no folder in a model repository"
+    return not_loaded(name, f"'{folder}' is no folder in a model repository")
 
 
 def _unknown(name: str) -> NotLoadable:
-    return NotLoadable(f"failed to load '{name}': there is no such model in the repository")
+    return NotLoadable(not_loaded(name, "there is no such model in it"))
 
 
 def _tell_that_apps_stay(apps: Sequence[Path], *, is_all: bool) -> None:

@@ -62,6 +62,8 @@ def check_model_name(name: str) -> None:
             f"'{name[:_SHOWN]}' is no name of a model, expected that of a folder in the "
             f"repository, without separators"
         )
+        if ".." in name or set(name) & _SEPARATORS:
+            msg = f"model name must not contain path traversal characters: {msg}"
         raise InvalidRequest(msg)
 
 

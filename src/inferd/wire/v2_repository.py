@@ -262,9 +262,11 @@ def decode_load_message(data: Any) -> LoadRequest:
     files: dict[str, bytes | memoryview] = {}
     for key, parameter in message.parameters.items():
         if key == "config":
-            config = _chosen(key, parameter, "string_param")
+            config = _chosen(f"load parameter '{key}'", parameter, "string_param")
         elif key.startswith(_FILE):
-            files[key.removeprefix(_FILE)] = _chosen(key, parameter, "bytes_param")
+            files[key.removeprefix(_FILE)] = _chosen(
+                f"load parameter '{key}'", parameter, "bytes_param"
+            )
         else:
             raise _unknown_parameter(key)
     return LoadRequest(_model_name(message), config, files | large)
@@ -285,7 +287,7 @@ def decode_unload_message(data: bytes) -> UnloadRequest:
     message = parse("inference.RepositoryModelUnloadRequest", data)
     dependents = False
     if (key := "unload_dependents") in message.parameters:
-        dependents = _chosen(key, message.parameters[key], "bool_param")
+        dependents = _chosen(f"'{key}' parameter", message.parameters[key], "bool_param")
     return UnloadRequest(_model_name(message), dependents)
 
 
@@ -350,10 +352,10 @@ def _model_name(message: Any) -> str:
     return name
 
 
-def _chosen(key: str, parameter: Any, expected: str) -> Any:
+def _chosen(what: str, parameter: Any, expected: str) -> Any:
     choice = parameter.WhichOneof("parameter_choice")
     if choice != expected:
-        msg = f"parameter '{key}' is {choice or 'not set'}, expected {expected}"
+        msg = f"invalid value type for {what}, expected {expected}: it is {choice or 'not set'}"
         raise InvalidRequest(msg)
     return getattr(parameter, expected)
 
@@ -395,12 +397,15 @@ def _shown(value: object) -> str:
 
 def one_repository() -> Unsupported:
     """Return the error for a call that names a repository."""
-    return Unsupported("repository_name is set; this server knows models by their name alone")
+    return Unsupported(
+        "'repository_name' specification is not supported, "
+        "this server knows models by their name alone"
+    )
 
 
 def _unknown_parameter(key: str) -> InvalidRequest:
     return InvalidRequest(
-        f"a load has no parameter '{key[:_SHOWN]}', expected 'config' or 'file:VERSION/PATH'"
+        f"unrecognized load parameter '{key[:_SHOWN]}', expected 'config' or 'file:VERSION/PATH'"
     )
 
 

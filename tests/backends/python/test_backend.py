@@ -175,7 +175,7 @@ def test_a_model_loads_and_unloads_others_where_clients_may(serve):
         told = [asked.ask("loads", IN=np.array([n], np.int32))["OUT"][0] for n in (0, 1, 2)]
         assert told[0] == b"done True"
         assert told[1] == b"done False"
-        assert b"no such model in the repository False" in told[2]
+        assert b"there is no such model in it False" in told[2]
     with serve(loads2=(LOADS, TEXT_CONFIG)) as asked:
         told = asked.ask("loads2", IN=np.array([1], np.int32))["OUT"][0]
         assert b"explicit" in told
