@@ -44,9 +44,14 @@ def text_of(call):
 
 
 def infer(client, model, version="", shape=(2,), name="INPUT0", datatype=np.float32, **fields):
+    tensor = filled(client, shape, name, datatype)
+    return client.infer(model, [tensor], model_version=version, **fields)
+
+
+def filled(client, shape=(2,), name="INPUT0", datatype=np.float32):
     tensor = client.tensors.InferInput(name, list(shape), np_to_triton_dtype(datatype))
     tensor.set_data_from_numpy(np.zeros(shape, datatype))
-    return client.infer(model, [tensor], model_version=version, **fields)
+    return tensor
 
 
 def load(client, model, **config):
@@ -271,3 +276,62 @@ def test_a_registration_over_rest_that_lacks_something(explicit_server):
     body = {"raw_handle": {"b64": "?"}, "device_id": 0, "byte_size": 64}
     told = register("cudasharedmemory/region/other", body)
     assert told.startswith("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t")
+
+
+# --- what does not fit the model ---
+
+
+def test_inputs_of_another_name_number_or_datatype(client):
+    model = load(client, "fitted")
+    assert text_of(lambda: infer(client, model, name="OTHER")) == (
+        "unexpected inference input 'OTHER' for model 'fitted'. Got input(s) ['OTHER'], but "
+        "missing required input(s) ['INPUT0']; it takes 'INPUT0'"
+    )
+    assert text_of(lambda: client.infer(model, [])) == (
+        "expected 1 inputs but got 0 inputs for model 'fitted'. Got input(s) [], but missing "
+        "required input(s) ['INPUT0']; it takes 'INPUT0'"
+    )
+    assert text_of(lambda: infer(client, model, datatype=np.int32)) == (
+        "inference input 'INPUT0' data-type is 'INT32', but model 'fitted' expects 'FP32'"
+    )
+    twice = [filled(client), filled(client)]
+    assert text_of(lambda: client.infer(model, twice)).startswith(
+        "input 'INPUT0' already exists in request"
+    )
+
+
+def test_a_number_of_inputs_of_which_some_are_optional(client):
+    inputs = [INPUT0, INPUT0 | {"name": "INPUT1", "optional": True}]
+    outputs = [OUTPUT0, OUTPUT0 | {"name": "OUTPUT1"}]
+    model = load(client, "optional", input=inputs, output=outputs)
+    assert text_of(lambda: client.infer(model, [])).startswith(
+        "expected number of inputs between 1 and 2 but got 0 inputs for model 'optional'. "
+    )
+
+
+def test_shapes_and_batch_sizes_that_do_not_fit(client):
+    inputs = [INPUT0, INPUT0 | {"name": "INPUT1"}]
+    outputs = [OUTPUT0, OUTPUT0 | {"name": "OUTPUT1"}]
+    model = load(client, "batched", max_batch_size=8, input=inputs, output=outputs)
+
+    def told(*shapes):
+        tensors = [filled(client, shape, f"INPUT{index}") for index, shape in enumerate(shapes)]
+        return text_of(lambda: client.infer(model, tensors))
+
+    assert told([1, 2], [1, 3]) == (
+        "unexpected shape for input 'INPUT1' for model 'batched'. Expected [-1,2], got [1,3]"
+    )
+    assert told([1, 2], [2, 2]) == (
+        "input 'INPUT1' batch size does not match other inputs for 'batched': it is 2, that of "
+        "another is 1"
+    )
+    assert told([9, 2], [9, 2]) == (
+        "inference request batch-size must be <= 8 for 'batched', that of input 'INPUT0' is 9"
+    )
+
+
+def test_an_output_that_the_model_does_not_give(client):
+    output = client.tensors.InferRequestedOutput("OTHER")
+    assert text_of(lambda: infer(client, load(client, "fitted"), outputs=[output])) == (
+        "unexpected inference output 'OTHER' for model 'fitted', it gives 'OUTPUT0'"
+    )

@@ -301,7 +301,7 @@ def register_system_shared_memory(client):
         assert np.array_equal(shm.get_contents_as_numpy(handle, np.float32, [3], size), VALUES)
         with refused("in"):
             client.register_system_shared_memory("in", KEY, size)
-    with refused("none"):
+    with refused("Unable to open shared memory region"):
         client.register_system_shared_memory("none", "/test_inferd_no_such_key", 64)
 
 

@@ -267,7 +267,9 @@ async def test_when_one_new_version_fails_none_takes_over(theirs, repository, as
         assert engine.is_ready()  # what served still does
         write(root / "m" / "1" / "weights")
         theirs.failures.extend([None, ArithmeticError("no")])
-        with pytest.raises(LoadFailed, match=r"version 2 is at UNAVAILABLE state: .*ArithmeticError: no"):
+        with pytest.raises(
+            LoadFailed, match=r"version 2 is at UNAVAILABLE state: .*ArithmeticError: no"
+        ):
             await engine.load(LoadRequest("m"))
         assert states(engine)["m", "1"] == (READY, "not reloaded, because version 2 failed")
         await engine.load(LoadRequest("m"))

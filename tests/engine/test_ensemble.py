@@ -200,7 +200,7 @@ async def test_classes_have_the_labels_of_the_step_that_gives_the_scores(reposit
 async def test_a_batch_that_does_not_fit_is_refused_before_any_step(repository, ask):
     root = repository(a=identity(), e=ensemble(step("a", "X", "Y")))
     async with engine_on(root) as engine:
-        with pytest.raises(InvalidRequest, match="model 'e' takes 1 to 8"):
+        with pytest.raises(InvalidRequest, match="batch-size must be <= 8 for 'e'"):
             await engine.infer(ask("e", X=[[1, 2]] * 9))
         assert engine.statistics("a")[0].execution_count == 0
 
@@ -213,8 +213,8 @@ async def test_a_variable_batch_that_a_step_does_not_take_names_the_step(reposit
         with pytest.raises(InvalidRequest) as caught:
             await engine.infer(ask("e", X=[[1, 2]] * 9))
         assert caught.value.message == (
-            "ensemble 'e', step 0 (model 'a'): input 'INPUT0' has batch size 9, model 'a' takes "
-            "1 to 8 (input 'INPUT0' is tensor 'X', FP32 [9, 2])"
+            "ensemble 'e', step 0 (model 'a'): inference request batch-size must be <= 8 for 'a', "
+            "that of input 'INPUT0' is 9 (input 'INPUT0' is tensor 'X', FP32 [9, 2])"
         )
 
 

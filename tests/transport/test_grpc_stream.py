@@ -542,7 +542,10 @@ async def test_errors_are_told_inside_the_stream_which_goes_on(streaming):
     assert final_of(late) and "triton_final_response" not in unknown.infer_response.parameters
     assert "triton_other" in bad.error_message
     assert value_of(fine) == 1
-    assert "also needs input 'T'" in short.error_message and not short.infer_response.model_name
+    assert (
+        "missing required input(s) ['T']" in short.error_message
+        and not short.infer_response.model_name
+    )
 
 
 async def test_an_error_waits_for_its_turn(streaming):

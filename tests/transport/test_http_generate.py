@@ -198,7 +198,7 @@ async def test_what_a_model_raises_has_its_status(talking, asking, scripted, err
     ("body", "words"),
     [
         (b"{", "not JSON"),
-        (b"{}", "also needs input 'T'"),
+        (b"{}", "missing required input(s) ['T']"),
         ({"T": "a"}, "input 'T'"),
         ({"T": 1, "x": {}}, "parameter 'x'"),
     ],

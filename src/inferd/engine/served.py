@@ -377,8 +377,9 @@ class Served:
         rules = list(self._inputs.values())
         if len(rules) != 1:
             msg = (
-                f"a raw binary request needs a model with exactly one input, "
-                f"model '{self.name}' has {len(rules)}"
+                f"Raw request must only have 1 input (found 1) to be deduced but got {len(rules)} "
+                f"inputs in '{self.name}' model configuration: a body without JSON is the data of "
+                f"a model's only input"
             )
             raise InvalidRequest(msg)
         [rule] = rules
@@ -458,30 +459,41 @@ class Served:
         for tensor in inputs:
             if tensor.name in seen:
                 return InvalidRequest(
-                    f"input '{tensor.name}' is given more than once, "
+                    f"input '{tensor.name}' already exists in request, "
                     f"model '{self.name}' takes {_quoted(self._names)}, each once"
                 )
             seen.add(tensor.name)
-        complaints = []
-        if unknown := seen - self._names:
-            complaints.append(f"has no input {_quoted(unknown)}")
-        if missing := self._required - seen:
-            complaints.append(f"also needs input {_quoted(missing)}")
+        least, most, count = len(self._required), len(self._names), len(seen)
+        unknown, missing = seen - self._names, self._required - seen
+        complaints = [f"missing required input(s) {_listed(missing)}"] if missing else []
+        if not least <= count <= most:
+            text = f"expected {most} inputs but got {count} inputs"
+            if least < most:
+                text = (
+                    f"expected number of inputs between {least} and {most} but got {count} inputs"
+                )
+            if unknown:
+                complaints.append(f"it has no input {_quoted(unknown)}")
+        elif unknown:
+            text = f"unexpected inference input {_quoted(unknown)}"
+        else:
+            text = complaints.pop()
+        but = f", but {' and '.join(complaints)}" if complaints else ""
         return InvalidRequest(
-            f"model '{self.name}' {' and '.join(complaints)}; "
-            f"it takes {_quoted(self._names)}, the request has {_quoted(seen)}"
+            f"{text} for model '{self.name}'. "
+            f"Got input(s) {_listed(seen)}{but}; it takes {_quoted(self._names)}"
         )
 
     def _bad_datatype(self, tensor: Tensor, rule: _Rule) -> InferdError:
         return InvalidRequest(
-            f"input '{tensor.name}' has datatype {tensor.datatype.value}, "
-            f"model '{self.name}' expects {rule.datatype.value}"
+            f"inference input '{tensor.name}' data-type is '{tensor.datatype.value}', "
+            f"but model '{self.name}' expects '{rule.datatype.value}'"
         )
 
     def _bad_shape(self, tensor: Tensor, rule: _Rule) -> InferdError:
         text = (
-            f"input '{tensor.name}' has shape {list(tensor.shape)}, "
-            f"model '{self.name}' expects {list(rule.shape)}"
+            f"unexpected shape for input '{tensor.name}' for model '{self.name}'. "
+            f"Expected {_dims(rule.shape)}, got {_dims(tensor.shape)}"
         )
         if rule.batch_dims and len(tensor.shape) == len(rule.dims):
             text += "; the first dim is the batch size, put a 1 before your shape for one item"
@@ -491,8 +503,13 @@ class Served:
         size = tensor.shape[0]
         if batch_size is not None:
             return InvalidRequest(
-                f"input '{tensor.name}' has batch size {size}, another input has {batch_size}; "
-                f"model '{self.name}' expects one batch size in a request"
+                f"input '{tensor.name}' batch size does not match other inputs for '{self.name}': "
+                f"it is {size}, that of another is {batch_size}"
+            )
+        if size > self._most_rows:
+            return InvalidRequest(
+                f"inference request batch-size must be <= {self._most_rows} for "
+                f"'{self.name}', that of input '{tensor.name}' is {size}"
             )
         return InvalidRequest(
             f"input '{tensor.name}' has batch size {size}, model '{self.name}' "
@@ -513,7 +530,7 @@ class Served:
         by_name = {output.name: output for output in request.outputs}
         if unknown := by_name.keys() - self._outputs.keys():
             msg = (
-                f"model '{self.name}' has no output {_quoted(unknown)}, "
+                f"unexpected inference output {_quoted(unknown)} for model '{self.name}', "
                 f"it gives {_quoted(self._outputs)}"
             )
             raise InvalidRequest(msg)
@@ -536,6 +553,14 @@ def _only_input(config: ModelConfig, rules: Mapping[str, _Rule]) -> _Rule | None
     if len(rules) != 1 or config.parameters.get(ANY_INPUT_NAME) != "true":
         return None
     return next(iter(rules.values()))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "[" + ",".join(f"'{name}'" for name in sorted(names)) + "]"
+
+
+def _dims(shape: Sequence[int]) -> str:
+    return f"[{','.join(map(str, shape))}]"
 
 
 def _quoted(names: Iterable[str]) -> str:
