@@ -335,3 +335,86 @@ def test_an_output_that_the_model_does_not_give(client):
     assert text_of(lambda: infer(client, load(client, "fitted"), outputs=[output])) == (
         "unexpected inference output 'OTHER' for model 'fitted', it gives 'OUTPUT0'"
     )
+
+
+# --- the data ---
+
+
+def test_data_of_another_size_over_grpc(explicit_server, client):
+    model = load(client, "sized")
+
+    def told(*raw, datatype="FP32", shape=(2,), **contents):
+        request = service_pb2.ModelInferRequest(model_name=model, raw_input_contents=raw)
+        tensor = request.inputs.add(name="INPUT0", datatype=datatype, shape=shape)
+        for field, values in contents.items():
+            getattr(tensor.contents, field).extend(values)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.ModelInfer(request)
+        return caught.value.details()
+
+    with grpc.insecure_channel(explicit_server.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        size = "input byte size mismatch for input 'INPUT0'"
+        assert told(bytes(4)).startswith(f"{size}. Expected 8, got 4 bytes of raw contents")
+        assert told(fp32_contents=[1]).startswith(f"{size}: the shape asks for 2 elements")
+        assert told().startswith("unable to find data for input tensor 'INPUT0'")
+        assert told(bytes(8), fp32_contents=[1, 2]) == (
+            "contents field must not be specified when using raw_input_contents for 'INPUT0'"
+        )
+        assert told(int_contents=[1, 2]).startswith(
+            "unexpected explicit tensor data for input tensor 'INPUT0': it is FP32"
+        )
+        assert told(bytes(8), datatype="FLOAT").startswith("invalid datatype for input INPUT0: ")
+        assert told(bytes(8), shape=[-1]).startswith(
+            "All input dimensions should be specified for input 'INPUT0', got [-1]"
+        )
+        text = {"datatype": "BYTES", "shape": [1]}
+        assert told(b"\xff\0\0\0ab", **text) == (
+            "incomplete string data for tensor 'INPUT0', expecting string of length 255 but only "
+            "2 bytes available for element 0"
+        )
+        assert told(b"\1\0\0\0a\1\0", **text).startswith("incomplete string length indicator for ")
+        assert told(bytes(8), **text).startswith("unexpected number of string elements 2 for ")
+        assert told(b"", **text).startswith("expected 1 string elements for tensor 'INPUT0'")
+
+
+def test_data_of_another_size_over_rest(explicit_server, client):
+    model = load(client, "sized")
+
+    def told(body, blob=b"", header=None):
+        head = body if isinstance(body, bytes) else json.dumps(body).encode()
+        size = str(len(head)) if header is None else header
+        connection = http.client.HTTPConnection(explicit_server.http)
+        headers = {"Inference-Header-Content-Length": size}
+        connection.request("POST", f"/v2/models/{model}/infer", head + blob, headers)
+        answer = json.load(connection.getresponse())
+        connection.close()
+        return answer["error"]
+
+    def of(size=None, datatype="FP32", **more):
+        parameters = {} if size is None else {"binary_data_size": size}
+        tensor = {"name": "INPUT0", "datatype": datatype, "shape": [2], "parameters": parameters}
+        return {"inputs": [tensor | more]}
+
+    assert told(of(8), bytes(4)).startswith(
+        "unexpected size for input 'INPUT0', expecting 4 additional bytes"
+    )
+    assert told(of(8), bytes(9)).startswith("unexpected additional input data: ")
+    assert told(of(4), bytes(4)).startswith(
+        "input byte size mismatch for input 'INPUT0'. Expected 8, got 4 bytes of binary data"
+    )
+    sources = "Input must set only one of the following fields: 'data', 'binary_data_size' in "
+    assert told(of()).startswith(sources)
+    assert told(of(8, data=[1, 2]), bytes(8)).startswith(sources)
+    assert told(of(data=[1])).startswith(
+        "Unable to parse 'data': Shape does not match true shape of 'data' field"
+    )
+    assert told(of(datatype="FLOAT", data=[1, 2])).startswith("invalid datatype for input INPUT0")
+    assert told(b"{").startswith("failed to parse the request JSON buffer: ")
+    for header in ("-1", "99"):
+        assert told(b"{}", header=header).startswith(
+            f"inference header size should be in range (0, 2), got: {header}"
+        )
+    assert told(b"{}", header="abc").startswith(
+        "Unable to parse Inference-Header-Content-Length, got: abc"
+    )

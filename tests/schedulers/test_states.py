@@ -73,7 +73,7 @@ def test_a_state_begins_with_its_file(tmp_path, datatype, content, seen):
         (DataType.INT32, "nul\0", "cannot be read"),
         (DataType.INT32, "long", "'long' has more, expected 8 bytes"),
         (DataType.INT32, "short", "'short' has 7, expected 8 bytes"),
-        (DataType.BYTES, "short", "'short': tensor 'IN': element 0 declares"),
+        (DataType.BYTES, "short", "'short': incomplete string data for tensor 'IN'"),
         (DataType.BYTES, "texts", "'texts' has 1, expected 2 elements"),
     ],
 )

@@ -55,7 +55,7 @@ def test_a_datatype_is_found_by_its_name(name):
 
 @pytest.mark.parametrize("name", ["fp32", "FLOAT", "", "TYPE_FP32"])
 def test_another_name_is_refused(name):
-    with pytest.raises(InvalidRequest, match=f"'x' has datatype '{name}', expected one of BOOL,"):
+    with pytest.raises(InvalidRequest, match=f"for input x: it is '{name}', expected one of BOOL,"):
         datatype_named(name, "x")
 
 

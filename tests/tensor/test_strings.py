@@ -73,22 +73,26 @@ def test_a_length_cut_short_is_refused(read, rest):
 @pytest.mark.parametrize("size", [3, MAX_ELEMENT_BYTES])
 def test_a_length_past_the_end_is_refused(read, size):
     data = encode_strings([b"ab"], "x") + struct.pack("<I", size) + b"ab"
-    with pytest.raises(InvalidRequest, match=f"element 1 declares {size} bytes, but only 2 are"):
+    with pytest.raises(InvalidRequest, match=f"of length {size} but only 2 bytes available"):
         read(data)
 
 
 def test_another_number_of_elements_is_refused():
-    with pytest.raises(InvalidRequest, match="'x': the shape asks for 3 elements, the data hold 2"):
+    with pytest.raises(InvalidRequest, match=r"expected 3 string elements for tensor 'x', .* 2$"):
         check_strings(encode_strings([b"ab", b""], "x"), 3, "x")
 
 
 def test_far_too_many_elements_are_not_all_looked_at():
-    with pytest.raises(InvalidRequest, match="asks for 3 elements, the data hold more than 1003"):
+    with pytest.raises(
+        InvalidRequest, match="string elements beyond 1003 for tensor 'x', expecting 3"
+    ):
         check_strings(bytes(4 * 1004) + b"malformed from here on", 3, "x")
 
 
 def test_far_too_few_elements_are_not_looked_at():
-    with pytest.raises(InvalidRequest, match="asks for 600 elements, the data hold only 2398 byt"):
+    with pytest.raises(
+        InvalidRequest, match=r"expected 600 string elements .* got only 2398 bytes"
+    ):
         check_strings(b"malformed " * 239 + b"........", 600, "x")
 
 

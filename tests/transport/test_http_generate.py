@@ -197,7 +197,7 @@ async def test_what_a_model_raises_has_its_status(talking, asking, scripted, err
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"{", "not JSON"),
+        (b"{", "failed to parse the request JSON"),
         (b"{}", "missing required input(s) ['T']"),
         ({"T": "a"}, "input 'T'"),
         ({"T": 1, "x": {}}, "parameter 'x'"),

@@ -34,7 +34,7 @@ async def test_the_settings_are_told_and_changed(serving, post):
 @pytest.mark.parametrize(
     ("body", "status", "text"),
     [
-        (b"", 400, "not JSON"),
+        (b"", 400, "failed to parse the request JSON"),
         (b"[]", 400, "expected a JSON object"),
         (b'{"log_info":"yes"}', 400, "log_info"),
         (b'{"log_format":"x"}', 400, "log_format 'x'"),

@@ -112,7 +112,7 @@ async def test_names_are_percent_decoded(serving, shared, register):
         (infer_body(2**63 - 1), "are not inside"),
         (infer_body(-1), "shared_memory_offset"),
         (infer_body(0, 4096), "are not inside"),
-        (infer_body(0, 64, 12), "takes 16"),
+        (infer_body(0, 64, 12), "Expected 16, got 12 bytes"),
     ],
 )
 async def test_a_bad_reference_costs_its_request_alone(serving, post, shared, register, body, text):

@@ -31,7 +31,7 @@ async def test_settings_are_told_changed_and_cleared(serving, post):
 @pytest.mark.parametrize(
     ("path", "body", "status", "text"),
     [
-        ("/v2/trace/setting", b"", 400, "not JSON"),
+        ("/v2/trace/setting", b"", 400, "failed to parse the request JSON"),
         ("/v2/trace/setting", b'{"trace_rate":5}', 400, "trace_rate is 5"),
         ("/v2/trace/setting", b'{"trace_level":["OFF","TENSORS"]}', 400, "OFF"),
         *(

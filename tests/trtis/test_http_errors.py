@@ -235,11 +235,11 @@ def test_a_body_that_is_too_short_or_too_long(http_client, pair):
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"\1\0\0\0a", ["'INPUT0'", "2 elements"]),
-        (b"\1\0\0\0a" * 3, ["'INPUT0'", "2 elements", "3"]),
+        (b"\1\0\0\0a", ["'INPUT0'", "string elements"]),
+        (b"\1\0\0\0a" * 3, ["'INPUT0'", "string elements", "3"]),
         (b"\1\0\0\0a\xff\0\0\0b", ["'INPUT0'", "255", "1"]),
         (b"\1\0\0\0a\2\0", ["'INPUT0'"]),
-        (b"", ["'INPUT0'", "2 elements"]),
+        (b"", ["'INPUT0'", "string elements"]),
     ],
 )
 def test_strings_that_are_cut_short_or_of_another_number(http_client, body, words):

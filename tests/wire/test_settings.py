@@ -11,11 +11,11 @@ def test_an_object_is_read():
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (b"", "the body is not JSON, expected an object of settings"),
-        (b"{", "not JSON"),
-        (b'{"a": NaN}', "not JSON"),
-        (b'{"a": "\xff"}', "not JSON"),
-        (b"[" * 5000, "not JSON"),
+        (b"", "failed to parse the request JSON buffer, expected an object of settings"),
+        (b"{", "failed to parse the request JSON"),
+        (b'{"a": NaN}', "failed to parse the request JSON"),
+        (b'{"a": "\xff"}', "failed to parse the request JSON"),
+        (b"[" * 5000, "failed to parse the request JSON"),
         (b"[1]", r"the body is \[1\], expected a JSON object"),
         (b"null", "the body is null, expected a JSON object"),
         (b" " * (MAX_BYTES + 1), f"{MAX_BYTES + 1} bytes, the limit is {MAX_BYTES}"),

@@ -142,8 +142,8 @@ def test_values_of_another_kind_are_refused_by_name(datatype, value):
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
+        (b"", "failed to parse the request JSON"),
+        (b"{", "failed to parse the request JSON"),
         (b'"text"', "not an object"),
         (b"[]", "not an object"),
         (b'{"x":"\xff"}', "not UTF-8"),
@@ -169,7 +169,7 @@ def test_other_bodies_are_refused(body, words):
 def test_halves_may_be_turned_off():
     rules = JsonRules(half_floats=False, non_finite="tokens", max_json_bytes=2**26)
     half = declared("x", DataType.BF16)
-    assert "input 'x': BF16 as JSON numbers is turned off" in refusal({"x": 1}, half, rules=rules)
+    assert "receiving BF16 data via JSON is not supported" in refusal({"x": 1}, half, rules=rules)
     assert decode({"x": 1}, half).request.inputs[0].datatype is DataType.BF16
 
 

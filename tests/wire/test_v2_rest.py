@@ -137,7 +137,7 @@ def test_ids_and_names_are_any_text(text):
 )
 def test_a_datatype_that_is_none_is_refused_by_name(name):
     message = refusal({"inputs": [INPUT | {"datatype": name}]})
-    assert f"'{name}'" in message and "'x'" in message and "UINT64" in message
+    assert f"'{name}'" in message and "input x:" in message and "UINT64" in message
 
 
 def test_string_is_another_name_of_bytes():
@@ -163,7 +163,7 @@ def test_an_input_without_data_is_refused(parameters):
         "inputs": [{"name": "x", "shape": [1], "datatype": "INT8", "parameters": parameters}]
     }
     message = refusal(document)
-    assert "'x' has no data" in message and "binary_data_size" in message
+    assert "input 'x' has none of them" in message and "binary_data_size" in message
 
 
 def test_null_data_are_not_absent_ones():
@@ -362,7 +362,7 @@ def test_a_broken_request_is_answered_or_refused(data):
 
 
 def test_a_lone_bracket_is_refused_as_the_first_request_too():
-    assert "not JSON" in decoded_or_refused(b"]", 1)
+    assert "failed to parse the request JSON" in decoded_or_refused(b"]", 1)
 
 
 @given(st.binary(max_size=60), st.data())
@@ -391,7 +391,8 @@ def test_an_error_is_short_however_long_the_request(one):
             decode_whole(codec(), "m", "", memoryview(body), len(body))
         answer = encode_error(caught.value.message)
         assert len(answer) < MAX_ERROR + 100
-        assert json.loads(answer)["error"].startswith(("input 'n", "input 'x'", "tensor 'x'"))
+        start = json.loads(answer)["error"][:150]
+        assert "input 'n" in start or "input 'x'" in start or "input x" in start
 
 
 def test_a_request_beyond_the_limit_is_refused():
@@ -619,7 +620,7 @@ def test_what_json_cannot_say_is_said_by_the_rule(rule):
 @pytest.mark.parametrize("datatype", [DataType.FP16, DataType.BF16])
 def test_halves_as_numbers_can_be_turned_off(datatype):
     response = response_with(tensor("y", datatype, [1]))
-    with pytest.raises(InvalidRequest, match=rf"'y': {datatype.value}.*binary_data"):
+    with pytest.raises(InvalidRequest, match=rf"sending {datatype.value} .*'y'.*binary_data"):
         encode(response, half_floats=False)
     buffers, _ = encode(response, InferRequest("m", binary_output=True), half_floats=False)
     assert len(buffers[1]) == 2

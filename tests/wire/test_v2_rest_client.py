@@ -160,7 +160,7 @@ def test_answers_of_other_servers_are_read():
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "not JSON"),
+        (b"", "failed to parse the request JSON"),
         (b"{}", "not an inference response"),
         (b'{"error":"x"}', "not an inference response"),
         (b'{"model_name":"m","outputs":[{}]}', "not an inference response"),

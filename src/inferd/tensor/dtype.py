@@ -60,7 +60,10 @@ def datatype_named(name: str, tensor: str) -> DataType:
     """
     datatype = DATATYPES.get(name)
     if datatype is None:
-        msg = f"tensor '{tensor}' has datatype '{name}', expected one of {', '.join(DATATYPES)}"
+        msg = (
+            f"invalid datatype for input {tensor}: it is '{name}', expected one of "
+            f"{', '.join(DATATYPES)}"
+        )
         raise InvalidRequest(msg)
     return datatype
 

@@ -45,14 +45,17 @@ def decode_strings(data: Any, tensor: str) -> list[bytes]:
     offset = 0
     while offset < end:
         if end - offset < 4:
-            msg = f"tensor '{tensor}': {end - offset} bytes left where a 4-byte length is expected"
+            msg = (
+                f"incomplete string length indicator for tensor '{tensor}': {end - offset} bytes "
+                f"left where a 4-byte length is expected"
+            )
             raise InvalidRequest(msg)
         size = unpack(view, offset)[0]
         offset += 4
         if size > end - offset:
             msg = (
-                f"tensor '{tensor}': element {len(elements)} declares {size} bytes, "
-                f"but only {end - offset} are left"
+                f"incomplete string data for tensor '{tensor}', expecting string of length {size} "
+                f"but only {end - offset} bytes available for element {len(elements)}"
             )
             raise InvalidRequest(msg)
         elements.append(bytes(view[offset : offset + size]))
@@ -103,13 +106,24 @@ def check_strings(data: Any, count: int, tensor: str) -> None:
     size = memoryview(data).nbytes
     if 4 * count > size:  # each length takes 4 bytes; large data is not counted for the error text
         holds = str(count_strings(data, tensor)) if size <= _MORE_SHOWN else f"only {size} bytes"
-        msg = f"tensor '{tensor}': the shape asks for {count} elements, the data hold {holds}"
+        msg = (
+            f"expected {count} string elements for tensor '{tensor}', as its shape says, "
+            f"got {holds}"
+        )
         raise InvalidRequest(msg)
     most = count + _MORE_SHOWN
     found = count_strings(data, tensor, most)
     if found != count:
-        holds = str(found) if found <= most else f"more than {most}"
-        msg = f"tensor '{tensor}': the shape asks for {count} elements, the data hold {holds}"
+        holds = str(found) if found <= most else f"beyond {most}"
+        msg = (
+            f"expected {count} string elements for tensor '{tensor}', as its shape says, "
+            f"got {holds}"
+        )
+        if found > count:
+            msg = (
+                f"unexpected number of string elements {holds} for tensor '{tensor}', "
+                f"expecting {count}, as its shape says"
+            )
         raise InvalidRequest(msg)
 
 

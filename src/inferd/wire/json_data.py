@@ -316,7 +316,8 @@ def resolve_shape(name: str, shape: Shape, count: int) -> Shape:
         )
         raise InvalidRequest(msg)
     msg = (
-        f"input '{name}' has shape {list(shape)}, {prod(shape)} elements, but 'data' holds {count}"
+        f"Unable to parse 'data': Shape does not match true shape of 'data' field: input '{name}' "
+        f"has shape {list(shape)}, {prod(shape)} elements, but 'data' holds {count}"
     )
     raise InvalidRequest(msg)
 

@@ -270,7 +270,10 @@ def loads_exact(text: memoryview | bytes, *, once: bool = False) -> Any:
         if "Inf" in chars and (spelled := _INFINITY.sub(_spell_infinity, chars)) != chars:
             return loads_exact(spelled.encode(), once=once)
         what = error.msg.removesuffix(" at")
-        msg = f"the request body is not JSON: {what} at line {error.lineno} column {error.colno}"
+        msg = (
+            f"failed to parse the request JSON buffer: {what} at line {error.lineno} "
+            f"column {error.colno}"
+        )
         raise InvalidRequest(msg) from None
     except RecursionError:
         msg = "the request body is nested too deeply"

@@ -21,7 +21,7 @@ def read_object(body: memoryview) -> dict[str, Any]:
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        msg = f"the body is not JSON, expected an object of settings: {error}"
+        msg = f"failed to parse the request JSON buffer, expected an object of settings: {error}"
         raise InvalidRequest(msg) from error
     if not isinstance(document, dict):
         msg = f"the body is {shown(document)}, expected a JSON object of settings"

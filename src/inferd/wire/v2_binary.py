@@ -24,14 +24,23 @@ def json_length(header: bytes | None, body_length: int) -> int:
     if header is None:
         return body_length
     if not header.isdigit():  # bytes.isdigit() is ASCII only: no sign, no space, no other digits
-        shown = header[:40].decode("latin-1")
-        msg = f"{HEADER} is '{shown}', expected the number of bytes of the JSON part"
-        raise InvalidRequest(msg)
+        raise _wrong_length(header, body_length)
     length = int(header) if len(header) < 20 else body_length + 1
     if length > body_length:
-        msg = f"{HEADER} is {header[:40].decode()}, but the body has only {body_length} bytes"
-        raise InvalidRequest(msg)
+        raise _wrong_length(header, body_length)
     return length
+
+
+def _wrong_length(header: bytes, body_length: int) -> InvalidRequest:
+    shown = header[:40].decode("latin-1")
+    if header.removeprefix(b"-").isdigit():
+        return InvalidRequest(
+            f"inference header size should be in range (0, {body_length}), got: {shown}; "
+            f"{HEADER} is how many bytes of the body are JSON"
+        )
+    return InvalidRequest(
+        f"Unable to parse {HEADER}, got: {shown}, expected the number of bytes of the JSON part"
+    )
 
 
 def decode_raw_request(model: str, version: str, body: memoryview) -> InferRequest:
@@ -95,8 +104,9 @@ class Blobs(Record):
         start, end = self.offset, self.offset + size
         if end > len(self.body):
             msg = (
-                f"input '{name}' declares {size} bytes of binary data, "
-                f"the body has {len(self.body) - start} left after the JSON part"
+                f"unexpected size for input '{name}', expecting {end - len(self.body)} additional "
+                f"bytes: it declares {size} bytes of binary data, the body has "
+                f"{len(self.body) - start} left after the JSON part"
             )
             raise InvalidRequest(msg)
         data = self.body[start:end]
@@ -108,8 +118,8 @@ class Blobs(Record):
             check_strings(data, count, name)
         elif size != (expected := datatype.size_bytes * prod(shape)):
             msg = (
-                f"input '{name}' has {size} bytes of binary data, "
-                f"{datatype.value} {list(shape)} takes {expected}"
+                f"input byte size mismatch for input '{name}'. Expected {expected}, got {size} "
+                f"bytes of binary data for {datatype.value} {list(shape)}"
             )
             raise InvalidRequest(msg)
         return Tensor(name, datatype, shape, data)
@@ -117,5 +127,8 @@ class Blobs(Record):
     def check_used_up(self) -> None:
         """Raise InvalidRequest when bytes are left over."""
         if left := len(self.body) - self.offset:
-            msg = f"the body has {left} bytes more than its inputs declare"
+            msg = (
+                f"unexpected additional input data: the body has {left} bytes more than its "
+                f"inputs declare"
+            )
             raise InvalidRequest(msg)

@@ -27,7 +27,7 @@ from inferd.wire.json_document import (
     loads_exact,
     read_members,
 )
-from inferd.wire.v2_rest import JsonRules, V2Rest, encode_error, is_long, no_halves
+from inferd.wire.v2_rest import JsonRules, V2Rest, encode_error, is_long, no_halves, no_halves_in
 from inferd.wire.v2_rest_parameters import RESERVED, parameter, set_parameters
 from inferd.wire.v2_shared_memory import no_regions
 
@@ -151,8 +151,7 @@ class V2Generate:
     def _tensor(self, declared: TensorMetadata, value: Any) -> Tensor:
         name, datatype = declared.name, declared.datatype
         if datatype in _HALVES and not self._rules.half_floats:
-            msg = f"input '{name}': {datatype.value} as JSON numbers is turned off on this server"
-            raise InvalidRequest(msg)
+            raise no_halves_in(name, datatype)
         if type(value) is msgspec.Raw:
             return _long_tensor(declared, value)
         elements = flatten(value) if type(value) is list else [value]

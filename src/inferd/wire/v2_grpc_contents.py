@@ -48,7 +48,10 @@ def decode_contents(contents: Any, name: str, datatype: DataType, count: int) ->
     """
     values = _only_field(contents, name, datatype)
     if len(values) != count:
-        msg = f"tensor '{name}': the shape asks for {count} elements, contents hold {len(values)}"
+        msg = (
+            f"input byte size mismatch for input '{name}': the shape asks for {count} elements, "
+            f"contents hold {len(values)}"
+        )
         raise InvalidRequest(msg)
     if count == 0:
         return b""
@@ -81,8 +84,8 @@ def _only_field(contents: Any, name: str, datatype: DataType) -> Any:
     found = [descriptor.name for descriptor, _ in given]
     if found != [field]:
         msg = (
-            f"tensor '{name}' is {datatype.value}, whose elements belong in {field}, "
-            f"found them in {' and '.join(found)}"
+            f"unexpected explicit tensor data for input tensor '{name}': it is {datatype.value}, "
+            f"whose elements belong in {field}, found them in {' and '.join(found)}"
         )
         raise InvalidRequest(msg)
     return given[0][1]

@@ -22,14 +22,16 @@ def check_entries(raw: Any, items: Any) -> None:
     if len(raw) != len(items):
         msg = f"raw contents have {len(raw)} entries for {len(items)} tensors, expected one each"
         if len(raw) < len(items):
-            msg = f"{msg}: tensor '{items[len(raw)].name}' has none"
+            msg = f"unable to find data for input tensor '{items[len(raw)].name}': {msg}"
         raise InvalidRequest(msg)
 
 
 def check_no_contents(item: Any) -> None:
     """Check that `item` has no typed contents beside raw ones. Raises InvalidRequest."""
     if has_contents(item):
-        msg = f"tensor '{item.name}' has typed contents beside raw contents, expected one"
+        msg = (
+            f"contents field must not be specified when using raw_input_contents for '{item.name}'"
+        )
         raise InvalidRequest(msg)
 
 
@@ -60,7 +62,10 @@ def typed_tensors(items: Any) -> list[Tensor]:
     for item in items:
         tensor, count = described(item)
         if count and not item.HasField("contents"):
-            msg = f"tensor '{tensor.name}' has no data, neither raw nor typed contents"
+            msg = (
+                f"unable to find data for input tensor '{tensor.name}', it has neither raw nor "
+                f"typed contents"
+            )
             raise InvalidRequest(msg)
         tensor.data = decode_contents(item.contents, tensor.name, tensor.datatype, count)
         tensors.append(tensor)
@@ -95,7 +100,10 @@ def _check_unusual_shape(name: str, shape: tuple[int, ...]) -> None:
         msg = f"tensor '{name}' has {len(shape)} dims, expected at most {_MAX_RANK}"
         raise InvalidRequest(msg)
     if min(shape) < 0:
-        msg = f"tensor '{name}' has shape {list(shape)}; -1 belongs to metadata, expected sizes"
+        msg = (
+            f"All input dimensions should be specified for input '{name}', "
+            f"got {list(shape)}; -1 belongs to metadata"
+        )
         raise InvalidRequest(msg)
     if element_count([dim or 1 for dim in shape]) > _MAX_SPAN:
         msg = f"tensor '{name}' has shape {list(shape)}, which no array can have"
@@ -111,7 +119,7 @@ def check_raw(data: Any, name: str, datatype: DataType, count: int) -> None:
         check_strings(data, count, name)
     elif len(data) != count * datatype.size_bytes:
         msg = (
-            f"tensor '{name}': shape and datatype {datatype.value} ask for "
-            f"{count * datatype.size_bytes} bytes, raw contents hold {len(data)}"
+            f"input byte size mismatch for input '{name}'. Expected {count * datatype.size_bytes}, "
+            f"got {len(data)} bytes of raw contents for {count} elements of {datatype.value}"
         )
         raise InvalidRequest(msg)

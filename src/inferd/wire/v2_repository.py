@@ -236,7 +236,7 @@ def _small_object(body: memoryview) -> dict[str, Any]:
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        msg = f"the body is not JSON: {error}"
+        msg = f"failed to parse the request JSON buffer: {error}"
         raise InvalidRequest(msg) from error
     if not isinstance(document, dict):
         msg = f"the body is {_shown(document)}, expected a JSON object"

@@ -223,11 +223,7 @@ class V2Rest:
     def _check_halves(self, name: str, datatype: DataType, data: Any) -> None:
         is_text = type(data) is str or (type(data) is msgspec.Raw and bytes(data)[:1] == b'"')
         if not self._rules.half_floats and not is_text:
-            msg = (
-                f"input '{name}': {datatype.value} as JSON numbers is turned off on this server; "
-                f"send it as binary data"
-            )
-            raise InvalidRequest(msg)
+            raise no_halves_in(name, datatype)
 
     def encode_infer_response(
         self, request: InferRequest, response: InferResponse, *, in_thread: bool = False
@@ -323,25 +319,34 @@ def _is_large(data: Any) -> bool:
     return hasattr(data, "as_buffer") and len(data) > INLINE_STRINGS
 
 
+_ONE_SOURCE = (
+    "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
+    "'shared_memory_region' in 'parameters'"
+)
+
+
 def _no_data(name: str) -> InferdError:
-    return InvalidRequest(
-        f"input '{name}' has no data: expected 'data', or binary_data_size or "
-        f"shared_memory_region in its parameters"
-    )
+    return InvalidRequest(f"{_ONE_SOURCE}: input '{name}' has none of them")
 
 
 def _two_sources(name: str) -> InferdError:
+    return InvalidRequest(f"{_ONE_SOURCE}: input '{name}' has its data in two places")
+
+
+def no_halves_in(name: str, datatype: DataType) -> InferdError:
+    """Return the error for an input that this server does not take as JSON numbers."""
     return InvalidRequest(
-        f"input '{name}' has its data in two places, "
-        f"expected one of 'data', binary_data_size and shared_memory_region"
+        f"receiving {datatype.value} data via JSON is not supported. Please use the binary data "
+        f"format for input '{name}'; JSON numbers of this datatype are turned off on this server"
     )
 
 
 def no_halves(tensor: Tensor) -> InferdError:
     """Return the error for an output that this server does not write as JSON numbers."""
     return InvalidRequest(
-        f"output '{tensor.name}': {tensor.datatype.value} as JSON numbers is turned off on this "
-        f"server; ask for it with binary_data true"
+        f"sending {tensor.datatype.value} data via JSON is not supported. Please use the binary "
+        f"data format for output '{tensor.name}', with binary_data true; JSON numbers of this "
+        f"datatype are turned off on this server"
     )
 
 

@@ -77,6 +77,11 @@ def _decoded(body: memoryview, kind: type[_Document]) -> _Document:
         msg = f"the body is not a shared memory registration: {error}"
         if missing := _MISSING.fullmatch(str(error)):
             msg = f"Shared memory register request has no '{missing[1]}' field"
+        elif not isinstance(error, msgspec.ValidationError):
+            msg = (
+                f"failed to parse the request JSON buffer, expected a shared memory "
+                f"registration: {error}"
+            )
         raise InvalidRequest(msg) from None
 
 

@@ -95,8 +95,8 @@ def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
         count *= dim
     if not is_text and size_bytes != (expected := count * tensor.datatype.size_bytes):
         msg = (
-            f"input '{tensor.name}' has {size_bytes} bytes of shared memory, "
-            f"{tensor.datatype.value} {list(tensor.shape)} takes {expected}"
+            f"input byte size mismatch for input '{tensor.name}'. Expected {expected}, got "
+            f"{size_bytes} bytes of shared memory for {tensor.datatype.value} {list(tensor.shape)}"
         )
         raise InvalidRequest(msg)
     if span.is_copy:
