@@ -418,3 +418,96 @@ def test_data_of_another_size_over_rest(explicit_server, client):
     assert told(b"{}", header="abc").startswith(
         "Unable to parse Inference-Header-Content-Length, got: abc"
     )
+
+
+# --- parameters, settings and the rest ---
+
+
+def test_parameters_over_grpc_of_another_type(explicit_server, client):
+    model = load(client, "told")
+
+    def told(name, output=None, **value):
+        request = service_pb2.ModelInferRequest(model_name=model, raw_input_contents=[bytes(8)])
+        request.inputs.add(name="INPUT0", datatype="FP32", shape=[2])
+        place = request if output is None else request.outputs.add(name=output)
+        place.parameters[name].SetInParent()
+        for kind, one in value.items():
+            setattr(place.parameters[name], kind, one)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.ModelInfer(request)
+        return caught.value.details()
+
+    with grpc.insecure_channel(explicit_server.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        wrong = "invalid value type for '{}' parameter, expected {}"
+        assert told("x").startswith(wrong.format("x", "one of"))
+        assert told("timeout", string_param="1").startswith(wrong.format("timeout", "int64_param"))
+        assert told("priority", int64_param=-1).startswith(
+            "invalid value for 'priority', expected value >= 0"
+        )
+        assert told("triton_x", int64_param=1).startswith(
+            "parameter keys starting with 'triton_' are reserved for Triton usage"
+        )
+        assert told("classification", "OUTPUT0", string_param="1").startswith(
+            wrong.format("classification", "int64_param")
+        )
+        assert told("classification", "OUTPUT0", int64_param=0).startswith(
+            "invalid value for 'classification' parameter, expected "
+        )
+
+
+def test_calls_that_ask_for_what_cannot_be(client, loaded, server):
+    assert text_of(lambda: client.get_inference_statistics("nobody")) == (
+        "requested model 'nobody' is not available: 'nobody' is not found on this server"
+    )
+    assert text_of(lambda: client.get_trace_settings("nobody")).startswith(
+        "Request for unknown model : nobody"
+    )
+    change = client.update_trace_settings
+    assert text_of(lambda: change(settings={"trace_level": ["OFF", "TENSORS"]})).startswith(
+        "Expect only one trace level 'OFF' is specified"
+    )
+    assert text_of(lambda: change(settings={"trace_file": "x"})).startswith(
+        "trace file location can not be updated through network protocol"
+    )
+    assert text_of(lambda: client.update_log_settings({"log_file": "x"})).startswith(
+        "log file location can not be updated through network protocol"
+    )
+    assert text_of(lambda: client.update_log_settings({"log_format": "x"})).startswith(
+        "invalid argument for log_format, got: x"
+    )
+    flag = {"name": "OUTPUT0", "data_type": "TYPE_BOOL", "dims": [2]}
+    model = load(client, "flags", input=[flag | {"name": "INPUT0"}], output=[flag])
+    output = client.tensors.InferRequestedOutput("OUTPUT0", class_count=1)
+    assert text_of(lambda: infer(client, model, datatype=bool, outputs=[output])).startswith(
+        "class result not available for output due to unsupported type 'BOOL'"
+    )
+
+
+@pytest.mark.parametrize("protocol", MODULES)
+def test_a_decoupled_model_called_for_one_answer(protocol, server):
+    with MODULES[protocol].InferenceServerClient(getattr(server, protocol)) as client:
+        tensor = MODULES[protocol].InferInput("IN", [1], "INT32")
+        tensor.set_data_from_numpy(np.ones(1, np.int32))
+        told = text_of(lambda: client.infer("repeat", [tensor]))
+    assert "doesn't support models with decoupled transaction policy" in told
+
+
+def test_what_only_rest_refuses(ask):
+    def told(path, body, **headers):
+        return ask(f"/v2/models/animals/{path}", json.dumps(body), headers).json()["error"]
+
+    tensor = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]}
+    body = {"inputs": [tensor]}
+    assert told("infer", body | {"parameters": {"p": {}}}).startswith(
+        "parameter 'p' has invalid type. It is an object"
+    )
+    assert told("infer", body | {"parameters": {"triton_p": 1}}).startswith(
+        "parameter keys starting with 'triton_' are reserved for Triton usage"
+    )
+    assert told("infer", body, **{"Content-Encoding": "br"}).startswith(
+        "Unsupported compression type"
+    )
+    assert told("generate", {"INPUT0": [1, 2]}).startswith(
+        "The schema can not convert input 'INPUT0' to tensor with proper shape"
+    )

@@ -48,5 +48,5 @@ def test_grpc_reads_and_changes_them_too(over_grpc):
 @pytest.mark.parametrize("client", ["over_http", "over_grpc"])
 def test_the_log_file_is_the_operators(request, client):
     client = request.getfixturevalue(client)
-    with pytest.raises(InferenceServerException, match="log_file cannot be changed by clients"):
+    with pytest.raises(InferenceServerException, match="log file location can not be updated"):
         client.update_log_settings({"log_file": "/tmp/log"})

@@ -346,7 +346,7 @@ def test_what_has_no_classes_is_refused_before_it_runs(datatype):
     served = model(A, outputs=[("Y", datatype, (4,))])
     text = complaint(served, ask_for_classes(1, tensor("A"), wanted=["Y"]))
     assert text.startswith(
-        f"output 'Y' cannot be given as classes: its datatype is {datatype.value}"
+        f"class result not available for output due to unsupported type '{datatype.value}': "
     )
 
 

@@ -27,7 +27,7 @@ def test_anything_else_is_refused_naming_setting_and_option(tmp_path, name):
 
 
 def test_without_a_folder_nothing_is_allowed():
-    with pytest.raises(Unsupported, match=r"trace_file cannot be changed.*--here"):
+    with pytest.raises(Unsupported, match=r"trace file location can not be updated.*--here"):
         AllowedFolder(None, "--here").place("trace_file", "x")
 
 

@@ -130,8 +130,8 @@ def test_some_datatypes_have_no_classes(datatype):
     with pytest.raises(InvalidRequest) as caught:
         check_classifiable("Y", datatype)
     assert caught.value.message == (
-        f"output 'Y' cannot be given as classes: its datatype is {datatype.value}, "
-        f"expected an integer, FP32 or FP64"
+        f"class result not available for output due to unsupported type '{datatype.value}': "
+        f"that of output 'Y' must be an integer, FP32 or FP64"
     )
 
 

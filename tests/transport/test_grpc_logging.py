@@ -44,5 +44,5 @@ def test_settings_are_changed(log):
 def test_the_wrong_type_and_the_file_are_refused(log):
     with pytest.raises(InvalidRequest, match="log_info"):
         called(log, log_info=("string_param", "no"))
-    with pytest.raises(Unsupported, match="log_file"):
+    with pytest.raises(Unsupported, match="log file"):
         called(log, log_file=("string_param", "/tmp/x"))

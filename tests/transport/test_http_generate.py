@@ -175,8 +175,8 @@ async def test_another_number_of_answers_fails(talking, asking, scripted, said, 
         found = await site.ask(asking(GENERATE))
         assert found.status == 500
         assert found.error == (
-            f"generate takes exactly one answer, model 's' gave {count}; "
-            f"generate_stream takes any number"
+            f"generate expects model to produce exactly 1 response, use generate stream for "
+            f"model that generates various number of responses: model 's' gave {count}"
         )
         await scripted.left.wait()
         assert scripted.taken == min(len(said), 2) - (count == "none")

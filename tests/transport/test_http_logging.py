@@ -37,8 +37,8 @@ async def test_the_settings_are_told_and_changed(serving, post):
         (b"", 400, "failed to parse the request JSON"),
         (b"[]", 400, "expected a JSON object"),
         (b'{"log_info":"yes"}', 400, "log_info"),
-        (b'{"log_format":"x"}', 400, "log_format 'x'"),
-        (b'{"log_file":"/etc/passwd"}', 501, "log_file cannot be changed"),
+        (b'{"log_format":"x"}', 400, "log_format, got: x"),
+        (b'{"log_file":"/etc/passwd"}', 501, "log file location can not be updated"),
     ],
 )
 async def test_what_is_wrong_is_said_and_changes_nothing(serving, post, body, status, text):

@@ -166,7 +166,7 @@ async def test_a_decoupled_model_is_not_for_infer_whatever_the_body(
         add_model(site.engine, "s", scripted, decoupled=True)
         answer = await site.ask(post("/v2/models/s/infer", body))
         assert answer.status == 501
-        assert answer.error.startswith("model 's' is decoupled")
+        assert "decoupled transaction policy: model 's' is decoupled" in answer.error
 
 
 @pytest.mark.parametrize("line", ["Content-Type: text/plain", "Authorization: Basic x", "X: y"])

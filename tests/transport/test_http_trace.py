@@ -38,9 +38,9 @@ async def test_settings_are_told_changed_and_cleared(serving, post):
             ("/v2/trace/setting", b'{"trace_rate":"%b"}' % text, 400, "expected a whole number")
             for text in (b"1.5", b" 5", b"-1", b"")
         ),
-        ("/v2/trace/setting", b'{"trace_file":"x"}', 501, "trace_file cannot be changed"),
+        ("/v2/trace/setting", b'{"trace_file":"x"}', 501, "trace file location can not be updated"),
         ("/v2/trace/setting", b'{"trace_mode":"opentelemetry"}', 501, "trace_mode cannot be"),
-        ("/v2/models/nope/trace/setting", b"{}", 400, "Request for unknown model: 'nope'"),
+        ("/v2/models/nope/trace/setting", b"{}", 400, "Request for unknown model : nope"),
         ("/v2/models/id/versions/1/trace/setting", b"{}", 404, "there is nothing at"),
     ],
 )
@@ -64,7 +64,7 @@ async def test_the_settings_of_an_unknown_model_are_not_told(serving):
     async with serving() as site:
         answer = await site.ask(b"GET /v2/models/nope/trace/setting HTTP/1.1\r\n\r\n")
         assert answer.status == 400
-        assert "Request for unknown model: 'nope'" in answer.error
+        assert "Request for unknown model : nope" in answer.error
 
 
 async def test_another_verb_is_not_allowed(serving):

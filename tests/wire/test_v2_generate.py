@@ -109,7 +109,10 @@ def test_the_shape_is_worked_out_from_the_elements(shape, value, becomes):
 )
 def test_elements_that_do_not_fill_the_shape_are_refused(shape, value, count):
     text = refusal({"x": value}, declared(shape=shape))
-    assert text == f"input 'x' takes FP32 {list(shape)}, which {count} elements do not fill"
+    assert text == (
+        f"The schema can not convert input 'x' to tensor with proper shape: it is FP32 "
+        f"{list(shape)}, which {count} elements do not fill"
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,10 +152,10 @@ def test_values_of_another_kind_are_refused_by_name(datatype, value):
         (b'{"x":"\xff"}', "not UTF-8"),
         (b'{"x":' + b"[" * 100_000, "nested too deeply"),
         ({"parameters": [1]}, "'parameters' must be an object"),
-        ({"p": None}, "parameter 'p' is null"),
-        ({"p": {}}, "parameter 'p' is an object"),
-        ({"p": [1]}, "parameter 'p' is an array"),
-        ({"parameters": {"p": [1]}}, "parameter 'p' is an array"),
+        ({"p": None}, "parameter 'p' has invalid type. It is null"),
+        ({"p": {}}, "parameter 'p' has invalid type. It is an object"),
+        ({"p": [1]}, "parameter 'p' has invalid type. It is an array"),
+        ({"parameters": {"p": [1]}}, "parameter 'p' has invalid type. It is an array"),
         ({"p": 1, "parameters": {"p": 2}}, "'p' is given twice"),
         ({"text_input": "a", "parameters": {"text_input": "b"}}, "'text_input' is given twice"),
         (b'{"text_input":"a","p":1,"text_input":"b"}', "has 'text_input' twice"),

@@ -286,7 +286,7 @@ def test_a_null_parameter_is_none():
 )
 def test_parameters_that_are_no_scalars_are_refused_by_name(value, kind):
     message = refusal(with_parameters(p=value))
-    assert f"'p' is {kind}" in message and "string" in message
+    assert f"'p' has invalid type. It is {kind}" in message and "string" in message
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_a_value_of_the_wrong_type_is_refused(name, value, text):
 
 
 def test_more_than_one_value_is_refused_in_a_message_where_one_is_meant():
-    with pytest.raises(InvalidRequest, match="trace_rate has 2 values, expected one"):
+    with pytest.raises(InvalidRequest, match="expect only 1 value for 'trace_rate', got 2"):
         decoded_message(trace_rate=["1", "2"])
 
 

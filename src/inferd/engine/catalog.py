@@ -17,6 +17,9 @@ NO_VERSION = -1
 UNLOADED = "unloaded"
 """The reason given for a version that was unloaded; Triton's word."""
 
+UNKNOWN = "Request for unknown model: "
+"""How the text for a model or version that is not served begins; clients check it."""
+
 
 class Version:
     """One version of a known model: its state, and what serves it when it is ready.
@@ -210,8 +213,8 @@ def unknown_model(name: str) -> str:
 
 
 def _unknown(what: str) -> str:
-    """Return the error text for a model or version not served; clients check how it begins."""
-    return f"Request for unknown model: {what}"
+    """Return the error text for a model or version not served."""
+    return f"{UNKNOWN}{what}"
 
 
 def _no_versions(name: str, why: str) -> str:

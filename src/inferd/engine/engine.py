@@ -17,7 +17,7 @@ from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMe
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.caching import open_store
 from inferd.engine.capacity import Capacity
-from inferd.engine.catalog import Catalog, unknown_model
+from inferd.engine.catalog import UNKNOWN, Catalog
 from inferd.engine.control import Control
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
@@ -301,7 +301,9 @@ class Engine:
         try:
             return [one.statistics() for one in self._catalog.served(name, version)]
         except (ModelNotFound, Unavailable) as error:
-            raise InvalidRequest(error.message) from error
+            why = error.message.removeprefix(UNKNOWN)
+            msg = f"requested model '{name}' is not available: {why}"
+            raise InvalidRequest(msg) from error
 
     def statistics_by_batch_size(self, name: str, version: str) -> dict[int, InferStatistics]:
         """Return the statistics of a ready model's requests by batch size.
@@ -317,7 +319,9 @@ class Engine:
         ModelNotFound; otherwise raises as Tracer.change does.
         """
         if model and model not in self._models:
-            raise InvalidRequest(unknown_model(model))
+            # Triton's words for it have this space.
+            msg = f"Request for unknown model : {model} is not found on this server"
+            raise InvalidRequest(msg)
         if change is not None:
             self.tracer.change(change, model)
         return self.tracer.settings(model)
@@ -410,7 +414,8 @@ def _settled(served: Served, request: InferRequest, response: InferResponse) -> 
 
 def _needs_a_stream(served: Served) -> Unsupported:
     msg = (
-        f"model '{served.name}' is decoupled: it may give any number of answers, which this call "
-        f"cannot carry; use ModelStreamInfer or generate_stream, in a model.py exec(decoupled=True)"
+        f"this call doesn't support models with decoupled transaction policy: "
+        f"model '{served.name}' is decoupled, it may give any number of answers; "
+        f"use ModelStreamInfer or generate_stream, in a model.py exec(decoupled=True)"
     )
     return Unsupported(msg)

@@ -39,8 +39,9 @@ class AllowedFolder:
         """
         if self.path is None:
             msg = (
-                f"{setting} cannot be changed by clients of this server; "
-                f"its option {self._option} can allow them one folder"
+                f"{setting.replace('_', ' ')} location can not be updated through network "
+                f"protocol: {setting} is the server's own; its option {self._option} can allow "
+                f"clients one folder"
             )
             raise Unsupported(msg)
         if not _NAME.fullmatch(name):

@@ -79,7 +79,10 @@ class Log:
             if (value := getattr(change, field.name)) is not None
         }
         if new.get("format", LOG_FORMATS[0]) not in LOG_FORMATS:
-            msg = f"log_format '{new['format'][:100]}' is none of {', '.join(LOG_FORMATS)}"
+            msg = (
+                f"invalid argument for log_format, got: {new['format'][:100]}, expected one of "
+                f"{', '.join(LOG_FORMATS)}"
+            )
             raise InvalidRequest(msg)
         if "file" in new:
             new["file"] = self._file_named(new["file"])

@@ -225,7 +225,8 @@ def _levels_named(names: tuple[str, ...]) -> tuple[str, ...] | None:
     Unknown names are ignored, as in Triton. Raises InvalidRequest for OFF along with others.
     """
     if OFF in names and len(names) > 1:
-        msg = f"trace_level is {OFF} and {len(names) - 1} more, expected {OFF} alone or levels"
+        more = len(names) - 1
+        msg = f"Expect only one trace level '{OFF}' is specified: trace_level has {more} more"
         raise InvalidRequest(msg)
     known = tuple(level for level in LEVELS if level in names)
     return known if known or OFF in names else None

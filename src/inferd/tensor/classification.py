@@ -30,8 +30,8 @@ def check_classifiable(name: str, datatype: DataType) -> None:
     """Raise InvalidRequest when output `name` is of a datatype that has no classes."""
     if not is_classifiable(datatype):
         msg = (
-            f"output '{name}' cannot be given as classes: its datatype is {datatype.value}, "
-            f"expected an integer, FP32 or FP64"
+            f"class result not available for output due to unsupported type '{datatype.value}': "
+            f"that of output '{name}' must be an integer, FP32 or FP64"
         )
         raise InvalidRequest(msg)
 

@@ -65,9 +65,10 @@ class Guard:
         if self._secret is not None:
             name, value = self._secret
             if not hmac.compare_digest(headers.get(name, b""), value):
+                what = "protocol" if name.startswith(b"triton-grpc-protocol-") else "API"
                 msg = (
-                    f"the {self._api} calls are restricted here: they need the header "
-                    f"'{name.decode()}' with the right value"
+                    f"This {what} is restricted, expecting header '{name.decode()}': "
+                    f"the {self._api} calls need it with the right value"
                 )
                 raise Restricted(msg)
 

@@ -81,5 +81,6 @@ class CodedBodies:
 
 def _unknown(coding: bytes) -> HttpAnswer:
     # 501 as in Triton, not 415: clients match on it.
-    text = f"Content-Encoding '{coding[:40].decode('latin-1')}' is not one of gzip, deflate"
+    shown = coding[:40].decode("latin-1")
+    text = f"Unsupported compression type: Content-Encoding '{shown}' is not one of gzip, deflate"
     return HttpAnswer(501, [encode_error(text)], headers=_TAKEN)

@@ -72,8 +72,9 @@ class GenerateRoutes:
             if first is None or (not first.final and await anext(responses, None) is not None):
                 count = "none" if first is None else "more"
                 msg = (
-                    f"generate takes exactly one answer, model '{model}' gave {count}; "
-                    f"generate_stream takes any number"
+                    f"generate expects model to produce exactly 1 response, use generate stream "
+                    f"for model that generates various number of responses: "
+                    f"model '{model}' gave {count}"
                 )
                 raise InferdError(msg)
             return HttpAnswer(200, [await self.encoded(asked, first)])

@@ -133,7 +133,10 @@ class V2Generate:
             if key in inputs:
                 request.inputs.append(self._tensor(inputs[key], value))
             elif value is None:
-                msg = f"parameter '{key}' is null, expected a string, a number or a boolean"
+                msg = (
+                    f"parameter '{key}' has invalid type. It is null, expected a string, a number "
+                    f"or a boolean"
+                )
                 raise InvalidRequest(msg)
             else:  # of a long array it is enough to know that it is one
                 parameters[key] = [] if type(value) is msgspec.Raw else value
@@ -256,8 +259,8 @@ def _shape_for(declared: TensorMetadata, count: int) -> tuple[int, ...]:
     last = max((index for index, dim in enumerate(shape) if dim == -1), default=None)
     if left_over or (last is None and rest != 1):
         msg = (
-            f"input '{declared.name}' takes {declared.datatype.value} {shape}, "
-            f"which {count} elements do not fill"
+            f"The schema can not convert input '{declared.name}' to tensor with proper shape: it "
+            f"is {declared.datatype.value} {shape}, which {count} elements do not fill"
         )
         raise InvalidRequest(msg)
     if last is not None:

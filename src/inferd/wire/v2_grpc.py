@@ -467,8 +467,18 @@ def _wanted(item: Any) -> WantedOutput:
     wanted = WantedOutput(item.name)
     if item.parameters and "classification" in item.parameters:
         choice = item.parameters["classification"]
-        if choice.WhichOneof("parameter_choice") != "int64_param" or choice.int64_param < 1:
-            msg = f"output '{item.name}': 'classification' must be an int64_param, 1 or more"
+        kind = choice.WhichOneof("parameter_choice")
+        if kind != "int64_param":
+            msg = (
+                f"invalid value type for 'classification' parameter, expected int64_param: "
+                f"that of output '{item.name}' has {kind or 'no value'}"
+            )
+            raise InvalidRequest(msg)
+        if choice.int64_param < 1:
+            msg = (
+                f"invalid value for 'classification' parameter, expected 1 or more: "
+                f"that of output '{item.name}' is {choice.int64_param}"
+            )
             raise InvalidRequest(msg)
         wanted.top_k = choice.int64_param
     return wanted

@@ -46,10 +46,13 @@ def take_parameters(request: InferRequest, parameters: Any) -> None:
             _check_kind(name, choice.WhichOneof("parameter_choice"))
             reserved[name] = value
         elif name.startswith("triton_"):
-            msg = f"parameter '{name}': names that begin with 'triton_' are reserved"
+            msg = f"parameter keys starting with 'triton_' are reserved for Triton usage: '{name}'"
             raise InvalidRequest(msg)
         elif value is None:
-            msg = f"parameter '{name}' has no value, expected one of InferParameter's kinds"
+            msg = (
+                f"invalid value type for '{name}' parameter, expected one of InferParameter's "
+                f"kinds: it has no value"
+            )
             raise InvalidRequest(msg)
         else:
             custom[name] = value
@@ -101,7 +104,10 @@ def _kind_of(value: Parameter) -> str:
 def _check_kind(name: str, kind: str | None) -> None:
     if kind not in _KINDS[name]:
         expected = " or ".join(_KINDS[name])
-        msg = f"parameter '{name}' has {kind or 'no value'}, expected {expected}"
+        msg = (
+            f"invalid value type for '{name}' parameter, expected {expected}: "
+            f"it has {kind or 'no value'}"
+        )
         raise InvalidRequest(msg)
 
 
@@ -109,7 +115,7 @@ def _take_reserved(request: InferRequest, reserved: dict[str, Any]) -> None:
     for name in ("priority", "timeout"):
         value = reserved.get(name)
         if isinstance(value, int) and value < 0:
-            msg = f"parameter '{name}' is {value}, expected 0 or more"
+            msg = f"invalid value for '{name}', expected value >= 0: it is {value}"
             raise InvalidRequest(msg)
     request.priority = reserved.get("priority", 0)
     request.timeout_us = reserved.get("timeout", 0)

@@ -31,7 +31,9 @@ def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
         if check := _RESERVED.get(key):
             check(request, key, value)
         elif key.startswith(RESERVED):
-            msg = f"parameter '{key}': names that begin with '{RESERVED}' are reserved"
+            msg = (
+                f"parameter keys starting with '{RESERVED}' are reserved for Triton usage: '{key}'"
+            )
             raise InvalidRequest(msg)
         else:
             kept[key] = parameter(key, value)
@@ -48,7 +50,10 @@ def parameter(key: str, value: Any) -> bool | int | str | float:
     """Return `value` as a parameter's value. Raises InvalidRequest unless it is a valid scalar."""
     if isinstance(value, dict | list):
         kind = "an object" if isinstance(value, dict) else "an array"
-        msg = f"parameter '{key}' is {kind}, expected a string, a number or a boolean"
+        msg = (
+            f"parameter '{key}' has invalid type. It is {kind}, expected a string, a number or a "
+            f"boolean"
+        )
         raise InvalidRequest(msg)
     if isinstance(value, bool | str | float):
         return value

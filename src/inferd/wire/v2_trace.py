@@ -94,7 +94,7 @@ def _change(given: Mapping[str, Sequence[str]]) -> TraceChange:
 
 def _one(name: str, texts: Sequence[str]) -> str:
     if len(texts) != 1:
-        msg = f"{name} has {len(texts)} values, expected one"
+        msg = f"expect only 1 value for '{name}', got {len(texts)}"
         raise InvalidRequest(msg)
     return texts[0]
 

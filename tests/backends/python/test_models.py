@@ -427,7 +427,7 @@ def test_a_call_that_fails_is_an_error_in_its_response(asked, over):
     assert unknown.startswith("__ErrorCode.NOT_FOUND Request for unknown model: 'no_such_model'")
     assert failed.startswith("__ErrorCode.INTERNAL model 'exceptions' failed: not today")
     assert invalid.startswith("__ErrorCode.INVALID_ARG expected 2 inputs but got 1 inputs")
-    assert decoupled.startswith("__ErrorCode.UNSUPPORTED model 'repeat' is decoupled")
+    assert decoupled.startswith("__ErrorCode.UNSUPPORTED this call doesn't support models with ")
     assert decoupled.endswith("in a model.py exec(decoupled=True)")
     assert itself.endswith("wait for that call: call_faults -> call_faults")
     assert "unknown model: 'x'" in streamed
