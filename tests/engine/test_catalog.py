@@ -32,6 +32,22 @@ def test_a_model_whose_versions_are_known_loses_the_row_without_one():
     assert list(catalog.rows()) == [IndexEntry("m", "1", ModelState.READY)]
 
 
+def test_what_a_model_ran_with_is_known_until_something_else_was_read():
+    catalog, read = Catalog(), ModelConfig("m", backend="read")
+    catalog.describe("m", read)
+    assert not catalog.models
+    catalog.set_state("m", 1, ModelState.LOADING)
+    catalog.describe("m", read)
+    assert catalog.models["m"].config is read
+    ran = served(1)
+    catalog.add(ran)
+    catalog.describe("m", read)
+    assert catalog.models["m"].config is ran.config
+    catalog.set_state("m", 1, ModelState.UNAVAILABLE, "unloaded")
+    catalog.describe("m", None)
+    assert catalog.models["m"].config is ran.config
+
+
 def test_a_version_that_could_not_be_replaced_says_why_until_it_is():
     catalog = Catalog()
     catalog.add(served(1))

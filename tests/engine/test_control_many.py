@@ -81,6 +81,7 @@ async def test_a_load_goes_on_though_its_client_has_gone(theirs, repository):
         with pytest.raises(asyncio.CancelledError):
             await loading
         assert states(engine) == {("m", "1"): ModelState.LOADING}
+        assert engine.known_config("m").backend == "theirs"
         assert not engine.is_ready()  # who waits for that would ask too early
         theirs.may_open.set()
         await until(lambda: states(engine) == {("m", "1"): READY})

@@ -205,6 +205,25 @@ def test_the_configuration_is_in_the_old_layout(http_client, messages):
     assert (list(input_.dims), list(input_.reshape.shape)) == ([4], [2, 2])
 
 
+def test_a_model_that_is_not_ready_has_its_configuration_too(serve, connect, messages, broken):
+    def config(client):
+        return status_of(client, messages).model_status["good"].config
+
+    odd = 'backend: "identity" max_batch_size: 8 input { name: "I" data_type: TYPE_BF16 dims: 0 }'
+    Path(broken, "bad", "config.pbtxt").write_text(odd)
+    with serve(model_repository=(broken,), model_control_mode="explicit") as server:
+        client = connect(server)
+        assert client.post("/api/modelcontrol/load/good").code == 200
+        loaded = config(client)
+        assert client.post("/api/modelcontrol/unload/good").code == 200
+        assert config(client) == loaded
+        assert client.post("/api/modelcontrol/load/bad").code == 400
+        failed = status_of(client, messages).model_status["bad"].config
+    assert [(one.name, one.data_type, list(one.dims)) for one in failed.input] == [("I", 0, [0])]
+    assert (failed.max_batch_size, failed.version_policy.latest.num_versions) == (8, 1)
+    assert [group.name for group in failed.instance_group] == ["bad"]
+
+
 def test_all_models_or_one(http_client, messages):
     told = status_of(http_client, messages)
     assert {"pair", "words", "größe"} <= set(told.model_status)

@@ -6,6 +6,7 @@ those who read the catalog.
 
 from collections.abc import Iterator
 
+from inferd.config.model import ModelConfig
 from inferd.config.parameter import VERSION_NAME
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.engine.served import Served
@@ -44,11 +45,16 @@ class Version:
 
 
 class Model:
-    """A known model: its versions by number, and the ready ones by string for quick lookup."""
+    """A known model: its versions by number, and the ready ones by string for quick lookup.
 
-    __slots__ = ("default", "ready", "versions")
+    `config` is what the default version runs with. While none is ready, it is what the last one
+    ran with, or what was read since; None if nothing could be read.
+    """
+
+    __slots__ = ("config", "default", "ready", "versions")
 
     def __init__(self) -> None:
+        self.config: ModelConfig | None = None
         self.versions: dict[int, Version] = {}
         self.ready: dict[str, Served] = {}
         self.default: Served | None = None
@@ -61,6 +67,8 @@ class Model:
             if version.served is not None
         }
         self.default = next(reversed(self.ready.values()), None)
+        if self.default is not None:
+            self.config = self.default.config
 
     def number_of(self, version: str) -> int | None:
         """Return the number of the version that a request calls `version`, None if there is none.
@@ -105,6 +113,12 @@ class Catalog:
         model = self.models.setdefault(name, Model())
         model.versions[version] = Version(state, reason, is_excused=is_excused)
         model.refresh()
+
+    def describe(self, name: str, config: ModelConfig | None) -> None:
+        """Record the configuration that was read, unless a version of the model serves."""
+        model = self.models.get(name)
+        if model is not None and model.default is None and config is not None:
+            model.config = config
 
     def note(self, name: str, version: int, reason: str) -> None:
         """Record why a version that serves could not be replaced; `add` forgets it."""

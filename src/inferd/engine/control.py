@@ -89,7 +89,7 @@ class Control:
         """
         models = await in_daemon_thread(lambda: self._sources.open(paths, given))
         for model in models:
-            self._lineup(model.name).announce(model.versions)
+            self._lineup(model.name).announce(model.versions, model.config)
             self._dependents.ask(model.name)
         await asyncio.gather(*(self._follow(m.name, self._reader_of(m)) for m in models))
         while self._catching_up:
@@ -357,7 +357,7 @@ class Control:
             if lineup.serving and self._is_hidden(source):
                 self._withdraw(lineup, error.message, is_excused=False)
             else:
-                lineup.fail(error.message, source.model.versions)
+                lineup.fail(error.message, source.model.versions, source.model.config)
             return [error.message]
         self._dependents.want(name, needs)  # now, so that the next change is checked against it
         before = lineup.serving
@@ -387,7 +387,8 @@ class Control:
             return _refused(name, error)
         is_read = isinstance(error, LoadFailed | NoVersion | NoDatatype)
         if is_read or self._serves(name):
-            self._lineup(name).fail(error.message, source.model.versions if source else ())
+            model = source.model if source else FoundModel(name, Path())
+            self._lineup(name).fail(error.message, model.versions, model.config)
             self._drop_if_idle(name)
         if not is_read:
             return NotLoadable(not_loaded(name, error.message))

@@ -271,6 +271,11 @@ class Engine:
         """Return the configuration a ready model runs with. Raises ModelNotFound, Unavailable."""
         return self._find(name, version).config
 
+    def known_config(self, name: str) -> ModelConfig | None:
+        """Return the configuration of a known model, ready or not, None if there is none."""
+        model = self._models.get(name)
+        return model.config if model is not None else None
+
     def labels(self, name: str, version: str) -> Mapping[str, Labels]:
         """Return the labels of a ready model by output name. Raises as `infer` does."""
         return self._find(name, version).labels

@@ -96,7 +96,7 @@ class Lineup:
         self._is_gone = False
         model = source.model
         fresh = [number for number in model.versions if not self._is_current(source, number)]
-        self.announce(fresh)
+        self.announce(fresh, model.config)
         resized = {
             number: one
             for number, one in self._kept.items()
@@ -119,11 +119,12 @@ class Lineup:
         self._note_failures(source, failures)
         return failures
 
-    def announce(self, versions: Iterable[int]) -> None:
-        """Show those of `versions` that do not serve as loading."""
+    def announce(self, versions: Iterable[int], config: ModelConfig | None) -> None:
+        """Show those of `versions` that do not serve as loading, with `config`."""
         for number in versions:
             if number not in self._kept:
                 self._set_state(number, ModelState.LOADING, is_excused=bool(self._kept))
+        self._catalog.describe(self.name, config)
 
     def withdraw(
         self, reason: str = UNLOADED, *, is_gone: bool = False, is_excused: bool = True
@@ -148,10 +149,12 @@ class Lineup:
         self._is_gone = is_gone
         self._forget_if_gone()
 
-    def fail(self, reason: str, versions: Collection[int] = ()) -> None:
+    def fail(
+        self, reason: str, versions: Collection[int] = (), config: ModelConfig | None = None
+    ) -> None:
         """Say why nothing of the model can be loaded; what serves of it goes on.
 
-        `versions` are those it would serve, if they are known.
+        `versions` are those it would serve with `config`, if they are known.
         """
         for number in self._kept:
             self._catalog.note(self.name, number, reason)
@@ -168,6 +171,7 @@ class Lineup:
             self._catalog.set_state(self.name, number, ModelState.UNAVAILABLE, reason)
         if NO_VERSION in known and NO_VERSION not in told:
             self._catalog.remove(self.name, NO_VERSION)
+        self._catalog.describe(self.name, config)
 
     async def drained(self) -> None:
         """Wait for the requests of withdrawn versions, for as long as they may run."""

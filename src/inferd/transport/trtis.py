@@ -12,7 +12,6 @@ from inferd.core.metadata import IndexEntry, ModelState, ServerState
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.errors import (
-    InferdError,
     InvalidConfig,
     InvalidRequest,
     LoadFailed,
@@ -128,10 +127,7 @@ class Trtis:
         return await self._telling.run(trtis_status.server_status, server, models)
 
     def _model_row(self, name: str, entries: list[IndexEntry]) -> ModelRow:
-        try:
-            config = self.engine.model_config(name, "")
-        except InferdError:  # no version of it serves
-            config = None
+        config = self.engine.known_config(name)
         return ModelRow(name, config, [self._version_row(one) for one in entries])
 
     def _version_row(self, entry: IndexEntry) -> VersionRow:

@@ -51,7 +51,7 @@ class VersionRow(msgspec.Struct):
 
 
 class ModelRow(msgspec.Struct):
-    """One model; its configuration is known only while a version serves."""
+    """One model; its configuration is None if it could not be read."""
 
     name: str
     config: ModelConfig | None
