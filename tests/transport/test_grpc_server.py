@@ -591,13 +591,17 @@ async def test_stopping_lets_running_calls_finish():
 
 
 @in_loop
-async def test_a_watch_does_not_hold_up_a_stop():
-    server = new_server(identity_engine())
+async def test_a_watch_hears_of_a_stop_and_does_not_hold_it_up():
+    engine = identity_engine()
+    server = new_server(engine)
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
-        await asyncio.wait_for(server.stop(60), 30)
+        engine.drain()
+        stopping = asyncio.ensure_future(server.stop(60))
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        await asyncio.wait_for(stopping, 30)
         assert await watch.code() is grpc.StatusCode.UNAVAILABLE
 
 

@@ -8,6 +8,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -97,13 +98,15 @@ class GrpcServer:
         return found
 
     async def _pause(self) -> None:
-        """Wait for one interval; raise Unavailable if the server stops, so that watches end."""
-        try:
+        """Wait for one interval, or until the server stops; raise Unavailable if it has stopped.
+
+        So watches look once more, and end.
+        """
+        if self._stopping.is_set():
+            msg = "the server is shutting down"
+            raise Unavailable(msg)
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), _WATCH_INTERVAL_S)
-        except TimeoutError:
-            return
-        msg = "the server is shutting down"
-        raise Unavailable(msg)
 
 
 class AioCall:

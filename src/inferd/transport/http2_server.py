@@ -5,6 +5,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 from inferd.engine.engine import Engine
@@ -181,13 +182,15 @@ class Http2Server:
             return
 
     async def _pause(self) -> None:
-        """Wait for one interval; raise Unavailable if the server stops, so that watches end."""
-        try:
+        """Wait for one interval, or until the server stops; raise Unavailable if it has stopped.
+
+        So watches look once more, and end.
+        """
+        if self._stopping.is_set():
+            msg = "the server is shutting down"
+            raise Unavailable(msg)
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), WATCH_INTERVAL_S)
-        except TimeoutError:
-            return
-        msg = "the server is shutting down"
-        raise Unavailable(msg)
 
 
 def _sweep_interval(options: GrpcOptions) -> float:
