@@ -225,7 +225,7 @@ class Graph:
         for name, value in outputs.items():
             if value.name in made and value.name not in names:
                 names[value.name] = name
-            else:
+            elif value.name != name:  # else it is an input of the model, under its own name
                 source = names.get(value.name, value.name)
                 copies.append(Node("Identity", (source,), (name,), {}, f"output '{name}'"))
         nodes = [

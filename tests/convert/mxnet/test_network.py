@@ -196,6 +196,28 @@ def test_several_outputs_of_a_node_have_numbers(network, run):
     assert {name: array.item() for name, array in found.items()} == {"s0": 1, "s2": 3}
 
 
+def test_an_output_that_is_listed_twice_is_one(network, run):
+    nodes = [("null", "x", [], {}), ("relu", "a", [0], {}), ("negative", "b", [1], {})]
+    made = network(nodes, [[1, 0, 0], [1, 0, 0], [2, 0, 0]])
+    assert made.output_names() == ["a", "a", "b"]
+    found = run(made.convert([X]), {"x": np.float32([[1, -2, 3]])})
+    assert {name: array.tolist() for name, array in found.items()} == {
+        "a": [[1, 0, 3]],
+        "b": [[-1, 0, -3]],
+    }
+
+
+def test_an_input_may_be_an_output_too(network, run):
+    nodes = [("null", "x", [], {}), ("null", "w", [], {}), ("relu", "y", [0], {})]
+    made = network(nodes, [[0, 0, 0], [1, 0, 0], [2, 0, 0]], {"w": np.float32([5])})
+    found = run(made.convert([X]), {"x": np.float32([[1, -2, 3]])})
+    assert {name: array.tolist() for name, array in found.items()} == {
+        "x": [[1, -2, 3]],
+        "w": [5],
+        "y": [[1, 0, 3]],
+    }
+
+
 def test_states_that_old_files_do_not_list_are_found(network, run):
     params = {f"bn_{name}": np.float32([2, 2, 2]) for name in ("moving_mean", "moving_var")}
     params |= {"g": np.float32([1, 1, 1]), "b": np.float32([0, 0, 0])}

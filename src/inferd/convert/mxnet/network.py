@@ -91,9 +91,10 @@ class Network:
     def output_names(self) -> list[str]:
         """Return the names of the outputs: that of the node, with an index if it has several.
 
-        MXNet itself appends `_output`; `convert` accepts these names as well.
+        An output that the symbol lists twice has one name. MXNet itself appends `_output`;
+        `convert` accepts these names as well.
         """
-        nodes = [node for node, _ in self._heads]
+        nodes = [node for node, _ in dict.fromkeys(self._heads)]
         return [
             self._nodes[node].name + (f"{index}" if nodes.count(node) > 1 else "")
             for node, index in self._heads
