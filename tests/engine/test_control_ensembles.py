@@ -121,6 +121,45 @@ async def test_an_ensemble_goes_and_comes_with_its_steps(repository):
         assert catalog.names() == ["a"]
 
 
+@pytest.mark.parametrize("inner", ["", "d"])
+@run
+async def test_an_ensemble_that_comes_back_while_its_step_waits_to_go_ends_before_it(
+    repository, inner
+):
+    may_end = {name: asyncio.Event() for name in "def"}
+    may_end["d"].set()
+    may_end["e"].set()
+
+    class Ends(Chain):
+        def __init__(self, name):
+            self.name = name
+
+        async def close(self, timeout_s):
+            await may_end[self.name].wait()
+
+    class EndsWhenItMay(EnsembleLoader):
+        def load(self, model, version, steps=(), attempt=None):
+            if model.name in may_end:
+                return Served(model.config, version, "ensemble", Ends(model.name))
+            return super().load(model, version, steps)
+
+    step = inner or "a"
+    models = {"d": ensemble("a")} if inner else {}
+    root = repository(e=ensemble(step), f=ensemble(step), a=identity(), **models)
+    async with ensembles_on(root, loader=EndsWhenItMay) as (control, catalog):
+        await asyncio.gather(control.load(LoadRequest("e")), control.load(LoadRequest("f")))
+        unloading = asyncio.create_task(control.unload(UnloadRequest("a")))
+        await until(lambda: not {"e", "f"}.intersection(catalog.names()))
+        may_end["e"].clear()  # from now on it has a request that runs
+        await control.load(LoadRequest("e"))
+        may_end["f"].set()
+        await until(lambda: "e" not in catalog.names())
+        assert {step, "a"} <= set(catalog.names())
+        may_end["e"].set()
+        await unloading
+        assert catalog.names() == []
+
+
 @run
 async def test_loading_an_ensemble_looks_at_its_steps_that_serve_too(repository):
     root = repository(outer=ensemble("e", "a"), e=ensemble("a"), a=identity())

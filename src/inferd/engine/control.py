@@ -188,9 +188,13 @@ class Control:
     async def _unload(self, name: str, *, dependents: bool = False) -> None:
         if name in self._lineups or name in self._catalog.models:
             self._loader.attempts.give_up(name)
-            await self._take_down_callers(name)
-            async with self._turn(name) as lineup:
-                self._withdraw(lineup, is_gone=await self._is_gone(name))
+            for is_last in (False, True):
+                await self._take_down_callers(name)
+                async with self._turn(name) as lineup:
+                    is_gone = await self._is_gone(name)
+                    if is_last or not self._is_called(name):  # some may have come back meanwhile
+                        self._withdraw(lineup, is_gone=is_gone)
+                        break
         self._sent.pop(name, None)
         alone = self._dependents.leave(name)
         await self._settle(name)
@@ -288,7 +292,7 @@ class Control:
                 source = await self._read(read)
                 missing = self._missing(source)
                 goes = source is None or self._is_hidden(source)
-                is_called = goes and any(map(self._serves, self._dependents.of(name)))
+                is_called = goes and self._is_called(name)
                 serving = [] if looked is None else self._serving_steps(source, looked)
                 if not (missing or serving or is_called) or is_last:
                     complaints = await self._apply(lineup, source, missing, is_asked=is_asked)
@@ -494,12 +498,15 @@ class Control:
                 await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
 
     async def _take_down(self, ensemble: str, reason: str) -> None:
-        await self._take_down_callers(ensemble)
-        async with self._turn(ensemble) as lineup:
-            source = lineup.source
-            if source is not None and source.is_override and source.upload is None:
-                self._sent[ensemble] = source
-            self._withdraw(lineup, reason)
+        for is_last in (False, True):
+            await self._take_down_callers(ensemble)
+            async with self._turn(ensemble) as lineup:
+                if is_last or not self._is_called(ensemble):  # some may have come back meanwhile
+                    source = lineup.source
+                    if source is not None and source.is_override and source.upload is None:
+                        self._sent[ensemble] = source
+                    self._withdraw(lineup, reason)
+                    break
         await lineup.drained()
 
     async def _renew(self, ensemble: str) -> None:
@@ -531,6 +538,10 @@ class Control:
         model = self._catalog.models.get(name)
         reasons = [row.reason for row in model.versions.values() if row.reason] if model else []
         return f"{name} ({reasons[-1][:MAX_REASON]})" if reasons else name
+
+    def _is_called(self, name: str) -> bool:
+        """Tell whether an ensemble that calls the model serves."""
+        return any(map(self._serves, self._dependents.of(name)))
 
     def _serves(self, name: str) -> bool:
         model = self._catalog.models.get(name)
