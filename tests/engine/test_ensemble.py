@@ -388,6 +388,26 @@ async def test_requests_under_way_keep_the_steps_they_still_need(repository, ask
         assert (await asked).outputs[0].numpy().tolist() == ROWS
 
 
+@pytest.mark.parametrize("with_steps", [True, False])
+@run
+async def test_requests_under_way_keep_the_steps_of_an_ensemble_that_is_unloaded(
+    repository, ask, with_steps
+):
+    inner = ensemble(step("a", "X", "t"), step("b", "t", "Y"))
+    outer = ensemble(step("e", "X", "t"), step("c", "t", "Y"))
+    outer = outer.replace("INPUT0", "X", 1).replace("OUTPUT0", "Y", 1)
+    root = repository(a=identity(more=SLOW), b=identity(), c=identity(), e=inner, f=outer)
+    async with engine_on(root, "explicit") as engine:
+        await engine.load(LoadRequest("f"))
+        asked = asyncio.create_task(engine.infer(ask("f", X=ROWS)))
+        await asyncio.sleep(0)
+        await engine.unload(UnloadRequest("f", unload_dependents=with_steps))
+        for name in "cba" if not with_steps else "":
+            await engine.unload(UnloadRequest(name))
+        assert engine.model_names() == []
+        assert (await asked).outputs[0].numpy().tolist() == ROWS
+
+
 @run
 async def test_a_step_that_is_a_link_out_of_the_repository_is_not_loaded(repository, tmp_path):
     root = repository(a=identity(), e=ensemble(step("a", "X", "Y")))

@@ -496,6 +496,9 @@ class Control:
         for ensemble in self._dependents.of(name):
             if self._serves(ensemble):
                 await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
+        for lineup in list(self._lineups.values()):  # some may have been unloaded before
+            if lineup.source is not None and name in needs_of(lineup.source.model.config):
+                await lineup.drained()
 
     async def _take_down(self, ensemble: str, reason: str) -> None:
         for is_last in (False, True):
