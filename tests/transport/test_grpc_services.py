@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from operator import length_hint
 
 import msgspec
 import pytest
@@ -64,6 +65,7 @@ def engine():
 
 async def no_pause():
     await asyncio.sleep(0)
+    return True
 
 
 def called(engine, rpc, request=b"", service=V2_SERVICE, typed_answers=False):
@@ -221,18 +223,12 @@ async def messages(*items):
 
 
 def watched(engine, service, pauses):
-    """Return the statuses a watch tells while `pauses` are carried out one after the other."""
-
-    class Ended(Exception):
-        pass
-
+    """Return the statuses a watch tells while `pauses` are carried out; then the server stops."""
     steps = iter(pauses)
 
     async def pause():
-        step = next(steps, None)
-        if step is None:
-            raise Ended
-        step()
+        next(steps)()
+        return length_hint(steps) > 0
 
     async def watch():
         method = grpc_methods(engine, pause, typed_answers=False)[f"/{HEALTH_SERVICE}/Watch"]
@@ -243,7 +239,7 @@ def watched(engine, service, pauses):
             while True:
                 data = b"".join(await anext(answers))
                 told.append(health_pb2.HealthCheckResponse.FromString(data).status)
-        except Ended:
+        except Unavailable:
             return told
 
     return asyncio.run(watch())
@@ -251,6 +247,10 @@ def watched(engine, service, pauses):
 
 def test_a_watch_tells_each_change_once(engine):
     assert watched(engine, "", [lambda: None, engine.drain, lambda: None]) == [1, 2]
+
+
+def test_a_watch_tells_a_change_that_came_with_the_end(engine):
+    assert watched(engine, "", [engine.drain]) == [1, 2]
 
 
 def test_a_watch_on_an_unknown_service_says_so_and_goes_on(engine):

@@ -18,7 +18,7 @@ import grpc.aio
 
 from inferd.engine.capacity import Capacity
 from inferd.engine.engine import Engine
-from inferd.errors import Overloaded, Unavailable
+from inferd.errors import Overloaded
 from inferd.transport.access import Guard, joined
 from inferd.transport.call import Call, Metadata, Method, StreamHandler, Unary, told_refusal
 from inferd.transport.failure import FailureLog
@@ -97,16 +97,11 @@ class GrpcServer:
         found, self._certificates = self._certificates, None
         return found
 
-    async def _pause(self) -> None:
-        """Wait for one interval, or until the server stops; raise Unavailable if it has stopped.
-
-        So watches look once more, and end.
-        """
-        if self._stopping.is_set():
-            msg = "the server is shutting down"
-            raise Unavailable(msg)
+    async def _pause(self) -> bool:
+        """Wait for one interval, or until the server stops; return whether it goes on."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), _WATCH_INTERVAL_S)
+        return not self._stopping.is_set()
 
 
 class AioCall:

@@ -11,6 +11,7 @@ from inferd.errors import (
     InvalidRequest,
     ModelNotFound,
     ServiceNotFound,
+    Unavailable,
 )
 from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
@@ -37,7 +38,7 @@ MLSERVER_REPOSITORY_SERVICE = "inference.model_repository.ModelRepositoryService
 It is kept for old clients such as ModelMesh's adapter; reflection does not list it.
 """
 
-Pause = Callable[[], Awaitable[None]]
+Pause = Callable[[], Awaitable[bool]]
 
 
 _RPCS = {
@@ -68,7 +69,8 @@ def grpc_methods(
 ) -> dict[str, Method]:
     """Return every method the server offers by its path, such as /package.Service/Method.
 
-    A Watch checks the engine's readiness again after each `pause`. With `typed_answers` a request
+    A Watch checks the engine's readiness again after each `pause`, also after the last, which
+    returns that the server does not go on. With `typed_answers` a request
     in typed contents is answered in typed contents. `forward` chooses the metadata of an inference
     that become its parameters. `trtis` is the old API, if it is offered; it needs `access` for the
     one call that several groups guard.
@@ -207,12 +209,16 @@ class _Health:
     async def watch(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
         service = grpc_health.decode_check_request(await _only_message(messages))
         told = None
+        goes_on = True
         while True:
             status = self._status(service)
             if status is not told:
                 told = status
                 yield [grpc_health.encode_check_response(status)]
-            await self._pause()
+            if not goes_on:
+                msg = "the server is shutting down"
+                raise Unavailable(msg)
+            goes_on = await self._pause()
 
     def _status(self, service: str) -> Serving:
         if service not in self._services:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import cast
 
 from inferd.engine.engine import Engine
-from inferd.errors import Unavailable
 from inferd.transport.call import Method
 from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
@@ -181,16 +180,11 @@ class Http2Server:
         except TimeoutError:
             return
 
-    async def _pause(self) -> None:
-        """Wait for one interval, or until the server stops; raise Unavailable if it has stopped.
-
-        So watches look once more, and end.
-        """
-        if self._stopping.is_set():
-            msg = "the server is shutting down"
-            raise Unavailable(msg)
+    async def _pause(self) -> bool:
+        """Wait for one interval, or until the server stops; return whether it goes on."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), WATCH_INTERVAL_S)
+        return not self._stopping.is_set()
 
 
 def _sweep_interval(options: GrpcOptions) -> float:
