@@ -43,6 +43,12 @@ def text_of(call):
     return caught.value.message()
 
 
+def refusal(stub, request):
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.ModelInfer(request)
+    return caught.value.details()
+
+
 def infer(client, model, version="", shape=(2,), name="INPUT0", datatype=np.float32, **fields):
     tensor = filled(client, shape, name, datatype)
     return client.infer(model, [tensor], model_version=version, **fields)
@@ -348,9 +354,7 @@ def test_data_of_another_size_over_grpc(explicit_server, client):
         tensor = request.inputs.add(name="INPUT0", datatype=datatype, shape=shape)
         for field, values in contents.items():
             getattr(tensor.contents, field).extend(values)
-        with pytest.raises(grpc.RpcError) as caught:
-            stub.ModelInfer(request)
-        return caught.value.details()
+        return refusal(stub, request)
 
     with grpc.insecure_channel(explicit_server.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -433,9 +437,7 @@ def test_parameters_over_grpc_of_another_type(explicit_server, client):
         place.parameters[name].SetInParent()
         for kind, one in value.items():
             setattr(place.parameters[name], kind, one)
-        with pytest.raises(grpc.RpcError) as caught:
-            stub.ModelInfer(request)
-        return caught.value.details()
+        return refusal(stub, request)
 
     with grpc.insecure_channel(explicit_server.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)

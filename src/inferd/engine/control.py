@@ -361,7 +361,7 @@ class Control:
             if lineup.serving and self._is_hidden(source):
                 self._withdraw(lineup, error.message, is_excused=False)
             else:
-                lineup.fail(error.message, source.model.versions, source.model.config)
+                lineup.fail(error.message, source.model)
             return [error.message]
         self._dependents.want(name, needs)  # now, so that the next change is checked against it
         before = lineup.serving
@@ -391,8 +391,7 @@ class Control:
             return _refused(name, error)
         is_read = isinstance(error, LoadFailed | NoVersion | NoDatatype)
         if is_read or self._serves(name):
-            model = source.model if source else FoundModel(name, Path())
-            self._lineup(name).fail(error.message, model.versions, model.config)
+            self._lineup(name).fail(error.message, source.model if source is not None else None)
             self._drop_if_idle(name)
         if not is_read:
             return NotLoadable(not_loaded(name, error.message))

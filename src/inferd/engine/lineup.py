@@ -149,12 +149,10 @@ class Lineup:
         self._is_gone = is_gone
         self._forget_if_gone()
 
-    def fail(
-        self, reason: str, versions: Collection[int] = (), config: ModelConfig | None = None
-    ) -> None:
+    def fail(self, reason: str, found: FoundModel | None = None) -> None:
         """Say why nothing of the model can be loaded; what serves of it goes on.
 
-        `versions` are those it would serve with `config`, if they are known.
+        `found` is what was read of it, None if nothing could be read.
         """
         for number in self._kept:
             self._catalog.note(self.name, number, reason)
@@ -166,12 +164,14 @@ class Lineup:
             return  # the reason why it was withdrawn comes as its last request ends
         idle = (ModelState.LOADING, ModelState.UNAVAILABLE)
         known = [n for n, row in rows if row.state in idle and row.reason != UNLOADED]
-        told = [n for n in versions if not self._draining[n]] or known or [NO_VERSION]
+        wanted = found.versions if found is not None else ()
+        told = [n for n in wanted if not self._draining[n]] or known or [NO_VERSION]
         for number in told:
             self._catalog.set_state(self.name, number, ModelState.UNAVAILABLE, reason)
         if NO_VERSION in known and NO_VERSION not in told:
             self._catalog.remove(self.name, NO_VERSION)
-        self._catalog.describe(self.name, config)
+        if found is not None:
+            self._catalog.describe(self.name, found.config)
 
     async def drained(self) -> None:
         """Wait for the requests of withdrawn versions, for as long as they may run."""
