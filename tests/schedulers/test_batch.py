@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferd.config.model import BatchInput, BatchOutput, ModelConfig, ModelInput, ModelOutput
+from inferd.core import strip as strips_module
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.core.strip import Strips
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
 from inferd.schedulers.batch import JOIN_BYTES, BatchPlan, JoinedInstance
 from inferd.tensor.dtype import DataType
@@ -130,6 +132,78 @@ def test_empty_tensors_are_joined():
     requests = [request_of(tensor("V", np.zeros((n, 0)))) for n in (1, 2)]
     [joined] = plan_of(VARIABLE).join(requests).inputs
     assert joined.numpy().shape == (3, 0)
+
+
+def in_rows(strip, *numbers):
+    """Return requests whose inputs, INT32 [1, 2], were received in the next rows of `strip`."""
+    requests = []
+    for number in numbers:
+        row = strip.place()
+        data = row.view()
+        data[:] = np.full(2, number, np.int32).tobytes()
+        requests.append(request_of(Tensor("A", DataType.INT32, (1, 2), data)))
+        requests[-1].row = row
+    return requests
+
+
+@pytest.fixture
+def strip(monkeypatch):
+    """A strip whose blocks have four rows."""
+    monkeypatch.setattr(strips_module, "MOST_ROWS", 4)
+    strip = Strips().note(b"/", 8).strip
+    strip.note_joined(as_view=True)
+    return strip
+
+
+def joined_in(block, requests):
+    [joined] = plan_of(FIXED).join(requests).inputs
+    assert [row[0] for row in joined.numpy()] == [r.inputs[0].numpy()[0, 0] for r in requests]
+    return np.shares_memory(joined.numpy(), block)
+
+
+def test_inputs_that_lie_side_by_side_are_a_batch_already(strip):
+    requests = in_rows(strip, 1, 2, 3, 4)
+    block = requests[0].row.block
+    assert joined_in(block, requests)
+    assert joined_in(block, requests[1:3])
+    assert not strip._has_missed
+
+
+def test_inputs_that_are_not_side_by_side_are_copied(strip):
+    requests = in_rows(strip, *range(7))
+    block = requests[0].row.block
+    assert not joined_in(block, [requests[0], requests[2]])
+    assert not joined_in(block, requests[2:5])  # from one block into the next
+    without = a([5, 5])
+    assert not joined_in(block, [requests[0], without])
+    assert not joined_in(block, [without, requests[0]])
+    other = in_rows(strip, 8)[0]
+    other.inputs = [tensor("A", [[9, 9]], np.int32)]  # not what was received
+    other.row = requests[1].row
+    assert not joined_in(block, [requests[0], other])
+    assert not joined_in(block, [requests[0], requests[0]])
+
+
+def test_with_a_second_input_all_are_copied(strip):
+    requests = in_rows(strip, 1, 2)
+    for number, request in enumerate(requests):
+        request.inputs.append(tensor("V", [[number]]))
+    joined = plan_of(FIXED, VARIABLE).join(requests)
+    assert values(joined.inputs) == {"A": [[1, 1], [2, 2]], "V": [[0], [1]]}
+
+
+def test_requests_run_in_the_order_of_their_rows_and_get_their_own_answers(strip):
+    instance = Doubler()
+    plan = plan_of(FIXED)
+    requests = in_rows(strip, 1, 2, 3, 4)
+    mixed = [requests[index] for index in (2, 0, 3, 1)]
+    answers = JoinedInstance(instance, plan).execute(mixed)
+    assert [one.outputs[0].numpy()[0, 0] for one in answers] == [6, 2, 8, 4]
+    assert np.shares_memory(instance.got, requests[0].row.block)
+    assert (mixed[0].computing_ns, mixed[0].computed_ns) == (5, 7)
+    answers = JoinedInstance(instance, plan, keeps_rows=True).execute(mixed)
+    assert [one.outputs[0].numpy()[0, 0] for one in answers] == [6, 2, 8, 4]
+    assert not np.shares_memory(instance.got, requests[0].row.block)
 
 
 @pytest.mark.parametrize(
@@ -314,6 +388,7 @@ class Doubler:
         request.computing_ns, request.computed_ns = 5, 7
         array = request.inputs[0].numpy()
         self.seen.append(len(array))
+        self.got = array
         if (array < 0).any():
             if self.raises:
                 msg = "negative"

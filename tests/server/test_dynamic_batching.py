@@ -240,6 +240,78 @@ def test_clients_of_both_protocols_share_a_batch_and_each_gets_its_own(models):
     serving(models(m=(config, None)), serve)
 
 
+WIDE = 70_000  # elements of one row that is received side by side with others
+
+
+class Wide:
+    """Four clients that ask the model "wide" for rows of WIDE elements."""
+
+    def __init__(self, clients):
+        self.clients = clients
+
+    async def ask(self, numbers, order, pieces, **fields):
+        """Send a request of each client in `pieces`, by turns; return what elements each gets."""
+        cuts = np.linspace(0, 4 * WIDE, pieces + 1).astype(int)
+        for piece in range(pieces):
+            for index in order:
+                client = self.clients[index]
+                data = np.full(WIDE, numbers[index], np.float32).tobytes()
+                part = data[cuts[piece] : cuts[piece + 1]]
+                client.writer.write(part if piece else head(fields) + part)
+                await client.writer.drain()
+                await asyncio.sleep(0)
+        return [await self.answer(client, fields) for client in self.clients]
+
+    async def answer(self, client, fields):
+        status, document, data = await client.answer()
+        assert status == 200, document
+        assert document.get("id", "") == fields.get("id", "")
+        return set(np.frombuffer(data, np.float32))
+
+
+def head(fields):
+    """Return all of a request to the model "wide" that comes before its binary part."""
+    given = {"name": "X", "datatype": "FP32", "shape": [1, WIDE]}
+    given["parameters"] = {"binary_data_size": 4 * WIDE}
+    document = {"inputs": [given], "parameters": {"binary_data_output": True}} | fields
+    text = json.dumps(document).encode()
+    return (
+        f"POST /v2/models/wide/infer HTTP/1.1\r\nHost: x\r\n"
+        f"Inference-Header-Content-Length: {len(text)}\r\n"
+        f"Content-Length: {len(text) + 4 * WIDE}\r\n\r\n".encode()
+    ) + text
+
+
+def test_large_bodies_are_received_side_by_side_and_each_gets_its_own_answer(models):
+    """Whatever order they arrive in, in whatever pieces, and whatever their ids."""
+    config = f"""
+    backend: "onnxruntime"
+    max_batch_size: 8
+    input {{ name: "X" data_type: TYPE_FP32 dims: {WIDE} }}
+    output {{ name: "Y" data_type: TYPE_FP32 dims: {WIDE} }}
+    {batching(preferred_batch_size=4, max_queue_delay_microseconds=A_MINUTE_US)}
+    """
+
+    async def serve(server, connect):
+        wide = Wide([await connect() for _ in range(4)])
+        random = np.random.default_rng(3)
+        strips = server.engine.capacity.strips
+        view_count = 0
+        for turn in range(24):
+            numbers = random.integers(1, 1000, 4).tolist()
+            order = random.permutation(4) if turn % 3 else range(4)
+            fields = {"id": f"turn {turn}"} if turn % 5 == 0 else {}
+            got = await wide.ask(numbers, order, 1 + turn % 4, **fields)
+            assert got == [{-number} for number in numbers]
+            [strip] = strips._strips.values()
+            view_count += not strip._has_missed
+        assert view_count > 8
+        assert strips.block_bytes <= 2 * 32 * 4 * WIDE
+        assert server.engine.capacity.held_bytes == 0
+
+    serving(models(wide=(config, negation(WIDE))), serve)
+
+
 def test_a_full_queue_refuses_over_both_protocols_until_there_is_room(models):
     config = ECHO + batching(
         preferred_batch_size=3,

@@ -1,11 +1,13 @@
 """Bodies: where they go, and what counts of them until when."""
 
+from copy import copy
+
 import pytest
 
 from inferd.engine.capacity import Capacity
 from inferd.errors import Overloaded, TooLarge
 from inferd.transport.http_body import MIN_BODY_RATE, BodyReader
-from inferd.transport.http_message import HttpError
+from inferd.transport.http_message import NO_REQUEST, HttpError
 
 NOTHING = memoryview(b"")
 
@@ -17,9 +19,26 @@ def test_a_body_of_known_length_fills_its_memory():
     body.memory[body.filled :] = b"cde"
     assert not body.add(2)
     assert body.add(1)
-    taken = body.take()
-    assert bytes(taken) == b"abcde" and body.memory is None
+    request = copy(NO_REQUEST)
+    body.give(request)
+    assert bytes(request.body) == b"abcde" and request.row is None and body.memory is None
     assert capacity.held_bytes == 5  # until it is answered
+    body.release()
+    assert capacity.held_bytes == 0
+
+
+def test_the_end_of_a_body_may_go_to_a_row():
+    capacity = Capacity()
+    strip = capacity.strips.note(b"/", 4).strip
+    strip.note_joined(as_view=True)
+    row, request = strip.place(), copy(NO_REQUEST)
+    body = BodyReader(capacity, 1000)
+    body.begin(6, memoryview(b"{}a"), row)
+    body.memory[body.filled :] = b"bcd"
+    assert body.add(3)
+    body.give(request)
+    assert bytes(request.body) == b"{}" and request.row is row and body.row is None
+    assert bytes(row.block) == b"abcd" + bytes(row.block[4:])
     body.release()
     assert capacity.held_bytes == 0
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from inferd.compiled import mypyc_attr
+from inferd.core.strip import Row
 from inferd.errors import InferdError
 from inferd.record import Record
 from inferd.tensor.tensor import Parameters, Tensor
@@ -146,6 +147,7 @@ class InferRequest(Record):
     from text or copied out of shared memory. `takes_errors`: the reader of a decoupled model's
     answers goes on after an error among them. Requests with equal `likeness`, unless it is None,
     differ only in id, data, shared memory and parameters, so a check of one holds for the others.
+    `row` is where a large body was received, for whoever joins requests; None for most.
 
     What follows is filled in on the way. `batch_size` is the first dim of the inputs, 1 for a model
     without batching. The times are on the clock of time.perf_counter_ns, 0 where the request did
@@ -179,6 +181,7 @@ class InferRequest(Record):
         "copied_bytes",
         "takes_errors",
         "likeness",
+        "row",
         "batch_size",
         "queued_ns",
         "started_ns",
@@ -213,6 +216,7 @@ class InferRequest(Record):
         copied_bytes: int = 0,
         takes_errors: bool = False,
         likeness: object = None,
+        row: Row | None = None,
         batch_size: int = 1,
         queued_ns: int = 0,
         started_ns: int = 0,
@@ -243,6 +247,7 @@ class InferRequest(Record):
         self.copied_bytes = copied_bytes
         self.takes_errors = takes_errors
         self.likeness = likeness
+        self.row = row
         self.batch_size = batch_size
         self.queued_ns = queued_ns
         self.started_ns = started_ns
@@ -276,6 +281,7 @@ class InferRequest(Record):
             self.copied_bytes,
             self.takes_errors,
             self.likeness,
+            self.row,
             self.batch_size,
             self.queued_ns,
             self.started_ns,

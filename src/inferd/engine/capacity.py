@@ -1,5 +1,6 @@
 """Capacity: how much the whole server may have under way at once, across all protocols."""
 
+from inferd.core.strip import Strips
 from inferd.errors import InferdError, Overloaded, TooLarge
 from inferd.observe.family import Family
 
@@ -15,6 +16,8 @@ class Capacity:
     and of their inflated form, or of what a thread parses from text. What is small and comes in
     one piece is not counted: the number of requests bounds it. All this is on the event loop, so
     these are plain integers. Without limits nothing is ever refused.
+
+    `strips` is the memory in which large bodies are received side by side; it has its own limit.
     """
 
     def __init__(self, max_requests: int = UNLIMITED, max_bytes: int = UNLIMITED) -> None:
@@ -24,6 +27,7 @@ class Capacity:
         self.held_bytes = 0
         self.refused_for_requests = 0
         self.refused_for_bytes = 0
+        self.strips = Strips()
 
     @property
     def is_full(self) -> bool:

@@ -122,9 +122,18 @@ class Costs:
 
         With `below`, only lower classes count.
         """
-        known = self._costs[:below]
-        limit = min(filter(None, known), default=0.0) * tolerance
-        return next((c for c, cost in enumerate(known) if 0 < cost <= limit), 0)
+        costs = self._costs
+        end = len(costs) if below is None else min(below, len(costs))
+        least = 0.0
+        for size_class in range(end):  # generators are slower
+            cost = costs[size_class]
+            if cost and (cost < least or not least):
+                least = cost
+        limit = least * tolerance
+        for size_class in range(end):
+            if 0 < costs[size_class] <= limit:
+                return size_class
+        return 0
 
     def fixed_ns(self, size: int) -> int:
         """Return the fixed cost of an execution, without its items.

@@ -2,8 +2,9 @@
 
 Joining copies each input once, into memory allocated for that batch; splitting returns views. The
 memory is never written again: it goes back to the allocator when the last view of it is gone, which
-may be long after the answer was handed to a slow client's socket. A buffer pool would have to
-know that moment too, and the allocator already keeps large blocks at hand.
+may be long after the answer was handed to a slow client's socket. Requests that were received side
+by side (inferd.core.strip) are not copied: the batch is a view, whose memory is used again only
+when nothing views it any more.
 
 The shapes of requests in a batch may differ only in the batch dim, unless an input allows ragged
 batches: then its elements are concatenated in one dim, and `batch_input` tells the model where
@@ -80,6 +81,8 @@ class BatchPlan:
         Inputs are copied. The result wants every output that any of them wants, in model order.
         """
         first = requests[0]
+        has_rows = first.row is not None and len(first.inputs) == 1 and not self.reshapes
+        whole = _piece(requests) if has_rows and len(requests) > 1 else None
         inputs = []
         for index, tensor in enumerate(first.inputs):
             parts = _parts(requests, index, tensor.name)
@@ -89,7 +92,8 @@ class BatchPlan:
                 shape = (sum(part.shape[0] for part in parts), *tensor.shape[1:])
             else:
                 shape = tensor.shape
-            inputs.append(Tensor(tensor.name, tensor.datatype, shape, _join(parts)))
+            data = _join(parts) if whole is None else whole
+            inputs.append(Tensor(tensor.name, tensor.datatype, shape, data))
         for one in self._batch_inputs:
             inputs += _described(one, requests)
         return InferRequest(
@@ -185,7 +189,8 @@ class JoinedInstance:
 
     def _together(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         plan = self._plan
-        joined = plan.join(requests)
+        ordered = requests if self._keeps_rows else _in_rows(requests)
+        joined = plan.join(ordered)
         [answer] = self._instance.execute((joined,))
         if isinstance(answer, InferdError):
             try:
@@ -193,7 +198,11 @@ class JoinedInstance:
             finally:
                 del answer  # its traceback holds this frame, which holds the requests
         requests[0].computing_ns, requests[0].computed_ns = joined.computing_ns, joined.computed_ns
-        return plan.split(requests, answer)
+        answers = plan.split(ordered, answer)
+        if ordered is requests:
+            return answers
+        answer_to = dict(zip(map(id, ordered), answers, strict=True))
+        return [answer_to[id(request)] for request in requests]
 
     def _alone(self, request: InferRequest) -> Answer:
         try:
@@ -213,6 +222,55 @@ def _parts(requests: Sequence[InferRequest], index: int, name: str) -> list[Tens
             tensor = next(one for one in request.inputs if one.name == name)
         parts.append(tensor)
     return parts
+
+
+def _in_rows(requests: Sequence[InferRequest]) -> Sequence[InferRequest]:
+    """Return `requests` in the order in which they lie in memory, if they lie in one block.
+
+    The items of a batch have no order of their own.
+    """
+    first = requests[0].row
+    if first is None or first.block is None:
+        return requests
+    last, is_sorted = -1, True
+    for request in requests:
+        row = request.row
+        if row is None or row.block is not first.block:
+            return requests
+        is_sorted = is_sorted and row.index > last
+        last = row.index
+    return requests if is_sorted else sorted(requests, key=_index)
+
+
+def _index(request: InferRequest) -> int:
+    return request.row.index if request.row is not None else 0
+
+
+def _piece(requests: Sequence[InferRequest]) -> Any | None:
+    """Return the only input of all `requests` in one piece if it lies there, else None.
+
+    Tells the strip that they came in (inferd.core.strip).
+    """
+    first = requests[0].row
+    if first is None:
+        return None
+    strip, block, size_bytes = first.strip, first.block, first.strip.row_bytes
+    start = first.index
+    fits = block is not None
+    for offset, request in enumerate(requests):
+        row = request.row
+        if row is None or row.block is not block or row.index != start + offset:
+            fits = False
+            break
+        data = request.inputs[0].data
+        owner: object = data.obj if type(data) is memoryview else None
+        if owner is not block or memoryview(data).nbytes != size_bytes:
+            fits = False
+            break
+    strip.note_joined(as_view=fits)
+    if not fits or block is None:
+        return None
+    return block[start * size_bytes : (start + len(requests)) * size_bytes]
 
 
 def _shape_of(request: InferRequest, name: str) -> Shape:

@@ -102,6 +102,7 @@ class Execution:
         self.cpu_clock = gauges.cpu_ns
         self._overruns = Overruns(self.clock, gauges.usage)
         self._is_prompt = [False] * _SIZE_CLASSES
+        self._has_prompt = False  # whether any class is
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
         self._moved_ns = [0] * _SIZE_CLASSES
@@ -142,6 +143,8 @@ class Execution:
 
         Raises InferdError when all of them failed.
         """
+        if not self._has_prompt:
+            return None
         size_class = _size_class(requests)
         if not self._is_prompt[size_class]:
             return None
@@ -268,6 +271,7 @@ class Execution:
         self._is_closed = True
         self.may_run_inline = False
         self._is_prompt = [False] * _SIZE_CLASSES
+        self._has_prompt = False
         self._end_threads()
         with ExitStack() as at_the_end:
             for instance in self._instances:
@@ -475,7 +479,7 @@ class Execution:
             missing -= 1
         self._runs_missing[size_class] = missing
         if missing <= 0:
-            self._is_prompt[size_class] = True
+            self._is_prompt[size_class] = self._has_prompt = True
             self._moved_ns[size_class] = self.clock()
             self._overruns.look()
 
@@ -483,6 +487,7 @@ class Execution:
         if self._overruns.is_forgiven(took_ns):
             return
         self._is_prompt[size_class] = False
+        self._has_prompt = True in self._is_prompt
         needed = FIRST_RUNS
         if self.clock() - self._moved_ns[size_class] < CALM_NS:
             needed = min(2 * self._runs_needed[size_class], MOST_RUNS)

@@ -2,9 +2,10 @@
 
 from typing import cast
 
+from inferd.core.strip import Row
 from inferd.engine.capacity import Capacity
 from inferd.transport.http_chunked import ChunkedBody
-from inferd.transport.http_message import HttpError
+from inferd.transport.http_message import NO_BODY, HttpError, HttpRequest
 from inferd.transport.overload import memory_of
 
 MIN_BODY_RATE = 1024
@@ -18,7 +19,16 @@ class BodyReader:
     `chunks`. Each is None while no such body is coming.
     """
 
-    __slots__ = ("_capacity", "_max_bytes", "chunks", "filled", "held_bytes", "memory")
+    __slots__ = (
+        "_capacity",
+        "_max_bytes",
+        "chunks",
+        "filled",
+        "head",
+        "held_bytes",
+        "memory",
+        "row",
+    )
 
     def __init__(self, capacity: Capacity, max_bytes: int) -> None:
         self._capacity = capacity
@@ -27,17 +37,27 @@ class BodyReader:
         self.memory: memoryview | None = None
         self.filled = 0
         self.held_bytes = 0
+        self.row: Row | None = None
+        self.head = NO_BODY
 
-    def begin(self, length: int, came: memoryview) -> None:
+    def begin(self, length: int, came: memoryview, row: Row | None = None) -> None:
         """Make room for a body of `length` bytes, -1 if chunked.
 
-        `came` is what has arrived of it, unused if chunked. Raises Overloaded and TooLarge.
+        `came` is what has arrived of it, unused if chunked. With a `row`, which has a block, the
+        end of the body is received there; `came` has at least all that comes before, and is kept
+        as `head`. Raises Overloaded and TooLarge.
         """
+        self.row = row
         self.filled = 0
         if length < 0:
             self.chunks = ChunkedBody(self._max_bytes)
             return
-        self.memory = memory_of(length)
+        if row is None:
+            self.memory = memory_of(length)
+        else:
+            self.memory = row.view()
+            size_bytes = length - len(self.memory)
+            self.head, came = memoryview(bytes(came[:size_bytes])), came[size_bytes:]
         self.memory[: len(came)] = came
         self.add(len(came))
 
@@ -54,10 +74,13 @@ class BodyReader:
             raise capacity.too_many_bytes(self.held_bytes)
         return self.memory is not None and self.filled == len(self.memory)
 
-    def take(self) -> memoryview:
-        """Return the body that fills `memory` and get ready for the next."""
+    def give(self, request: HttpRequest) -> None:
+        """Give `request` the body that fills `memory`, and get ready for the next."""
         body, self.memory = cast("memoryview", self.memory), None
-        return body
+        row, self.row = self.row, None
+        if row is not None:
+            request.row, body, self.head = row, self.head, NO_BODY
+        request.body = body
 
     def feed(self, data: memoryview) -> tuple[memoryview, bytes] | None:
         """See ChunkedBody.feed; also raises Overloaded and TooLarge."""
@@ -72,7 +95,7 @@ class BodyReader:
         """Release all bytes received."""
         self._capacity.held_bytes -= self.held_bytes
         self.held_bytes = 0
-        self.memory = self.chunks = None
+        self.memory = self.chunks = self.row = None
 
     def check_pace(self, lasts_s: float, limit_s: float) -> None:
         """See the function `check_pace`."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from inferd.compiled import mypyc_attr
 from inferd.core.later import Later, resume
 from inferd.core.paused import Paused
+from inferd.core.strip import LEAST_BYTES
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.http_body import BodyReader
 from inferd.transport.http_head import HeadReader, unread_request
@@ -32,6 +33,7 @@ from inferd.transport.http_message import (
     encode_stream_head,
 )
 from inferd.transport.http_outflow import Outflow
+from inferd.transport.http_row import row_for
 from inferd.transport.overload import check_head
 
 if TYPE_CHECKING:
@@ -306,7 +308,10 @@ class HttpConnection:
         if routes.is_guarded:
             routes.check_access(request.target, request.headers)
         check_head(self._server.capacity, routes, request.target, length)
-        self._body.begin(length, self._view[self._start : self._start + available])
+        row = None
+        if length >= LEAST_BYTES:
+            row = row_for(self._server.capacity.strips, request, length, available)
+        self._body.begin(length, self._view[self._start : self._start + available], row)
         if length >= 0:
             self._start = self._end = 0
         if b"expect" in request.headers and not request.is_http_10:
@@ -320,7 +325,7 @@ class HttpConnection:
             return
         if is_whole:
             request = cast("HttpRequest", self._request)
-            request.body = self._body.take()
+            self._body.give(request)
             self._request = None
             self._answer(request)
             self._advance()
@@ -398,6 +403,7 @@ class HttpConnection:
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         request.body = NO_BODY  # an idle connection keeps the head and nothing else
+        request.row = None
         if self._body.held_bytes:
             self._body.release()
         if answer.rest is not None:

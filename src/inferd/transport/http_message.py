@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 
 import httptools
 
+from inferd.core.strip import Row
 from inferd.record import Record
 from inferd.transport.header_forward import HeaderForward, text_of
 
@@ -24,7 +25,8 @@ class HttpRequest(Record):
 
     `began_ns` is when the first part of the body arrived, by time.perf_counter_ns; 0 if the body
     arrived with the head, or requests are not traced. `forwarded` are the headers that become
-    parameters of an inference, None if there are none.
+    parameters of an inference, None if there are none. Where `row` is set, the binary part of the
+    body was received there, and `body` is only what comes before it.
     """
 
     _fields = (
@@ -36,6 +38,7 @@ class HttpRequest(Record):
         "body",
         "began_ns",
         "forwarded",
+        "row",
     )
     __slots__ = _fields
 
@@ -49,6 +52,7 @@ class HttpRequest(Record):
         body: memoryview = NO_BODY,
         began_ns: int = 0,
         forwarded: dict[str, str] | None = None,
+        row: Row | None = None,
     ) -> None:
         self.method = method
         self.target = target
@@ -58,6 +62,7 @@ class HttpRequest(Record):
         self.body = body
         self.began_ns = began_ns
         self.forwarded = forwarded
+        self.row = row
 
     def __copy__(self) -> "HttpRequest":
         """Return a shallow copy."""
@@ -70,6 +75,7 @@ class HttpRequest(Record):
             self.body,
             self.began_ns,
             self.forwarded,
+            self.row,
         )
 
 

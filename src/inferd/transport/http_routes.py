@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.strip import LEAST_BYTES
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError
@@ -24,6 +25,7 @@ from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_metadata import MetadataRoutes
 from inferd.transport.http_repository import RepositoryRoutes
 from inferd.transport.http_router import HttpCall, Route, Router, Target
+from inferd.transport.http_row import INFER_HEADER
 from inferd.transport.http_shared_memory import SharedMemoryRoutes
 from inferd.transport.http_statistics import StatisticsRoutes
 from inferd.transport.http_trace import TraceRoutes
@@ -39,7 +41,6 @@ from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
 
 log = logging.getLogger("inferd.http")
 
-_INFER_HEADER = v2_binary.HEADER.lower().encode()
 _INFER_HEADER_LINE = v2_binary.HEADER.encode() + b": %d\r\n"
 _OCTETS = b"application/octet-stream"
 _VERSION = "/v2/models/{model}/versions/{version}"
@@ -206,23 +207,43 @@ class HttpRoutes:
     ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
         """Begin `infer`, as `begin` does; the body is not compressed, tracing is `engine`'s."""
         headers = request.headers
-        body = request.body
-        json_size = len(body)
-        if (declared := headers.get(_INFER_HEADER)) is not None:
-            json_size = v2_binary.json_length(declared, json_size)
-        try:
-            asked = self._codec.decode_infer_request(model, version, body, json_size)
-        except NotFast:
-            return self._infer_long(engine, request, model, version, json_size)
-        except InferdError:
-            engine.check_model(model, version)  # an unavailable model is the error to report first
-            raise
+        asked = self._decode_row(model, version, request) if request.row is not None else None
+        if asked is None:
+            body = request.body
+            json_size = len(body)
+            if (declared := headers.get(INFER_HEADER)) is not None:
+                json_size = v2_binary.json_length(declared, json_size)
+            try:
+                asked = self._codec.decode_infer_request(model, version, body, json_size)
+            except NotFast:
+                return self._infer_long(engine, request, model, version, json_size)
+            except InferdError:
+                engine.check_model(model, version)  # an unavailable model is the first error
+                raise
+            if len(body) - json_size >= LEAST_BYTES and len(asked.inputs) == 1:
+                asked.row = self._capacity.strips.note(request.target, len(body) - json_size)
         if request.forwarded is not None:
             add_forwarded(asked, request.forwarded)
         response = engine.begin(asked)
         if isinstance(response, InferResponse):
             return self._encoded(headers, asked, response)
         return self._infer_later(headers, asked, response)
+
+    def _decode_row(self, model: str, version: str, request: HttpRequest) -> InferRequest | None:
+        """Return the inference whose binary part was received in a row.
+
+        Return None if `request` is not like one that came before, or is wrong; its body is then in
+        one piece.
+        """
+        row = request.row
+        assert row is not None
+        text, data = bytes(request.body), row.view()
+        asked = self._codec.decode_known_request(model, version, text, data)
+        if asked is not None:
+            asked.row = row
+            return asked
+        request.body, request.row = memoryview(text + data), None
+        return None
 
     def _encoded(
         self, headers: Headers, asked: InferRequest, response: InferResponse

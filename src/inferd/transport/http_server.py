@@ -167,10 +167,11 @@ class HttpServer:
             self._all_gone.set()
 
     def sweep(self) -> None:
-        """Have every connection check its timeouts."""
+        """Have every connection check its timeouts; let go of memory that is not used."""
         self.now = self._clock()
         for connection in list(self.connections):
             connection.check_time(self.now)
+        self.capacity.strips.sweep(self.now)
 
     def _keep_sweeping(self) -> None:
         self.sweep()

@@ -109,18 +109,30 @@ class V2Rest:
         if json_size > INLINE_JSON_BYTES:
             raise NotFast
         if json_size <= MOST_BYTES:
-            request = self._plans.request(model, version, body, json_size)
-            if request is not None:
+            text, data = bytes(body[:json_size]), body[json_size:]
+            if (request := self._plans.request(model, version, text, data)) is not None:
                 return request
-        text = body if json_size == len(body) else body[:json_size]
+        part = body if json_size == len(body) else body[:json_size]
         try:
-            document = self._reader.read_fast(text)
+            document = self._reader.read_fast(part)
             return self._request(model, version, document, Blobs(body, json_size, on_loop=True))
         except NotFast:
             if json_size > INLINE_EXACT_BYTES:
                 raise
-        document = json_document.read_exact(text)
+        document = json_document.read_exact(part)
         return self._request(model, version, document, Blobs(body, json_size, on_loop=True))
+
+    def decode_known_request(
+        self, model: str, version: str, text: bytes, data: memoryview
+    ) -> InferRequest | None:
+        """Return the request whose JSON part is `text` and whose tensors are views of `data`.
+
+        Return None if it is not like one that came before, or is wrong; then it must be decoded
+        from a body in one piece.
+        """
+        if len(text) > MOST_BYTES:
+            return None
+        return self._plans.request(model, version, text, data)
 
     def decode_large(
         self, model: str, version: str, body: memoryview, json_size: int

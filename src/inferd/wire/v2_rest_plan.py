@@ -142,34 +142,36 @@ class _Plan:
         self._size_bytes = sum(part.size_bytes for part in parts)
 
     def filled(
-        self, text: bytes, at: int, body: memoryview, resolve: Resolve
+        self, text: bytes, at: int, data: memoryview, resolve: Resolve
     ) -> InferRequest | None:
-        """Return the request in `text`, the beginning of `body`; its id ends at `at`.
+        """Return the request whose JSON part is `text`; its id ends at `at`.
+
+        `data` is the binary part.
 
         Return None when the text does not match the plan. Raises InferdError or NotFast for its
         shared memory, and the errors of `read` and `pack` for unsuitable elements.
         """
         before = self._before
-        offset = len(text)
-        if not text.startswith(before, at) or len(body) != offset + self._size_bytes:
+        offset = 0
+        if not text.startswith(before, at) or len(data) != self._size_bytes:
             return None
         at += len(before)
         inputs = []
         for part in self._parts:
-            data: Any
+            elements: Any
             if part.shared is not None:
-                data = b""
+                elements = b""
             elif part.read is None:
                 end = offset + part.size_bytes
-                data = body[offset:end]
+                elements = data[offset:end]
                 offset = end
             else:
                 stop = text.find(b"]", at) + 1
                 if not text.startswith(part.after, stop):
                     return None
-                data = part.pack(*part.read(text[at:stop]))  # raises for any other count
+                elements = part.pack(*part.read(text[at:stop]))  # raises for any other count
                 at = stop + len(part.after)
-            inputs.append(Tensor(part.name, part.datatype, part.shape, data))
+            inputs.append(Tensor(part.name, part.datatype, part.shape, elements))
         if at != len(text):
             return None
         planned = self._request
@@ -227,17 +229,16 @@ class Plans:
         self._last = _Plan(InferRequest(""), b"", [], [], has_id=True)
 
     def request(
-        self, model: str, version: str, body: memoryview, json_size: int
+        self, model: str, version: str, text: bytes, data: memoryview
     ) -> InferRequest | None:
-        """Return the request in `body`, whose first `json_size` bytes are JSON; tensors are views.
+        """Return the request whose JSON part is `text`; tensors are views of `data`, the rest.
 
         Return None when no plan matches the text, or it must be parsed for another reason.
         """
-        text = bytes(body[:json_size])
         last = self._last
         try:
             if not last.has_id:
-                request = last.filled(text, 0, body, self._resolve)
+                request = last.filled(text, 0, data, self._resolve)
                 if request is not None:
                     request.model = model
                     request.version = version
@@ -248,7 +249,7 @@ class Plans:
             if known is None:
                 return None
             for plan in known.plans:
-                request = plan.filled(text, start, body, self._resolve)
+                request = plan.filled(text, start, data, self._resolve)
                 if request is not None:
                     self._last = plan
                     request.model = model
