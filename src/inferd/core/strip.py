@@ -71,27 +71,32 @@ class Strip:
         self.row_bytes = row_bytes
         self.row_count = row_count_of(row_bytes)
         """How many rows a block has."""
+        self.elsewhere = Row(self, None, 0)
+        """The row of requests that are not received here."""
+        self.is_joined = False
+        """Whether requests were joined; before, none is received here."""
         self.use_count = 0
         self.idle_sweeps = 0
         self._strips = strips
         self._blocks: list[Block] = []
         self._block: Block | None = None  # the one whose rows are given out
         self._next = 0
-        self._is_joined = False  # whether a batch was
         self._begins_anew = False
         self._has_missed = False
         self._miss_count = 0
 
     def place(self) -> Row:
-        """Return the row for the next request."""
+        """Return the row for the next request, `elsewhere` if it is to have memory of its own."""
         self.use_count += 1
         if self._block is None or self._begins_anew or self._next == self.row_count:
             self._block = None
             self._begins_anew = False
             self._next = 0
-            if not self._is_joined or self._miss_count >= MOST_MISSES:
-                return Row(self, None, 0)
+            if not self.is_joined or self._miss_count >= MOST_MISSES:
+                return self.elsewhere
             self._block = self._free_block()
+            if self._block is None:
+                return self.elsewhere
         self._next += 1
         return Row(self, self._block, self._next - 1)
 
@@ -102,7 +107,7 @@ class Strip:
 
     def note_joined(self, *, as_view: bool) -> None:
         """Note that requests were joined; `as_view` if they lay in one piece."""
-        self._is_joined = True
+        self.is_joined = True
         self._has_missed = not as_view
         self._miss_count = 0 if as_view else self._miss_count + 1
 
@@ -148,17 +153,20 @@ class Strips:
         return self._strips.get(target)
 
     def note(self, target: bytes, row_bytes: int) -> Row | None:
-        """Return a row without memory for a request that is elsewhere, to be told of its batch."""
+        """Return the row of a request that is elsewhere, whose strip is to be told of its batch.
+
+        Return None if there can be no strip for such requests.
+        """
         strip = self._strips.get(target)
-        if row_count_of(row_bytes) < 2:
-            return None
         if strip is None or strip.row_bytes != row_bytes:
+            if row_count_of(row_bytes) < 2:
+                return None
             if strip is not None:
                 strip.drop()
             elif len(self._strips) >= MOST_STRIPS:
                 return None
             strip = self._strips[target] = Strip(self, row_bytes)
-        return Row(strip, None, 0)
+        return strip.elsewhere
 
     def sweep(self, now_s: float) -> None:
         """Drop strips that are not used any more; the servers of a process call this regularly."""

@@ -14,7 +14,7 @@ def row_for(strips: Strips, request: HttpRequest, length: int, came: int) -> Row
     The body has `length` bytes, of which `came` are there: they must include its JSON part.
     """
     strip = strips.get(request.target)
-    if strip is None:
+    if strip is None or not strip.is_joined:
         return None
     headers = request.headers
     json_size = length - strip.row_bytes
