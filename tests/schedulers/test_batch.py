@@ -156,7 +156,7 @@ def strip(monkeypatch):
 
 
 def joined_in(block, requests):
-    [joined] = plan_of(FIXED).join(requests).inputs
+    [joined] = plan_of(FIXED).join(requests, views=True).inputs
     assert [row[0] for row in joined.numpy()] == [r.inputs[0].numpy()[0, 0] for r in requests]
     return np.shares_memory(joined.numpy(), block)
 
@@ -188,7 +188,7 @@ def test_with_a_second_input_all_are_copied(strip):
     requests = in_rows(strip, 1, 2)
     for number, request in enumerate(requests):
         request.inputs.append(tensor("V", [[number]]))
-    joined = plan_of(FIXED, VARIABLE).join(requests)
+    joined = plan_of(FIXED, VARIABLE).join(requests, views=True)
     assert values(joined.inputs) == {"A": [[1, 1], [2, 2]], "V": [[0], [1]]}
 
 
@@ -197,12 +197,19 @@ def test_requests_run_in_the_order_of_their_rows_and_get_their_own_answers(strip
     plan = plan_of(FIXED)
     requests = in_rows(strip, 1, 2, 3, 4)
     mixed = [requests[index] for index in (2, 0, 3, 1)]
-    answers = JoinedInstance(instance, plan).execute(mixed)
+    answers = JoinedInstance(instance, plan, views=True).execute(mixed)
     assert [one.outputs[0].numpy()[0, 0] for one in answers] == [6, 2, 8, 4]
     assert np.shares_memory(instance.got, requests[0].row.block)
     assert (mixed[0].computing_ns, mixed[0].computed_ns) == (5, 7)
-    answers = JoinedInstance(instance, plan, keeps_rows=True).execute(mixed)
+    answers = JoinedInstance(instance, plan, keeps_rows=True, views=True).execute(mixed)
     assert [one.outputs[0].numpy()[0, 0] for one in answers] == [6, 2, 8, 4]
+    assert not np.shares_memory(instance.got, requests[0].row.block)
+
+
+def test_a_model_that_may_write_to_its_inputs_gets_a_copy(strip):
+    instance = Doubler()
+    requests = in_rows(strip, 1, 2)
+    JoinedInstance(instance, plan_of(FIXED)).execute(requests)
     assert not np.shares_memory(instance.got, requests[0].row.block)
 
 

@@ -205,7 +205,9 @@ class Backend(Protocol):
     this promise of its backend has a `bounded = False` of its own. `concurrent` promises that one
     instance may execute in several threads at once. A backend that also has `joins = True` gets
     the requests of a batch as one, joined along the batch dim, with ragged inputs and batch_input
-    as the configuration says; others get a batch as several requests. A backend that is `lax` has
+    as the configuration says; others get a batch as several requests. With `leaves_inputs = True`
+    it promises never to write to its inputs: a batch may then be a view of the requests, which run
+    again one by one if it fails. A backend that is `lax` has
     models whose authors have always been free to leave outputs out and to give them any shape.
     """
 

@@ -84,7 +84,8 @@ def as_joined(
     sequence = config.sequence_batching
     has_rows = sequence is not None and sequence.oldest is None
     plan = BatchPlan(config)
-    together = JoinedInstance(instance, plan, keeps_rows=has_rows)
+    views = getattr(backend, "leaves_inputs", False)
+    together = JoinedInstance(instance, plan, keeps_rows=has_rows, views=views)
     return Opened(together if plan.reshapes else instance, together, cores)
 
 

@@ -75,14 +75,15 @@ class BatchPlan:
             if tensor.name in compared
         )
 
-    def join(self, requests: Sequence[InferRequest]) -> InferRequest:
+    def join(self, requests: Sequence[InferRequest], *, views: bool = False) -> InferRequest:
         """Return one request with the inputs of `requests`, all of one kind, in order.
 
-        Inputs are copied. The result wants every output that any of them wants, in model order.
+        Inputs are copied, except with `views` where they lie in one piece. The result wants every
+        output that any of them wants, in model order.
         """
         first = requests[0]
-        has_rows = first.row is not None and len(first.inputs) == 1 and not self.reshapes
-        whole = _piece(requests) if has_rows and len(requests) > 1 else None
+        views = views and len(first.inputs) == 1 and len(requests) > 1 and not self.reshapes
+        whole = _piece(requests) if views and first.row is not None else None
         inputs = []
         for index, tensor in enumerate(first.inputs):
             parts = _parts(requests, index, tensor.name)
@@ -164,13 +165,22 @@ class JoinedInstance:
 
     When that fails, each runs by itself: one client's bad data should not fail the others, and
     a model whose outputs have no batch dim still answers, if slowly. With `keeps_rows` there is no
-    such fallback: the model may identify a request by its row.
+    such fallback: the model may identify a request by its row. With `views` it never writes to its
+    inputs.
     """
 
-    def __init__(self, instance: Instance, plan: BatchPlan, *, keeps_rows: bool = False) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        plan: BatchPlan,
+        *,
+        keeps_rows: bool = False,
+        views: bool = False,
+    ) -> None:
         self._instance = instance
         self._plan = plan
         self._keeps_rows = keeps_rows
+        self._views = views
         if hasattr(instance, "turn"):
             self.turn = instance.turn
 
@@ -189,8 +199,9 @@ class JoinedInstance:
 
     def _together(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         plan = self._plan
-        ordered = requests if self._keeps_rows else _in_rows(requests)
-        joined = plan.join(ordered)
+        views = self._views
+        ordered = _in_rows(requests) if views and not self._keeps_rows else requests
+        joined = plan.join(ordered, views=views)
         [answer] = self._instance.execute((joined,))
         if isinstance(answer, InferdError):
             try:

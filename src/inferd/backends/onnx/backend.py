@@ -38,6 +38,7 @@ class OnnxBackend:
     bounded = True
     concurrent = True
     joins = True
+    leaves_inputs = True
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
         self._default_max_batch_size = default_max_batch_size
