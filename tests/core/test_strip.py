@@ -1,5 +1,7 @@
 """Strips: rows lie side by side, blocks are used again once nothing views them."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -122,18 +124,54 @@ def test_what_no_request_uses_is_dropped_with_its_memory(strips):
         strips.sweep(strips._swept_s + 0.5)  # another server's
         assert strips.get(TARGET) is strip
     sweep(strips, 1)
-    assert strips.get(TARGET) is None and strips.block_bytes == 0
+    assert strips.get(TARGET) is None
     held.view()[:] = bytes(SIZE)  # a request that is under way keeps its memory
+    assert strips.block_bytes == 4 * SIZE  # and it counts
+    del held
+    sweep(strips, 1)
+    assert strips.block_bytes == 0 and not strips.left
 
 
-def test_another_size_of_requests_begins_another_strip(strips):
+def test_a_few_requests_of_another_size_change_nothing(strips):
+    strip = strip_of(strips)
+    row = strip.place()
+    assert strips.note(TARGET, 2 * SIZE) is None
+    assert strips.get(TARGET) is strip and strip.place().block is row.block
+
+
+def test_requests_of_another_size_get_the_strip_once_the_first_no_longer_come(strips):
     strip = strip_of(strips)
     strip.place()
+    sweep(strips, 3)
     other = strips.note(TARGET, 2 * SIZE).strip
     assert strips.get(TARGET) is other is not strip
     assert strips.block_bytes == 0
+    assert strips.note(TARGET, SIZE).strip is not other  # none were joined
 
 
-def test_there_are_only_so_many_strips(strips):
-    rows = [strips.note(b"/%d" % number, SIZE) for number in range(MOST_STRIPS + 1)]
-    assert [row is None for row in rows] == [False] * MOST_STRIPS + [True]
+def test_blocks_that_one_row_holds_count_as_long_as_it_does(strips, monkeypatch):
+    monkeypatch.setattr(strips_module, "MOST_BYTES", 40 * SIZE)
+    held, blocks = [], []
+    for number in range(30):
+        strip = strips.note(TARGET, SIZE + number % 2).strip
+        strip.note_joined(as_view=True)
+        row = strip.place()
+        if row.block is not None:
+            held.append(row)
+            blocks.append(weakref.ref(row.block))
+        sweep(strips, 3)
+    del row
+    assert sum(len(block()) for block in blocks) == strips.block_bytes <= 40 * SIZE
+    held.clear()
+    assert strips.note(TARGET, SIZE + 2).strip is not None
+    sweep(strips, 1)
+    assert strips.block_bytes == 0 and not any(block() is not None for block in blocks)
+
+
+def test_there_are_only_so_many_strips_and_those_of_no_use_make_room(strips):
+    for number in range(MOST_STRIPS):
+        strips.note(b"/%d" % number, SIZE).strip.note_joined(as_view=True)
+    assert strips.note(TARGET, SIZE) is None
+    sweep(strips, 2)
+    assert strips.note(TARGET, SIZE) is not None
+    assert len(strips._strips) == MOST_STRIPS

@@ -133,6 +133,25 @@ async def test_a_mistake_is_told_as_without_a_row(serving, rows, post, fields, t
         await ask(client, post, 5)
 
 
+async def test_a_model_that_is_not_there_takes_no_place(serving, rows, post):
+    engine, _ = rows
+    async with serving(engine=engine) as site:
+        sent, _ = request_of(post, 1)
+        answer = await site.ask(sent.replace(b"/models/rows/", b"/models/nothing/"))
+        assert answer.status == 404
+        assert list(engine.capacity.strips._strips) == [TARGET]
+
+
+async def test_a_port_that_changes_requests_receives_none_in_rows(serving, rows, post):
+    engine, noting = rows
+    async with serving(engine=engine) as site:
+        site.server.routes.strips = None
+        client = await site.connect()
+        for number in range(3):
+            await ask(client, post, number)
+        assert noting.rows == [False] * 3
+
+
 async def test_json_that_ends_in_the_binary_part_is_refused(serving, rows, post):
     engine, _ = rows
     async with serving(engine=engine) as site:

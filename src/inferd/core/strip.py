@@ -85,6 +85,11 @@ class Strip:
         self._has_missed = False
         self._miss_count = 0
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether requests that are joined were received here lately."""
+        return self.is_joined and self.idle_sweeps <= 1
+
     def place(self) -> Row:
         """Return the row for the next request, `elsewhere` if it is to have memory of its own."""
         self.use_count += 1
@@ -116,11 +121,11 @@ class Strip:
         self._miss_count = 0
 
     def drop(self) -> None:
-        """Let go of all blocks; those in use stay until they no longer are."""
-        for block in self._blocks:
-            self._strips.block_bytes -= len(block)
+        """Let go of all blocks; those in use stay, and count, until they no longer are."""
+        self._strips.left += self._blocks
         self._blocks = []
         self._block = None
+        self._strips.reclaim()
 
     def _free_block(self) -> Block | None:
         blocks, strips = self._blocks, self._strips
@@ -129,7 +134,9 @@ class Strip:
                 return blocks[index]
         size_bytes = self.row_count * self.row_bytes
         if strips.block_bytes + size_bytes > MOST_BYTES:
-            return None
+            strips.reclaim()
+            if strips.block_bytes + size_bytes > MOST_BYTES:
+                return None
         try:
             block = np.empty(size_bytes, np.uint8)
         except MemoryError:
@@ -144,6 +151,8 @@ class Strips:
 
     def __init__(self) -> None:
         self.block_bytes = 0
+        self.left: list[Block] = []
+        """Blocks without a strip that something still views."""
         self._strips: dict[bytes, Strip] = {}
         self._sweep_count = 0
         self._swept_s = 0.0
@@ -155,18 +164,35 @@ class Strips:
     def note(self, target: bytes, row_bytes: int) -> Row | None:
         """Return the row of a request that is elsewhere, whose strip is to be told of its batch.
 
-        Return None if there can be no strip for such requests.
+        Return None if there is no strip for such requests: a target has one for one size.
         """
         strip = self._strips.get(target)
         if strip is None or strip.row_bytes != row_bytes:
-            if row_count_of(row_bytes) < 2:
+            if row_count_of(row_bytes) < 2 or (strip is not None and strip.is_needed):
+                return None
+            if strip is None and len(self._strips) >= MOST_STRIPS and not self._make_room():
                 return None
             if strip is not None:
                 strip.drop()
-            elif len(self._strips) >= MOST_STRIPS:
-                return None
             strip = self._strips[target] = Strip(self, row_bytes)
         return strip.elsewhere
+
+    def reclaim(self) -> None:
+        """Let go of blocks without a strip that nothing views any more."""
+        left = self.left
+        for index in range(len(left) - 1, -1, -1):
+            if _references(left, index) == _UNUSED:
+                self.block_bytes -= len(left[index])
+                del left[index]
+
+    def _make_room(self) -> bool:
+        """Forget a strip that is of no use; return whether there was one."""
+        for target, strip in self._strips.items():
+            if not strip.is_needed:
+                strip.drop()
+                del self._strips[target]
+                return True
+        return False
 
     def sweep(self, now_s: float) -> None:
         """Drop strips that are not used any more; the servers of a process call this regularly."""
@@ -182,6 +208,7 @@ class Strips:
                 del self._strips[target]
             elif not self._sweep_count % FORGETS_SWEEPS:
                 strip.forget()
+        self.reclaim()
 
 
 def row_count_of(row_bytes: int) -> int:

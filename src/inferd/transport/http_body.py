@@ -96,6 +96,7 @@ class BodyReader:
         self._capacity.held_bytes -= self.held_bytes
         self.held_bytes = 0
         self.memory = self.chunks = self.row = None
+        self.head = NO_BODY
 
     def check_pace(self, lasts_s: float, limit_s: float) -> None:
         """See the function `check_pace`."""

@@ -309,8 +309,8 @@ class HttpConnection:
             routes.check_access(request.target, request.headers)
         check_head(self._server.capacity, routes, request.target, length)
         row = None
-        if length >= LEAST_BYTES:
-            row = row_for(self._server.capacity.strips, request, length, available)
+        if length >= LEAST_BYTES and routes.strips is not None:
+            row = row_for(routes.strips, request, length, available)
         self._body.begin(length, self._view[self._start : self._start + available], row)
         if length >= 0:
             self._start = self._end = 0

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
+from inferd.core.strip import Strips
 from inferd.errors import InferdError
 from inferd.observe.tracer import Tracer
 from inferd.transport.access import OPEN, Access, Guard, Headers
@@ -34,11 +35,15 @@ class Route(NamedTuple):
 
 
 class Routes(Protocol):
-    """What a connection gets its answers from: HttpRoutes, a wrapper of those, or TableRoutes."""
+    """What a connection gets its answers from: HttpRoutes, a wrapper of those, or TableRoutes.
+
+    With `strips`, large bodies may be received in rows (HttpRequest.row).
+    """
 
     is_guarded: bool
     forward: HeaderForward | None
     tracer: Tracer
+    strips: Strips | None
 
     def check_access(self, target: bytes, headers: Headers) -> None:
         """See HttpRoutes.check_access."""

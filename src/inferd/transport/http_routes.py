@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 from inferd.core.request import InferRequest, InferResponse
-from inferd.core.strip import LEAST_BYTES
+from inferd.core.strip import LEAST_BYTES, Strips
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError
 from inferd.observe.trace import Trace
+from inferd.tensor.dtype import DataType
 from inferd.transport.access import OPEN, Access, Headers
 from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
@@ -73,6 +74,7 @@ class HttpRoutes:
         self._codec = V2Rest(rules, engine.regions.span)
         self._coder = Coder(rules.max_json_bytes)
         self._capacity = engine.capacity
+        self.strips: Strips | None = engine.capacity.strips
         self._coded = CodedBodies(self._coder, self._capacity)
         self._failures = FailureLog(log)
         self._decoding = Lane("inferd-decode")
@@ -208,6 +210,7 @@ class HttpRoutes:
         """Begin `infer`, as `begin` does; the body is not compressed, tracing is `engine`'s."""
         headers = request.headers
         asked = self._decode_row(model, version, request) if request.row is not None else None
+        row_bytes = 0
         if asked is None:
             body = request.body
             json_size = len(body)
@@ -220,13 +223,14 @@ class HttpRoutes:
             except InferdError:
                 engine.check_model(model, version)  # an unavailable model is the first error
                 raise
-            if len(body) - json_size >= LEAST_BYTES and len(asked.inputs) == 1:
-                asked.row = self._capacity.strips.note(request.target, len(body) - json_size)
+            row_bytes = len(body) - json_size
         if request.forwarded is not None:
             add_forwarded(asked, request.forwarded)
         response = engine.begin(asked)
         if isinstance(response, InferResponse):
             return self._encoded(headers, asked, response)
+        if row_bytes >= LEAST_BYTES and _has_rows(asked):
+            asked.row = self._capacity.strips.note(request.target, row_bytes)
         return self._infer_later(headers, asked, response)
 
     def _decode_row(self, model: str, version: str, request: HttpRequest) -> InferRequest | None:
@@ -324,6 +328,11 @@ class HttpRoutes:
             request = await self._slow_decoding.run(decode, model, version, body, json_size)
         request.copied_bytes = copied_bytes(request, body)
         return request
+
+
+def _has_rows(asked: InferRequest) -> bool:
+    """Return whether requests like `asked` may be received in rows: one input, its length known."""
+    return len(asked.inputs) == 1 and asked.inputs[0].datatype is not DataType.BYTES
 
 
 def _inferred(encoded: tuple[list[Any], int | None]) -> HttpAnswer:

@@ -1,7 +1,7 @@
 """TableRoutes: routes with their own table of URLs, for a port of their own."""
 
 from collections.abc import Coroutine, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inferd.errors import InferdError
 from inferd.observe.tracer import Tracer
@@ -11,6 +11,9 @@ from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_router import Route, Router
 from inferd.transport.http_routes import not_found, refusal, wrong_method
+
+if TYPE_CHECKING:
+    from inferd.core.strip import Strips
 
 
 class TableRoutes:
@@ -28,6 +31,7 @@ class TableRoutes:
         self.is_guarded = access is not OPEN
         self.forward = forward
         self.tracer = tracer
+        self.strips: Strips | None = None
         self._failures = failures
         self._router = Router(routes, access)
 
