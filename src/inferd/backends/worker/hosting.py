@@ -46,6 +46,11 @@ class HostedBackend:
         self._here: Backend | None = None
         self._surroundings = Surroundings()
 
+    @property
+    def leaves_inputs(self) -> bool:
+        """See Backend: whether the backend it hosts promises this."""
+        return bool(getattr(self._kind(), "leaves_inputs", False))
+
     def connect(self, surroundings: Surroundings) -> None:
         """See ConnectedBackend.connect."""
         self._surroundings = surroundings
