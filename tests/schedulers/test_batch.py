@@ -156,9 +156,13 @@ def strip(monkeypatch):
 
 
 def joined_in(block, requests):
-    [joined] = plan_of(FIXED).join(requests, views=True).inputs
-    assert [row[0] for row in joined.numpy()] == [r.inputs[0].numpy()[0, 0] for r in requests]
-    return np.shares_memory(joined.numpy(), block)
+    """Run `requests` as one, check their answers, return whether their batch was in `block`."""
+    instance = Doubler()
+    answers = JoinedInstance(instance, plan_of(FIXED), views=True).execute(requests)
+    expected = [2 * request.inputs[0].numpy()[0, 0] for request in requests]
+    assert [answer.outputs[0].numpy()[0, 0] for answer in answers] == expected
+    assert instance.seen == [len(requests)]
+    return np.shares_memory(instance.got, block)
 
 
 def test_inputs_that_lie_side_by_side_are_a_batch_already(strip):
@@ -188,8 +192,12 @@ def test_with_a_second_input_all_are_copied(strip):
     requests = in_rows(strip, 1, 2)
     for number, request in enumerate(requests):
         request.inputs.append(tensor("V", [[number]]))
-    joined = plan_of(FIXED, VARIABLE).join(requests, views=True)
+    instance, plan = Doubler(), plan_of(FIXED, VARIABLE)
+    joined = plan.join(requests)
     assert values(joined.inputs) == {"A": [[1, 1], [2, 2]], "V": [[0], [1]]}
+    JoinedInstance(instance, plan, views=True).execute(requests)
+    assert instance.seen == [2]
+    assert not np.shares_memory(instance.got, requests[0].row.block)
 
 
 def test_requests_run_in_the_order_of_their_rows_and_get_their_own_answers(strip):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
@@ -61,6 +62,16 @@ async def ask(client, post, number, *lines, **how):
     return answer
 
 
+@asynccontextmanager
+async def after_some(serving, engine, post):
+    """Serve `engine`; yield the site and a client whose first three requests were answered."""
+    async with serving(engine=engine) as site:
+        client = await site.connect()
+        for number in range(3):
+            await ask(client, post, number)
+        yield site, client
+
+
 async def test_bodies_of_a_model_that_joins_are_received_in_rows(serving, rows, post):
     engine, noting = rows
     async with serving(engine=engine) as site:
@@ -95,10 +106,7 @@ async def test_other_bodies_have_memory_of_their_own(serving, rows, post, how):
 
 async def test_a_compressed_body_as_long_as_a_row_is_inflated(serving, rows, post):
     engine, noting = rows
-    async with serving(engine=engine) as site:
-        client = await site.connect()
-        for number in range(3):
-            await ask(client, post, number)
+    async with after_some(serving, engine, post) as (_, client):
         noise = np.random.default_rng(1).random(COUNT, np.float32).tobytes()
         sent, _ = request_of(post, 1, "Content-Encoding: gzip", coding=gzip.compress)
         assert (await client.ask(sent)).status == 200
@@ -120,10 +128,7 @@ async def test_a_compressed_body_as_long_as_a_row_is_inflated(serving, rows, pos
 )
 async def test_a_mistake_is_told_as_without_a_row(serving, rows, post, fields, text):
     engine, _ = rows
-    async with serving(engine=engine) as site:
-        client = await site.connect()
-        for number in range(3):
-            await ask(client, post, number)
+    async with after_some(serving, engine, post) as (_, client):
         sent, _ = request_of(post, 1, **fields)
         answer = await client.ask(sent)
         assert answer.status == 400 and text in answer.error
@@ -166,10 +171,7 @@ async def test_json_that_ends_in_the_binary_part_is_refused(serving, rows, post)
 
 async def test_a_client_that_leaves_halfway_gives_its_row_back(serving, rows, post):
     engine, _ = rows
-    async with serving(engine=engine) as site:
-        client = await site.connect()
-        for number in range(3):
-            await ask(client, post, number)
+    async with after_some(serving, engine, post) as (site, client):
         leaving = await site.connect()
         sent, _ = request_of(post, 1)
         await leaving.send(sent[: LEAST_BYTES // 2])

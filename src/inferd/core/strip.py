@@ -61,7 +61,7 @@ class Row:
         size_bytes, block = self.strip.row_bytes, self.block
         assert block is not None
         start = self.index * size_bytes
-        return memoryview(block)[start : start + size_bytes]  # type: ignore[arg-type]
+        return block.data[start : start + size_bytes]
 
 
 class Strip:

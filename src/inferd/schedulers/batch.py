@@ -24,6 +24,7 @@ from inferd.core.interfaces import Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError
 from inferd.schedulers.job import Answer, failure
+from inferd.schedulers.piece import piece_of
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import cut_strings
 from inferd.tensor.tensor import Tensor
@@ -75,15 +76,13 @@ class BatchPlan:
             if tensor.name in compared
         )
 
-    def join(self, requests: Sequence[InferRequest], *, views: bool = False) -> InferRequest:
+    def join(self, requests: Sequence[InferRequest], data: Any | None = None) -> InferRequest:
         """Return one request with the inputs of `requests`, all of one kind, in order.
 
-        Inputs are copied, except with `views` where they lie in one piece. The result wants every
-        output that any of them wants, in model order.
+        Inputs are copied, unless `data` is that of the only one, in one piece. The result wants
+        every output that any of them wants, in model order.
         """
         first = requests[0]
-        views = views and len(first.inputs) == 1 and len(requests) > 1 and not self.reshapes
-        whole = _piece(requests) if views and first.row is not None else None
         inputs = []
         for index, tensor in enumerate(first.inputs):
             parts = _parts(requests, index, tensor.name)
@@ -93,8 +92,8 @@ class BatchPlan:
                 shape = (sum(part.shape[0] for part in parts), *tensor.shape[1:])
             else:
                 shape = tensor.shape
-            data = _join(parts) if whole is None else whole
-            inputs.append(Tensor(tensor.name, tensor.datatype, shape, data))
+            joined = _join(parts) if data is None else data
+            inputs.append(Tensor(tensor.name, tensor.datatype, shape, joined))
         for one in self._batch_inputs:
             inputs += _described(one, requests)
         return InferRequest(
@@ -180,7 +179,7 @@ class JoinedInstance:
         self._instance = instance
         self._plan = plan
         self._keeps_rows = keeps_rows
-        self._views = views
+        self._views = views and not plan.reshapes
         if hasattr(instance, "turn"):
             self.turn = instance.turn
 
@@ -199,9 +198,11 @@ class JoinedInstance:
 
     def _together(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         plan = self._plan
-        views = self._views
-        ordered = _in_rows(requests) if views and not self._keeps_rows else requests
-        joined = plan.join(ordered, views=views)
+        piece = None
+        if self._views and len(requests) > 1:
+            piece = piece_of(requests, keeps_order=self._keeps_rows)
+        ordered = requests if piece is None else piece.requests
+        joined = plan.join(ordered, None if piece is None else piece.data)
         [answer] = self._instance.execute((joined,))
         if isinstance(answer, InferdError):
             try:
@@ -233,55 +234,6 @@ def _parts(requests: Sequence[InferRequest], index: int, name: str) -> list[Tens
             tensor = next(one for one in request.inputs if one.name == name)
         parts.append(tensor)
     return parts
-
-
-def _in_rows(requests: Sequence[InferRequest]) -> Sequence[InferRequest]:
-    """Return `requests` in the order in which they lie in memory, if they lie in one block.
-
-    The items of a batch have no order of their own.
-    """
-    first = requests[0].row
-    if first is None or first.block is None:
-        return requests
-    last, is_sorted = -1, True
-    for request in requests:
-        row = request.row
-        if row is None or row.block is not first.block:
-            return requests
-        is_sorted = is_sorted and row.index > last
-        last = row.index
-    return requests if is_sorted else sorted(requests, key=_index)
-
-
-def _index(request: InferRequest) -> int:
-    return request.row.index if request.row is not None else 0
-
-
-def _piece(requests: Sequence[InferRequest]) -> Any | None:
-    """Return the only input of all `requests` in one piece if it lies there, else None.
-
-    Tells the strip that they came in (inferd.core.strip).
-    """
-    first = requests[0].row
-    if first is None:
-        return None
-    strip, block, size_bytes = first.strip, first.block, first.strip.row_bytes
-    start = first.index
-    fits = block is not None
-    for offset, request in enumerate(requests):
-        row = request.row
-        if row is None or row.block is not block or row.index != start + offset:
-            fits = False
-            break
-        data = request.inputs[0].data
-        owner: object = data.obj if type(data) is memoryview else None
-        if owner is not block or memoryview(data).nbytes != size_bytes:
-            fits = False
-            break
-    strip.note_joined(as_view=fits)
-    if not fits or block is None:
-        return None
-    return block[start * size_bytes : (start + len(requests)) * size_bytes]
 
 
 def _shape_of(request: InferRequest, name: str) -> Shape:
