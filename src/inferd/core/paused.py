@@ -50,6 +50,7 @@ class Paused:
         if self._has_gone_on:
             return
         self._has_gone_on = True
+        self.later.then = None  # it refers to whoever paused this, and so does this to it
         try:
             waits_for = self.running.throw(asyncio.CancelledError())
         except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody awaits it any more
