@@ -28,6 +28,7 @@ slow and when it is busy, and only one of these is a reason), and gradient metho
 from math import ceil
 
 from inferd.schedulers.pace import beginning
+from inferd.schedulers.piece import realigned
 from inferd.schedulers.queue import RequestQueue
 
 CHEAPER = 1.1
@@ -235,7 +236,15 @@ class AdaptivePace:
         under_way = found.request_count + self._running_count
         self._expected += (under_way - self._expected) / 8
         self._decide()
-        return found.request_count, 0
+        return self._realigned(queue, found.request_count), 0
+
+    def _realigned(self, queue: RequestQueue, count: int) -> int:
+        """Return `count`, or less if then a batch, not too small, lets the next begin with a block.
+
+        Otherwise the batches of a long queue would each lie in two pieces (inferd.core.strip).
+        """
+        fewer = realigned(queue, count)
+        return fewer if self._costs.class_of(fewer) >= self._best else count
 
     def _coming(self) -> int:
         """Return how many requests to expect for each free instance."""
