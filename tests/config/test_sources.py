@@ -181,6 +181,12 @@ def test_a_server_that_serves_nothing_is_refused():
         check_server_config(ServerConfig(allow_http=False, allow_grpc=False))
 
 
+def test_a_socket_for_http_is_refused_without_http():
+    check_server_config(ServerConfig(http_unix_socket="/s", allow_grpc=False))
+    with pytest.raises(InvalidConfig, match="--http-unix-socket needs HTTP, which --allow-http"):
+        check_server_config(ServerConfig(http_unix_socket="/s", allow_http=False))
+
+
 @pytest.mark.parametrize("name", ["http_restricted_api", "grpc_restricted_protocol"])
 def test_a_restriction_spelled_wrong_is_refused_by_the_name_of_its_flag(name):
     spelled = f"--{name.replace('_', '-')}"

@@ -8,6 +8,7 @@ PAGE = "https://page.example"
 NAMED = {"cors_origins": frozenset((PAGE, "http://localhost:3000"))}
 ANY = {"cors_origins": frozenset("*")}
 ALLOW = "access-control-allow-origin"
+EXPOSED = "Inference-Header-Content-Length, Retry-After"
 
 
 def request(path, *lines, method="GET"):
@@ -46,7 +47,7 @@ async def test_a_page_of_a_named_origin_may_read_the_answer(serving, infer):
             assert told(answer) == {
                 "allow-origin": PAGE,
                 "allow-credentials": "true",
-                "expose-headers": "Inference-Header-Content-Length",
+                "expose-headers": EXPOSED,
             }
 
 
@@ -98,7 +99,7 @@ async def test_any_page_may_ask_without_credentials(serving):
         answer = await site.ask(request("/v2", f"Origin: {PAGE}"))
         assert told(answer) == {
             "allow-origin": "*",
-            "expose-headers": "Inference-Header-Content-Length",
+            "expose-headers": EXPOSED,
         }
         assert "vary" not in answer.headers
 
@@ -116,7 +117,7 @@ async def test_a_preflight_is_told_verbs_and_headers(serving):
             "allow-methods": "POST",
             "allow-headers": wanted,
             "max-age": "600",
-            "expose-headers": "Inference-Header-Content-Length",
+            "expose-headers": EXPOSED,
         }
         assert (await client.ask(preflight("/v2"))).headers["access-control-allow-methods"] == (
             "GET, HEAD"

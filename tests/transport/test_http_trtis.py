@@ -258,7 +258,7 @@ async def test_a_page_may_read_what_the_old_api_says_in_headers(old):
         answer = await site.ask(f"GET /api/status HTTP/1.1\r\nOrigin: {PAGE}\r\n\r\n".encode())
         assert answer.headers["access-control-allow-origin"] == PAGE
         names = answer.headers["access-control-expose-headers"]
-        assert names == "Inference-Header-Content-Length, NV-Status, NV-InferResponse"
+        assert names == "Inference-Header-Content-Length, Retry-After, NV-Status, NV-InferResponse"
 
 
 async def test_a_preflight_has_a_status_as_any_answer(old):

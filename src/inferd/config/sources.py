@@ -102,9 +102,7 @@ def _text(value: object) -> object:
 def check_server_config(config: ServerConfig) -> None:
     """Raise InvalidConfig when options contradict each other."""
     read_trace_config(config.trace_config)
-    if not any(each.is_open for each in ports_of(config)):
-        msg = "--allow-http=false and --allow-grpc=false leave nothing to serve; allow one of them"
-        raise InvalidConfig(msg)
+    _check_ports(config)
     if "" in config.model_repository:  # as from PATH="$UNSET": must not mean the working directory
         msg = "a model repository (PATH, --model-repository) is an empty text, and names no folder"
         raise InvalidConfig(msg)
@@ -140,6 +138,17 @@ def nearest(word: str, known: Sequence[str]) -> str:
 
     found = difflib.get_close_matches(word, known, n=1)
     return f", did you mean {found[0]}?" if found else ""
+
+
+def _check_ports(config: ServerConfig) -> None:
+    if not any(each.is_open for each in ports_of(config)):
+        msg = "--allow-http=false and --allow-grpc=false leave nothing to serve; allow one of them"
+        raise InvalidConfig(msg)
+    if config.http_unix_socket and not config.allow_http:
+        msg = (
+            "--http-unix-socket needs HTTP, which --allow-http=false turns off; choose one of them"
+        )
+        raise InvalidConfig(msg)
 
 
 def _check_control(config: ServerConfig) -> None:

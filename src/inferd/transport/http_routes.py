@@ -89,7 +89,8 @@ class HttpRoutes:
         self.health = [line for line in lines if line.api == "health"]
         self._router = Router(lines, access)
         self.is_guarded = access is not OPEN
-        self.own_headers = [v2_binary.HEADER, *((STATUS, RESPONSE) if trtis else ())]
+        old = (STATUS, RESPONSE) if trtis else ()
+        self.own_headers = [v2_binary.HEADER, "Retry-After", *old]
         self._targets = self._router.known
 
     def _routes(self, max_json_bytes: int, not_ready_status: int) -> list[Route]:
