@@ -1,12 +1,15 @@
 """Coroutines that wait without a task of their own."""
 
 import asyncio
+import contextlib
 import functools
+import gc
+import weakref
 
 import pytest
 
 from inferd.core.later import Later
-from inferd.core.paused import Paused, bring
+from inferd.core.paused import Paused, bring, fail
 
 
 def on_loop(test):
@@ -46,9 +49,9 @@ class Handler:
 async def test_a_paused_coroutine_is_woken_and_goes_on():
     handler = Handler()
     paused = handler.pause()
-    assert not paused.later.done()
+    assert not paused.is_due()
     bring(handler.later, "it")
-    assert paused.later.done()
+    assert paused.is_due()
     assert handler.seen == ["woken"]
     with pytest.raises(StopIteration) as done:
         paused.go_on()
@@ -103,3 +106,48 @@ async def test_what_a_cancelled_one_still_waits_for_is_waited_for():
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert handler.seen == ["cancelled", "closed"]
+
+
+class Caller:
+    """Pauses a coroutine, as connections and calls do."""
+
+    def __init__(self, later):
+        laters = [later]
+
+        async def run():
+            await laters.pop()  # so that its frame does not keep it
+
+        running = run()
+        self.paused = Paused(running, running.send(None), self.wake)
+
+    def wake(self):
+        pass
+
+
+@on_loop
+async def test_a_cancelled_one_is_gone_at_once_and_not_when_garbage_is_collected():
+    gc.disable()
+    try:
+        caller = Caller(Later())
+        seen = weakref.ref(caller)
+        caller.paused.cancel()
+        del caller
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+@on_loop
+async def test_an_error_is_gone_once_it_has_been_raised():
+    gc.disable()
+    try:
+        later = Later()
+        seen = weakref.ref(later)
+        caller = Caller(later)
+        fail(later, ValueError("no"))
+        del later
+        with contextlib.suppress(ValueError):
+            caller.paused.go_on()
+        assert seen() is None
+    finally:
+        gc.enable()

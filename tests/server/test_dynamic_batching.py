@@ -1,7 +1,6 @@
 """Dynamic batching as clients see it: over sockets, REST and gRPC, with the backends there are."""
 
 import asyncio
-import gc
 import json
 import socket
 import threading
@@ -17,7 +16,6 @@ from tritonclient.utils import InferenceServerException
 import inferd
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
-from inferd.transport.http_connection import HttpConnection
 
 PATIENCE_S = 30
 A_MINUTE_US = 60_000_000
@@ -312,28 +310,6 @@ def test_large_bodies_are_received_side_by_side_and_each_gets_its_own_answer(mod
         assert server.engine.capacity.held_bytes == 0
 
     serving(models(wide=(config, negation(WIDE))), serve)
-
-
-def test_who_leaves_while_a_request_waits_takes_its_memory_along(models):
-    """Not only when garbage is collected, which may be long after."""
-    config = ECHO + batching(preferred_batch_size=2, max_queue_delay_microseconds=A_MINUTE_US)
-
-    def connection_count():
-        return sum(type(one) is HttpConnection for one in gc.get_objects())
-
-    async def serve(server, connect):
-        client = await connect()
-        client.ask("m", [1])
-        await until(lambda: waiting_count(server, "m") == 1)
-        assert connection_count() == 1
-        client.writer.transport.abort()
-        await until(lambda: connection_count() == 0)
-
-    gc.disable()
-    try:
-        serving(models(m=(config, None)), serve)
-    finally:
-        gc.enable()
 
 
 def test_a_full_queue_refuses_over_both_protocols_until_there_is_room(models):

@@ -24,33 +24,38 @@ def fail(later: Later[Any], error: BaseException) -> None:
 
 
 class Paused:
-    """A coroutine that waits for `later` without a task.
+    """A coroutine that waits for a result without a task.
 
     `wake` is called when the result is there; the code that paused the coroutine then calls
-    `go_on`, not necessarily at once.
+    `go_on`, not necessarily at once. Then, or if it is cancelled, it lets go of the result: what
+    that refers to, its error's frames or whoever is to be woken, refers to this.
     """
 
-    __slots__ = ("_has_gone_on", "later", "running")
+    __slots__ = ("_later", "running")
 
     def __init__(
         self, running: Coroutine[Any, Any, Any], later: Later[Any], wake: Callable[[], None]
     ) -> None:
         self.running = running
-        self.later = later
-        self._has_gone_on = False
+        self._later: Later[Any] | None = later
         later.then = wake
+
+    def is_due(self) -> bool:
+        """Return whether the result is there and `go_on` has not been called."""
+        later = self._later
+        return later is not None and later.done()
 
     def go_on(self) -> Any:
         """Resume it and return what it waits for next. Raises StopIteration, and its errors."""
-        self._has_gone_on = True
+        self._later = None
         return self.running.send(None)
 
     def cancel(self) -> None:
         """Raise CancelledError in it, unless it has been resumed."""
-        if self._has_gone_on:
+        later, self._later = self._later, None
+        if later is None:
             return
-        self._has_gone_on = True
-        self.later.then = None  # it refers to whoever paused this, and so does this to it
+        later.then = None
         try:
             waits_for = self.running.throw(asyncio.CancelledError())
         except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody awaits it any more

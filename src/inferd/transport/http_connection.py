@@ -197,7 +197,7 @@ class HttpConnection:
         if task is None:
             if not self._is_paused:
                 self._advance()
-        elif type(task) is Paused and task.later.done():
+        elif type(task) is Paused and task.is_due():
             self._go_on(task)
 
     def write_pending(self) -> None:

@@ -71,8 +71,7 @@ class AsyncFunctionInstance(FunctionInstance):
         try:
             return await self.answer(request)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if _is_cancelled():
                 raise
             msg = f"model '{self._call.model}' cancelled the request"
             raise Cancelled(msg) from error
@@ -173,3 +172,14 @@ class AnswerFlow:
             put(error)
         else:
             put(None)
+        finally:
+            del put  # it refers to the error, and that to this frame
+
+
+def _is_cancelled() -> bool:
+    """Return whether the current task is to end.
+
+    The frame of an error must not refer to the task: that refers to the error.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,173 @@
+"""What ended requests held is given back at once, not when garbage is collected, long after."""
+
+import asyncio
+import gc
+import json
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import tritonclient.grpc.aio as triton
+import uvloop
+from numpy.typing import NDArray
+from tritonclient.utils import InferenceServerException
+
+import inferd
+from inferd.config.server import ServerConfig
+from inferd.engine.lookup import given_model
+from inferd.server.server import Server
+from inferd.transport.grpc_call import GrpcCall
+from inferd.transport.http_connection import HttpConnection
+
+WAITING = """
+backend: "identity"
+max_batch_size: 2
+input { name: "X" data_type: TYPE_FP32 dims: 1 }
+output { name: "X" data_type: TYPE_FP32 dims: 1 }
+dynamic_batching {
+  preferred_batch_size: 2
+  max_queue_delay_microseconds: 60000000
+  default_queue_policy { default_timeout_microseconds: TIMEOUT }
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_collection():
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    for name, timeout in (("waiting", "0"), ("impatient", "20000")):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "config.pbtxt").write_text(WAITING.replace("TIMEOUT", timeout))
+    return tmp_path
+
+
+def serving(serve, repository=None, *models):
+    """Run serve(server) beside a server."""
+    config = ServerConfig(
+        http_port=0, grpc_port=0, model_repository=(str(repository),) if repository else ()
+    )
+
+    async def whole():
+        async with Server(config, models=[given_model(model) for model in models]) as server:
+            await serve(server)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(whole(), 30))
+
+
+async def until(condition):
+    """Wait until `condition()` is true."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  nobody tells when
+            await asyncio.sleep(0.001)
+
+
+def count(kind):
+    return sum(type(one) is kind for one in gc.get_objects())
+
+
+def has_waiting(server, model):
+    [served] = server.engine._catalog.served(model)
+    return served.scheduler.pending_count == 1
+
+
+async def leave(writer):
+    writer.transport.abort()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+async def sent(server, path, shape):
+    """Send the request for zeros of `shape`, and return the stream to close it with."""
+    _, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
+    given = {"name": "X", "datatype": "FP32", "shape": shape, "data": [0.0] * shape[-1]}
+    body = json.dumps({"inputs": [given]}).encode()
+    head = f"POST /v2/models/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    return writer
+
+
+def zero():
+    given = triton.InferInput("X", [1, 1], "FP32")
+    given.set_data_from_numpy(np.zeros((1, 1), np.float32))
+    return given
+
+
+def test_what_waits_goes_with_its_client(repository):
+    async def serve(server):
+        writer = await sent(server, "waiting/infer", [1, 1])
+        await until(lambda: has_waiting(server, "waiting"))
+        assert count(HttpConnection) == 1
+        await leave(writer)
+        await until(lambda: count(HttpConnection) == 0)
+
+    serving(serve, repository)
+
+
+def test_what_waits_goes_with_its_call(repository):
+    async def serve(server):
+        async with triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+            call = asyncio.create_task(client.infer("waiting", [zero()]))
+            await until(lambda: has_waiting(server, "waiting"))
+            assert count(GrpcCall) == 1
+            call.cancel()
+            await until(lambda: count(GrpcCall) == 0)
+
+    serving(serve, repository)
+
+
+def test_what_waited_too_long_goes_when_it_is_refused(repository):
+    async def serve(server):
+        async with triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+            with pytest.raises(InferenceServerException, match="timeout expired"):
+                await client.infer("impatient", [zero()])
+            await until(lambda: count(GrpcCall) == 0)
+
+    serving(serve, repository)
+
+
+def test_what_an_async_function_was_given_goes_with_its_client():
+    seen = []
+
+    @inferd.model
+    async def idle(X: NDArray[np.float32]) -> NDArray[np.float32]:  # noqa: N803
+        seen.append(weakref.ref(X))
+        await asyncio.sleep(30)
+        return X
+
+    async def serve(server):
+        writer = await sent(server, "idle/infer", [1000])
+        await until(lambda: seen)
+        assert seen[0]() is not None
+        await leave(writer)
+        await until(lambda: seen[0]() is None)
+
+    serving(serve, None, idle)
+
+
+def test_what_an_async_generator_has_made_goes_with_its_client():
+    seen = []
+
+    @inferd.model
+    async def busy(X: NDArray[np.float32]) -> AsyncIterator[NDArray[np.float32]]:  # noqa: N803
+        while True:
+            answer = X + 1
+            seen.append(weakref.ref(answer))
+            yield answer
+            await asyncio.sleep(0.001)
+
+    async def serve(server):
+        writer = await sent(server, "busy/infer_stream", [1000])
+        await until(lambda: len(seen) > 2)
+        await leave(writer)
+        await until(lambda: not any(one() is not None for one in seen))
+
+    serving(serve, None, busy)
