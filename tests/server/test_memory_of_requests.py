@@ -140,7 +140,7 @@ def test_what_an_async_function_was_given_goes_with_its_client():
     @inferd.model
     async def idle(X: NDArray[np.float32]) -> NDArray[np.float32]:  # noqa: N803
         seen.append(weakref.ref(X))
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
         return X
 
     async def serve(server):
