@@ -2,8 +2,12 @@
 
 import http.client
 import json
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 _ECHO = """
 backend: "identity"

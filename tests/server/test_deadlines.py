@@ -11,13 +11,13 @@ import grpc.aio
 import numpy as np
 import pytest
 import uvloop
+from patience import PATIENCE_S, until
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
-PATIENCE_S = 30
 NEVER_US = 2**63 - 1  # gRPC's largest number of microseconds
 TENSORS = """
 input { name: "X" data_type: TYPE_FP32 dims: 1 }
@@ -120,12 +120,6 @@ def message(model, **parameters):
 def sequence(model, number):
     """Return the parameters that a first request of a sequence model needs."""
     return {"sequence_id": number, "sequence_start": True} if model == "sequence" else {}
-
-
-async def until(condition):
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  nobody tells when
-            await asyncio.sleep(0.001)
 
 
 def serving(repository, test, transport="own", **options):

@@ -11,13 +11,13 @@ import pytest
 import tritonclient.grpc.aio as triton
 import uvloop
 from onnx import TensorProto, helper
+from patience import PATIENCE_S, until
 from tritonclient.utils import InferenceServerException
 
 import inferd
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
-PATIENCE_S = 30
 A_MINUTE_US = 60_000_000
 ECHO = """
 backend: "identity"
@@ -137,13 +137,6 @@ def serving(repository, serve, *models):
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(asyncio.wait_for(whole(), 2 * PATIENCE_S))
-
-
-async def until(condition):
-    """Wait until `condition()` is true."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  nobody tells when
-            await asyncio.sleep(0.001)
 
 
 FOUND = """

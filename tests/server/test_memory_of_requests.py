@@ -12,6 +12,7 @@ import pytest
 import tritonclient.grpc.aio as triton
 import uvloop
 from numpy.typing import NDArray
+from patience import until
 from tritonclient.utils import InferenceServerException
 
 import inferd
@@ -24,8 +25,8 @@ from inferd.transport.http_connection import HttpConnection
 WAITING = """
 backend: "identity"
 max_batch_size: 2
-input { name: "X" data_type: TYPE_FP32 dims: 1 }
-output { name: "X" data_type: TYPE_FP32 dims: 1 }
+input { name: "x" data_type: TYPE_FP32 dims: 1 }
+output { name: "x" data_type: TYPE_FP32 dims: 1 }
 dynamic_batching {
   preferred_batch_size: 2
   max_queue_delay_microseconds: 60000000
@@ -41,12 +42,9 @@ def no_collection():
     gc.enable()
 
 
-@pytest.fixture
-def repository(tmp_path):
-    for name, timeout in (("waiting", "0"), ("impatient", "20000")):
-        (tmp_path / name / "1").mkdir(parents=True)
-        (tmp_path / name / "config.pbtxt").write_text(WAITING.replace("TIMEOUT", timeout))
-    return tmp_path
+def waiting(timeout_us=0):
+    """A model whose lone request waits for another."""
+    return WAITING.replace("TIMEOUT", str(timeout_us))
 
 
 def serving(serve, repository=None, *models):
@@ -61,13 +59,6 @@ def serving(serve, repository=None, *models):
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(asyncio.wait_for(whole(), 30))
-
-
-async def until(condition):
-    """Wait until `condition()` is true."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  nobody tells when
-            await asyncio.sleep(0.001)
 
 
 def count(kind):
@@ -88,7 +79,7 @@ async def leave(writer):
 async def sent(server, path, shape):
     """Send the request for zeros of `shape`, and return the stream to close it with."""
     _, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
-    given = {"name": "X", "datatype": "FP32", "shape": shape, "data": [0.0] * shape[-1]}
+    given = {"name": "x", "datatype": "FP32", "shape": shape, "data": [0.0] * shape[-1]}
     body = json.dumps({"inputs": [given]}).encode()
     head = f"POST /v2/models/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
@@ -96,7 +87,7 @@ async def sent(server, path, shape):
 
 
 def zero():
-    given = triton.InferInput("X", [1, 1], "FP32")
+    given = triton.InferInput("x", [1, 1], "FP32")
     given.set_data_from_numpy(np.zeros((1, 1), np.float32))
     return given
 
@@ -109,7 +100,7 @@ def test_what_waits_goes_with_its_client(repository):
         await leave(writer)
         await until(lambda: count(HttpConnection) == 0)
 
-    serving(serve, repository)
+    serving(serve, repository(waiting=waiting()))
 
 
 def test_what_waits_goes_with_its_call(repository):
@@ -121,7 +112,7 @@ def test_what_waits_goes_with_its_call(repository):
             call.cancel()
             await until(lambda: count(GrpcCall) == 0)
 
-    serving(serve, repository)
+    serving(serve, repository(waiting=waiting()))
 
 
 def test_what_waited_too_long_goes_when_it_is_refused(repository):
@@ -131,17 +122,17 @@ def test_what_waited_too_long_goes_when_it_is_refused(repository):
                 await client.infer("impatient", [zero()])
             await until(lambda: count(GrpcCall) == 0)
 
-    serving(serve, repository)
+    serving(serve, repository(impatient=waiting(timeout_us=20_000)))
 
 
 def test_what_an_async_function_was_given_goes_with_its_client():
     seen = []
 
     @inferd.model
-    async def idle(X: NDArray[np.float32]) -> NDArray[np.float32]:  # noqa: N803
-        seen.append(weakref.ref(X))
+    async def idle(x: NDArray[np.float32]) -> NDArray[np.float32]:
+        seen.append(weakref.ref(x))
         await asyncio.Event().wait()
-        return X
+        return x
 
     async def serve(server):
         writer = await sent(server, "idle/infer", [1000])
@@ -157,12 +148,11 @@ def test_what_an_async_generator_has_made_goes_with_its_client():
     seen = []
 
     @inferd.model
-    async def busy(X: NDArray[np.float32]) -> AsyncIterator[NDArray[np.float32]]:  # noqa: N803
+    async def busy(x: NDArray[np.float32]) -> AsyncIterator[NDArray[np.float32]]:
         while True:
-            answer = X + 1
+            answer = x + 1
             seen.append(weakref.ref(answer))
             yield answer
-            await asyncio.sleep(0.001)
 
     async def serve(server):
         writer = await sent(server, "busy/infer_stream", [1000])
