@@ -23,7 +23,7 @@ import numpy as np
 from inferd.core.request import InferRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.wire.v2_grpc import decode_infer_response, encode_infer_request
+from inferd.wire.v2.grpc.codec import decode_infer_response, encode_infer_request
 
 HERE = Path(__file__).resolve().parent
 MODELS = HERE / "models"

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -21,6 +22,9 @@ with suppress(ImportError):  # the environments of frameworks lack it
     # How long an example takes, or making one, says nothing of what it shows.
     settings.register_profile("inferd", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("inferd")
+
+# Test folders are no packages: this is how tests find what several folders share.
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 FOLDER = Path("/dev/shm")
 _numbers = itertools.count()

@@ -7,11 +7,11 @@ import pytest
 
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence, WantedOutput
 from inferd.errors import BackendFailed
+from inferd.http.grpc.messages import GrpcHead
+from inferd.http.h2.request import RequestHead
+from inferd.http.message import HttpAnswer
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.transport.http_message import HttpAnswer
-from inferd.wire.grpc_messages import GrpcHead
-from inferd.wire.h2_request import RequestHead
 
 TENSOR = Tensor("x", DataType.FP32, (1, 2), b"12345678", {"a": 1})
 RECORDS = [

@@ -17,10 +17,10 @@ from openapi_operations import JSON, OCTETS, PARAMETERS, Operation, operations
 from openapi_schemas import SCHEMAS, ref
 
 import inferd
+from inferd.api.routes import HttpRoutes
 from inferd.engine.engine import Engine
-from inferd.transport.http_router import Route
-from inferd.transport.http_routes import HttpRoutes
-from inferd.wire.v2_rest import JsonRules
+from inferd.http.router import Route
+from inferd.wire.v2.rest.codec import JsonRules
 
 TARGET = Path(__file__).resolve().parent.parent / "src" / "inferd" / "wire" / "openapi.json"
 

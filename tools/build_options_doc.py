@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from inferd.config.option import Option, options_of
+from inferd.config.options.option import Option, options_of
 from inferd.config.server import GROUPS, ServerConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "options.md"

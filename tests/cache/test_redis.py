@@ -17,7 +17,7 @@ from inferd.cache.redis import (
     MAX_UNSENT_BYTES,
     RedisStore,
 )
-from inferd.config.cache import RedisCacheSettings
+from inferd.config.options.cache import RedisCacheSettings
 from inferd.errors import InvalidConfig
 
 PATIENCE_S = 30

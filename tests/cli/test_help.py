@@ -1,5 +1,5 @@
 from inferd.cli.help import serve_help
-from inferd.config.option import options_of
+from inferd.config.options.option import options_of
 from inferd.config.server import GROUPS, ServerConfig
 
 

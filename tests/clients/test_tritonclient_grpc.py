@@ -495,7 +495,10 @@ def test_an_unknown_method_is_unimplemented(server):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "modules",
-    ["inferd.wire.v2_grpc, tritonclient.grpc", "tritonclient.grpc, inferd.wire.v2_grpc"],
+    [
+        "inferd.wire.v2.grpc.codec, tritonclient.grpc",
+        "tritonclient.grpc, inferd.wire.v2.grpc.codec",
+    ],
 )
 def test_both_packages_fit_in_one_process(modules):
     script = (

@@ -20,8 +20,8 @@ import uvloop
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest
+from inferd.http.grpc.handler import Stream, Unary
 from inferd.server.options import grpc_options
-from inferd.transport.call import Stream, Unary
 from inferd.transport.grpc_server import GrpcServer
 from inferd.transport.http2_server import Http2Server
 

@@ -3,7 +3,7 @@ from dataclasses import fields
 
 import pytest
 
-from inferd.config.option import options_of
+from inferd.config.options.option import options_of
 from inferd.config.server import GROUPS, ServerConfig
 from inferd.errors import InvalidConfig
 

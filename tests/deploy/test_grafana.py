@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferd.config.metrics import MetricsSettings
+from inferd.config.options.metrics import MetricsSettings
 from inferd.observe.devices import Cpu
 from inferd.observe.nvml import METRICS as GPU_METRICS
 from inferd.observe.process import process_families

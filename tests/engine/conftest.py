@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from inferd.core.request import InferRequest
-from inferd.engine.lookup import ENTRY_POINTS
+from inferd.engine.loading.lookup import ENTRY_POINTS
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

@@ -8,7 +8,7 @@ import os
 
 from inferd.core.metadata import ModelState
 from inferd.engine.engine import Engine
-from inferd.engine.load import LoadOptions
+from inferd.engine.loading.load import LoadOptions
 
 PATIENCE_S = 30
 READY, UNAVAILABLE = ModelState.READY, ModelState.UNAVAILABLE

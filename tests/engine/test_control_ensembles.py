@@ -23,11 +23,11 @@ from inferd.config.pbtxt import parse_pbtxt, to_json
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
 from inferd.core.request import InferResponse
-from inferd.engine import control as control_module
-from inferd.engine.catalog import Catalog
-from inferd.engine.control import Control
-from inferd.engine.load import Loader, LoadOptions
-from inferd.engine.served import Served
+from inferd.engine.loading import control as control_module
+from inferd.engine.loading.catalog import Catalog
+from inferd.engine.loading.control import Control
+from inferd.engine.loading.load import Loader, LoadOptions
+from inferd.engine.serving.served import Served
 from inferd.errors import (
     LoadFailed,
     NotLoadable,

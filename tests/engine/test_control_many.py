@@ -17,10 +17,10 @@ from controlled import (
 
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import ModelState
-from inferd.engine import control as control_module
-from inferd.engine.catalog import Catalog
-from inferd.engine.control import Control
-from inferd.engine.load import LoadOptions
+from inferd.engine.loading import control as control_module
+from inferd.engine.loading.catalog import Catalog
+from inferd.engine.loading.control import Control
+from inferd.engine.loading.load import LoadOptions
 from inferd.errors import (
     LoadFailed,
     NotLoadable,

@@ -21,7 +21,7 @@ from controlled import (
 
 from inferd.core.metadata import ModelState
 from inferd.engine.engine import Engine
-from inferd.engine.load import LoadOptions
+from inferd.engine.loading.load import LoadOptions
 from inferd.errors import (
     ModelNotFound,
 )

@@ -11,10 +11,10 @@ from inferd.backends.square import SquareBackend, SquareInstance
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import IndexEntry, ModelState, TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
-from inferd.engine.catalog import NO_VERSION
 from inferd.engine.engine import EXTENSIONS, Engine
-from inferd.engine.load import LoadOptions
-from inferd.engine.served import Served
+from inferd.engine.loading.catalog import NO_VERSION
+from inferd.engine.loading.load import LoadOptions
+from inferd.engine.serving.served import Served
 from inferd.errors import (
     BackendFailed,
     InvalidConfig,
@@ -24,7 +24,7 @@ from inferd.errors import (
     Unsupported,
 )
 from inferd.schedulers.direct import DirectScheduler
-from inferd.schedulers.execution import Execution
+from inferd.schedulers.execution.execution import Execution
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

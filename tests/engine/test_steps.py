@@ -6,10 +6,10 @@ from contextlib import aclosing
 import pytest
 
 from inferd.config.model import ModelConfig
-from inferd.config.trace import TraceSettings
+from inferd.config.options.trace import TraceSettings
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
-from inferd.engine.served import Served
+from inferd.engine.serving.served import Served
 from inferd.engine.steps import Steps
 from inferd.engine.traced import TracedEngine
 from inferd.errors import BackendFailed, Overloaded

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.config.trace import TraceSettings
+from inferd.config.options.trace import TraceSettings
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
-from inferd.engine.served import Served
+from inferd.engine.serving.served import Served
 from inferd.engine.traced import TracedEngine
 from inferd.errors import BackendFailed, InvalidRequest, ModelNotFound, Unsupported
 from inferd.observe.trace import Trace
 from inferd.schedulers.direct import DirectScheduler
-from inferd.schedulers.execution import Execution
+from inferd.schedulers.execution.execution import Execution
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config.option import options_of
+from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
 
 ROOT = Path(__file__).parents[2]

@@ -6,18 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config.option import options_of
+from inferd.api.access import OPEN
+from inferd.api.failure import FailureLog
+from inferd.api.grpc_methods import grpc_methods
+from inferd.api.routes import HttpRoutes
+from inferd.api.trtis.http_calls import TrtisRoutes
+from inferd.api.trtis.trtis import Trtis
+from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import EXTENSIONS, Engine
-from inferd.transport.access import OPEN
-from inferd.transport.failure import FailureLog
-from inferd.transport.grpc_services import grpc_methods
-from inferd.transport.http_routes import HttpRoutes
-from inferd.transport.http_trtis import TrtisRoutes
-from inferd.transport.trtis import Trtis
-from inferd.wire import v2_grpc_parameters, v2_rest_parameters
-from inferd.wire.json_document import OutputParameters
-from inferd.wire.v2_rest import JsonRules
+from inferd.wire.json.document import OutputParameters
+from inferd.wire.v2.grpc import parameters as v2_grpc_parameters
+from inferd.wire.v2.rest import parameters as v2_rest_parameters
+from inferd.wire.v2.rest.codec import JsonRules
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/extensions.md").read_text()
@@ -86,7 +87,7 @@ RPCS = {
     for path, method in grpc_methods(Engine(), never, typed_answers=False, trtis=TRTIS).items()
 }
 OFFERED = [name for name in SECTIONS if offered(name)]
-WIRE = "".join(path.read_text() for path in (ROOT / "src/inferd/wire").glob("*.py"))
+WIRE = "".join(path.read_text() for path in (ROOT / "src/inferd/wire").rglob("*.py"))
 
 
 def test_each_section_says_whether_it_is_offered():

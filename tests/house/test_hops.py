@@ -8,20 +8,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from inferd.api.routes import HttpRoutes
+from inferd.api.trtis.trtis import Trtis
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
-from inferd.record import Record
-from inferd.server.options import grpc_options
-from inferd.tensor.dtype import DataType
-from inferd.tensor.tensor import Tensor
-from inferd.transport.http2_connection import Http2Connection
-from inferd.transport.http2_server import Http2Server
-from inferd.transport.http_message import HttpAnswer, HttpRequest
-from inferd.transport.http_routes import HttpRoutes
-from inferd.transport.trtis import Trtis
-from inferd.wire.grpc_messages import encode_message
-from inferd.wire.h2_frames import (
+from inferd.http.grpc.messages import encode_message
+from inferd.http.h2.frames import (
     DATA,
     END_HEADERS,
     END_STREAM,
@@ -31,9 +24,16 @@ from inferd.wire.h2_frames import (
     encode_frame,
     encode_window_update,
 )
-from inferd.wire.h2_hpack import encode_fields
-from inferd.wire.v2_grpc import encode_infer_request
-from inferd.wire.v2_rest import JsonRules
+from inferd.http.h2.hpack import encode_fields
+from inferd.http.h2.protocol import Http2Connection
+from inferd.http.message import HttpAnswer, HttpRequest
+from inferd.record import Record
+from inferd.server.options import grpc_options
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+from inferd.transport.http2_server import Http2Server
+from inferd.wire.v2.grpc.codec import encode_infer_request
+from inferd.wire.v2.rest.codec import JsonRules
 
 pytestmark = pytest.mark.plain
 
@@ -56,21 +56,21 @@ TO_THE_ENGINE_AND_BACK = [
     "stats.Counts.add_success",  # every statistic and metric of the request, in one call
 ]
 KNOWN_REQUEST = [  # says the same as one before but for its id and values
-    "v2_rest.V2Rest.decode_infer_request",
-    "v2_rest_plan.Plans.request",
-    "v2_rest_plan._Plan.filled",
+    "codec.V2Rest.decode_infer_request",
+    "plan.Plans.request",
+    "plan._Plan.filled",
 ]
 KNOWN_ANSWER = [  # which differs from one before in its id and values, too
-    "http_routes.HttpRoutes._encoded",
-    "v2_rest.V2Rest.encode_infer_response",
-    "v2_rest.V2Rest._known_answer",
-    "v2_rest_answer.KnownAnswer.fits",
-    "v2_rest_answer.KnownAnswer.encoded",
+    "routes.HttpRoutes._encoded",
+    "codec.V2Rest.encode_infer_response",
+    "codec.V2Rest._known_answer",
+    "answer.KnownAnswer.fits",
+    "answer.KnownAnswer.encoded",
 ]
-THE_ANSWER = ["http_routes._inferred", "http_routes.HttpRoutes._as_accepted"]
+THE_ANSWER = ["routes._inferred", "routes.HttpRoutes._as_accepted"]
 JSON_HOPS = [
-    "http_routes.HttpRoutes.begin",
-    "http_routes.HttpRoutes._begin_infer",
+    "routes.HttpRoutes.begin",
+    "routes.HttpRoutes._begin_infer",
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
     *KNOWN_ANSWER,
@@ -78,9 +78,9 @@ JSON_HOPS = [
 ]
 BINARY_OUTPUT = ["tensor.Tensor.packed"]
 BINARY_HOPS = [
-    "http_routes.HttpRoutes.begin",
-    "http_routes.HttpRoutes._begin_infer",
-    "v2_binary.json_length",
+    "routes.HttpRoutes.begin",
+    "routes.HttpRoutes._begin_infer",
+    "binary.json_length",
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
     *KNOWN_ANSWER,
@@ -90,61 +90,61 @@ BINARY_HOPS = [
 ]
 
 TRTIS_HOPS = [  # of a request like one before but for its id and values
-    "http_routes.HttpRoutes.begin",
-    "http_trtis_infer.TrtisInference.begin",
+    "routes.HttpRoutes.begin",
+    "http_infer.TrtisInference.begin",
     "trtis.Trtis.next_number",
-    "http_trtis_infer._asked",
-    "trtis_http.decode_request_header",
+    "http_infer._asked",
+    "http.decode_request_header",
     "trtis.Trtis.form",
     "engine.Engine.model_config",
     "engine.Engine._find",
-    "trtis_http.Body.__init__",
-    "trtis_infer.Form.decode_request",
-    "trtis_http.Body.take_all",
+    "http.Body.__init__",
+    "infer.Form.decode_request",
+    "http.Body.take_all",
     *TO_THE_ENGINE_AND_BACK,
-    "trtis_infer.Form.encode_response",
-    "trtis_infer.Form._answer_planned",
+    "infer.Form.encode_response",
+    "infer.Form._answer_planned",
     *BINARY_OUTPUT,
     *BINARY_OUTPUT,
-    "trtis_answer.Answer.__init__",
-    "http_trtis_infer.TrtisInference._inferred",
-    "trtis_http.StatusLine.success",
-    "trtis_answer.Answer.line",
-    "http_trtis_infer.format_of",
-    "trtis_answer.Answer.message",
-    "v2_grpc_fields.encode_varint",  # the id
+    "answer.Answer.__init__",
+    "http_infer.TrtisInference._inferred",
+    "http.StatusLine.success",
+    "answer.Answer.line",
+    "http_infer.format_of",
+    "answer.Answer.message",
+    "fields.encode_varint",  # the id
 ]
 
-GRPC_OUTPUT = [*BINARY_OUTPUT, "v2_grpc_fields.encode_varint"]
+GRPC_OUTPUT = [*BINARY_OUTPUT, "fields.encode_varint"]
 GRPC_HOPS = [  # of a call like one before on the same connection
-    "http2_connection.Http2Connection.get_buffer",
-    "http2_connection.Http2Connection.buffer_updated",
-    "http2_connection.Http2Connection.take_turn",
-    "h2_connection.H2Connection.receive",
-    "h2_connection.H2Connection._read_frames",
-    "h2_connection.H2Connection._usual_request",
-    "http2_connection.Http2Connection._open_stream",
-    "grpc_input.GrpcInput.__init__",
-    "h2_stream.H2Stream.__init__",
-    "grpc_call.GrpcCall.on_open",
-    "grpc_call.GrpcCall.on_data",
-    "grpc_call.GrpcCall._answer_to",
+    "protocol.Http2Connection.get_buffer",
+    "protocol.Http2Connection.buffer_updated",
+    "protocol.Http2Connection.take_turn",
+    "connection.H2Connection.receive",
+    "connection.H2Connection._read_frames",
+    "connection.H2Connection._usual_request",
+    "protocol.Http2Connection._open_stream",
+    "input.GrpcInput.__init__",
+    "stream.H2Stream.__init__",
+    "call.GrpcCall.on_open",
+    "call.GrpcCall.on_data",
+    "call.GrpcCall._answer_to",
     "grpc_infer.Inference.model_infer",
-    "v2_grpc.decode_infer_request",
-    "v2_grpc_fields.Layout.cut",
-    "v2_grpc._Plan.filled",
+    "codec.decode_infer_request",
+    "fields.Layout.cut",
+    "codec._Plan.filled",
     "grpc_infer.Inference._infer",
     *TO_THE_ENGINE_AND_BACK,
-    "v2_grpc.encode_infer_response",
-    "v2_grpc_fields.with_raw",
+    "codec.encode_infer_response",
+    "fields.with_raw",
     *GRPC_OUTPUT,
     *GRPC_OUTPUT,
-    "grpc_call.GrpcCall._answer",
-    "grpc_messages.encode_small_answer",
-    "h2_sender.H2Sender.send_at_once",
-    "h2_sender.H2Sender._end",
-    "http2_connection.Http2Connection.flush",
-    "http2_connection.Http2Connection.write_pending",
+    "call.GrpcCall._answer",
+    "messages.encode_small_answer",
+    "sender.H2Sender.send_at_once",
+    "sender.H2Sender._end",
+    "protocol.Http2Connection.flush",
+    "protocol.Http2Connection.write_pending",
 ]
 
 MOST_RUNS = 5000
@@ -334,7 +334,7 @@ async def called_inline(engine):
         # This connection is alone: what it has read is answered at once.
         _, seen = calls_of(lambda call=call: read(call))
         if transport.has_more.is_set() and number and not {OVERRUN, UNBOUND} & set(seen):
-            # When all who read take their turns is transport/turns.py's business.
+            # When all who read take their turns is http/turns.py's business.
             return transport.data, [hop for hop in seen if not hop.startswith("turns.")]
         await transport.has_more.wait()
     msg = f"after {MOST_RUNS} calls the model is still in threads"

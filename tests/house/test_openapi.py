@@ -8,12 +8,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from inferd.api.routes import HttpRoutes
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.server.thread import server_in_thread
-from inferd.transport.http_routes import HttpRoutes
 from inferd.wire.documents import openapi
-from inferd.wire.v2_rest import JsonRules
+from inferd.wire.v2.rest.codec import JsonRules
 
 DOCUMENT = json.loads(openapi())
 REPOSITORY = Path(__file__).parents[2] / "conformance/repos/v2"

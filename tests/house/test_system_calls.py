@@ -11,9 +11,9 @@ from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
-from inferd.engine.served import Served
+from inferd.engine.serving.served import Served
 from inferd.schedulers.direct import DirectScheduler
-from inferd.schedulers.execution import Execution
+from inferd.schedulers.execution.execution import Execution
 from inferd.server.options import http_options
 from inferd.tensor.dtype import DataType
 from inferd.transport.http_server import HttpServer

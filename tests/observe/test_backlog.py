@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from inferd.config.trace import TraceSettings
+from inferd.config.options.trace import TraceSettings
 from inferd.observe.backlog import Backlog, Complaints
 from inferd.observe.trace import Trace
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from inferd.config.log import LogChange, LogSettings
+from inferd.config.options.log import LogChange, LogSettings
 from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.log import Log, close_log, set_up_log

@@ -5,7 +5,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import inferd
-from inferd.config.trace import CollectorSettings, TraceSettings
+from inferd.config.options.trace import CollectorSettings, TraceSettings
 from inferd.observe.otel import open_provider, record
 from inferd.observe.parent import Parent
 from inferd.observe.trace import Trace

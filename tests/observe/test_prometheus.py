@@ -5,7 +5,7 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferd.config.metrics import MetricsSettings
+from inferd.config.options.metrics import MetricsSettings
 from inferd.core.request import InferRequest
 from inferd.errors import Unavailable
 from inferd.observe.family import Family

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import inferd.observe
-from inferd.config.trace import CollectorSettings, TraceSettings
+from inferd.config.options.trace import CollectorSettings, TraceSettings
 from inferd.errors import InvalidConfig
 from inferd.observe.spans import SpanSender
 from inferd.observe.trace import Trace

@@ -4,7 +4,7 @@ import time
 import numpy as np
 import pytest
 
-from inferd.config.trace import TraceSettings
+from inferd.config.options.trace import TraceSettings
 from inferd.errors import InvalidRequest
 from inferd.observe import trace as moments
 from inferd.observe.trace import MAX_CHILDREN, MAX_TENSOR_BYTES, MAX_TRACE_BYTES, Trace

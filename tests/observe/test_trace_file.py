@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from inferd.config.trace import TraceSettings
+from inferd.config.options.trace import TraceSettings
 from inferd.observe.trace import Trace
 from inferd.observe.trace_file import TraceFile, TraceWriter, encode_trace
 from inferd.tensor.dtype import DataType
@@ -182,7 +182,7 @@ def test_a_full_disk_leaves_the_file_whole(tmp_path):
     script = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from inferd.config.trace import TraceSettings\n"
+        "from inferd.config.options.trace import TraceSettings\n"
         "from inferd.observe.trace import Trace\n"
         "from inferd.observe.trace_file import TraceFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config.trace import TraceChange, TraceSettings
+from inferd.config.options.trace import TraceChange, TraceSettings
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.parent import Parent

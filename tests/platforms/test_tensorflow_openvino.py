@@ -10,7 +10,7 @@ from inferd.backends.openvino.backend import OpenvinoBackend
 from inferd.config.model import ModelConfig, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
-from inferd.engine.lookup import backend_named
+from inferd.engine.loading.lookup import backend_named
 from inferd.errors import BackendFailed, Unsupported
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor

@@ -26,13 +26,13 @@ from inferd.config.defaults import normalised
 from inferd.config.pbtxt import parse_pbtxt
 from inferd.core.request import InferRequest, Sequence
 from inferd.engine.engine import Engine
-from inferd.engine.scheduling import choose_scheduler
-from inferd.engine.served import Served
+from inferd.engine.loading.scheduling import choose_scheduler
+from inferd.engine.serving.served import Served
 from inferd.errors import InferdError
 from inferd.observe.stats import Counts
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.wire.v2_rest import HTTP_STATUS
+from inferd.wire.v2.rest.codec import HTTP_STATUS
 
 PATIENCE_S = 1000
 _WORD = re.compile(

@@ -8,7 +8,7 @@ import selectors
 
 from inferd.core.request import InferResponse
 from inferd.errors import InferdError, Unavailable
-from inferd.schedulers.execution import Execution
+from inferd.schedulers.execution.execution import Execution
 
 MS = 1_000_000
 PATIENCE_S = 30

@@ -21,14 +21,14 @@ from inferd.errors import (
     Unavailable,
 )
 from inferd.observe.stats import Counts
-from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.dynamic import DynamicScheduler
-from inferd.schedulers.execution import FIRST_RUNS, Execution
-from inferd.schedulers.held import HeldPace
-from inferd.schedulers.overrun import Gauges, Usage
-from inferd.schedulers.pace import FixedPace
-from inferd.schedulers.policy import MAX_WAITING
-from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.execution.batch import BatchPlan
+from inferd.schedulers.execution.execution import FIRST_RUNS, Execution
+from inferd.schedulers.execution.overrun import Gauges, Usage
+from inferd.schedulers.queueing.delayed import HeldPace
+from inferd.schedulers.queueing.policy import MAX_WAITING
+from inferd.schedulers.queueing.queue import RequestQueue
+from inferd.schedulers.queueing.timing import FixedPace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

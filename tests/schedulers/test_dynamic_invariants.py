@@ -12,11 +12,11 @@ from simulation import SimulatedAlarm, SimulatedExecution, passes, simulate
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import Unavailable
-from inferd.schedulers.adaptive import FIRST_PATIENCE_NS, TRIAL_NS, AdaptivePace
-from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.dynamic import DynamicScheduler
-from inferd.schedulers.pace import FixedPace
-from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.execution.batch import BatchPlan
+from inferd.schedulers.queueing.adaptive import FIRST_PATIENCE_NS, TRIAL_NS, AdaptivePace
+from inferd.schedulers.queueing.queue import RequestQueue
+from inferd.schedulers.queueing.timing import FixedPace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

@@ -19,7 +19,7 @@ from inferd.errors import BackendFailed, InvalidRequest, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers import ensemble as ensemble_module
 from inferd.schedulers.ensemble import EnsembleScheduler
-from inferd.schedulers.plan import Plan
+from inferd.schedulers.ensemble_parts.plan import Plan
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

@@ -18,9 +18,9 @@ from inferd.config.model import (
     SequenceState,
 )
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
-from inferd.engine.scheduling import choose_scheduler
+from inferd.engine.loading.scheduling import choose_scheduler
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
-from inferd.schedulers.job import STREAM_AHEAD, STREAM_AHEAD_BYTES
+from inferd.schedulers.execution.job import STREAM_AHEAD, STREAM_AHEAD_BYTES
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

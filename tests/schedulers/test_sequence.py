@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 from simulation import SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
 
-from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.model import (
     Control,
     ControlInput,
@@ -15,6 +14,7 @@ from inferd.config.model import (
     SequenceBatching,
     SequenceState,
 )
+from inferd.config.options.delay import NO_HOLD, Hold
 from inferd.core.request import InferRequest, InferResponse, Sequence, Span, WantedOutput
 from inferd.errors import (
     BackendFailed,
@@ -24,13 +24,13 @@ from inferd.errors import (
     Overloaded,
     Unavailable,
 )
-from inferd.schedulers.batch import BatchPlan
-from inferd.schedulers.controls import Controls
-from inferd.schedulers.dressing import Dressing
-from inferd.schedulers.pace import FixedPace
-from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.execution.batch import BatchPlan
+from inferd.schedulers.queueing.queue import RequestQueue
+from inferd.schedulers.queueing.timing import FixedPace
 from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
-from inferd.schedulers.states import States
+from inferd.schedulers.sequence_parts.controls import Controls
+from inferd.schedulers.sequence_parts.states import States
+from inferd.schedulers.sequence_parts.tensors import Dressing
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

@@ -21,13 +21,13 @@ from inferd.config.model import (
 )
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import Cancelled, InvalidRequest, Unavailable
-from inferd.schedulers.batch import BatchPlan
-from inferd.schedulers.controls import Controls
-from inferd.schedulers.dressing import Dressing
-from inferd.schedulers.pace import FixedPace
-from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.execution.batch import BatchPlan
+from inferd.schedulers.queueing.queue import RequestQueue
+from inferd.schedulers.queueing.timing import FixedPace
 from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
-from inferd.schedulers.states import States
+from inferd.schedulers.sequence_parts.controls import Controls
+from inferd.schedulers.sequence_parts.states import States
+from inferd.schedulers.sequence_parts.tensors import Dressing
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

@@ -13,7 +13,7 @@ from inferd.config.model import (
     SequenceState,
 )
 from inferd.core.request import InferRequest, InferResponse, Sequence
-from inferd.engine.scheduling import choose_scheduler
+from inferd.engine.loading.scheduling import choose_scheduler
 from inferd.errors import BackendFailed, InferdError, InvalidRequest, Unavailable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor

@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from inferd.config.api_keys import hash_key
+from inferd.config.options.api_keys import hash_key
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.server.server import Server

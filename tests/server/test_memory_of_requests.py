@@ -17,10 +17,10 @@ from tritonclient.utils import InferenceServerException
 
 import inferd
 from inferd.config.server import ServerConfig
-from inferd.engine.lookup import given_model
+from inferd.engine.loading.lookup import given_model
+from inferd.http.grpc.call import GrpcCall
+from inferd.http.h1.connection import HttpConnection
 from inferd.server.server import Server
-from inferd.transport.grpc_call import GrpcCall
-from inferd.transport.http_connection import HttpConnection
 
 WAITING = """
 backend: "identity"

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config.cache import LocalCacheSettings
-from inferd.config.hold import NO_HOLD, Hold
-from inferd.config.host_policy import HostPolicy
-from inferd.config.log import LogSettings
-from inferd.config.option import options_of
-from inferd.config.ports import metrics_port
+from inferd.config.options.cache import LocalCacheSettings
+from inferd.config.options.delay import NO_HOLD, Hold
+from inferd.config.options.host_policy import HostPolicy
+from inferd.config.options.log import LogSettings
+from inferd.config.options.option import options_of
+from inferd.config.options.ports import metrics_port
+from inferd.config.options.trace import TraceChange, TraceSettings
 from inferd.config.server import ServerConfig
-from inferd.config.trace import TraceChange, TraceSettings
 from inferd.server.options import (
     grpc_options,
     http_options,
@@ -20,7 +20,7 @@ from inferd.server.options import (
     log_settings,
     tracer,
 )
-from inferd.wire.v2_trace import encode_trace_settings
+from inferd.wire.v2.trace import encode_trace_settings
 
 HTTP = {
     "http_max_header_bytes": ("max_header_bytes", 1),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inferd.core.moment import Moment
+from inferd.aio.round_number import Moment
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import guard
 from inferd.shm.mapping import check_key

@@ -30,16 +30,16 @@ from tritonclient.grpc import service_pb2_grpc
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
-from inferd.engine.served import Served
+from inferd.engine.serving.served import Served
 from inferd.errors import BackendFailed, Code, InferdError, InvalidConfig
+from inferd.http.grpc.handler import Stream, Unary
+from inferd.http.grpc.status import status_of
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.transport.call import Stream, Unary
 from inferd.transport.grpc_options import GrpcOptions
 from inferd.transport.grpc_server import GrpcServer
-from inferd.transport.grpc_status import status_of
 from inferd.transport.http2_server import Http2Server
-from inferd.wire.v2_grpc import GRPC_STATUS
+from inferd.wire.v2.grpc.codec import GRPC_STATUS
 
 OPTIONS = GrpcOptions(
     typed_answers=False,

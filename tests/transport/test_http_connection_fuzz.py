@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from inferd.engine.capacity import Capacity
-from inferd.transport.http_connection import HttpConnection
+from inferd.http.h1.connection import HttpConnection
+from inferd.http.turns import Turns
+from inferd.memory.capacity import Capacity
 from inferd.transport.http_server import HttpOptions, HttpServer
-from inferd.transport.turns import Turns
 
 OPTIONS = HttpOptions(
     max_header_bytes=300,

@@ -12,20 +12,14 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
+from inferd.api.trtis.trtis import Trtis
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
-from inferd.engine.served import Served
+from inferd.engine.serving.served import Served
 from inferd.errors import BackendFailed
-from inferd.server.options import grpc_options, http_options
-from inferd.tensor.dtype import DataType
-from inferd.tensor.tensor import Tensor
-from inferd.transport.http2_server import Http2Server
-from inferd.transport.http_server import HttpServer
-from inferd.transport.one_port import share_port
-from inferd.transport.trtis import Trtis
-from inferd.wire.h2_frames import (
+from inferd.http.h2.frames import (
     DATA,
     END_HEADERS,
     END_STREAM,
@@ -38,7 +32,13 @@ from inferd.wire.h2_frames import (
     encode_rst_stream,
     encode_window_update,
 )
-from inferd.wire.h2_hpack import encode_fields
+from inferd.http.h2.hpack import encode_fields
+from inferd.server.options import grpc_options, http_options
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+from inferd.transport.http2_server import Http2Server
+from inferd.transport.http_server import HttpServer
+from inferd.transport.one_port import share_port
 
 
 class Held:

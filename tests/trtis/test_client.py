@@ -5,8 +5,8 @@ import pytest
 
 from inferd.client.trtis import TrtisGrpc, TrtisHttp
 from inferd.errors import InferdError, InvalidRequest, Refused
-from inferd.wire import trtis_client as wire
-from inferd.wire.trtis_client import Class, Known
+from inferd.wire.trtis import client as wire
+from inferd.wire.trtis.client import Class, Known
 
 BOTH = {"INPUT0": np.arange(32, dtype=np.int32).reshape(2, 16), "INPUT1": np.ones((2, 16), "i4")}
 

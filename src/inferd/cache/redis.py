@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from inferd.cache.answer import Piece
 from inferd.cache.store import CacheCounts
-from inferd.config.cache import RedisCacheSettings
+from inferd.config.options.cache import RedisCacheSettings
 from inferd.errors import InvalidConfig
 from inferd.observe.family import Family
 

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from inferd.config.option import Option, options_of
+from inferd.config.options.option import Option, options_of
 from inferd.config.server import GROUPS, ServerConfig
 
 _WIDTH = 96

@@ -14,9 +14,9 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from inferd.errors import Refused
-from inferd.wire import trtis_client as wire
-from inferd.wire.trtis_client import LATEST, Array, Asked, Inferred, Known
-from inferd.wire.trtis_grpc import SERVICE
+from inferd.wire.trtis import client as wire
+from inferd.wire.trtis.client import LATEST, Array, Asked, Inferred, Known
+from inferd.wire.trtis.grpc import SERVICE
 
 DEFAULT_TIMEOUT_S = 60.0
 

@@ -7,8 +7,8 @@ wherever Triton has the option. Where a default differs, a comment gives the rea
 
 from dataclasses import dataclass
 
-from inferd.config.log import LOG_FORMATS
-from inferd.config.option import option
+from inferd.config.options.log import LOG_FORMATS
+from inferd.config.options.option import option
 
 GROUPS = (
     "Models",
@@ -756,7 +756,7 @@ class ServerConfig:
     sagemaker_thread_count: int = option(
         8, "Threads of SageMaker's calls.", group="Cloud platforms", **_COUNT, acted_on=False
     )
-    # Vertex AI sets AIP_MODE=PREDICTION; see vertex_ai_defaults in config/sources.py.
+    # Vertex AI sets AIP_MODE=PREDICTION; see vertex_ai_defaults in config/options/sources.py.
     allow_vertex_ai: bool = option(
         False,
         "Serve Vertex AI's calls. AIP_MODE=PREDICTION sets this; HTTP and gRPC are then off unless "

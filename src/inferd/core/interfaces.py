@@ -198,7 +198,7 @@ class ConcurrentInstance(Instance, Protocol):
 
 
 class Backend(Protocol):
-    """Runs one framework's models. `inferd.engine.lookup` finds it by platform or backend name.
+    """Runs one framework's models. `engine.loading.lookup` finds it by platform or backend name.
 
     `bounded` promises that an execution always ends by itself, in a time that the sizes of its
     inputs determine: only then may short ones run on the event loop. An instance that cannot keep

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from inferd.compiled import mypyc_attr
-from inferd.core.strip import Row
 from inferd.errors import InferdError
+from inferd.memory.batch_memory import Row
 from inferd.record import Record
 from inferd.tensor.tensor import Parameters, Tensor
 

@@ -8,22 +8,22 @@ from typing import Any
 
 import inferd
 from inferd.compiled import mypyc_attr
-from inferd.config.log import LogSettings
 from inferd.config.model import ModelConfig
-from inferd.config.trace import TraceChange, TraceSettings
+from inferd.config.options.log import LogSettings
+from inferd.config.options.trace import TraceChange, TraceSettings
 from inferd.core.interfaces import GatheringScheduler, GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata, ServerState
 from inferd.core.request import InferRequest, InferResponse
-from inferd.engine.caching import open_store
-from inferd.engine.capacity import Capacity
-from inferd.engine.catalog import UNKNOWN, Catalog
-from inferd.engine.control import Control
-from inferd.engine.load import Loader, LoadOptions
-from inferd.engine.served import Served
+from inferd.engine.loading.caching import open_store
+from inferd.engine.loading.catalog import UNKNOWN, Catalog
+from inferd.engine.loading.control import Control
+from inferd.engine.loading.load import Loader, LoadOptions
+from inferd.engine.serving.served import Served
 from inferd.engine.steps import Steps
 from inferd.engine.streaming import all_answers, one_answer
 from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
+from inferd.memory.capacity import Capacity
 from inferd.observe.custom import CustomMetrics
 from inferd.observe.family import Family
 from inferd.observe.log import Log

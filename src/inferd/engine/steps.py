@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator
 
 from inferd.core.interfaces import Models, PromptModels
 from inferd.core.request import InferRequest, InferResponse
-from inferd.engine.capacity import Capacity
 from inferd.engine.streaming import step_answers
 from inferd.engine.traced import traced_step
+from inferd.memory.capacity import Capacity
 
 
 class Steps:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
-from inferd.engine.capacity import Capacity
-from inferd.engine.served import Served
+from inferd.engine.serving.served import Served
 from inferd.engine.traced import traced_step
+from inferd.memory.capacity import Capacity
 from inferd.observe.stats import AnswerCount
 from inferd.shm.placing import place_outputs
 

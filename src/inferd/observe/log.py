@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from inferd.config.log import LOG_FORMATS, LogChange, LogSettings
+from inferd.config.options.log import LOG_FORMATS, LogChange, LogSettings
 from inferd.errors import InferdError, InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder, open_log
 

@@ -26,7 +26,7 @@ from opentelemetry.trace import (
 )
 
 import inferd
-from inferd.config.trace import CollectorSettings
+from inferd.config.options.trace import CollectorSettings
 from inferd.errors import Code
 from inferd.observe import trace as moments
 from inferd.observe.parent import Parent

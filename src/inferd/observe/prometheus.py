@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
-from inferd.config.metrics import MetricsSettings
+from inferd.config.options.metrics import MetricsSettings
 from inferd.observe.family import Family, escaped, head, number
 from inferd.observe.statistics import Duration
 from inferd.observe.stats import Counts

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from inferd.config.trace import CollectorSettings
+from inferd.config.options.trace import CollectorSettings
 from inferd.errors import InvalidConfig
 from inferd.observe.backlog import Backlog
 from inferd.observe.trace import Trace

@@ -5,7 +5,7 @@ from itertools import count
 from time import perf_counter_ns
 from typing import NamedTuple
 
-from inferd.config.trace import TENSORS, TIMESTAMPS, TraceSettings
+from inferd.config.options.trace import TENSORS, TIMESTAMPS, TraceSettings
 from inferd.errors import Code, InferdError
 from inferd.observe.parent import Parent
 from inferd.tensor.tensor import Tensor

@@ -13,7 +13,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from inferd.config.trace import LEVELS, OFF, OPENTELEMETRY, TENSORS, TraceChange, TraceSettings
+from inferd.config.options.trace import (
+    LEVELS,
+    OFF,
+    OPENTELEMETRY,
+    TENSORS,
+    TraceChange,
+    TraceSettings,
+)
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.parent import Parent

@@ -12,8 +12,8 @@ from inferd.core.interfaces import ConcurrentInstance, Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded, Unavailable
 from inferd.observe.stats import Counts
-from inferd.schedulers.job import failure
-from inferd.schedulers.policy import MAX_WAITING
+from inferd.schedulers.execution.job import failure
+from inferd.schedulers.queueing.policy import MAX_WAITING
 
 
 class _Place:

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Hashable, Sequence
 from inferd.core.interfaces import Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
-from inferd.schedulers.execution import Execution
-from inferd.schedulers.policy import Levels
+from inferd.schedulers.execution.execution import Execution
+from inferd.schedulers.queueing.policy import Levels
 
 
 class DirectScheduler:

@@ -18,19 +18,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
+from inferd.aio.promise import Later
+from inferd.aio.timer import Alarm, Timer
 from inferd.core.interfaces import Instance, Opened
-from inferd.core.later import Later
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded
-from inferd.schedulers.alarm import Alarm, Timer
-from inferd.schedulers.batch import BatchPlan
-from inferd.schedulers.execution import Execution
-from inferd.schedulers.job import Answer, Outcome, twin
-from inferd.schedulers.meter import Meter
-from inferd.schedulers.pace import FixedPace, Pace
-from inferd.schedulers.policy import MAX_WAITING
-from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
-from inferd.schedulers.queueing import QueueingScheduler
+from inferd.schedulers.execution.batch import BatchPlan
+from inferd.schedulers.execution.execution import Execution
+from inferd.schedulers.execution.job import Answer, Outcome, twin
+from inferd.schedulers.queueing.policy import MAX_WAITING
+from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
+from inferd.schedulers.queueing.queueing import QueueingScheduler
+from inferd.schedulers.queueing.rate import Meter
+from inferd.schedulers.queueing.timing import FixedPace, Pace
 
 
 class DynamicScheduler(QueueingScheduler):

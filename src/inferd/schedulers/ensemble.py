@@ -18,10 +18,10 @@ from inferd.core.interfaces import Models, PromptModels
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, Overloaded, Unavailable
 from inferd.observe.stats import Counts
-from inferd.schedulers.ensemble_stream import answers_of
-from inferd.schedulers.plan import Plan, Step
-from inferd.schedulers.side_by_side import BREATH_NS, run_side_by_side
-from inferd.schedulers.turnstile import Place, Ticket, Turnstile
+from inferd.schedulers.ensemble_parts.parallel_steps import BREATH_NS, run_side_by_side
+from inferd.schedulers.ensemble_parts.plan import Plan, Step
+from inferd.schedulers.ensemble_parts.sequence_order import Place, Ticket, Turnstile
+from inferd.schedulers.ensemble_parts.stream import answers_of
 from inferd.tensor.tensor import Tensor, reshaped
 
 MAX_RUNNING = 10_000

@@ -41,21 +41,21 @@ from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
 
-from inferd.config.hold import NO_HOLD, Hold
+from inferd.aio.promise import Later
+from inferd.aio.timer import Alarm, Timer
+from inferd.config.options.delay import NO_HOLD, Hold
 from inferd.core.interfaces import Instance, Opened
-from inferd.core.later import Later
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
-from inferd.schedulers.alarm import Alarm, Timer
-from inferd.schedulers.dressing import Dressing
-from inferd.schedulers.execution import Execution
-from inferd.schedulers.job import Answer, Outcome, twin
-from inferd.schedulers.lanes import Lane, Lanes
-from inferd.schedulers.live import Answers, LiveSequence, Step
-from inferd.schedulers.pace import FixedPace
-from inferd.schedulers.policy import AT_ONCE
-from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
-from inferd.schedulers.queueing import QueueingScheduler
+from inferd.schedulers.execution.execution import Execution
+from inferd.schedulers.execution.job import Answer, Outcome, twin
+from inferd.schedulers.queueing.policy import AT_ONCE
+from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
+from inferd.schedulers.queueing.queueing import QueueingScheduler
+from inferd.schedulers.queueing.timing import FixedPace
+from inferd.schedulers.sequence_parts.instances import Lane, Lanes
+from inferd.schedulers.sequence_parts.live import Answers, LiveSequence, Step
+from inferd.schedulers.sequence_parts.tensors import Dressing
 
 _LAST_ID = 2**64 - 1
 

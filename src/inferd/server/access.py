@@ -5,11 +5,11 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from inferd.config.api_keys import ApiKey, read_api_keys
-from inferd.config.restriction import read_restrictions
+from inferd.api.access import OPEN, Access, KeyRing, Secret
+from inferd.config.options.api_keys import ApiKey, read_api_keys
+from inferd.config.options.restriction import read_restrictions
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
-from inferd.transport.access import OPEN, Access, KeyRing, Secret
 
 LOGGER = logging.getLogger("inferd")
 

@@ -8,10 +8,10 @@ from inferd.engine.engine import Engine
 from inferd.server.options import http_options
 
 if TYPE_CHECKING:
-    from inferd.transport.access import KeyRing
-    from inferd.transport.http_router import Routes
+    from inferd.api.access import KeyRing
+    from inferd.api.trtis.trtis import Trtis
+    from inferd.http.router import Routes
     from inferd.transport.http_server import HttpServer
-    from inferd.transport.trtis import Trtis
 
 
 class CloudPort(NamedTuple):
@@ -35,10 +35,10 @@ def health_port(
     port = config.http_health_port
     if port is None or (config.allow_http and port == config.http_port != 0):
         return
-    from inferd.transport.failure import FailureLog
-    from inferd.transport.http_routes import log
+    from inferd.api.failure import FailureLog
+    from inferd.api.routes import log
+    from inferd.api.table_routes import TableRoutes
     from inferd.transport.http_server import HttpServer, v2_routes
-    from inferd.transport.http_table import TableRoutes
 
     options = http_options(config, ring, trtis=trtis)
     v2 = v2_routes(engine, options)
@@ -65,7 +65,7 @@ def cloud_ports(
         return HttpServer(engine, options, routes=routes)
 
     if config.allow_sagemaker:
-        from inferd.transport.http_sagemaker import SagemakerRoutes
+        from inferd.api.cloud.sagemaker import SagemakerRoutes
 
         sagemaker = SagemakerRoutes(
             engine,
@@ -79,7 +79,7 @@ def cloud_ports(
         port = config.sagemaker_port
         yield CloudPort("SageMaker", "sagemaker", server(sagemaker), address, port)
     if config.allow_vertex_ai:
-        from inferd.transport.http_vertex_ai import VertexAiRoutes
+        from inferd.api.cloud.vertex_ai import VertexAiRoutes
 
         vertex_ai = VertexAiRoutes(
             engine,

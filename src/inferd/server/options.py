@@ -5,17 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferd.config.cache import read_cache_config
-from inferd.config.gpu_limit import read_gpu_limits
-from inferd.config.hold import read_hold
-from inferd.config.host_policy import read_host_policies
-from inferd.config.log import LogSettings
-from inferd.config.metrics import read_metrics_config
-from inferd.config.origin import read_origins
-from inferd.config.rate_limit import read_resources
+from inferd.config.options.cache import read_cache_config
+from inferd.config.options.delay import read_hold
+from inferd.config.options.gpu_limit import read_gpu_limits
+from inferd.config.options.host_policy import read_host_policies
+from inferd.config.options.log import LogSettings
+from inferd.config.options.metrics import read_metrics_config
+from inferd.config.options.origin import read_origins
+from inferd.config.options.rate_limit import read_resources
+from inferd.config.options.trace import OPENTELEMETRY, in_effect, read_trace_config
 from inferd.config.server import ServerConfig
-from inferd.config.trace import OPENTELEMETRY, in_effect, read_trace_config
-from inferd.engine.load import LoadOptions
+from inferd.engine.loading.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.spans import SpanSender
 from inferd.observe.trace_file import TraceWriter
@@ -24,10 +24,10 @@ from inferd.observe.tracer import Tracer
 if TYPE_CHECKING:
     import ssl
 
-    from inferd.transport.access import KeyRing
+    from inferd.api.access import KeyRing
+    from inferd.api.trtis.trtis import Trtis
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
-    from inferd.transport.trtis import Trtis
 
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
 _METRICS_CONNECTIONS = 100

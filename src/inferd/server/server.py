@@ -7,13 +7,13 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
-from inferd.config.metrics import read_metrics_config
-from inferd.config.ports import metrics_port, ports_of
+from inferd.config.options.metrics import read_metrics_config
+from inferd.config.options.ports import metrics_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.core.interfaces import GivenModel
-from inferd.engine.capacity import Capacity
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
+from inferd.memory.capacity import Capacity
 from inferd.observe.devices import Cpu, Devices
 from inferd.observe.log import Log
 from inferd.observe.nvml import Gpus
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable
 
-    from inferd.transport.access import KeyRing
+    from inferd.api.access import KeyRing
+    from inferd.api.trtis.trtis import Trtis
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
     from inferd.transport.http_server import HttpServer
-    from inferd.transport.trtis import Trtis
 
 _NAME = "inferd"
 _OLD_NAME = "inference:0"  # what servers of the old API call themselves
@@ -130,7 +130,7 @@ class Server:
         """
         self._read_keys()
         if self.config.allow_trtis:
-            from inferd.transport.trtis import Trtis
+            from inferd.api.trtis.trtis import Trtis
 
             self._trtis = Trtis(self.engine, self.config.id or _OLD_NAME)
         self.engine.tracer.open()
@@ -215,8 +215,8 @@ class Server:
 
     def _read_keys(self) -> None:
         if path := self.config.api_key_file:
+            from inferd.api.access import KeyRing
             from inferd.server.access import fill_ring
-            from inferd.transport.access import KeyRing
 
             self._ring = KeyRing({})
             read = functools.partial(fill_ring, self._ring, path)
@@ -304,8 +304,8 @@ class Server:
             self.cloud_ports[each.protocol] = port
 
     async def _open_metrics(self) -> None:
+        from inferd.api.metrics import MetricsRoutes
         from inferd.transport.http_server import HttpServer
-        from inferd.transport.metrics_routes import MetricsRoutes
 
         config = self.config
         devices = Devices(

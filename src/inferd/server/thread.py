@@ -10,11 +10,11 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import Self
 
+from inferd.config.options.sources import read_options
 from inferd.config.server import ServerConfig
-from inferd.config.sources import read_options
 from inferd.core.interfaces import GivenModel
 from inferd.core.metadata import IndexEntry, ModelState
-from inferd.engine.lookup import given_model
+from inferd.engine.loading.lookup import given_model
 from inferd.errors import LoadFailed
 from inferd.server.process import loop_factory
 from inferd.server.server import Server

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from inferd.aio.round_number import Moment
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
-from inferd.core.moment import Moment
 from inferd.core.request import Span
 from inferd.errors import AlreadyExists, InvalidRequest, RegionNotFound, Unavailable, Unsupported
 from inferd.shm.cuda import CudaDriver, CudaRegion, cuda_driver

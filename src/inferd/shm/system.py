@@ -2,8 +2,8 @@
 
 import os
 
+from inferd.aio.round_number import Moment
 from inferd.core.metadata import SystemRegionStatus
-from inferd.core.moment import Moment
 from inferd.core.request import Span
 from inferd.errors import InvalidRequest
 from inferd.shm.mapping import Mapping, check_key, open_mapping

@@ -4,9 +4,9 @@ import ssl
 
 import msgspec
 
+from inferd.api.access import OPEN, Access
+from inferd.api.trtis.trtis import Trtis
 from inferd.errors import InvalidConfig
-from inferd.transport.access import OPEN, Access
-from inferd.transport.trtis import Trtis
 
 
 class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):

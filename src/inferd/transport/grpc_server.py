@@ -16,17 +16,17 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 
-from inferd.engine.capacity import Capacity
+from inferd.api.access import Guard, joined
+from inferd.api.failure import FailureLog
+from inferd.api.grpc_methods import port_methods
+from inferd.api.overload import RETRY_PUSHBACK
 from inferd.engine.engine import Engine
 from inferd.errors import Overloaded
-from inferd.transport.access import Guard, joined
-from inferd.transport.call import Call, Metadata, Method, StreamHandler, Unary, told_refusal
-from inferd.transport.failure import FailureLog
-from inferd.transport.grpc_input import SMALL_BYTES
+from inferd.http.grpc.handler import Call, Metadata, Method, StreamHandler, Unary, told_refusal
+from inferd.http.grpc.input import SMALL_BYTES
+from inferd.http.grpc.status import status_of
+from inferd.memory.capacity import Capacity
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
-from inferd.transport.grpc_services import port_methods
-from inferd.transport.grpc_status import status_of
-from inferd.transport.overload import RETRY_PUSHBACK
 
 logger = logging.getLogger("inferd.grpc")
 

@@ -8,22 +8,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
+from inferd.api.failure import FailureLog
+from inferd.api.grpc_methods import port_methods
 from inferd.engine.engine import Engine
-from inferd.transport.call import Method
-from inferd.transport.coder import Coder
-from inferd.transport.failure import FailureLog
-from inferd.transport.grpc_input import SMALL_BYTES
+from inferd.http.coder import Coder
+from inferd.http.grpc.handler import Method
+from inferd.http.grpc.input import SMALL_BYTES
+from inferd.http.grpc.messages import is_grpc
+from inferd.http.h2.connection import H2Connection
+from inferd.http.h2.exchange import RestExchange, WrongExchange
+from inferd.http.h2.protocol import Http2Connection
+from inferd.http.h2.request import RequestHead
+from inferd.http.h2.stream import H2Stream
+from inferd.http.turns import Turns
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
-from inferd.transport.grpc_services import port_methods
-from inferd.transport.http2_connection import Http2Connection
-from inferd.transport.http2_rest import RestExchange, WrongExchange
 from inferd.transport.http_server import HttpServer
 from inferd.transport.tls import LiveTls
-from inferd.transport.turns import Turns
-from inferd.wire.grpc_messages import is_grpc
-from inferd.wire.h2_connection import H2Connection
-from inferd.wire.h2_request import RequestHead
-from inferd.wire.h2_stream import H2Stream
 
 SWEEP_S = 1.0
 """The longest interval between checks of timeouts, which is also their accuracy."""

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from inferd.engine.capacity import Capacity
+from inferd.api.access import OPEN, Access
+from inferd.api.cors import CorsRoutes
+from inferd.api.header_forward import HeaderForward
+from inferd.api.routes import HttpRoutes
+from inferd.api.trtis.trtis import Trtis
 from inferd.engine.engine import Engine
-from inferd.transport.access import OPEN, Access
-from inferd.transport.header_forward import HeaderForward
-from inferd.transport.http_connection import HttpConnection
-from inferd.transport.http_cors import CorsRoutes
-from inferd.transport.http_routes import HttpRoutes
-from inferd.transport.trtis import Trtis
-from inferd.transport.turns import Turns
+from inferd.http.h1.connection import HttpConnection
+from inferd.http.turns import Turns
+from inferd.memory.capacity import Capacity
 from inferd.transport.unix_socket import UnixSocket
-from inferd.wire.v2_rest import JsonRules
+from inferd.wire.v2.rest.codec import JsonRules
 
 if TYPE_CHECKING:
-    from inferd.transport.http_router import Routes
+    from inferd.http.router import Routes
 
 SWEEP_S = 1.0
 """How often timeouts are checked, which is also their accuracy."""

@@ -6,9 +6,9 @@ Over TLS, ALPN has already selected HTTP/2; the preface is sent all the same.
 
 from typing import TYPE_CHECKING, cast
 
+from inferd.http.h2.frames import PREFACE
 from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_server import AsyncioConnection, HttpServer
-from inferd.wire.h2_frames import PREFACE
 
 if TYPE_CHECKING:
     import asyncio

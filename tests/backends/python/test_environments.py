@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from serving import ONE_CONFIG
 
-from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.environments.environment import Environment
+from inferd.backends.worker.environments.uv import find_uv
 from inferd.backends.worker.process import BOOTSTRAP, bootstrap_of
-from inferd.backends.worker.uv import find_uv
 
 TELLS = """
 import os, sys

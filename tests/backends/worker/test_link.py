@@ -10,8 +10,8 @@ from line_peer import PATIENCE_S, SIZE, Peer, packed
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
-from inferd.backends.worker.bootstrap.inferd_worker.error import TritonModelException
 from inferd.backends.worker.bootstrap.inferd_worker.line import Payload as WorkersPayload
+from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.error import TritonModelException
 from inferd.backends.worker.link import CLOSED, DEAF, GARBLED, Link, LinkClosed, Payload
 
 

@@ -36,7 +36,7 @@ from inferd.core.request import InferRequest, WantedOutput
 from inferd.errors import BackendFailed, Code, InferdError
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.wire.trtis_infer import status_of
+from inferd.wire.trtis.infer import status_of
 
 KINDS = (Answers, Call, Command, Failed, Logged, Metered, Note, Result, Started)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.process import BOOTSTRAP, Process, Sizes, bootstrap_of
 from inferd.errors import BackendFailed
 
@@ -26,7 +26,7 @@ def test_a_python_that_is_not_there_has_ended_at_once():
 
 ALONE = """
 import contextlib, os, resource
-from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.process import Process, Sizes
 
 def descriptors():

@@ -8,8 +8,8 @@ import pytest
 from line_peer import PATIENCE_S, Peer
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.response import InferenceResponse
-from inferd.backends.worker.bootstrap.inferd_worker.tensor import Tensor
+from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.response import InferenceResponse
+from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.tensor import Tensor
 from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
 from inferd.backends.worker.document import Answers, Logged, Result
 from inferd.backends.worker.link import Link, Payload

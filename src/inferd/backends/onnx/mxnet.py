@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inferd.backends.onnx.converted import ConvertedBackend, input_ports, read_bytes
-from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.plan import Plan
 from inferd.backends.worker.process import Process, Sizes

@@ -10,17 +10,17 @@ from typing import Any
 from inferd.backends.python.code import code_folders
 from inferd.backends.python.thread import ModelThread
 from inferd.backends.worker.bootstrap.inferd_worker.arena import GROWTH_SETTING
-from inferd.backends.worker.calls import WorkerCalls
-from inferd.backends.worker.environment import Environment
-from inferd.backends.worker.environments import (
+from inferd.backends.worker.environments.cache import DEFAULT_COUNT
+from inferd.backends.worker.environments.choice import (
     CACHE_SETTING,
     DEFAULT_TIMEOUT_S,
     Environments,
     environment_asked_for,
 )
+from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
-from inferd.backends.worker.kept import DEFAULT_COUNT
-from inferd.backends.worker.loads import Loads
+from inferd.backends.worker.model_calls.calls import WorkerCalls
+from inferd.backends.worker.model_calls.loads import Loads
 from inferd.backends.worker.parameters import (
     PROCESS_PARAMETER,
     TIMEOUT_PARAMETER,

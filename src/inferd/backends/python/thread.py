@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from inferd.backends.python.code import code_folders
 from inferd.backends.python.private import PrivateModules
-from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.process import Process, Sizes
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import BackendFailed

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.parameters import timeout_s
 from inferd.backends.worker.plan import AHEAD, Plan
@@ -18,8 +18,8 @@ from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 log = logging.getLogger(__name__)
 
 _MAIN = "inferd.backends.worker.host"
-_COMPLETE = "inferd.engine.hosted_model:complete_hosted"
-_OPEN = "inferd.engine.hosted_model:open_hosted"
+_COMPLETE = "inferd.engine.loading.hosted_model:complete_hosted"
+_OPEN = "inferd.engine.loading.hosted_model:open_hosted"
 
 
 class HostedModels:

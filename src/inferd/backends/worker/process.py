@@ -26,7 +26,7 @@ from pathlib import Path
 
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 from inferd.backends.worker.descendants import VARIABLE, end_descendants
-from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.environments.environment import Environment
 from inferd.errors import BackendFailed, Unsupported
 
 _HERE = Path(__file__).parent

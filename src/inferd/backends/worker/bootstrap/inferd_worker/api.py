@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import current
-from .config import (
+from .pb_utils.config import (
     TRITON_STRING_TO_NUMPY,
     ModelConfig,
     get_input_config_by_name,
@@ -17,12 +17,12 @@ from .config import (
     triton_to_numpy_type,
     using_decoupled_model_transaction_policy,
 )
-from .datatype import decode_strings, encode_strings
-from .error import TritonError, TritonModelException
-from .given import text_given
-from .log import Logger
-from .metric import Metric, MetricFamily
-from .request import (
+from .pb_utils.datatype import decode_strings, encode_strings
+from .pb_utils.error import TritonError, TritonModelException
+from .pb_utils.given import text_given
+from .pb_utils.log import Logger
+from .pb_utils.metric import Metric, MetricFamily
+from .pb_utils.request import (
     MEMORY_CPU,
     MEMORY_GPU,
     RELEASE_ALL,
@@ -34,13 +34,13 @@ from .request import (
     PreferredMemory,
     get_input_tensor_by_name,
 )
-from .response import (
+from .pb_utils.response import (
     FINAL,
     InferenceResponse,
     InferenceResponseSender,
     get_output_tensor_by_name,
 )
-from .tensor import Tensor
+from .pb_utils.tensor import Tensor
 
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = SEQUENCE_START
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = SEQUENCE_END

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .error import TritonModelException
+from .pb_utils.error import TritonModelException
 
 if TYPE_CHECKING:
     from .worker import Worker

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .tensor import LENT_BYTES, data_of
+from .pb_utils.tensor import LENT_BYTES, data_of
 
 if TYPE_CHECKING:
     from .line import Line, Payload

@@ -17,7 +17,7 @@ from threading import Condition, Lock, get_ident
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
-from .error import TritonModelException
+from .pb_utils.error import TritonModelException
 
 if TYPE_CHECKING:
     import socket

@@ -12,14 +12,14 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from . import packet
-from .calls import executing
+from .pb_utils.calls import executing
 from .ready import ask_async
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from .open import Open
-    from .request import InferenceRequest
+    from .pb_utils.request import InferenceRequest
     from .worker import Worker
 
 

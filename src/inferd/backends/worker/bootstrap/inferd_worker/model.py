@@ -11,8 +11,8 @@ import traceback
 import types
 from typing import Any
 
-from .config import ModelConfig
-from .error import TritonModelException, kind_of, text_of
+from .pb_utils.config import ModelConfig
+from .pb_utils.error import TritonModelException, kind_of, text_of
 
 MAX_TEXT = 2000
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .error import kind_of
-from .request import RELEASE_RESCHEDULE
-from .response import InferenceResponse
+from .pb_utils.error import kind_of
+from .pb_utils.request import RELEASE_RESCHEDULE
+from .pb_utils.response import InferenceResponse
 
 if TYPE_CHECKING:
     from .open import Open
-    from .request import InferenceRequest
+    from .pb_utils.request import InferenceRequest
 
 
 def wanted_again(opens: list[Open], requests: list[InferenceRequest]) -> list[Open]:

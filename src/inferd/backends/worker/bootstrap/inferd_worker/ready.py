@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .error import kind_of
 from .model import full
+from .pb_utils.error import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
 from .arena import GROWTH_SETTING, Arena, ArenaFull, Received
-from .calls import Calls, executing
-from .config import using_decoupled_model_transaction_policy
-from .error import TritonError, TritonModelException, kind_of
 from .handing import hand_over
 from .line import Line, LineClosed, Payload
 from .loop import serve
 from .model import ModelFailed, complete, full, import_class, shown, told
 from .open import WINDOW, WINDOW_BYTES, Open
 from .outcome import odd_item, wanted_again
+from .pb_utils.calls import Calls, executing
+from .pb_utils.config import using_decoupled_model_transaction_policy
+from .pb_utils.error import TritonError, TritonModelException, kind_of
+from .pb_utils.request import RELEASE_ALL, InferenceRequest
+from .pb_utils.response import InferenceResponse
+from .pb_utils.tensor import write_tensor
 from .ready import Deputy, ask
-from .request import RELEASE_ALL, InferenceRequest
-from .response import InferenceResponse
-from .tensor import write_tensor
 
 if TYPE_CHECKING:
     import socket

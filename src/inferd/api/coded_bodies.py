@@ -1,0 +1,86 @@
+"""CodedBodies: inflates compressed bodies before their calls run (RFC 9110, section 8.4)."""
+
+from collections.abc import Iterable
+from copy import copy
+from typing import Any
+
+from inferd.errors import InvalidRequest
+from inferd.http.coder import Coder
+from inferd.http.coding import WINDOW_BITS, BadCoding, InflatesTooFar
+from inferd.http.message import HttpAnswer, HttpRequest
+from inferd.http.router import HttpCall, Route
+from inferd.memory.capacity import Capacity
+from inferd.wire.v2.rest.codec import encode_error
+
+CODING = b"content-encoding"
+
+_TAKEN = b"Accept-Encoding: gzip, deflate\r\n"
+
+
+class CodedBodies:
+    """Undoes the Content-Encoding of requests with `coder`; the result counts in `capacity`."""
+
+    def __init__(self, coder: Coder, capacity: Capacity) -> None:
+        self._coder = coder
+        self._capacity = capacity
+
+    def routes(self, routes: Iterable[Route]) -> list[Route]:
+        """Return `routes` with calls that accept compressed bodies as well."""
+        return [
+            route._replace(call=self._taking(route)) if route.verb == "POST" else route
+            for route in routes
+        ]
+
+    async def infer(self, call: HttpCall, request: HttpRequest, *more: Any) -> HttpAnswer:
+        """Return the answer of `call`, an inference, to `request` with its body inflated.
+
+        Raises InvalidRequest if the body cannot be inflated, Overloaded if there is no room for it.
+        """
+        if self._capacity.is_full:
+            raise self._capacity.too_many_requests()
+        return await self._answer(call, request, *more)
+
+    def _taking(self, route: Route) -> HttpCall:
+        call = route.call
+        answer = self.infer if route.api == "inference" else self._answer
+
+        async def taking(request: HttpRequest, *names: str) -> HttpAnswer:
+            if request.headers.get(CODING):
+                return await answer(call, request, *names)
+            return await call(request, *names)
+
+        return taking
+
+    async def _answer(self, call: HttpCall, request: HttpRequest, *more: Any) -> HttpAnswer:
+        coding = request.headers[CODING]
+        plain = copy(request)
+        plain.headers = {**request.headers, CODING: b""}
+        if coding == b"identity":
+            return await call(plain, *more)
+        if coding not in WINDOW_BITS:
+            return _unknown(coding)
+        plain.body = await self._inflated(request.body, coding)
+        size = len(plain.body)
+        try:
+            if not self._capacity.hold(size):
+                raise self._capacity.too_many_bytes(size)
+            return await call(plain, *more)
+        finally:
+            self._capacity.hold(-size)
+
+    async def _inflated(self, body: memoryview, coding: bytes) -> memoryview:
+        try:
+            return await self._coder.inflate(body, coding)
+        except BadCoding as error:
+            msg = f"the compressed body {error}"
+            raise InvalidRequest(msg) from None
+        except InflatesTooFar as error:
+            msg = f"the body inflates to more than {error} bytes (--http-max-input-size)"
+            raise InvalidRequest(msg) from None
+
+
+def _unknown(coding: bytes) -> HttpAnswer:
+    # 501 as in Triton, not 415: clients match on it.
+    shown = coding[:40].decode("latin-1")
+    text = f"Unsupported compression type: Content-Encoding '{shown}' is not one of gzip, deflate"
+    return HttpAnswer(501, [encode_error(text)], headers=_TAKEN)

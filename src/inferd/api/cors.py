@@ -1,0 +1,94 @@
+"""Cross-origin requests: what browsers must be told before pages of other origins may send them.
+
+The rules are those of the Fetch standard, "CORS protocol". They protect users from pages, not the
+server from clients: other clients are answered as usual.
+"""
+
+import re
+from collections.abc import Coroutine
+from typing import Any
+
+from inferd.api.access import Headers
+from inferd.api.routes import HttpRoutes
+from inferd.errors import Forbidden, InferdError
+from inferd.http.message import HttpAnswer, HttpError, HttpRequest
+
+MAX_AGE_S = 600
+"""How long a browser may cache the answer to a preflight."""
+
+_NAMES = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z, ]{1,1000}")
+
+
+class CorsRoutes:
+    """HttpRoutes for pages of other origins too; like those, it lets no exception escape.
+
+    `origins` are in lower case. With "*" any page may send requests, but without the credentials
+    that the browser adds by itself: cookies, client certificates. Pages of named origins may use
+    those.
+    """
+
+    def __init__(self, routes: HttpRoutes, origins: frozenset[str]) -> None:
+        self._routes = routes
+        self._origins = frozenset(origin.encode() for origin in origins)
+        self.is_guarded = routes.is_guarded
+        self.forward = routes.forward
+        self.tracer = routes.tracer
+        self.strips = routes.strips
+        names = ", ".join(routes.own_headers).encode()
+        self._exposed = b"Access-Control-Expose-Headers: %b\r\n" % names
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """See HttpRoutes.check_access."""
+        self._routes.check_access(target, headers)
+
+    def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
+        """See Routes.refusal; allowed pages may read the answer."""
+        answer = self._routes.refusal(request, error)
+        answer.headers += self._told(request.headers.get(b"origin"))
+        return answer
+
+    def is_inference(self, target: bytes) -> bool:
+        """See HttpRoutes.is_inference."""
+        return self._routes.is_inference(target)
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Return the answer to `request`, whatever happens."""
+        headers = request.headers
+        origin = headers.get(b"origin")
+        is_preflight = request.method == b"OPTIONS" and b"access-control-request-method" in headers
+        if is_preflight and origin is not None:
+            answer = await self._preflight(request, origin)
+        else:
+            answer = await self._routes.answer(request)
+        answer.headers += self._told(origin)
+        return answer
+
+    def begin(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
+        """See Routes.begin."""
+        return self.answer(request)
+
+    def _told(self, origin: bytes | None) -> bytes:
+        if b"*" in self._origins:
+            return b"Access-Control-Allow-Origin: *\r\n" + self._exposed
+        if origin not in self._origins:
+            return b"Vary: Origin\r\n"
+        return (
+            b"Vary: Origin\r\nAccess-Control-Allow-Origin: %b\r\n"
+            b"Access-Control-Allow-Credentials: true\r\n%b" % (origin, self._exposed)
+        )
+
+    async def _preflight(self, request: HttpRequest, origin: bytes) -> HttpAnswer:
+        """Answer a preflight, which browsers send before all but simple requests of a page."""
+        if not (origin in self._origins or b"*" in self._origins):
+            text = f"pages of the origin '{origin[:200].decode('latin-1')}' may not ask here"
+            return self._routes.refusal(request, Forbidden(text))
+        verbs = b", ".join(self._routes.verbs(request.target))
+        if not verbs:
+            return await self._routes.answer(request)
+        headers = b"Access-Control-Allow-Methods: %b\r\n" % verbs
+        wanted = request.headers.get(b"access-control-request-headers", b"")
+        if _NAMES.fullmatch(wanted):
+            headers += b"Access-Control-Allow-Headers: %b\r\n" % wanted
+        headers += b"Access-Control-Max-Age: %d\r\n" % MAX_AGE_S
+        headers += self._routes.told(request.target)
+        return HttpAnswer(200, [b""], b"text/plain", headers)

@@ -1,0 +1,67 @@
+"""The URL of the metrics port: /metrics, generated anew for each request."""
+
+import asyncio
+import logging
+
+from inferd.aio.offload import Lane
+from inferd.api.failure import FailureLog
+from inferd.api.table_routes import TableRoutes
+from inferd.config.options.metrics import MetricsSettings
+from inferd.engine.engine import Engine
+from inferd.errors import InferdError
+from inferd.http.message import HttpAnswer, HttpRequest
+from inferd.http.router import Route
+from inferd.observe.devices import Devices
+from inferd.observe.family import Family
+from inferd.observe.process import process_families
+from inferd.observe.prometheus import CONTENT_TYPE, exposition
+
+log = logging.getLogger("inferd.metrics")
+
+
+class MetricsRoutes(TableRoutes):
+    """Answers on the metrics port, to anybody who can reach it, as scrapers expect.
+
+    Devices that do not respond within `devices_timeout_s` are left out: the other metrics are
+    needed all the more then.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: MetricsSettings,
+        devices: Devices,
+        devices_timeout_s: float = 2.0,
+    ) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._devices = devices
+        self._devices_timeout_s = devices_timeout_s
+        self._reading_process = Lane("inferd-process-metrics")
+        self._asking_devices = Lane("inferd-device-metrics")
+        routes = [Route("GET", "/metrics", "metrics", self.metrics)]
+        super().__init__(routes, engine.tracer, FailureLog(log))
+
+    async def metrics(self, _request: HttpRequest) -> HttpAnswer:
+        """Return all metrics. Other connections get their turns between the pieces of the text."""
+        others = await self._reading_process.run(process_families)
+        others += self._engine.capacity.families()
+        others += await self._ask_devices()
+        others += self._engine.cache_families()
+        pieces = []
+        text = exposition(self._engine.observed(), self._settings, others, self._devices.gpu_uuid)
+        for piece in text:
+            pieces.append(piece)
+            await asyncio.sleep(0)
+        for custom in self._engine.custom_metrics.families():
+            pieces.append(custom.text())
+            await asyncio.sleep(0)
+        return HttpAnswer(200, ["".join(pieces).encode()], CONTENT_TYPE)
+
+    async def _ask_devices(self) -> list[Family]:
+        try:
+            async with asyncio.timeout(self._devices_timeout_s):
+                return await self._asking_devices.run(self._devices.families)
+        except (TimeoutError, InferdError):
+            log.warning("the devices do not tell how they are: metrics without them")
+            return []

@@ -1,0 +1,377 @@
+"""The URLs of V2: which call each one maps to, and inference itself."""
+
+import functools
+import logging
+from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from inferd.aio.inline import NotFast
+from inferd.aio.offload import Lane
+from inferd.api.access import OPEN, Access, Headers
+from inferd.api.coded_bodies import CODING, CodedBodies
+from inferd.api.documents import DocumentRoutes
+from inferd.api.failure import FailureLog
+from inferd.api.header_forward import HeaderForward, add_forwarded
+from inferd.api.overload import RETRY_AFTER, copied_bytes
+from inferd.api.tracing import OVER_HTTP, begin_http, until_sent
+from inferd.api.trtis.http_calls import TrtisRoutes, is_old
+from inferd.api.trtis.trtis import Trtis
+from inferd.api.v2.generate import GenerateRoutes
+from inferd.api.v2.http_logging import LoggingRoutes
+from inferd.api.v2.http_metadata import MetadataRoutes
+from inferd.api.v2.http_repository import RepositoryRoutes
+from inferd.api.v2.http_shared_memory import SharedMemoryRoutes
+from inferd.api.v2.http_statistics import StatisticsRoutes
+from inferd.api.v2.http_trace import TraceRoutes
+from inferd.api.v2.rows import INFER_HEADER
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
+from inferd.errors import InferdError
+from inferd.http.coder import Coder
+from inferd.http.content_coding import MIN_BYTES, choose_coding
+from inferd.http.message import HttpAnswer, HttpError, HttpRequest
+from inferd.http.router import HttpCall, Route, Router, Target
+from inferd.memory.batch_memory import LEAST_BYTES, Strips
+from inferd.observe.trace import Trace
+from inferd.tensor.dtype import DataType
+from inferd.wire.trtis.http import RESPONSE, STATUS
+from inferd.wire.v2 import binary as v2_binary
+from inferd.wire.v2.rest import codec as v2_rest
+from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules, V2Rest
+
+log = logging.getLogger("inferd.http")
+
+_INFER_HEADER_LINE = v2_binary.HEADER.encode() + b": %d\r\n"
+_OCTETS = b"application/octet-stream"
+_VERSION = "/v2/models/{model}/versions/{version}"
+
+
+class HttpRoutes:
+    """Answers requests by asking the engine. The wall: no exception raised inside escapes `answer`.
+
+    With `is_guarded` some calls are restricted: call `check_access` before receiving a large body.
+    `forward` chooses the headers of an inference that become its parameters; the code that makes an
+    HttpRequest applies it. `trtis` is the old API, if it is offered; `table` has the routes of V2
+    alone, `health` the health checks of both. `own_headers` names the response headers that a web
+    page may want to read.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        rules: JsonRules,
+        *,
+        not_ready_status: int,
+        forward: HeaderForward | None = None,
+        access: Access = OPEN,
+        trtis: Trtis | None = None,
+    ) -> None:
+        self.forward = forward
+        self._engine = engine
+        self._rules = rules
+        self.tracer = engine.tracer
+        self._codec = V2Rest(rules, engine.regions.span)
+        self._coder = Coder(rules.max_json_bytes)
+        self._capacity = engine.capacity
+        self.strips: Strips | None = engine.capacity.strips
+        self._coded = CodedBodies(self._coder, self._capacity)
+        self._failures = FailureLog(log)
+        self._decoding = Lane("inferd-decode")
+        self._slow_decoding = Lane("inferd-decode-slowly")
+        self._encoding = Lane("inferd-encode")
+        self._infer: HttpCall = self.infer  # bound once, so that `is` recognizes it
+        self.table = self._routes(rules.max_json_bytes, not_ready_status)
+        self._trtis = TrtisRoutes(trtis, access, self._failures) if trtis else None
+        self._old_inference = self._trtis.inference if self._trtis else None
+        self._old_infer = self._old_inference.call if self._old_inference else None
+        lines = [*self.table, *(self._trtis.routes() if self._trtis else ())]
+        self.health = [line for line in lines if line.api == "health"]
+        self._router = Router(lines, access)
+        self.is_guarded = access is not OPEN
+        old = (STATUS, RESPONSE) if trtis else ()
+        self.own_headers = [v2_binary.HEADER, "Retry-After", *old]
+        self._targets = self._router.known
+
+    def _routes(self, max_json_bytes: int, not_ready_status: int) -> list[Route]:
+        return [
+            *StatisticsRoutes(self._engine).routes(),  # first: one of its paths could be a model's
+            *MetadataRoutes(self._engine, not_ready_status).routes(),
+            Route("POST", "/v2/models/{model}/infer", "inference", self._infer),
+            Route("POST", f"{_VERSION}/infer", "inference", self._infer),
+            *DocumentRoutes().routes(),
+            *self._coded.routes(
+                [
+                    *GenerateRoutes(self._engine, self._rules, self._failures).routes(),
+                    *RepositoryRoutes(self._engine, max_json_bytes).routes(),
+                    *LoggingRoutes(self._engine.log).routes(),
+                    *TraceRoutes(self._engine).routes(),
+                    *SharedMemoryRoutes(self._engine.regions).routes(),
+                ]
+            ),
+        ]
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Return the answer to `request`, whatever happens."""
+        begun = self.begin(request)
+        return begun if isinstance(begun, HttpAnswer) else await begun
+
+    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        """Return the answer if it need not wait for anything, else a coroutine that returns it.
+
+        An inference often need not wait; a coroutine would make it a tenth slower.
+        """
+        try:
+            target = self._targets.get(request.target) or self._router.find(request.target)
+            if target is None:
+                old = self._old(request.target)
+                return old.not_found(request) if old else not_found(request)
+            call = target.calls.get(request.method)
+            if call is None:
+                old = self._old(request.target)
+                return old.wrong_method(request, target) if old else wrong_method(request, target)
+            names = target.names
+            if call is self._old_infer and self._old_inference is not None:
+                version = names[1] if len(names) > 1 else ""
+                begun = self._old_inference.begin(request, names[0], version)
+                return begun if isinstance(begun, HttpAnswer) else self._walled(request, begun)
+            if call is not self._infer or self.tracer.is_on or CODING in request.headers:
+                return self._walled(request, call(request, *names))
+            version = names[1] if len(names) > 1 else ""
+            begun = self._begin_infer(self._engine, request, names[0], version)
+            return begun if isinstance(begun, HttpAnswer) else self._walled(request, begun)
+        except Exception as error:  # noqa: BLE001  the wall
+            return self._failed(request, error)
+
+    async def _walled(self, request: HttpRequest, answering: Awaitable[HttpAnswer]) -> HttpAnswer:
+        try:
+            return await answering
+        except Exception as error:  # noqa: BLE001  the wall
+            return self._failed(request, error)
+
+    def _failed(self, request: HttpRequest, error: Exception) -> HttpAnswer:
+        self._failures.note(request.target.decode("latin-1"), error)
+        old = self._old(request.target)
+        return old.refusal(error) if old else refusal(error)
+
+    def _old(self, target: bytes) -> TrtisRoutes | None:
+        """Return the old API's routes, to word the error, if `target` belongs to that API."""
+        return self._trtis if is_old(target) else None
+
+    def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
+        """See Routes.refusal."""
+        old = self._old(request.target)
+        return old.refusal(error) if old else refusal(error)
+
+    def told(self, target: bytes) -> bytes:
+        """Return the headers that the API of `target` adds to every successful answer."""
+        old = self._old(target)
+        return old.success() if old else b""
+
+    def verbs(self, target: bytes) -> list[bytes]:
+        """Return the methods a request target allows, none if it does not exist."""
+        found = self._router.find(target)
+        return sorted(found.calls) if found else []
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """Raise the error `answer` would answer with if the sender has no access to `target`."""
+        found = self._router.find(target)
+        if found is not None and found.guard is not None:
+            found.guard.check(headers)
+
+    def is_inference(self, target: bytes) -> bool:
+        """Return whether `target` is an inference, which an overloaded server refuses."""
+        found = self._router.find(target)
+        return found is not None and found.api == "inference"
+
+    async def infer(
+        self,
+        request: HttpRequest,
+        model: str,
+        version: str = "",
+        engine: Engine | TracedEngine | None = None,
+    ) -> HttpAnswer:
+        """Run V2 Inference, with the Binary Tensor Data extension; `engine` is set if traced."""
+        headers = request.headers
+        if (
+            self.tracer.is_on
+            and engine is None
+            and (trace := begin_http(self.tracer, model, request))
+        ):
+            return await self._infer_traced(trace, request, model, version)
+        engine = engine or self._engine
+        if headers.get(CODING):
+            return await self._coded.infer(self.infer, request, model, version, engine)
+        begun = self._begin_infer(engine, request, model, version)
+        return begun if isinstance(begun, HttpAnswer) else await begun
+
+    def _begin_infer(
+        self, engine: Engine | TracedEngine, request: HttpRequest, model: str, version: str
+    ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        """Begin `infer`, as `begin` does; the body is not compressed, tracing is `engine`'s."""
+        headers = request.headers
+        asked = self._decode_row(model, version, request) if request.row is not None else None
+        row_bytes = 0
+        if asked is None:
+            body = request.body
+            json_size = len(body)
+            if (declared := headers.get(INFER_HEADER)) is not None:
+                json_size = v2_binary.json_length(declared, json_size)
+            try:
+                asked = self._codec.decode_infer_request(model, version, body, json_size)
+            except NotFast:
+                return self._infer_long(engine, request, model, version, json_size)
+            except InferdError:
+                engine.check_model(model, version)  # an unavailable model is the first error
+                raise
+            row_bytes = len(body) - json_size
+        if request.forwarded is not None:
+            add_forwarded(asked, request.forwarded)
+        response = engine.begin(asked)
+        if isinstance(response, InferResponse):
+            return self._encoded(headers, asked, response)
+        if row_bytes >= LEAST_BYTES and _has_rows(asked):
+            asked.row = self._capacity.strips.note(request.target, row_bytes)
+        return self._infer_later(headers, asked, response)
+
+    def _decode_row(self, model: str, version: str, request: HttpRequest) -> InferRequest | None:
+        """Return the inference whose binary part was received in a row.
+
+        Return None if `request` is not like one that came before, or is wrong; its body is then in
+        one piece.
+        """
+        row = request.row
+        assert row is not None
+        text, data = bytes(request.body), row.view()
+        asked = self._codec.decode_known_request(model, version, text, data)
+        if asked is not None:
+            asked.row = row
+            return asked
+        request.body, request.row = memoryview(text + data), None
+        return None
+
+    def _encoded(
+        self, headers: Headers, asked: InferRequest, response: InferResponse
+    ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        try:
+            encoded = self._codec.encode_infer_response(asked, response)
+        except NotFast:
+            return self._encode_in_thread(headers, asked, response)
+        return self._as_accepted(headers, _inferred(encoded))
+
+    def _as_accepted(
+        self, headers: Headers, answer: HttpAnswer
+    ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        """Return `answer`, or a coroutine that compresses it if the client accepts that."""
+        accept = headers.get(b"accept-encoding")
+        if accept and sum(map(len, answer.buffers)) >= MIN_BYTES:
+            coding = choose_coding(accept)
+            if coding != b"identity":
+                return self._compressed(answer, coding)
+        return answer
+
+    async def _compressed(self, answer: HttpAnswer, coding: bytes) -> HttpAnswer:
+        answer.buffers = [await self._coder.deflate(answer.buffers, coding)]
+        answer.headers += b"Content-Encoding: %b\r\n" % coding
+        return answer
+
+    async def _infer_long(
+        self,
+        engine: Engine | TracedEngine,
+        request: HttpRequest,
+        model: str,
+        version: str,
+        json_size: int,
+    ) -> HttpAnswer:
+        """Answer a request that is too large to be decoded on the event loop."""
+        try:
+            asked = await self._decode_in_thread(model, version, request.body, json_size)
+        except InferdError:
+            engine.check_model(model, version)
+            raise
+        if request.forwarded is not None:
+            add_forwarded(asked, request.forwarded)
+        return await self._infer_later(request.headers, asked, engine.infer(asked))
+
+    async def _infer_later(
+        self, headers: Headers, asked: InferRequest, answering: Awaitable[InferResponse]
+    ) -> HttpAnswer:
+        """Answer a request that has to wait for its model."""
+        begun = self._encoded(headers, asked, await answering)
+        return begun if isinstance(begun, HttpAnswer) else await begun
+
+    async def _encode_in_thread(
+        self, headers: Headers, asked: InferRequest, response: InferResponse
+    ) -> HttpAnswer:
+        encode = functools.partial(self._codec.encode_infer_response, in_thread=True)
+        encoded = await self._encoding.run(encode, asked, response)
+        begun = self._as_accepted(headers, _inferred(encoded))
+        return begun if isinstance(begun, HttpAnswer) else await begun
+
+    async def _infer_traced(
+        self, trace: Trace, request: HttpRequest, model: str, version: str
+    ) -> HttpAnswer:
+        with until_sent(self.tracer, trace, OVER_HTTP):
+            return await self.infer(request, model, version, TracedEngine(self._engine, trace))
+
+    async def _decode_in_thread(
+        self, model: str, version: str, body: memoryview, json_size: int
+    ) -> InferRequest:
+        """Decode a request that is too large for the event loop."""
+        if self._capacity.is_full:
+            raise self._capacity.too_many_requests()
+        decode = self._codec.decode_large
+        request = None
+        with suppress(NotFast):
+            request = await self._decoding.run(decode, model, version, body, json_size)
+        if request is None:
+            decode = self._codec.decode_slowly
+            request = await self._slow_decoding.run(decode, model, version, body, json_size)
+        request.copied_bytes = copied_bytes(request, body)
+        return request
+
+
+def _has_rows(asked: InferRequest) -> bool:
+    """Return whether requests like `asked` may be received in rows: one input, its length known."""
+    return len(asked.inputs) == 1 and asked.inputs[0].datatype is not DataType.BYTES
+
+
+def _inferred(encoded: tuple[list[Any], int | None]) -> HttpAnswer:
+    buffers, json_size = encoded
+    if json_size is None:
+        return HttpAnswer(200, buffers)
+    return HttpAnswer(200, buffers, _OCTETS, _INFER_HEADER_LINE % json_size)
+
+
+def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
+    """Return the V2 error object; its type is exactly application/json, as clients expect."""
+    if status == 401:
+        headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
+    return HttpAnswer(status, [v2_rest.encode_error(message)], headers=headers)
+
+
+def refusal(error: Exception) -> HttpAnswer:
+    """Return the answer to a request that failed with `error`."""
+    if isinstance(error, HttpError):
+        return error_answer(error.status, error.message)
+    if isinstance(error, InferdError):
+        headers = RETRY_AFTER if error.retry_s else b""
+        return error_answer(HTTP_STATUS[error.code], error.message, headers)
+    return error_answer(500, "the server failed in a way it does not understand; see its log")
+
+
+def not_found(request: HttpRequest) -> HttpAnswer:
+    """Return the answer to a target that does not exist."""
+    path = request.target.partition(b"?")[0][:200].decode("latin-1")
+    return error_answer(404, f"there is nothing at '{path}'")
+
+
+def wrong_method(request: HttpRequest, target: Target) -> HttpAnswer:
+    """Return the answer to a method that `target` does not allow."""
+    if target.guard is not None:  # a client without access is not told which methods exist
+        target.guard.check(request.headers)
+    allowed = b", ".join(sorted(target.calls))
+    method = request.method[:40].decode("latin-1")
+    text = f"method {method} is not allowed here, expected {allowed.decode()}"
+    return error_answer(405, text, b"Allow: %b\r\n" % allowed)

@@ -1,0 +1,79 @@
+"""The transport's part of a trace: where the request came from, when its answer was sent."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter_ns
+
+from inferd.http.grpc.handler import Call
+from inferd.http.message import HttpRequest
+from inferd.observe import trace as moments
+from inferd.observe.parent import read_parent
+from inferd.observe.trace import Trace
+from inferd.observe.tracer import Tracer
+
+TRACEPARENT = "traceparent"
+"""The header or metadata key with the context of a client's trace (W3C Trace Context)."""
+
+OVER_HTTP = (moments.HTTP_SEND_START, moments.HTTP_SEND_END)
+OVER_GRPC = (moments.GRPC_SEND_START, moments.GRPC_SEND_END)
+"""The moments at which sending an answer begins and ends."""
+
+
+def begin_http(tracer: Tracer, model: str, request: HttpRequest) -> Trace | None:
+    """Return the trace of a request that has arrived, None if it is not to be traced."""
+    if tracer.follows_clients:
+        traceparent = request.headers.get(TRACEPARENT.encode(), b"").decode("latin-1")
+        trace = tracer.begin(model, read_parent(traceparent))
+    else:
+        trace = tracer.begin(model)
+    if trace is not None:
+        now_ns = perf_counter_ns()
+        trace.stamp(moments.HTTP_RECV_START, request.began_ns or now_ns)
+        trace.stamp(moments.HTTP_RECV_END, now_ns)
+    return trace
+
+
+def begin_grpc(tracer: Tracer, model: str, call: Call) -> Trace | None:
+    """Return the trace of a request that has arrived, None if it is not to be traced."""
+    if tracer.follows_clients:
+        found = (str(value) for key, value in call.metadata if key == TRACEPARENT)
+        trace = tracer.begin(model, read_parent(next(found, "")))
+    else:
+        trace = tracer.begin(model)
+    if trace is not None:
+        trace.stamp(moments.GRPC_WAITREAD_START)
+        trace.stamp(moments.GRPC_WAITREAD_END)
+    return trace
+
+
+@contextmanager
+def until_sent(tracer: Tracer, trace: Trace, sending: tuple[str, str]) -> Iterator[None]:
+    """Note in `trace` how the body of the `with` ends, and finish it when the answer is sent.
+
+    `sending` is OVER_HTTP or OVER_GRPC. A cancellation is noted as well.
+    """
+    start, end = sending
+    try:
+        yield
+    except BaseException as error:
+        trace.fail(error)
+        raise
+    finally:
+        trace.stamp(start)
+        _finish_when_sent(tracer, trace, end)
+
+
+def _finish_when_sent(tracer: Tracer, trace: Trace, moment: str) -> None:
+    """Stamp `moment` and finish `trace`, once the answer has been handed to the socket.
+
+    A transport writes an answer at the end of the loop iteration in which it was made, or in one it
+    schedules then: so the second iteration from now comes after the write.
+    """
+    loop = asyncio.get_running_loop()
+    loop.call_soon(loop.call_soon, _finish, tracer, trace, moment)
+
+
+def _finish(tracer: Tracer, trace: Trace, moment: str) -> None:
+    trace.stamp(moment)
+    tracer.finish(trace)

@@ -1,0 +1,312 @@
+"""The gRPC methods of the TensorRT Inference Server API.
+
+The outcome of a request is reported inside its answer; for gRPC the call succeeds. A gRPC status
+reports only denied access, and a stream whose requests take too much memory.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from time import perf_counter_ns
+from typing import Any
+
+from inferd.aio.inline import NotFast
+from inferd.api.access import Access
+from inferd.api.failure import FailureLog
+from inferd.api.header_forward import HeaderForward, add_forwarded
+from inferd.api.tracing import OVER_GRPC, begin_grpc, until_sent
+from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
+from inferd.api.v2.grpc_stream import Asked, InferStream, Outcome, StreamMethods
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.traced import TracedEngine
+from inferd.errors import InferdError, InvalidRequest, UnknownCall, Unsupported
+from inferd.http.grpc.handler import Call, Method, Stream, Unary
+from inferd.wire.trtis import grpc as trtis_grpc
+from inferd.wire.trtis import status as trtis_status
+from inferd.wire.trtis.answer import Answer
+from inferd.wire.trtis.grpc import SERVICE, Statuses
+from inferd.wire.trtis.header import InferHeader
+from inferd.wire.trtis.infer import Form, status_of
+
+_APIS = {
+    "Status": "metadata",
+    "Health": "health",
+    "Infer": "inference",
+    "StreamInfer": "inference",
+    "Profile": "trace",
+    "ModelControl": "model-repository",
+    "SharedMemoryControl": "shared-memory",
+    "Repository": "model-repository",
+}
+TRTIS_API_OF = {f"/{SERVICE}/{rpc}": api for rpc, api in _APIS.items()}
+"""The API group of each method, by path."""
+
+_UNLOAD, _LOAD = 0, 1
+_MAX_NUMBER = 2**63 - 1
+
+Fields = dict[str, Any]
+
+
+class TrtisMethods:
+    """The handlers of nvidia.inferenceserver.GRPCService."""
+
+    def __init__(self, trtis: Trtis, forward: HeaderForward | None, access: Access) -> None:
+        self.trtis = trtis
+        self.forward = forward
+        self.statuses = Statuses(trtis.server_id)
+        self.failures = FailureLog(logging.getLogger("inferd.grpc"))
+        self._engine = trtis.engine
+        self._tracer = trtis.engine.tracer
+        self._streams = StreamMethods(trtis.engine, typed_answers=False, forward=forward)
+        guards = (access.guard(api) for api in ("model-config", "statistics"))
+        self._status_guards = [guard for guard in guards if guard is not None]
+
+    def methods(self) -> dict[str, Method]:
+        """Return the methods by path."""
+        calls = {
+            "Status": (self.status, STATUS),
+            "Health": (self.health, HEALTH),
+            "Profile": (self.profile, ""),
+            "ModelControl": (self.model_control, CONTROL),
+            "SharedMemoryControl": (self.shared_memory_control, SHARED_MEMORY),
+            "Repository": (self.repository, REPOSITORY),
+        }
+        handlers = {rpc: self._told(rpc, call, what) for rpc, (call, what) in calls.items()}
+        handlers["Infer"] = self.infer
+        methods: dict[str, Method] = {
+            rpc: Unary(handler, refusal=partial(self.refusal, rpc))
+            for rpc, handler in handlers.items()
+        }
+        methods["StreamInfer"] = Stream(self.stream_infer)
+        return {f"/{SERVICE}/{rpc}": method for rpc, method in methods.items()}
+
+    def _told(
+        self, rpc: str, call: Callable[[Any, Call], Awaitable[Fields]], what: str
+    ) -> Callable[[bytes, Call], Awaitable[list[Any]]]:
+        """Return a handler that answers with the fields `call` returns, and a status."""
+
+        async def told(data: bytes, about: Call) -> list[Any]:
+            began_ns = perf_counter_ns()
+            number = self.trtis.next_number()
+            try:
+                fields = await call(trtis_grpc.decode_call(rpc, data), about)
+                answer = trtis_grpc.encode_answer(rpc, self.statuses.success(number), **fields)
+            except Exception as error:  # noqa: BLE001  the wall
+                return [trtis_grpc.encode_answer(rpc, self.failure(rpc, error, number))]
+            if what:
+                self.trtis.count(what, began_ns)
+            return [answer]
+
+        return told
+
+    def refusal(self, rpc: str, error: InferdError) -> list[Any]:
+        """Return the answer to a request that is refused without being read."""
+        status = self.failure(rpc, error, self.trtis.next_number())
+        return [trtis_grpc.encode_answer(rpc, status)]
+
+    def failure(self, rpc: str, error: Exception, number: int) -> bytes:
+        """Log `error` unless it is the client's fault; return the status that reports it."""
+        self.failures.note(rpc, error)
+        if isinstance(error, InferdError):
+            return self.statuses.failure(status_of(error), error.message, number)
+        text = "the server failed unexpectedly; its log says why"
+        return self.statuses.failure(status_of(InferdError()), text, number)
+
+    # --- inference ---
+
+    async def infer(self, data: bytes, call: Call) -> list[Any]:
+        """Handle Infer."""
+        trtis = self.trtis
+        number = trtis.next_number()
+        header: InferHeader | None = None
+        try:
+            asked = trtis_grpc.decode_infer_request(data)
+            header = asked.header
+            form = trtis.form(asked.model, asked.version)
+            request = await self.decode(form, asked)
+            if self.forward is not None:
+                add_forwarded(request, self.forward.chosen(call.metadata))
+            tracer = self._tracer
+            if tracer.is_on and (trace := begin_grpc(tracer, asked.model, call)):
+                with until_sent(tracer, trace, OVER_GRPC):
+                    answering = TracedEngine(self._engine, trace).infer(request)
+                    answer = await self.encode(form, header, request, await answering)
+            else:
+                answer = await self.encode(form, header, request, await self._engine.infer(request))
+            return trtis_grpc.encode_infer_response(self.statuses.success(number), answer)
+        except Exception as error:  # noqa: BLE001  the wall
+            status = self.failure("Infer", error, number)
+            return [trtis_grpc.encode_infer_failure(status, header.id if header else 0)]
+
+    async def decode(self, form: Form, asked: trtis_grpc.Asked) -> InferRequest:
+        """Return the decoded request; long ones are decoded in a thread."""
+        resolve = self._engine.regions.span
+        try:
+            return form.decode_request(asked.version, asked.header, asked.raw, resolve)
+        except NotFast:
+            return await self.trtis.decode_long(form, asked.version, asked.header, asked.raw)
+
+    async def encode(
+        self, form: Form, header: InferHeader, request: InferRequest, response: InferResponse
+    ) -> Answer:
+        """Return the encoded answer; long ones are encoded in a thread."""
+        try:
+            return form.encode_response(header, request, response)
+        except NotFast:
+            return await self.trtis.encode_long(form, header, request, response)
+
+    def stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
+        """Answer the requests of a stream, each once and in order; failures do not end it."""
+        return TrtisStream(self, self._streams, messages, call).answers()
+
+    # --- the rest ---
+
+    async def status(self, asked: Any, call: Call) -> Fields:
+        """Handle Status, of all models or one."""
+        headers = _headers(call)
+        for guard in self._status_guards:
+            guard.check(headers)
+        return {"server_status": await self.trtis.status(asked.model_name)}
+
+    async def health(self, asked: Any, call: Call) -> Fields:
+        """Handle Health."""
+        if asked.mode not in ("live", "ready"):
+            msg = f"there is no health '{asked.mode[:40]}', only live and ready"
+            raise UnknownCall(msg)
+        return {"health": self.trtis.is_healthy(asked.mode)}
+
+    async def profile(self, asked: Any, call: Call) -> Fields:
+        """Refuse Profile, which is not offered."""
+        if asked.cmd not in ("start", "stop"):
+            msg = f"there is no profile command '{asked.cmd[:40]}', only start and stop"
+            raise InvalidRequest(msg)
+        msg = "profiling by request is not offered here"
+        raise Unsupported(msg)
+
+    async def model_control(self, asked: Any, call: Call) -> Fields:
+        """Handle ModelControl."""
+        if asked.type == _LOAD:
+            await self.trtis.load(asked.model_name)
+        elif asked.type == _UNLOAD:
+            await self.trtis.unload(asked.model_name)
+        else:
+            msg = f"there is no model control of type {asked.type}"
+            raise UnknownCall(msg)
+        return {}
+
+    async def shared_memory_control(self, asked: Any, call: Call) -> Fields:
+        """Handle SharedMemoryControl."""
+        kind = asked.WhichOneof("shared_memory_control")
+        if kind == "register":
+            self._register(asked.register)
+        elif kind == "unregister":
+            self.trtis.unregister(asked.unregister.name)
+        elif kind == "unregister_all":
+            self.trtis.unregister_all()
+        elif kind == "status":
+            return {"shared_memory_status": self._regions()}
+        else:
+            msg = "the request says nothing to be done"
+            raise UnknownCall(msg)
+        return {}
+
+    def _register(self, wanted: Any) -> None:
+        regions = self._engine.regions
+        kind = wanted.WhichOneof("shared_memory_types")
+        if wanted.byte_size > _MAX_NUMBER or wanted.system_shared_memory.offset > _MAX_NUMBER:
+            msg = f"region '{wanted.name}' is larger than any memory"
+            raise InvalidRequest(msg)
+        if kind == "system_shared_memory":
+            where = wanted.system_shared_memory
+            regions.register_system(
+                wanted.name, where.shared_memory_key, where.offset, wanted.byte_size
+            )
+        elif kind == "cuda_shared_memory":
+            gpu = wanted.cuda_shared_memory
+            regions.register_cuda(wanted.name, gpu.raw_handle, gpu.device_id, wanted.byte_size)
+        else:
+            msg = f"region '{wanted.name}' is neither of system nor of CUDA shared memory"
+            raise InvalidRequest(msg)
+
+    def _regions(self) -> Any:
+        regions = self._engine.regions
+        told = trtis_grpc.new_region_list()
+        trtis_status.write_regions(
+            told.shared_memory_region, regions.system_status(), regions.cuda_status()
+        )
+        return told
+
+    async def repository(self, asked: Any, call: Call) -> Fields:
+        """Handle Repository, index."""
+        if asked.WhichOneof("request_type") != "index":
+            msg = "the request does not say what it wants: set index"
+            raise UnknownCall(msg)
+        return {"index": trtis_status.repository_index(await self.trtis.model_names())}
+
+
+class _About:
+    """What the answer to a request of a stream needs of it."""
+
+    __slots__ = ("form", "header", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.header: InferHeader | None = None
+        self.form: Form | None = None
+
+
+class TrtisStream(InferStream):
+    """One call of StreamInfer: ModelStreamInfer in the old API, each request answered once."""
+
+    def __init__(
+        self,
+        owner: TrtisMethods,
+        methods: StreamMethods,
+        messages: AsyncIterator[bytes],
+        call: Call,
+    ) -> None:
+        super().__init__(methods, messages, call)
+        self._owner = owner
+
+    async def decode(self, data: bytes, asked: Asked) -> InferRequest:
+        """See InferStream."""
+        trtis = self._owner.trtis
+        asked.about = about = _About(trtis.next_number())
+        wanted = trtis_grpc.decode_infer_request(data)
+        about.header = wanted.header
+        about.form = form = trtis.form(wanted.model, wanted.version)
+        if form.config.decoupled:
+            msg = f"model '{wanted.model}' may give any number of answers; ask it through V2"
+            raise Unsupported(msg)
+        request = await self._owner.decode(form, wanted)
+        if self.forwarded:
+            add_forwarded(request, self.forwarded)
+        asked.request = request
+        self.begin_trace(asked, request)
+        return request
+
+    async def answer_once(self, asked: Asked, request: InferRequest) -> Outcome:
+        """See InferStream."""
+        owner, about = self._owner, asked.about
+        try:
+            response = await asked.engine.infer(request)
+            answer = await owner.encode(about.form, about.header, request, response)
+            return trtis_grpc.encode_infer_response(owner.statuses.success(about.number), answer)
+        except Exception as error:  # noqa: BLE001  told to the client
+            return self.fail(asked, error)
+
+    def fail(self, asked: Asked, error: Exception, *, is_final: bool = True) -> Outcome:
+        """See InferStream."""
+        if asked.trace is not None:
+            asked.trace.fail(error)
+        about = asked.about
+        status = self._owner.failure("StreamInfer", error, about.number)
+        return [trtis_grpc.encode_infer_failure(status, about.header.id if about.header else 0)]
+
+
+def _headers(call: Call) -> Mapping[bytes, bytes]:
+    """Return the metadata in the form guards expect."""
+    return {
+        key.encode(): value if isinstance(value, bytes) else value.encode()
+        for key, value in call.metadata
+    }

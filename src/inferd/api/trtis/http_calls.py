@@ -1,0 +1,252 @@
+"""The URLs of the TensorRT Inference Server API, whose only statuses are 200, 400 and 405.
+
+Every answer but 405 reports the outcome of the request in NV-Status. Some errors keep a status that
+the API itself does not have: 401 and 403 for denied access, 413, and the errors of HTTP itself.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from time import perf_counter_ns
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from inferd.aio.offload import Lane
+from inferd.api.access import Access
+from inferd.api.failure import FailureLog
+from inferd.api.trtis.http_infer import TrtisInference, first_value, format_of, refused
+from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
+from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.http.message import HttpAnswer, HttpError, HttpRequest
+from inferd.http.router import HttpCall, Route, Target, path_of
+from inferd.wire.trtis import status as trtis_status
+from inferd.wire.trtis.infer import STATUS as STATUS_CODES
+
+_OCTETS = b"application/octet-stream"
+_TEXT = b"text/plain; charset=utf-8"
+_JSON = b"application/json"
+_STATUS_PATH = re.compile(rb"/api/sharedmemorycontrol/status(?:[/?]|\Z)")
+_VERBS = {
+    b"health": b"GET",
+    b"status": b"GET",
+    b"infer": b"POST",
+    b"profile": b"GET",
+    b"modelcontrol": b"POST",
+    b"sharedmemorycontrol": b"POST",
+    b"repository": b"GET",
+}
+"""The verb of each endpoint, which is checked before the rest of the path."""
+
+_HANDLE_BYTES = 64
+_MAX_NUMBER = 2**63
+
+
+def is_old(target: bytes) -> bool:
+    """Return whether a request target belongs to the old API, even if it does not exist there."""
+    first = path_of(target).removeprefix(b"/").partition(b"/")[0]
+    return unquote_to_bytes(first) == b"api"
+
+
+class TrtisRoutes:
+    """Answers the old URLs; Status has data of several API groups, so it checks `access` itself."""
+
+    def __init__(self, trtis: Trtis, access: Access, failures: FailureLog) -> None:
+        self._trtis = trtis
+        self.inference = TrtisInference(trtis, failures)
+        self._regions = trtis.engine.regions
+        self._failures = failures
+        self._encoding = Lane("inferd-status")
+        guards = (access.guard(api) for api in ("model-config", "statistics"))
+        self._status_guards = [guard for guard in guards if guard is not None]
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        health, models, shm = "health", "model-repository", "shared-memory"
+        model_control, memory = "/api/modelcontrol", "/api/sharedmemorycontrol"
+        register = f"{memory}/register/{{region}}"
+        tail = "{key}/{offset}/{size}"
+        infer = self.inference.call
+        add, drop = self._told(self.add_region, SHARED_MEMORY), self._told(self.drop, SHARED_MEMORY)
+        load, unload = self._told(self.load, CONTROL), self._told(self.unload, CONTROL)
+        return [
+            Route("GET", "/api/health/{mode}", health, self._told(self.health, HEALTH)),
+            Route("GET", "/api/status", "metadata", self._told(self.status, STATUS)),
+            Route("GET", "/api/status/{model}", "metadata", self._told(self.status, STATUS)),
+            Route("POST", "/api/infer/{model}", "inference", infer),
+            Route("POST", "/api/infer/{model}/{version}", "inference", infer),
+            Route("GET", "/api/profile", "trace", self._told(self.profile, "")),
+            Route("POST", f"{model_control}/load/{{model}}", models, load),
+            Route("POST", f"{model_control}/unload/{{model}}", models, unload),
+            Route("GET", "/api/repository/index", models, self._told(self.index, REPOSITORY)),
+            # A key begins with a slash, and follows one.
+            Route("POST", f"{register}//{tail}", shm, self._told(self.add_rooted, SHARED_MEMORY)),
+            Route("POST", f"{register}/{tail}", shm, add),
+            Route(
+                "POST",
+                f"{memory}/cudaregister/{{region}}/{{size}}/{{device}}",
+                shm,
+                self._told(self.add_cuda, SHARED_MEMORY),
+            ),
+            Route("POST", f"{memory}/unregister/{{region}}", shm, drop),
+            Route("POST", f"{memory}/unregisterall", shm, self._told(self.drop_all, SHARED_MEMORY)),
+            Route("GET", f"{memory}/status", shm, self._told(self.regions, SHARED_MEMORY)),
+        ]
+
+    # --- requests without a call ---
+
+    def not_found(self, request: HttpRequest) -> HttpAnswer:
+        """Return the answer to a target that does not exist."""
+        path = path_of(request.target)
+        word = b"".join(path.split(b"/", 3)[2:3])
+        verb = _VERBS.get(word)
+        if _STATUS_PATH.match(path):
+            verb = b"GET"
+        method = b"GET" if request.method == b"HEAD" else request.method
+        if verb is not None and method != verb:
+            return _wrong_method([verb])
+        text = path[:200].decode("latin-1")
+        return self.refusal(InvalidRequest(f"there is nothing at '{text}'"))
+
+    def success(self) -> bytes:
+        """Return the NV-Status of a successful answer that comes from no call of this API."""
+        return self._trtis.status_line.success(self._trtis.next_number())
+
+    def wrong_method(self, request: HttpRequest, target: Target) -> HttpAnswer:
+        """Return the answer to a method that `target` does not allow."""
+        if target.guard is not None:  # a client without access is not told which methods exist
+            target.guard.check(request.headers)
+        return _wrong_method(target.calls)
+
+    def refusal(self, error: Exception) -> HttpAnswer:
+        """Return the answer to a request that never reached its call, or made it fail.
+
+        Errors of HTTP itself keep their status.
+        """
+        number = self._trtis.next_number()
+        if isinstance(error, HttpError):
+            code = STATUS_CODES[Code.UNSUPPORTED if error.status > 500 else Code.INVALID_ARG]
+            headers = self._trtis.status_line.failure(code, error.message, number)
+            return HttpAnswer(error.status, [], _TEXT, headers)
+        return refused(self._trtis, error, number)
+
+    def _told(self, call: Callable[..., Awaitable[HttpAnswer]], what: str) -> HttpCall:
+        """Return `call` with NV-Status in its answers; successful ones are counted as `what`."""
+        trtis = self._trtis
+
+        async def told(request: HttpRequest, *names: str) -> HttpAnswer:
+            began_ns = perf_counter_ns()
+            number = trtis.next_number()
+            try:
+                answer = await call(request, *names)
+            except InferdError as error:
+                self._failures.note(request.target.decode("latin-1"), error)
+                return refused(self._trtis, error, number)
+            answer.headers += trtis.status_line.success(number)
+            if what:
+                trtis.count(what, began_ns)
+            return answer
+
+        return told
+
+    # --- health and status ---
+
+    async def health(self, _request: HttpRequest, mode: str) -> HttpAnswer:
+        """Handle Health: the body is empty, and 400 with SUCCESS in NV-Status means no."""
+        if mode not in ("live", "ready"):
+            msg = f"there is no health '{mode}', only live and ready"
+            raise InvalidRequest(msg)
+        return HttpAnswer(200 if self._trtis.is_healthy(mode) else 400, [], _TEXT)
+
+    async def status(self, request: HttpRequest, model: str = "") -> HttpAnswer:
+        """Handle Status, of all models or one."""
+        for guard in self._status_guards:
+            guard.check(request.headers)
+        return await self._message(request, await self._trtis.status(model), may_be_json=True)
+
+    async def profile(self, request: HttpRequest) -> HttpAnswer:
+        """Refuse Profile, which is not offered."""
+        command = first_value(request.target, "cmd")
+        if command not in ("start", "stop"):
+            msg = f"there is no profile command '{command[:40]}', only start and stop"
+            raise InvalidRequest(msg)
+        msg = "profiling by request is not offered here"
+        raise Unsupported(msg)
+
+    async def _message(
+        self, request: HttpRequest, message: Any, *, may_be_json: bool = False
+    ) -> HttpAnswer:
+        form = format_of(request.target)
+        if form == "binary":
+            return HttpAnswer(200, [trtis_status.as_binary(message)], _OCTETS)
+        accept = request.headers.get(b"accept")
+        if may_be_json and (form == "json" or (not form and accept == _JSON)):
+            body = await self._encoding.run(trtis_status.as_json, message)
+            return HttpAnswer(200, [body], _JSON)
+        return HttpAnswer(200, [await self._encoding.run(trtis_status.as_text, message)], _TEXT)
+
+    # --- models and regions ---
+
+    async def load(self, _request: HttpRequest, model: str) -> HttpAnswer:
+        """Handle Model Control, load."""
+        await self._trtis.load(model)
+        return HttpAnswer(200, [], _TEXT)
+
+    async def unload(self, _request: HttpRequest, model: str) -> HttpAnswer:
+        """Handle Model Control, unload."""
+        await self._trtis.unload(model)
+        return HttpAnswer(200, [], _TEXT)
+
+    async def index(self, request: HttpRequest) -> HttpAnswer:
+        """Handle Repository, index."""
+        names = await self._trtis.model_names()
+        return await self._message(request, trtis_status.repository_index(names))
+
+    async def add_rooted(
+        self, request: HttpRequest, region: str, key: str, offset: str, size: str
+    ) -> HttpAnswer:
+        """Handle Shared Memory Control, register, with a key that begins with a slash."""
+        return await self.add_region(request, region, f"/{key}", offset, size)
+
+    async def add_region(
+        self, _request: HttpRequest, region: str, key: str, offset: str, size: str
+    ) -> HttpAnswer:
+        """Handle Shared Memory Control, register."""
+        where, size_bytes = _number("offset", offset), _number("byte_size", size)
+        self._regions.register_system(region, key, where, size_bytes)
+        return HttpAnswer(200, [], _TEXT)
+
+    async def add_cuda(
+        self, request: HttpRequest, region: str, size: str, device: str
+    ) -> HttpAnswer:
+        """Handle Shared Memory Control, cudaregister; the body is the handle."""
+        size_bytes, device_id = _number("byte_size", size), _number("device id", device)
+        if len(request.body) != _HANDLE_BYTES:
+            msg = f"the body has {len(request.body)} bytes, a handle has {_HANDLE_BYTES}"
+            raise InvalidRequest(msg)
+        self._regions.register_cuda(region, bytes(request.body), device_id, size_bytes)
+        return HttpAnswer(200, [], _TEXT)
+
+    async def drop(self, _request: HttpRequest, region: str) -> HttpAnswer:
+        """Handle Shared Memory Control, unregister."""
+        self._trtis.unregister(region)
+        return HttpAnswer(200, [], _TEXT)
+
+    async def drop_all(self, _request: HttpRequest) -> HttpAnswer:
+        """Handle Shared Memory Control, unregisterall."""
+        self._trtis.unregister_all()
+        return HttpAnswer(200, [], _TEXT)
+
+    async def regions(self, request: HttpRequest) -> HttpAnswer:
+        """Handle Shared Memory Control, status."""
+        system, cuda = self._regions.system_status(), self._regions.cuda_status()
+        return await self._message(request, trtis_status.shared_memory_status(system, cuda))
+
+
+def _wrong_method(allowed: Iterable[bytes]) -> HttpAnswer:
+    return HttpAnswer(405, [], _TEXT, b"Allow: %b\r\n" % b", ".join(sorted(allowed)))
+
+
+def _number(what: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _MAX_NUMBER):
+        msg = f"the {what} is '{text[:40]}', expected a number of 63 bits"
+        raise InvalidRequest(msg)
+    return int(text)

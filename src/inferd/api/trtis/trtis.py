@@ -1,0 +1,171 @@
+"""Trtis: what HTTP and gRPC share of the TensorRT Inference Server API on one server.
+
+Both number their requests in one sequence and count their calls; old calls are translated into the
+engine calls that V2 makes.
+"""
+
+from time import perf_counter_ns
+
+import inferd
+from inferd.aio.offload import Lane
+from inferd.api.overload import copied_bytes
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.metadata import IndexEntry, ModelState, ServerState
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.engine import Engine
+from inferd.errors import (
+    InvalidConfig,
+    InvalidRequest,
+    LoadFailed,
+    NotLoadable,
+    Unavailable,
+)
+from inferd.observe.statistics import Duration
+from inferd.shm.cuda import CudaRegion
+from inferd.shm.system import SystemRegion
+from inferd.wire.trtis import status as trtis_status
+from inferd.wire.trtis.answer import Answer
+from inferd.wire.trtis.header import InferHeader
+from inferd.wire.trtis.http import StatusLine
+from inferd.wire.trtis.infer import Form, Source
+from inferd.wire.trtis.status import NO_VERSION, ModelRow, ServerRow, VersionRow
+
+STATUS, HEALTH, CONTROL = "status_stats", "health_stats", "model_control_stats"
+SHARED_MEMORY, REPOSITORY = "shm_control_stats", "repository_stats"
+
+_MAX_FORMS = 1000
+
+
+class Trtis:
+    """The old API of `engine`, without the transports; `server_id` is the server's name in it."""
+
+    def __init__(self, engine: Engine, server_id: str) -> None:
+        self.engine = engine
+        self.server_id = server_id
+        self.status_line = StatusLine(server_id)
+        self._number = 0
+        self._began_ns = perf_counter_ns()
+        self._durations: dict[str, Duration] = {}
+        self._forms: dict[tuple[str, str], Form] = {}
+        self._decoding = Lane("inferd-decode")
+        self._encoding = Lane("inferd-encode")
+        self._telling = Lane("inferd-status")
+
+    def next_number(self) -> int:
+        """Return the number of a new request: 1 for the first."""
+        self._number += 1
+        return self._number
+
+    def count(self, call: str, began_ns: int) -> None:
+        """Count a successful call of this kind, which began at `began_ns` by perf_counter_ns."""
+        duration = self._durations.setdefault(call, Duration())
+        duration.add(perf_counter_ns() - began_ns)
+
+    # --- inference ---
+
+    def form(self, model: str, version: str) -> Form:
+        """Return the Form of requests to a ready model. Raises ModelNotFound, Unavailable."""
+        config = self.engine.model_config(model, version)
+        form = self._forms.get((model, version))
+        if form is None or form.config is not config:
+            if len(self._forms) >= _MAX_FORMS:
+                self._forms.clear()
+            form = Form(config, self.engine.labels(model, version))
+            self._forms[model, version] = form
+        return form
+
+    async def decode_long(
+        self, form: Form, version: str, header: InferHeader, source: Source
+    ) -> InferRequest:
+        """Decode in a thread what `form.decode_request` refused as NotFast."""
+        source.rewind()
+        decode, resolve = form.decode_long, self.engine.regions.span
+        request = await self._decoding.run(decode, version, header, source, resolve)
+        request.copied_bytes = copied_bytes(request, source.data)
+        return request
+
+    async def encode_long(
+        self, form: Form, header: InferHeader, request: InferRequest, response: InferResponse
+    ) -> Answer:
+        """Encode in a thread what `form.encode_response` refused as NotFast."""
+        return await self._encoding.run(form.encode_long, header, request, response)
+
+    # --- health and status ---
+
+    def is_healthy(self, mode: str) -> bool:
+        """Return whether the server is "live" or "ready". Raises Unavailable if it is exiting.
+
+        Unlike in V2, it is not live before its models have loaded.
+        """
+        state = self.engine.state()
+        if state is ServerState.EXITING:
+            msg = "the server is exiting"
+            raise Unavailable(msg)
+        return state is ServerState.READY if mode == "live" else self.engine.is_ready()
+
+    async def status(self, name: str = "") -> object:
+        """Return the ServerStatus with all models, or only with the one called `name`.
+
+        It is assembled in a thread: there may be many models. Raises InvalidRequest for an unknown
+        `name`.
+        """
+        rows: dict[str, list[IndexEntry]] = {}
+        for row in self.engine.index():
+            if name in ("", row.name):
+                rows.setdefault(row.name, []).append(row)
+        if name and name not in rows:
+            msg = f"there is no status of model '{name}', it is not known here"
+            raise InvalidRequest(msg)
+        server = ServerRow(
+            self.server_id,
+            inferd.__version__,
+            perf_counter_ns() - self._began_ns,
+            self.engine.state(),
+            {} if name else self._durations.copy(),
+        )
+        models = [self._model_row(name, entries) for name, entries in rows.items()]
+        return await self._telling.run(trtis_status.server_status, server, models)
+
+    def _model_row(self, name: str, entries: list[IndexEntry]) -> ModelRow:
+        config = self.engine.known_config(name)
+        return ModelRow(name, config, [self._version_row(one) for one in entries])
+
+    def _version_row(self, entry: IndexEntry) -> VersionRow:
+        state = entry.state or ModelState.UNKNOWN
+        version = int(entry.version) if entry.version else NO_VERSION
+        row = VersionRow(version, state, entry.reason)
+        if state is ModelState.READY:
+            [row.statistics] = self.engine.statistics(entry.name, entry.version)
+            row.by_batch_size = self.engine.statistics_by_batch_size(entry.name, entry.version)
+        return row
+
+    # --- what changes models and regions ---
+
+    async def load(self, model: str) -> None:
+        """Load or reload a model. Raises Unavailable, and NotLoadable for any failure to load."""
+        try:
+            await self.engine.load(LoadRequest(model))
+        except (LoadFailed, InvalidConfig) as error:
+            raise NotLoadable(error.message) from error
+
+    async def unload(self, model: str) -> None:
+        """Unload a model; an unknown one is not an error. Raises Unavailable."""
+        await self.engine.unload(UnloadRequest(model))
+
+    async def model_names(self) -> list[str]:
+        """Return the names of all models in the repositories, loaded or not."""
+        rows = await self.engine.repository_index()
+        return sorted({row.name for row in rows})
+
+    def unregister(self, name: str) -> None:
+        """Unregister a shared memory region; an unknown one is not an error."""
+        if name:  # for the engine's regions "" means all of them
+            self._unregister(name)
+
+    def unregister_all(self) -> None:
+        """Unregister all regions."""
+        self._unregister("")
+
+    def _unregister(self, name: str) -> None:
+        self.engine.regions.unregister(SystemRegion, name)
+        self.engine.regions.unregister(CudaRegion, name)

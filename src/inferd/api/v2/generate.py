@@ -1,0 +1,222 @@
+"""The URLs of the generate extension: one answer as an object, or any number as a stream of events.
+
+MLServer's infer_stream is generate_stream for inference requests only.
+
+Events are server-sent events (HTML Standard), each with one object.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+
+from inferd.aio.inline import NotFast
+from inferd.aio.offload import Lane
+from inferd.api.failure import FailureLog
+from inferd.api.overload import RETRY_AFTER, copied_bytes
+from inferd.api.tracing import begin_http
+from inferd.core.request import InferResponse
+from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
+from inferd.errors import InferdError, Overloaded
+from inferd.http.message import HttpAnswer, HttpRequest
+from inferd.http.router import Route
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
+from inferd.wire.v2 import binary as v2_binary
+from inferd.wire.v2.generate import (
+    EVENT_STREAM,
+    NO_EVENT,
+    Asked,
+    V2Generate,
+    encode_error_event,
+    encode_event,
+)
+from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules
+
+_HEADER = v2_binary.HEADER.lower().encode()
+_MODEL = "/v2/models/{model}"
+_VERSION = "/v2/models/{model}/versions/{version}"
+# For proxies: they must pass events on as they come and never store them.
+_NOT_KEPT = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
+_UNEXPECTED = "the server failed in a way it does not understand; see its log"
+
+Responses = AsyncGenerator[InferResponse, None]
+
+
+class GenerateRoutes:
+    """Answers generate and generate_stream, for models that give one or any number of answers."""
+
+    def __init__(self, engine: Engine, rules: JsonRules, failures: FailureLog) -> None:
+        self._engine = engine
+        self._codec = V2Generate(rules, engine.regions.span)
+        self._failures = failures
+        self._lane = Lane("inferd-generate")
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("POST", f"{path}/{name}", "inference", call)
+            for path in (_MODEL, _VERSION)
+            for name, call in (
+                ("generate", self.generate),
+                ("generate_stream", self.stream),
+                ("infer_stream", self.infer_stream),
+            )
+        ]
+
+    async def generate(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
+        """Answer with the model's one response; any other number of responses is an error."""
+        asked = await self._decoded(request, model, version)
+        async with aclosing(self._responses(asked, request)) as responses:
+            first = await anext(responses, None)
+            if first is None or (not first.final and await anext(responses, None) is not None):
+                count = "none" if first is None else "more"
+                msg = (
+                    f"generate expects model to produce exactly 1 response, use generate stream "
+                    f"for model that generates various number of responses: "
+                    f"model '{model}' gave {count}"
+                )
+                raise InferdError(msg)
+            return HttpAnswer(200, [await self.encoded(asked, first)])
+
+    async def stream(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
+        """Answer with an event for each response; later failures are events as well.
+
+        The first event is awaited, because the status depends on it.
+        """
+        return await self._stream(await self._decoded(request, model, version), request)
+
+    async def infer_stream(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
+        """Answer as `stream` does, but accept only inference requests as bodies."""
+        return await self._stream(
+            await self._decoded(request, model, version, as_infer=True), request
+        )
+
+    async def _stream(self, asked: Asked, request: HttpRequest) -> HttpAnswer:
+        asked.request.takes_errors = True
+        responses = self._responses(asked, request)
+        events = Events(self, asked, responses, request.target.decode("latin-1"))
+        try:
+            first = await anext(events, b"")
+        except BaseException:
+            await events.aclose()
+            raise
+        return HttpAnswer(events.status, [first], EVENT_STREAM, _NOT_KEPT + events.headers, events)
+
+    async def _decoded(
+        self, request: HttpRequest, model: str, version: str, *, as_infer: bool = False
+    ) -> Asked:
+        inputs = self._engine.model_metadata(model, version).inputs
+        body = request.body
+        json_size = v2_binary.json_length(request.headers.get(_HEADER), len(body))
+        if as_infer or json_size != len(body):
+            decode = partial(self._codec.decode_infer_request, model, version, body, json_size)
+        else:
+            decode = partial(self._codec.decode_request, model, version, body, inputs)
+        try:
+            asked = decode(on_loop=True)
+        except NotFast:
+            if self._engine.capacity.is_full:
+                raise self._engine.capacity.too_many_requests() from None
+            asked = await self._lane.run(decode)
+        asked.request.copied_bytes = copied_bytes(asked.request, body)
+        return asked
+
+    def _responses(self, asked: Asked, http: HttpRequest) -> Responses:
+        """Return the engine's responses. Errors in the request are raised at once."""
+        tracer = self._engine.tracer
+        model = asked.request.model
+        if not tracer.is_on or not (trace := begin_http(tracer, model, http)):
+            return self._engine.stream(asked.request)
+        try:
+            responses = TracedEngine(self._engine, trace).stream(asked.request)
+        except BaseException as error:
+            trace.fail(error)
+            tracer.finish(trace)
+            raise
+        return self._traced(responses, trace)
+
+    async def _traced(self, answers: Responses, trace: Trace) -> Responses:
+        is_final = False
+        try:
+            async with aclosing(answers) as responses:
+                async for response in responses:
+                    trace.stamp(moments.HTTP_SEND_START)
+                    is_final = response.final
+                    yield response
+                    trace.stamp(moments.HTTP_SEND_END)
+        except BaseException as error:
+            if is_final and isinstance(error, GeneratorExit):  # closed after the last response
+                trace.stamp(moments.HTTP_SEND_END)
+            else:
+                trace.fail(error)
+            raise
+        finally:
+            self._engine.tracer.finish(trace)
+
+    async def encoded(self, asked: Asked, response: InferResponse) -> bytes:
+        """Return `response` as JSON text."""
+        try:
+            return self._codec.encode_response(asked, response, on_loop=True)
+        except NotFast:
+            return await self._lane.run(self._codec.encode_response, asked, response)
+
+    def note(self, where: str, error: Exception) -> tuple[int, str]:
+        """Log `error` if it is the server's or a model's fault; return its status and text."""
+        self._failures.note(where, error)
+        if isinstance(error, InferdError):
+            return HTTP_STATUS[error.code], error.message
+        return 500, _UNEXPECTED
+
+
+class Events:
+    """The events of one call, which the connection reads as fast as its client does.
+
+    `status` and `headers` depend on the first event. The wall: an exception becomes the last event.
+    An error that a model gives as one of its answers becomes an event too, but others may follow.
+    """
+
+    filler = NO_EVENT
+
+    def __init__(
+        self, routes: GenerateRoutes, asked: Asked, responses: Responses, where: str
+    ) -> None:
+        self.status = 200
+        self.headers = b""
+        self._routes = routes
+        self._asked = asked
+        self._responses = responses
+        self._where = where
+        self._is_first = True
+
+    def __aiter__(self) -> "Events":
+        """Return self."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next event. Raises nothing but StopAsyncIteration and a cancellation."""
+        try:
+            response = await anext(self._responses)
+            if response.error is not None:
+                event = self._failure(response.error)
+            else:
+                event = encode_event(await self._routes.encoded(self._asked, response))
+        except StopAsyncIteration:
+            raise
+        except Exception as error:  # noqa: BLE001  the wall
+            await self._responses.aclose()
+            event = self._failure(error)
+        self._is_first = False
+        return event
+
+    def _failure(self, error: Exception) -> bytes:
+        """Return the event that reports `error`; if it is the first one, set the status."""
+        status, text = self._routes.note(self._where, error)
+        if self._is_first:
+            self.status = status
+            self.headers = RETRY_AFTER if isinstance(error, Overloaded) else b""
+        return encode_error_event(text)
+
+    async def aclose(self) -> None:
+        """Give up the remaining events: the model stops at its next answer."""
+        await self._responses.aclose()

@@ -1,0 +1,336 @@
+"""ModelStreamInfer: the requests of one stream overlap.
+
+Each request is begun as soon as it arrives, so a model with a queue gets them in order of arrival.
+Models that answer once have their answers sent in the order of the requests; the answers of
+decoupled models are sent as they come, whatever else is under way (Triton, decoupled models). The
+requests under way are limited by number and by size: at the limit, nothing more is read and the
+client has to wait. If a client does not read, its models wait.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing
+from functools import partial
+from inspect import CORO_CREATED, getcoroutinestate
+from time import monotonic_ns
+from typing import Any, cast
+
+from inferd.aio.inline import NotFast
+from inferd.aio.offload import Lane
+from inferd.aio.promise import resume
+from inferd.api.failure import FailureLog
+from inferd.api.header_forward import HeaderForward, add_forwarded
+from inferd.api.overload import copied_bytes
+from inferd.api.tracing import begin_grpc
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
+from inferd.errors import Cancelled, Code
+from inferd.http.grpc.handler import Call, Method, Stream
+from inferd.http.grpc.status import status_of
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
+from inferd.wire.v2.grpc import codec as v2_grpc
+
+MAX_IN_FLIGHT = 1024
+"""So many requests of one stream may be under way.
+
+Beginnings of sequences that wait for a slot are among them, and what would free the slots may come
+behind them in the same stream.
+"""
+
+MAX_IN_FLIGHT_BYTES = 16 << 20
+"""With more message bytes than this under way, no further request is read."""
+
+MAX_READY = 16
+"""With this many answers unsent, decoupled models wait, and no further request is read."""
+
+READ_IN_A_ROW = 16
+"""How many requests are begun before the answers that are already there are sent."""
+
+Outcome = list[Any] | Exception
+"""An answer as buffers, or an error that ends the stream."""
+
+
+class StreamMethods:
+    """The one streaming method of GRPCInferenceService."""
+
+    def __init__(
+        self, engine: Engine, *, typed_answers: bool, forward: HeaderForward | None
+    ) -> None:
+        self.engine = engine
+        self.typed_answers = typed_answers
+        self.forward = forward
+        self.decoding = Lane("inferd-decode")
+        self.failures = FailureLog(logging.getLogger("inferd.grpc"))
+
+    def methods(self) -> dict[str, Method]:
+        """Return the methods by name."""
+        return {"ModelStreamInfer": Stream(self.model_stream_infer)}
+
+    def model_stream_infer(
+        self, messages: AsyncIterator[bytes], call: Call
+    ) -> AsyncIterator[list[Any]]:
+        """Answer the requests of a stream.
+
+        Failures are reported inside the stream, which goes on; if the client sends the metadata
+        triton_grpc_error: true, the first failure ends it instead.
+        """
+        return InferStream(self, messages, call).answers()
+
+
+class Asked:
+    """One request under way: from its message until its last answer has been sent."""
+
+    __slots__ = ("about", "engine", "outcome", "request", "request_id", "size_bytes", "trace")
+
+    def __init__(self, engine: Engine, size_bytes: int) -> None:
+        self.engine: Engine | TracedEngine = engine
+        self.size_bytes = size_bytes
+        self.request: InferRequest | None = None
+        self.request_id = ""
+        self.trace: Trace | None = None
+        self.outcome: Outcome | None = None  # while it waits in line
+        self.about: Any = None  # what another protocol's codec needs for the answer
+
+
+class InferStream:
+    """One call of ModelStreamInfer; other protocols override `decode`, `answer_once`, `fail`."""
+
+    def __init__(self, methods: StreamMethods, messages: AsyncIterator[bytes], call: Call) -> None:
+        self._methods = methods
+        self._messages = messages
+        self._call = call
+        self._ends_at_error = ("triton_grpc_error", "true") in call.metadata
+        forward = methods.forward
+        self.forwarded = forward.chosen(call.metadata) if forward is not None else {}
+        self._asked: set[Asked] = set()
+        self._size_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Requests to models that answer once, in order, until their answers are ready.
+        self._line: deque[Asked] = deque()
+        # (request, answer to send, whether it is the last); None for no more answers.
+        self._ready: deque[tuple[Asked, Outcome | None, bool]] = deque()
+        self._may_read = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def answers(self) -> AsyncGenerator[list[Any], None]:
+        """Yield the answers to all requests, each as buffers."""
+        self._may_read.set()
+        self._has_room.set()
+        reader = self._start(self._read())
+        try:
+            while True:
+                while self._ready:
+                    asked, outcome, is_last = self._ready.popleft()
+                    if len(self._ready) < MAX_READY:
+                        self._has_room.set()
+                        self._may_read.set()
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    if outcome is not None:
+                        _stamp(asked.trace, moments.GRPC_SEND_START)
+                        yield outcome
+                        _stamp(asked.trace, moments.GRPC_SEND_END)
+                    if is_last:
+                        self._end(asked)
+                if reader.done():
+                    reader.result()
+                    if not self._asked:
+                        return
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        finally:
+            await self._give_up()
+
+    # --- requests ---
+
+    async def _read(self) -> None:
+        """Begin each request as it arrives; at the limits, wait."""
+        count = 0
+        async for data in self._messages:
+            await self._begin(data)
+            count += 1
+            if count % READ_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+            while self._is_full():
+                self._may_read.clear()
+                await self._may_read.wait()
+
+    def _is_full(self) -> bool:
+        """Return whether no more may be read until the client has taken some answers."""
+        return (
+            len(self._asked) >= MAX_IN_FLIGHT
+            or self._size_bytes > MAX_IN_FLIGHT_BYTES
+            or len(self._ready) >= MAX_READY
+        )
+
+    async def _begin(self, data: bytes) -> None:
+        asked = Asked(self._methods.engine, len(data))
+        self._asked.add(asked)
+        self._size_bytes += asked.size_bytes
+        self._call.hold(asked.size_bytes)
+        try:
+            request = await self.decode(data, asked)
+            is_decoupled = asked.engine.is_decoupled(request.model, request.version)
+        except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
+            if asked.request is None:
+                asked.request_id = v2_grpc.request_id(data)
+            asked.outcome = self.fail(asked, error)
+            self._line.append(asked)
+            self._advance()
+            return
+        if is_decoupled:
+            self._start(self._answer_often(asked, request))
+            return
+        self._line.append(asked)
+        running = self.answer_once(asked, request)
+        try:
+            waits_for = running.send(None)
+        except StopIteration as done:
+            asked.outcome = done.value
+            self._advance()
+        else:
+            self._start(self._answer_later(asked, running, waits_for))
+
+    async def decode(self, data: bytes, asked: Asked) -> InferRequest:
+        """Return the request in `data`, and note it in `asked`."""
+        methods = self._methods
+        decode = partial(v2_grpc.decode_infer_request, resolve=methods.engine.regions.span)
+        try:
+            request = decode(data, on_loop=True)
+        except NotFast:
+            request = await methods.decoding.run(decode, data)
+            request.copied_bytes = copied_bytes(request, data)
+        asked.request, asked.request_id = request, request.id
+        request.arrived_ns = monotonic_ns()
+        self.begin_trace(asked, request)
+        if self.forwarded:
+            add_forwarded(request, self.forwarded)
+        return request
+
+    def begin_trace(self, asked: Asked, request: InferRequest) -> None:
+        """Have the engine trace the request, if it is one to be traced."""
+        engine = self._methods.engine
+        if engine.tracer.is_on and (trace := begin_grpc(engine.tracer, request.model, self._call)):
+            asked.trace = trace
+            asked.engine = TracedEngine(engine, trace)
+
+    # --- answers ---
+
+    async def answer_once(self, asked: Asked, request: InferRequest) -> Outcome:
+        """Return the answer to a request for a model that gives one answer."""
+        try:
+            response = await asked.engine.infer(request)
+            response.final = True
+            return self._encoded(request, response)
+        except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
+            return self.fail(asked, error)
+
+    async def _answer_later(
+        self, asked: Asked, running: Coroutine[Any, Any, Outcome], waits_for: Any
+    ) -> None:
+        asked.outcome = await resume(running, waits_for)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Queue for sending the answers that are complete at the front of the line."""
+        line = self._line
+        while line and line[0].outcome is not None:
+            asked = line.popleft()
+            self._put(asked, asked.outcome, is_last=True)
+
+    async def _answer_often(self, asked: Asked, request: InferRequest) -> None:
+        request.takes_errors = not self._ends_at_error
+        try:
+            is_final = False
+            async with aclosing(asked.engine.stream(request)) as responses:
+                async for response in responses:
+                    is_final = response.final
+                    if response.error is None:
+                        self._put(asked, self._encoded(request, response))
+                    else:
+                        self._put(asked, self.fail(asked, response.error, is_final=is_final))
+                    await self._has_room.wait()
+            if request.empty_final and not is_final:
+                last = InferResponse(request.model, "", request.id)
+                self._put(asked, self._encoded(request, last))
+        except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
+            self._put(asked, self.fail(asked, error))
+        self._put(asked, None, is_last=True)
+
+    def _put(self, asked: Asked, outcome: Outcome | None, *, is_last: bool = False) -> None:
+        self._ready.append((asked, outcome, is_last))
+        if len(self._ready) >= MAX_READY:
+            self._has_room.clear()
+        self._wake()
+
+    def _encoded(self, request: InferRequest, response: InferResponse) -> list[Any]:
+        typed = self._methods.typed_answers
+        return v2_grpc.encode_stream_response(request, response, mirror_typed=typed)
+
+    def fail(self, asked: Asked, error: Exception, *, is_final: bool = True) -> Outcome:
+        """Return the outcome that reports `error`; it names the model if that has run.
+
+        `is_final` says that nothing follows for the request.
+        """
+        if asked.trace is not None:
+            asked.trace.fail(error)
+        if self._ends_at_error:
+            return error
+        self._methods.failures.note("ModelStreamInfer", error)
+        code, text = status_of(error)
+        request = asked.request
+        has_run = code == v2_grpc.GRPC_STATUS[Code.INTERNAL] or (request and request.started_ns)
+        if request is None or not has_run:
+            return v2_grpc.encode_stream_error(text, asked.request_id)
+        return v2_grpc.encode_late_error(request, text, is_final=is_final)
+
+    # --- ends ---
+
+    def _end(self, asked: Asked) -> None:
+        """Note that the last answer to a request has been sent."""
+        self._asked.discard(asked)
+        self._size_bytes -= asked.size_bytes
+        self._call.release(asked.size_bytes)
+        self._may_read.set()
+        if asked.trace is not None:
+            self._methods.engine.tracer.finish(asked.trace)
+
+    async def _give_up(self) -> None:
+        """End everything still under way: the stream has ended, or its client has gone."""
+        loop = asyncio.get_running_loop()
+        for task in self._tasks:
+            coroutine = cast("Coroutine[Any, Any, None]", task.get_coro())
+            if getcoroutinestate(coroutine) == CORO_CREATED:
+                # It would not pass the cancellation on to a coroutine it took over.
+                loop.call_soon(task.cancel)
+            else:
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for asked in list(self._asked):
+            if asked.trace is not None and not asked.trace.error:
+                asked.trace.fail(Cancelled())
+            self._end(asked)
+
+    def _start(self, running: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(running)
+        self._tasks.add(task)
+        task.add_done_callback(self._note_done)
+        return task
+
+    def _note_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _stamp(trace: Trace | None, moment: str) -> None:
+    if trace is not None:
+        trace.stamp(moment)

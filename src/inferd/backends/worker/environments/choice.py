@@ -1,0 +1,251 @@
+"""Environments: which interpreter runs a model, by its configuration and its folder.
+
+EXECUTION_ENV_PATH names an environment, packed or not, as in Triton. A requirements.txt or a
+pyproject.toml in the model's folder describes one, and so does a Python in the configuration: it
+is created when the model loads, and kept for the next time. Otherwise a model runs on the server's
+own interpreter.
+"""
+
+import hashlib
+import logging
+import os
+import platform
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from inferd.backends.worker.environments.archive import Limits, unpack
+from inferd.backends.worker.environments.cache import DEFAULT_COUNT, Kept, Use
+from inferd.backends.worker.environments.command import run_command
+from inferd.backends.worker.environments.environment import Environment
+from inferd.backends.worker.environments.interpreter import environment_in, try_out
+from inferd.backends.worker.environments.uv import Uv, find_uv
+from inferd.config.model import ModelConfig
+from inferd.core.interfaces import ModelFiles
+from inferd.errors import InvalidConfig
+
+log = logging.getLogger("inferd.backends")
+
+CACHE_SETTING = "environment-directory"
+"""The setting of --backend-config=python,... with the folder where environments are kept."""
+
+PATH_PARAMETER = "EXECUTION_ENV_PATH"
+"""The config parameter that names an environment: its folder, or an archive of it."""
+
+PYTHON_PARAMETER = "inferd_python"
+"""The config parameter with the Python of a new environment: a version or a path."""
+
+CHOICE_PARAMETER = "inferd_environment"
+"""The config parameter that, if "server", selects the server's own interpreter."""
+
+MODEL_FOLDER = "$$TRITON_MODEL_DIRECTORY"
+"""The placeholder for the model's folder in EXECUTION_ENV_PATH."""
+
+REQUIREMENTS = "requirements.txt"
+PROJECT = "pyproject.toml"
+VERSION_FILE = ".python-version"
+
+DEFAULT_TIMEOUT_S = 1800.0
+"""How long it may take to create an environment."""
+
+_MAX_FILE_BYTES = 1 << 20
+_MAX_VERSION = 200
+_LAYOUT = b"1"  # of the kept folders: changing it invalidates all of them
+
+
+class Environments:
+    """Finds and creates environments; those it creates are kept in `cache`, `count` of them.
+
+    Without a `cache` the default is used, and looked up only once there is something to keep: the
+    server's user may have no home. Everything here waits for the disk and for programs, so it must
+    run in a thread.
+    """
+
+    def __init__(
+        self, cache: Path | None, timeout_s: float = DEFAULT_TIMEOUT_S, count: int = DEFAULT_COUNT
+    ) -> None:
+        self._cache = cache
+        self._count = count
+        self._timeout_s = timeout_s
+
+    def resolve(self, files: ModelFiles, config: ModelConfig) -> Environment:
+        """Return the environment that runs the model in `files`.
+
+        Raises InvalidConfig for an environment that is missing, does not work or cannot be
+        created, Unsupported without uv, BackendFailed if creating it takes too long, Unavailable if
+        another load that creates it takes too long.
+        """
+        model = f"model '{config.name}'"
+        given = config.parameters.get(PATH_PARAMETER, "")
+        if given:
+            return self._given(files.folder, given, f"{model}: {PATH_PARAMETER}")
+        choice = config.parameters.get(CHOICE_PARAMETER, "auto")
+        if choice not in ("auto", "server"):
+            msg = f"{model}: parameter {CHOICE_PARAMETER} is '{choice}', expected auto or server"
+            raise InvalidConfig(msg)
+        if choice == "server":
+            return Environment()
+        source = _source(files, model)
+        python = config.parameters.get(PYTHON_PARAMETER, "")
+        if source is None and not python:
+            return Environment()
+        return self._made(files.folder, source, python, model)
+
+    # --- given environments ---
+
+    def _given(self, folder: Path, text: str, place: str) -> Environment:
+        path = folder / text.replace(MODEL_FOLDER, str(folder))
+        place = f"{place} '{path.name}'"
+        if _is_there(path) and path.is_dir():
+            environment = environment_in(path, place)
+            try_out(environment, place)
+            return environment
+        if not _is_there(path) or not path.is_file():
+            msg = f"{place} is not there: expected the folder of an environment, or an archive"
+            raise InvalidConfig(msg)
+        state = path.stat()
+        key = _key(str(path.resolve()).encode(), state.st_size, state.st_mtime_ns)
+
+        def make(target: Path) -> None:
+            log.info("%s: unpacking it", place)
+            unpack(path, target, Limits(timeout_s=self._timeout_s), place)
+            self._finish(_top(target), place)
+
+        use = self._use(key, make, place)
+        return replace(environment_in(_top(use.folder), place), held=use)
+
+    def _finish(self, folder: Path, place: str) -> None:
+        """Run conda-unpack to fix the packed paths, and try the environment out."""
+        environment = environment_in(folder, place)
+        program = folder / "bin" / "conda-unpack"
+        if program.is_file():
+            run_command(
+                (str(environment.python), str(program)),
+                place,
+                folder=folder,
+                timeout_s=self._timeout_s,
+                variables=environment.all_variables(),
+            )
+        try_out(environment, place)
+
+    # --- created environments ---
+
+    def _made(self, folder: Path, source: Path | None, python: str, model: str) -> Environment:
+        name = source.name if source is not None else f"parameter {PYTHON_PARAMETER}"
+        place = f"{model}: the environment of its {name}"
+        content = source.read_bytes() if source is not None else b""
+        uv = Uv(find_uv(place), self._timeout_s)
+        wanted = python or _wanted_python(folder, name, content)
+        interpreter = uv.interpreter(wanted, folder, place)
+        state = interpreter.stat()
+        key = _key(content, name, interpreter, state.st_size, state.st_mtime_ns)
+
+        def make(target: Path) -> None:
+            uv.make(target, interpreter, folder, "" if source is None else name, place)
+            try_out(environment_in(target, place), place)
+
+        use = self._use(key, make, place)
+        return replace(environment_in(use.folder, place), held=use)
+
+    def _use(self, key: str, make: Callable[[Path], None], place: str) -> Use:
+        """Return the environment of `key`, created if need be. Raises InvalidConfig."""
+        try:
+            cache = self._cache or default_cache()
+        except RuntimeError as error:
+            msg = (
+                f"{place}: there is no home folder to keep it in; "
+                f"--backend-config=python,{CACHE_SETTING}=FOLDER names one"
+            )
+            raise InvalidConfig(msg) from error
+        return Kept(cache, self._count).use(key, make, self._timeout_s, place)
+
+
+def environment_asked_for(files: ModelFiles, config: ModelConfig) -> str:
+    """Return what asks for an interpreter other than the server's, "" for nothing.
+
+    Raises InvalidConfig for files that contradict each other.
+    """
+    for name in (PATH_PARAMETER, PYTHON_PARAMETER):
+        if config.parameters.get(name):
+            return f"parameter {name}"
+    if config.parameters.get(CHOICE_PARAMETER) == "server":
+        return ""
+    source = _source(files, f"model '{config.name}'")
+    return source.name if source is not None else ""
+
+
+def default_cache() -> Path:
+    """Return the default folder of kept environments.
+
+    Raises RuntimeError if there is no home folder.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "inferd" / "environments"
+
+
+def _source(files: ModelFiles, model: str) -> Path | None:
+    """Return the file that describes the environment, None if there is none.
+
+    A pyproject.toml that only configures tools does not count, nor does a file next to a model
+    served without a repository: it belongs to the user's project. Raises InvalidConfig.
+    """
+    if files.folder == files.version_folder:
+        return None
+    requirements, project = files.folder / REQUIREMENTS, files.folder / PROJECT
+    found = [path for path in (requirements, project) if path.is_file()]
+    for path in found:
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            msg = f"{model}: its {path.name} has more than {_MAX_FILE_BYTES} bytes"
+            raise InvalidConfig(msg)
+    if project in found and not isinstance(_table(project, model).get("project"), dict):
+        found.remove(project)
+    if len(found) > 1:
+        msg = f"{model} has a {REQUIREMENTS} and a {PROJECT} with a project; keep one of them"
+        raise InvalidConfig(msg)
+    return found[0] if found else None
+
+
+def _table(project: Path, model: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(project.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{model}: its {PROJECT} is not TOML: {error}"
+        raise InvalidConfig(msg) from error
+
+
+def _wanted_python(folder: Path, name: str, content: bytes) -> str:
+    """Return the Python that `folder`, or its file `name`, asks for, or the server's own."""
+    file = folder / VERSION_FILE
+    if file.is_file():
+        with file.open(encoding="utf-8", errors="replace") as text:
+            words = text.read(_MAX_VERSION).split()
+        if words:
+            return words[0]
+    if name == PROJECT:
+        wanted = tomllib.loads(content.decode())["project"].get("requires-python")
+        if isinstance(wanted, str) and wanted:
+            return wanted
+    return sys.executable
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # no valid file name
+        return False
+
+
+def _key(content: bytes, *parts: object) -> str:
+    mark = hashlib.sha256(_LAYOUT)
+    for part in (content, *(str(one).encode() for one in (platform.machine(), *parts))):
+        mark.update(hashlib.sha256(part).digest())
+    return mark.hexdigest()[:32]
+
+
+def _top(folder: Path) -> Path:
+    """Return the root of an environment: `folder`, or the only folder in it."""
+    inside = [one for one in folder.iterdir() if one.is_dir()]
+    has_one = len(inside) == 1 and not (folder / "bin").is_dir()
+    return inside[0] if has_one else folder

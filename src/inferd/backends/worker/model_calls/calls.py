@@ -1,0 +1,373 @@
+"""WorkerCalls: what the model in a worker asks of the server, carried out on the event loop.
+
+Its requests to other models go through the engine like any other, without a socket. Each carries
+the names of the models that wait for it. This limits the nesting depth, and lets a model notice
+that it would wait for itself. The time a nested request may wait in a queue is bounded, too
+(`inferd.schedulers.queueing.policy`), so that two models calling each other cannot wait forever.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Collection, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from inferd.aio.driver import Paused
+from inferd.aio.promise import Later, driven, resumed
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.document import Call, Called, Command, Metered, Note
+from inferd.backends.worker.link import NO_LOANS, Loans, Payload
+from inferd.backends.worker.message import (
+    ERRORS,
+    SEQUENCE_END,
+    SEQUENCE_START,
+    blocks_of,
+    described,
+    placed,
+    places_of,
+    tensors_of,
+)
+from inferd.backends.worker.model_calls.commands import Commands
+from inferd.backends.worker.model_calls.loads import Loads
+from inferd.backends.worker.model_calls.stream import answer_stream
+from inferd.core.interfaces import Models, Surroundings
+from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
+from inferd.errors import (
+    BackendFailed,
+    Code,
+    InferdError,
+    InvalidRequest,
+    Unsupported,
+    foreign_text,
+)
+
+if TYPE_CHECKING:
+    from inferd.backends.worker.plan import Plan
+    from inferd.observe.trace import Trace
+
+log = logging.getLogger("inferd.model")
+
+MAX_NESTING = 16
+"""The most models that may wait for each other in a chain."""
+
+MAX_CALLS = 1000
+"""The most calls of one worker that may run at once."""
+
+AHEAD = 16
+"""How many responses a called decoupled model may be ahead of its caller."""
+
+_CODES = {code: number for number, code in enumerate(kind.code for kind in ERRORS)}
+
+
+class Caller(Protocol):
+    """The calling worker, as seen from here: see WorkerInstance."""
+
+    plan: "Plan"
+
+    @property
+    def reads_on(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that reads from the worker; None while a thread does."""
+        ...
+
+    def send(
+        self, kind: int, document: list[Any], payload: Payload | None = None, number: int = 0
+    ) -> None:
+        """Send a packet. Raises ArenaFull."""
+        ...
+
+    def lend(self, offsets: Collection[int]) -> Loans:
+        """Return the blocks of our memory that a packet names. Raises ValueError."""
+        ...
+
+    def give(self, offsets: list[int]) -> None:
+        """Take back released blocks."""
+        ...
+
+    def trace_of(self, number: int) -> "Trace | None":
+        """Return the trace of a request in execution, if it is traced."""
+        ...
+
+
+class Wish:
+    """The content of a CALL by `model`, parsed once for all identical ones.
+
+    `plain` holds the places of the inputs, None if one is empty or does not fit its shape;
+    `blocks` are the blocks of our memory that it names.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_callers",
+        "_outputs",
+        "_version",
+        "blocks",
+        "is_decoupled",
+        "model",
+        "plain",
+        "released",
+    )
+
+    def __init__(self, call: Call, model: str) -> None:
+        self.released = call.released
+        self.is_decoupled = call.is_decoupled
+        self._asked = asked = call.request
+        self.model = asked.model
+        self._callers = (*call.callers, model)
+        if asked.odd:
+            asked.parameters = packet.even_numbers(asked.parameters, asked.odd)
+        version = str(asked.version)
+        self._version = "" if version == "-1" else version
+        self._outputs = asked.outputs or []
+        self.blocks = blocks_of(asked.inputs)
+        self.plain = places_of(asked.inputs)
+
+    def request(self, data: Any, loans: Loans) -> InferRequest:
+        """Return the request, its inputs views of `data` or `loans`.
+
+        Raises InvalidRequest if too many models wait for each other, ValueError for inputs whose
+        bytes are out of range.
+        """
+        asked = self._asked
+        if len(self._callers) > MAX_NESTING:
+            way = " -> ".join((*self._callers[-4:], asked.model))
+            msg = f"more than {MAX_NESTING} models wait for each other: ... {way}"
+            raise InvalidRequest(msg)
+        plain = self.plain
+        if plain is None:
+            inputs = tensors_of(asked.inputs, data, loans)
+        else:
+            inputs = placed(plain, data, loans)
+        return InferRequest(
+            asked.model,
+            self._version,
+            asked.id,
+            inputs,
+            [WantedOutput(name) for name in self._outputs],
+            dict(asked.parameters) if asked.parameters else {},
+            priority=max(0, asked.priority),
+            timeout_us=max(0, asked.timeout_us),
+            sequence=_sequence(asked),
+            callers=self._callers,
+        )
+
+
+class WorkerCalls:
+    """The calls of one worker of `model`. `instance` is set once there is one.
+
+    `loads` are the loads that models of this backend wait for while they start.
+    """
+
+    def __init__(self, model: str, surroundings: Surroundings, loads: Loads) -> None:
+        self.instance: Caller | None = None
+        self._model = model
+        self._surroundings = surroundings
+        self._running: dict[int, tuple[asyncio.Task[None] | Paused, asyncio.Semaphore | None]] = {}
+        self._wishes: dict[bytes, Wish] = {}  # earlier CALLs, by their documents
+        self._commands = Commands(model, surroundings, loads, self)
+
+    def end(self) -> None:
+        """Cancel the running calls: the caller has ended."""
+        for running, _ in self._running.values():
+            _give_up(running)
+        self._running.clear()
+        self._commands.end()
+
+    def receive(
+        self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...] = packet.NO_NUMBERS
+    ) -> None:
+        """Take a packet; `numbers` are those of its header."""
+        if kind == packet.CALL:
+            self._receive_call(document, data, numbers)
+        elif kind == packet.COMMAND:
+            command = msgspec.json.decode(document, type=Command)
+            self._give(command.released)
+            self._commands.run(command)
+        elif kind == packet.METRIC:
+            metered = msgspec.json.decode(document, type=Metered)
+            self._give(metered.released)
+            self._commands.apply(metered)
+        elif kind in (packet.CREDIT, packet.HANG_UP):
+            note = msgspec.json.decode(document, type=Note)
+            self._give(note.released)
+            self._note(kind, note.number)
+
+    def _receive_call(self, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
+        wish = self._wishes.get(document)
+        if wish is None:
+            wish = Wish(msgspec.json.decode(document, type=Call), self._model)
+            packet.keep(self._wishes, document, wish, len(document))
+        loans = NO_LOANS
+        if wish.blocks and self.instance is not None:
+            # The model holds the blocks of ours that a call names until the call is answered.
+            loans = self.instance.lend(wish.blocks)
+        if wish.released:
+            self._give(wish.released)
+        number, made_for = numbers[0], numbers[1]
+        models = self._surroundings.models
+        try:
+            if models is None:
+                msg = "there are no models here that could be called"
+                raise Unsupported(msg)
+            request = wish.request(data, loans)
+        except Exception as error:  # noqa: BLE001  reported to the caller
+            self.fail(number, wish.model, error)
+            return
+        if made_for and self.instance is not None:
+            request.trace = self.instance.trace_of(made_for)
+        if wish.is_decoupled:
+            request.takes_errors = True
+            room = asyncio.Semaphore(AHEAD)
+            self.begin(number, answer_stream(self, number, models, request, room), room)
+        else:
+            self.begin(number, self._call(number, models, request))
+
+    def _give(self, offsets: list[int]) -> None:
+        if offsets and self.instance is not None:
+            self.instance.give(offsets)
+
+    def _note(self, kind: int, number: int) -> None:
+        running = self._running.get(number)
+        if running is None:
+            return
+        call, room = running
+        if kind != packet.CREDIT:
+            del self._running[number]
+            _give_up(call)
+        elif room is not None:
+            room.release()
+
+    def begin(
+        self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None = None
+    ) -> None:
+        """Run `job` to answer the call or command `number`; with `room` it streams, in a task."""
+        if len(self._running) >= MAX_CALLS:
+            job.close()
+            msg = f"model '{self._model}' has {MAX_CALLS} calls of other models under way"
+            self.refuse(number, InvalidRequest(msg))
+            return
+        assert self.instance is not None
+        if self.instance.reads_on is None:  # during the load a thread waits for each call
+            self._do_in_thread(number, job)
+            return
+        if room is not None:
+            self._go_on_in_task(number, job, room)
+            return
+        try:  # suppress() would cost three calls each time
+            waits_for = job.send(None)
+        except StopIteration:
+            return
+        self._wait(number, job, waits_for)
+
+    def _wait(self, number: int, job: Coroutine[Any, Any, None], waits_for: Any) -> None:
+        if type(waits_for) is Later:
+            self._running[number] = Paused(job, waits_for, partial(self._go_on, number)), None
+        else:
+            self._go_on_in_task(number, resumed(job, waits_for), None)
+
+    def _go_on(self, number: int) -> None:
+        """Continue a call: what it waited for is there."""
+        paused, _ = self._running.pop(number, (None, None))
+        if isinstance(paused, Paused):
+            try:
+                waits_for = paused.go_on()
+            except StopIteration:
+                return
+            self._wait(number, paused.running, waits_for)
+
+    def _go_on_in_task(
+        self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(job)
+        self._running[number] = task, room
+        task.add_done_callback(lambda _: self._running.pop(number, None))
+
+    def _do_in_thread(self, number: int, job: Coroutine[object, object, None]) -> None:
+        loop = self._surroundings.loop
+        if loop is None:
+            job.close()
+            msg = "there is no server here whose models could be called"
+            self.refuse(number, Unsupported(msg))
+        else:
+            assert self.instance is not None
+            running = driven(job)
+            try:
+                waiting = asyncio.run_coroutine_threadsafe(running, loop)
+            except RuntimeError:  # the server has ended, and this worker ends with it
+                running.close()
+                job.close()
+                return
+            try:
+                waiting.result(self.instance.plan.start_timeout_s)
+            except TimeoutError:  # then the start has taken too long, too, and that is reported
+                waiting.cancel()
+                if inspect.getcoroutinestate(running) == inspect.CORO_CREATED:
+                    running.close()  # the server has ended
+                    job.close()
+
+    # --- requests ---
+
+    async def _call(self, number: int, models: Models, request: InferRequest) -> None:
+        try:
+            self.answer(number, await models.infer(request), is_last=True)
+        except Exception as error:  # noqa: BLE001  reported to the caller
+            self.fail(number, request.model, error)
+
+    def fail(self, number: int, model: str, error: Exception) -> None:
+        """Answer the call `number` of `model` with the error that ended it."""
+        if not isinstance(error, InferdError):
+            log.error(
+                "model '%s': a call of model '%s' failed",
+                self._model,
+                model,
+                exc_info=error,
+            )
+            error = BackendFailed(foreign_text(error))
+        self.refuse(number, error)
+
+    def answer(self, number: int, response: InferResponse, *, is_last: bool) -> None:
+        """Answer the call `number`. Raises BackendFailed if the response is too large."""
+        payload = Payload()
+        document = [
+            "response",
+            [described(tensor, payload) for tensor in response.outputs],
+            response.parameters,
+            response.model,
+            response.version,
+            response.id,
+        ]
+        try:
+            self.reply(number, [is_last, document], payload)
+        except ArenaFull as error:
+            raise BackendFailed(str(error)) from error
+
+    def refuse(self, number: int, error: InferdError, *, is_last: bool = True) -> None:
+        """Answer the call or command `number` with an error."""
+        code = _CODES.get(error.code, _CODES[Code.INTERNAL])
+        self.reply(number, [is_last, ["error", code, error.message]])
+
+    def reply(self, number: int, document: list[Any], payload: Payload | None = None) -> None:
+        """Answer the call or command `number`."""
+        if self.instance is not None:
+            self.instance.send(packet.REPLY, document, payload, number)
+
+
+def _give_up(call: asyncio.Task[None] | Paused) -> None:
+    """Cancel a call; a task takes its first step first, as it may have adopted a running job."""
+    if isinstance(call, Paused):
+        call.cancel()
+    else:
+        call.get_loop().call_soon(call.cancel)
+
+
+def _sequence(asked: Called) -> Sequence | None:
+    if not asked.correlation_id and not asked.flags & (SEQUENCE_START | SEQUENCE_END):
+        return None
+    return Sequence(
+        asked.correlation_id,
+        start=bool(asked.flags & SEQUENCE_START),
+        end=bool(asked.flags & SEQUENCE_END),
+    )

@@ -1,0 +1,113 @@
+"""Commands: what a worker's model has the server do, apart from requests to other models."""
+
+from contextlib import nullcontext, suppress
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from inferd.backends.worker.document import Command, Metered
+from inferd.backends.worker.model_calls.loads import Loads
+from inferd.core.interfaces import Surroundings
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unsupported, foreign_text
+
+if TYPE_CHECKING:
+    from inferd.backends.worker.model_calls.calls import WorkerCalls
+    from inferd.observe.custom import CustomMetric
+
+_Metric = tuple[int, str, dict[str, str], list[float] | None]
+"""The arguments of "metric": its number in the worker, its family, labels and buckets."""
+
+
+class Commands:
+    """The commands of one worker of `model`, which `calls` receives and answers.
+
+    `loads` are the loads that models of this backend wait for while they start.
+    """
+
+    def __init__(
+        self, model: str, surroundings: Surroundings, loads: Loads, calls: "WorkerCalls"
+    ) -> None:
+        self._model = model
+        self._loads = loads
+        self._surroundings = surroundings
+        self._calls = calls
+        self._metrics: dict[int, CustomMetric] = {}
+
+    def end(self) -> None:
+        """Drop the metrics: the worker that changes them has ended."""
+        self._metrics.clear()
+
+    def apply(self, metered: Metered) -> None:
+        """Change a metric."""
+        if metric := self._metrics.get(metered.number):
+            metric.apply(metered.verb, metered.value)
+
+    def run(self, command: Command) -> None:
+        """Carry out the command, and answer it."""
+        calls = self._calls
+        try:
+            if command.verb in ("load", "unload"):
+                job = self._control(command)
+                calls.begin(command.number, job)
+                return
+            value = self._value(command.verb, command.arguments)
+        except InferdError as error:
+            calls.refuse(command.number, error)
+        except Exception as error:  # noqa: BLE001  the arguments may be anything
+            calls.refuse(command.number, InvalidRequest(foreign_text(error)))
+        else:
+            calls.reply(command.number, [True, ["value", value]])
+
+    def _value(self, verb: str, arguments: list[Any]) -> Any:
+        metrics = self._surroundings.metrics
+        if verb == "is_ready":
+            return self._is_ready(*arguments)
+        if metrics is None:
+            msg = "there is no server here that has metrics"
+            raise Unsupported(msg)
+        if verb == "metric_family":
+            metrics.add_family(*msgspec.convert(arguments, tuple[str, str, str]))
+            return None
+        if verb == "metric":
+            number, family, labels, bounds = msgspec.convert(arguments, _Metric)
+            self._metrics[number] = metrics.metric(family, labels, bounds or ())
+            return None
+        found = self._metrics[arguments[0]].value
+        return found if isfinite(found) else str(found)  # JSON has no infinity
+
+    def _is_ready(self, name: str, version: str) -> bool:
+        control = self._surroundings.control
+        if control is None:
+            return False
+        with suppress(ModelNotFound):
+            return control.is_model_ready(name, version)
+        return False
+
+    async def _control(self, command: Command) -> None:
+        calls, control = self._calls, self._surroundings.control
+        try:
+            if control is None:
+                msg = "there is no server here that could load models"
+                raise Unsupported(msg)
+            assert calls.instance is not None
+            is_starting = calls.instance.reads_on is None
+            if command.arguments[0] == self._model and is_starting:
+                msg = f"model '{self._model}' is being loaded, and cannot {command.verb} itself"
+                raise InvalidRequest(msg)
+            if command.verb == "unload":
+                name, dependents = command.arguments
+                await control.unload(UnloadRequest(name, dependents))
+            else:
+                name, config, files = command.arguments
+                sent = {path: bytes.fromhex(content) for path, content in files.items()}
+                request = LoadRequest(name, config or None, sent)
+                with self._loads.waiting(self._model, name) if is_starting else nullcontext():
+                    await control.load(request)
+        except InferdError as error:
+            calls.refuse(command.number, error)
+        except Exception as error:  # noqa: BLE001  otherwise the model would wait forever
+            calls.refuse(command.number, InvalidRequest(foreign_text(error)))
+        else:
+            calls.reply(command.number, [True, ["value", None]])

@@ -1,0 +1,82 @@
+"""API keys: makes them, and reads the file with the hashes of valid keys.
+
+A key is 256 random bits, so one round of SHA-256 hides it: a slow hash only protects what can be
+guessed, and each request pays for hashing the key it brings.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from inferd.config.options.restriction import API_GROUPS, read_groups
+from inferd.errors import InvalidConfig
+
+PREFIX = "inferd_"
+"""Every key begins with this, so that scanners for leaked secrets can recognise it."""
+
+_NAME = re.compile(r"[^:#\s][^:\x00-\x1f]{0,99}")
+_HASH = re.compile(r"[0-9a-fA-F]{64}")
+
+
+class ApiKey(NamedTuple):
+    """A valid key: the name of its owner, and the API groups it opens."""
+
+    name: str
+    groups: frozenset[str] = frozenset(API_GROUPS)
+
+
+class NewKey(NamedTuple):
+    """A new key: the key itself, for the client, and the line for the server's file."""
+
+    key: str
+    line: str
+
+
+def make_key(name: str, groups: str = "") -> NewKey:
+    """Make a key that opens `groups`, separated by commas; "" means all.
+
+    Raises InvalidConfig for a name the file cannot hold, and for unknown groups.
+    """
+    key = PREFIX + secrets.token_urlsafe(32)
+    line = f"{name}:{hash_key(key.encode()).hex()}" + (f":{groups}" if groups else "")
+    _read_line(line, "the new key")
+    return NewKey(key, line)
+
+
+def hash_key(key: bytes) -> bytes:
+    """Return the 32 bytes by which the server knows `key`."""
+    return hashlib.sha256(key).digest()
+
+
+def read_api_keys(text: str, where: str) -> Mapping[bytes, ApiKey]:
+    """Return the keys in `text` by their hashes.
+
+    A line is NAME:HASH, or NAME:HASH:GROUPS for a key that opens only these API groups. HASH is
+    the SHA-256 of the key in hexadecimal. Empty lines and lines that begin with # are ignored.
+    Raises InvalidConfig, which begins with `where` and quotes nothing of a line: it may contain the
+    key itself by mistake.
+    """
+    found: dict[bytes, ApiKey] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        digest, key = _read_line(line.strip(), f"{where}: line {number}")
+        if digest in found:
+            msg = f"{where}: line {number}: the key is there twice"
+            raise InvalidConfig(msg)
+        found[digest] = key
+    return found
+
+
+def _read_line(line: str, where: str) -> tuple[bytes, ApiKey]:
+    name, _, rest = line.partition(":")
+    hashed, colon, groups = rest.partition(":")
+    if not (_NAME.fullmatch(name) and _HASH.fullmatch(hashed)):
+        msg = f"{where}: expected NAME:HASH or NAME:HASH:GROUPS, HASH of 64 hexadecimal digits"
+        raise InvalidConfig(msg)
+    digest = bytes.fromhex(hashed)
+    if not colon:
+        return digest, ApiKey(name)
+    return digest, ApiKey(name, frozenset(read_groups(where, groups)))

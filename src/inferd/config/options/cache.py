@@ -1,0 +1,165 @@
+"""CacheSettings: where answers are kept, as given by --cache-config.
+
+Caches, settings and units are Triton's. Its Redis cache has no timeouts by default; here timeouts
+have finite defaults, and 0 stands for these.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inferd.config.options.option import BOOLEANS
+from inferd.errors import InvalidConfig
+
+USER_VARIABLE = "TRITONCACHE_REDIS_USERNAME"
+PASSWORD_VARIABLE = "TRITONCACHE_REDIS_PASSWORD"
+
+_FLAG = "--cache-config"
+_MAX_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCacheSettings:
+    """Answers are kept in this process, in at most `size_bytes` including all overhead."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RedisCacheSettings:
+    """Answers are kept by a Redis server, which decides how many and for how long.
+
+    `connect_timeout_s` and `socket_timeout_s` limit the wait for a connection and for an answer,
+    `wait_timeout_s` that for one of `pool_size` connections. The paths are those of PEM files: the
+    authorities that sign the server's certificate, and this client's own certificate and key.
+    """
+
+    host: str
+    port: int
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    db: int = 0
+    connect_timeout_s: float = 1.0
+    socket_timeout_s: float = 0.25
+    pool_size: int = 10
+    wait_timeout_s: float = 0.1
+    tls: bool = False
+    ca_path: str | None = None
+    cert_path: str | None = None
+    key_path: str | None = None
+
+
+CacheSettings = LocalCacheSettings | RedisCacheSettings
+
+
+def read_cache_config(
+    texts: Sequence[str], environment: Mapping[str, str] | None = None
+) -> CacheSettings | None:
+    """Return the cache set by the values of --cache-config, each CACHE,SETTING=VALUE.
+
+    `environment` may hold the user and password for Redis; settings take precedence over it. None
+    means no cache. Raises InvalidConfig, which never quotes a value that may be a secret.
+    """
+    settings: dict[str, str] = {}
+    names = set()
+    for text in texts:
+        name, _, setting = text.partition(",")
+        key, equals, value = setting.partition("=")
+        if not (name and key and equals):
+            said = text.partition("=")[0]
+            msg = f"{_FLAG} is '{said}', expected CACHE,SETTING=VALUE, as in local,size=1048576"
+            raise InvalidConfig(msg)
+        names.add(name)
+        settings[key] = value
+    if not names:
+        return None
+    if len(names) > 1:
+        msg = f"{_FLAG} names the caches {', '.join(sorted(names))}; a server has one"
+        raise InvalidConfig(msg)
+    [name] = names
+    if name == "local":
+        return _local(_Settings(name, settings, ("size",)))
+    if name == "redis":
+        return _redis(_Settings(name, settings, _REDIS), environment or {})
+    msg = f"{_FLAG}: there is no cache '{name}', expected local or redis"
+    raise InvalidConfig(msg)
+
+
+class _Settings:
+    """The settings of one cache, as strings."""
+
+    def __init__(self, cache: str, given: Mapping[str, str], known: Sequence[str]) -> None:
+        self._given = given
+        if unknown := given.keys() - set(known):
+            msg = (
+                f"{_FLAG}: cache {cache} has no setting '{min(unknown)}', "
+                f"expected {', '.join(known)}"
+            )
+            raise InvalidConfig(msg)
+
+    def text(self, key: str) -> str | None:
+        return self._given.get(key) or None
+
+    def number(self, key: str, default: int | None = None, most: int | None = None) -> int:
+        text = self._given.get(key, "" if default is None else str(default))
+        is_whole = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+        if not is_whole or (most is not None and int(text) > most):
+            limit = "of 0 or more" if most is None else f"from 0 to {most}"
+            msg = f"{_FLAG}: {key} is '{text}', expected a whole number {limit}"
+            raise InvalidConfig(msg)
+        return int(text)
+
+    def seconds(self, key: str, default_s: float) -> float:
+        return self.number(key, 0) / 1000 or default_s
+
+    def switch(self, key: str) -> bool:
+        text = self._given.get(key, "false")
+        value = BOOLEANS.get(text.lower())
+        if value is None:
+            msg = f"{_FLAG}: {key} is '{text}', expected true or false"
+            raise InvalidConfig(msg)
+        return value
+
+
+def _local(settings: _Settings) -> LocalCacheSettings | None:
+    size_bytes = settings.number("size")
+    return LocalCacheSettings(size_bytes) if size_bytes else None
+
+
+_REDIS = (
+    "host",
+    "port",
+    "user",
+    "password",
+    "db",
+    "connect_timeout",
+    "socket_timeout",
+    "pool_size",
+    "wait_timeout",
+    "tls_enabled",
+    "cacert",
+    "cert",
+    "key",
+)
+
+
+def _redis(settings: _Settings, environment: Mapping[str, str]) -> RedisCacheSettings:
+    host = settings.text("host")
+    if host is None:
+        msg = f"{_FLAG}: cache redis needs a host, as in redis,host=localhost"
+        raise InvalidConfig(msg)
+    default = RedisCacheSettings(host, 0)
+    return RedisCacheSettings(
+        host,
+        settings.number("port", 6379, most=65535),
+        settings.text("user") or environment.get(USER_VARIABLE),
+        settings.text("password") or environment.get(PASSWORD_VARIABLE),
+        settings.number("db", 0),
+        settings.seconds("connect_timeout", default.connect_timeout_s),
+        settings.seconds("socket_timeout", default.socket_timeout_s),
+        settings.number("pool_size", 0) or default.pool_size,
+        settings.seconds("wait_timeout", default.wait_timeout_s),
+        settings.switch("tls_enabled"),
+        settings.text("cacert"),
+        settings.text("cert"),
+        settings.text("key"),
+    )

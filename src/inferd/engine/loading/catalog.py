@@ -1,0 +1,259 @@
+"""Catalog: the models a server knows, the state of each version, and which versions serve.
+
+Everything here happens on the event loop and waits for nothing, so every change is atomic to
+those who read the catalog.
+"""
+
+from collections.abc import Iterator
+
+from inferd.config.model import ModelConfig
+from inferd.config.parameter import VERSION_NAME
+from inferd.core.metadata import IndexEntry, ModelState
+from inferd.engine.serving.served import Served
+from inferd.errors import ModelNotFound, Unavailable
+
+NO_VERSION = -1
+"""Stands for the version of a model that is broken before its versions are known."""
+
+UNLOADED = "unloaded"
+"""The reason given for a version that was unloaded; Triton's word."""
+
+UNKNOWN = "Request for unknown model: "
+"""How the text for a model or version that is not served begins; clients check it."""
+
+
+class Version:
+    """One version of a known model: its state, and what serves it when it is ready.
+
+    A version that `is_excused` does not keep a strict server from being ready.
+    """
+
+    __slots__ = ("is_excused", "reason", "served", "state")
+
+    def __init__(
+        self,
+        state: ModelState,
+        reason: str = "",
+        served: Served | None = None,
+        *,
+        is_excused: bool = False,
+    ) -> None:
+        self.state = state
+        self.reason = reason
+        self.served = served
+        self.is_excused = is_excused
+
+
+class Model:
+    """A known model: its versions by number, and the ready ones by string for quick lookup.
+
+    `config` is what the default version runs with. While none is ready, it is what the last one
+    ran with, or what was read since; None if nothing could be read.
+    """
+
+    __slots__ = ("config", "default", "ready", "versions")
+
+    def __init__(self) -> None:
+        self.config: ModelConfig | None = None
+        self.versions: dict[int, Version] = {}
+        self.ready: dict[str, Served] = {}
+        self.default: Served | None = None
+
+    def refresh(self) -> None:
+        """Recompute `ready` and `default` from `versions`; the highest ready one is the default."""
+        self.ready = {
+            str(number): version.served
+            for number, version in sorted(self.versions.items())
+            if version.served is not None
+        }
+        self.default = next(reversed(self.ready.values()), None)
+        if self.default is not None:
+            self.config = self.default.config
+
+    def number_of(self, version: str) -> int | None:
+        """Return the number of the version that a request calls `version`, None if there is none.
+
+        A version's parameters may give it a name of its own, such as v0.1.0.
+        """
+        number = version_number(version)
+        if number is not None:
+            return number
+        for token, served in self.ready.items():
+            if served.config.parameters.get(VERSION_NAME) == version:
+                return int(token)
+        return None
+
+
+class Catalog:
+    """The known models by name. `models` is public for lookups in the path of requests."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, Model] = {}
+
+    # --- changing it ---
+
+    def add(self, *served: Served) -> None:
+        """Let loaded versions serve from now on, all at the same moment."""
+        for one in served:
+            model = self.models.setdefault(one.name, Model())
+            model.versions.pop(NO_VERSION, None)
+            model.versions[int(one.version)] = Version(ModelState.READY, served=one)
+            model.refresh()
+
+    def set_state(
+        self,
+        name: str,
+        version: int,
+        state: ModelState,
+        reason: str = "",
+        *,
+        is_excused: bool = False,
+    ) -> None:
+        """Record the state of a version that does not serve, NO_VERSION when none is known."""
+        model = self.models.setdefault(name, Model())
+        model.versions[version] = Version(state, reason, is_excused=is_excused)
+        model.refresh()
+
+    def describe(self, name: str, config: ModelConfig | None) -> None:
+        """Record the configuration that was read, unless a version of the model serves."""
+        model = self.models.get(name)
+        if model is not None and model.default is None and config is not None:
+            model.config = config
+
+    def note(self, name: str, version: int, reason: str) -> None:
+        """Record why a version that serves could not be replaced; `add` forgets it."""
+        self.models[name].versions[version].reason = reason
+
+    def remove(self, name: str, version: int) -> None:
+        """Remove a version that does not serve, and with the last one the model."""
+        model = self.models[name]
+        del model.versions[version]
+        if not model.versions:
+            del self.models[name]
+
+    def remove_model(self, name: str) -> None:
+        """Remove a model none of whose versions serves."""
+        self.models.pop(name, None)
+
+    def clear(self) -> list[Served]:
+        """Remove everything; return what served."""
+        served = [one for model in self.models.values() for one in model.ready.values()]
+        self.models.clear()
+        return served
+
+    # --- reading it ---
+
+    def names(self) -> list[str]:
+        """Return the names of the models that have a ready version."""
+        return sorted(name for name, model in self.models.items() if model.default)
+
+    def rows(self) -> Iterator[IndexEntry]:
+        """Yield one row per known model version, by name and number."""
+        for name, model in sorted(self.models.items()):
+            for number, version in sorted(model.versions.items()):
+                shown = "" if number == NO_VERSION else str(number)
+                if trouble := _trouble_of(version):
+                    yield IndexEntry(name, shown, ModelState.UNAVAILABLE, trouble)
+                else:
+                    yield IndexEntry(name, shown, version.state, version.reason)
+
+    def is_sound(self) -> bool:
+        """Tell whether every version is ready and can run, or is excused."""
+        return all(
+            version.is_excused or (version.state is ModelState.READY and not _trouble_of(version))
+            for model in self.models.values()
+            for version in model.versions.values()
+        )
+
+    def is_ready(self, name: str, version: str) -> bool:
+        """Tell whether the model, or that version of it, is ready. Raises ModelNotFound."""
+        model = self._known(name)
+        if not version:
+            return model.default is not None and not model.default.trouble
+        number = model.number_of(version)
+        if number is None or number not in model.versions:
+            raise ModelNotFound(_no_version(name, version, model))
+        served = model.versions[number].served
+        return served is not None and not served.trouble
+
+    def find(self, name: str, version: str) -> Served:
+        """Return what serves that version, "" for the highest. Raises ModelNotFound, Unavailable.
+
+        `Model.ready` has only the usual spelling of versions; this accepts all and explains errors.
+        """
+        model = self._known(name)
+        if not version and model.default is not None:
+            return model.default
+        number = model.number_of(version) if version else None
+        if number is not None and number in model.versions:
+            found = model.versions[number]
+            if found.served is not None:
+                return found.served
+            raise Unavailable(_not_ready(name, number, found))
+        if version and number not in model.versions:
+            raise ModelNotFound(_no_version(name, version, model))
+        if any(v.state is ModelState.LOADING for v in model.versions.values()):
+            raise Unavailable(_no_versions(name, "it is still loading"))
+        reasons = dict.fromkeys(v.reason for v in model.versions.values() if v.reason)
+        raise ModelNotFound(_no_versions(name, "; ".join(reasons)))
+
+    def served(self, name: str = "", version: str = "") -> list[Served]:
+        """Return all ready versions of all models or of one, or one. Raises as `find` does."""
+        if not name:
+            return [one for _, model in sorted(self.models.items()) for one in model.ready.values()]
+        found = self.find(name, version)
+        return [found] if version else list(self.models[name].ready.values())
+
+    def _known(self, name: str) -> Model:
+        model = self.models.get(name)
+        if model is None:
+            raise ModelNotFound(unknown_model(name))
+        return model
+
+
+def version_number(token: str) -> int | None:
+    """Return the version number that a request's token gives: digits, 'v' before them allowed.
+
+    Returns None when the token gives no number (V2 facts: version tokens).
+    """
+    digits = token[1:] if token[:1] == "v" else token
+    # No version folder has more digits than an int64; int() of a hostile token would be slow.
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
+def unknown_model(name: str) -> str:
+    """Return the error text for a model that is not there."""
+    return _unknown(f"'{name}' is not found on this server")
+
+
+def _unknown(what: str) -> str:
+    """Return the error text for a model or version not served."""
+    return f"{UNKNOWN}{what}"
+
+
+def _no_versions(name: str, why: str) -> str:
+    return _unknown(f"'{name}' has no available versions" + _because(why))
+
+
+def _not_ready(name: str, number: int, version: Version) -> str:
+    state = version.state.value + _because(version.reason)
+    return _unknown(f"'{name}' version {number} is not at ready state, it is {state}")
+
+
+def _trouble_of(version: Version) -> str:
+    """Return why a version that serves cannot run at the moment, "" if it can."""
+    return "" if version.served is None else version.served.trouble
+
+
+def _no_version(name: str, version: str, model: Model) -> str:
+    known = ", ".join(str(number) for number in sorted(model.versions) if number != NO_VERSION)
+    if version_number(version) is None:  # clients compare these words, too
+        return (
+            f"failed to get model version from specified version string '{version}': "
+            f"expected a number, known versions of model '{name}': {known or 'none'}"
+        )
+    return _unknown(f"'{name}' version {version} is not found, known versions: {known or 'none'}")
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""

@@ -1,0 +1,616 @@
+"""Control: loads, reloads and unloads models, in Triton's three modes.
+
+none: the models in the repositories at the start. poll: those, and what changes there. explicit:
+what clients ask for. Changes to one model are made one after the other, each under the lock of its
+lineup; no task holds two of these locks. A change goes on even if the client that asked for it
+goes away.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from inferd.aio.thread import in_daemon_thread
+from inferd.core.interfaces import GivenModel
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.metadata import IndexEntry
+from inferd.engine.loading.catalog import UNLOADED, Catalog
+from inferd.engine.loading.dependents import Dependents, check_chain, needs_of
+from inferd.engine.loading.ensemble import find_steps
+from inferd.engine.loading.load import Loader, LoadOptions
+from inferd.engine.loading.model_versions import Lineup, close_served
+from inferd.engine.loading.source import Source, Sources, not_loaded
+from inferd.errors import (
+    InferdError,
+    InvalidConfig,
+    InvalidRequest,
+    LoadFailed,
+    NoDatatype,
+    NotLoadable,
+    NotUnique,
+    NoVersion,
+    Unavailable,
+)
+from inferd.repository.cloud_url import CloudUrl
+from inferd.repository.layout import FoundModel, check_model_name
+
+log = logging.getLogger("inferd.engine")
+
+MAX_WAITING = 100
+"""The most changes to one model that may wait; more are refused as Unavailable."""
+
+MAX_REASON = 300
+"""The most characters of a step's failure that are repeated in its ensemble's."""
+
+CALLERS_WAIT_S = 5.0
+"""How long the answer to a load waits for the ensembles that come back with the model."""
+
+_READING_AT_ONCE = 4
+_Result = TypeVar("_Result")
+
+Read = Callable[[], Source | None]
+"""Reads, in a thread, what a model is to be made from; returns None when it is not there."""
+
+
+class Control:
+    """Decides what is loaded, and records what serves in `catalog`."""
+
+    def __init__(
+        self, catalog: Catalog, options: LoadOptions, loader: Loader | None = None
+    ) -> None:
+        self._catalog = catalog
+        self._options = options
+        self._mode = options.model_control_mode
+        self._loader = loader or Loader(options)
+        self._sources = Sources(self._loader, options)
+        self._dependents = Dependents()
+        self._sent: dict[str, Source] = {}  # to bring back ensembles taken down, by name
+        self._lineups: dict[str, Lineup] = {}
+        self._complaints: dict[str, list[str]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._following: set[str] = set()
+        self._catching_up: dict[str, asyncio.Task[None]] = {}  # ensembles adapting to their steps
+        self._reading = asyncio.Semaphore(_READING_AT_ONCE)
+        self._is_started = False
+        self._is_stopped = False
+
+    # --- start and end ---
+
+    async def start(
+        self, paths: Sequence[Path | CloudUrl], given: Sequence[GivenModel] = ()
+    ) -> None:
+        """Load the models below `paths` that the mode selects; failures are in the catalog.
+
+        Models `given` by the program are loaded in every mode. Raises InvalidConfig for a path that
+        holds no models, NotLoadable for a cloud that does not answer.
+        """
+        models = await in_daemon_thread(lambda: self._sources.open(paths, given))
+        for model in models:
+            self._lineup(model.name).announce(model.versions, model.config)
+            self._dependents.ask(model.name)
+        await asyncio.gather(*(self._follow(m.name, self._reader_of(m)) for m in models))
+        while self._catching_up:
+            await asyncio.wait(self._catching_up.values())
+        self._is_started = True
+        if self._mode == "poll" and self._options.repository_poll_secs > 0:
+            self._spawn(self._poll())
+
+    def stop(self) -> None:
+        """Begin no more changes."""
+        self._is_stopped = True
+
+    async def close(self, timeout_s: float) -> None:
+        """Give up changes under way, and close all versions.
+
+        Waits at most `timeout_s` for requests that run in threads.
+        """
+        self.stop()
+        self._loader.attempts.give_up_all()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        drains = [lineup.end_drains(timeout_s) for lineup in self._lineups.values()]
+        closes = [close_served(served, timeout_s) for served in self._catalog.clear()]
+        await asyncio.gather(*drains, *closes)
+        self._lineups.clear()
+        await in_daemon_thread(self._sources.close)
+
+    # --- what clients ask for ---
+
+    def check_is_explicit(self) -> None:
+        """Raise Unavailable unless clients may load and unload models."""
+        if self._mode != "explicit":
+            msg = (
+                f"explicit model load / unload is not allowed if polling is enabled or the server "
+                f"itself loads its models (--model-control-mode={self._mode} here); it needs "
+                f"--model-control-mode=explicit"
+            )
+            raise Unavailable(msg)
+        if self._is_stopped:
+            msg = "the server is shutting down"
+            raise Unavailable(msg)
+
+    async def load(self, request: LoadRequest) -> None:
+        """Load the model as it is in the repository, or as the request defines it.
+
+        Raises Unavailable, InvalidRequest, InvalidConfig for the configuration sent, NotLoadable
+        when there is no such model or it cannot be read, LoadFailed when a version fails to load;
+        what served before then goes on serving.
+        """
+        self.check_is_explicit()
+        check_model_name(request.model)
+        if request.files and request.config is None:
+            msg = "a load with files needs the parameter 'config' as well"
+            raise InvalidRequest(not_loaded(request.model, msg))
+        await asyncio.shield(self._spawn(self._load(request)))
+
+    async def unload(self, request: UnloadRequest) -> None:
+        """Stop serving the model; requests in flight finish in the background.
+
+        It is no error if the model is not loaded or not there. Raises Unavailable, InvalidRequest.
+        """
+        self.check_is_explicit()
+        check_model_name(request.model)
+        job = self._unload(request.model, dependents=request.unload_dependents)
+        await asyncio.shield(self._spawn(job))
+
+    async def index(self) -> list[IndexEntry]:
+        """Return a row per known version and, in explicit mode, one per model never loaded.
+
+        Raises NotLoadable when a repository cannot be read.
+        """
+        if self._mode != "explicit":
+            return list(self._catalog.rows())
+        names = await self._read(self._sources.names)
+        never = [IndexEntry(name) for name in names if name not in self._catalog.models]
+        return sorted([*self._catalog.rows(), *never], key=lambda row: row.name)
+
+    async def _load(self, request: LoadRequest) -> None:
+        name, sources = request.model, self._sources
+        if not request.files:
+            await self._change(name, lambda: sources.asked(request), is_asked=True)
+        else:
+            upload = await self._read(lambda: sources.store(request))
+            upload.hold()
+            try:
+                await self._change(name, lambda: sources.sent(request, upload), is_asked=True)
+            finally:
+                if upload.release():
+                    await in_daemon_thread(upload.discard)
+        self._dependents.ask(name)
+        self._sent.pop(name, None)
+        await self._callers_caught_up(name)
+
+    async def _unload(self, name: str, *, dependents: bool = False) -> None:
+        if name in self._lineups or name in self._catalog.models:
+            self._loader.attempts.give_up(name)
+            for is_last in (False, True):
+                await self._take_down_callers(name)
+                async with self._turn(name) as lineup:
+                    is_gone = await self._is_gone(name)
+                    if is_last or not self._is_called(name):  # some may have come back meanwhile
+                        self._withdraw(lineup, is_gone=is_gone)
+                        break
+        self._sent.pop(name, None)
+        alone = self._dependents.leave(name)
+        await self._settle(name)
+        for step in alone if dependents else ():
+            await self._unload(step, dependents=True)
+
+    async def _is_gone(self, name: str) -> bool:
+        """Tell whether no repository has the model; one that cannot be read may have it."""
+        try:
+            return name not in await self._read(self._sources.names)
+        except NotLoadable:
+            return False
+
+    # --- following the repositories ---
+
+    async def look(self) -> Sequence[asyncio.Task[None]]:
+        """Check the repositories; return the tasks that follow what has changed there."""
+        try:
+            names = await in_daemon_thread(self._sources.watch.look)
+        except NotLoadable as error:  # a share that is gone for a moment unloads nothing
+            self._complain("", [f"{error.message}; what serves goes on"])
+            return []
+        self._complaints.pop("", None)
+        for name in self._following.intersection(names):
+            self._sources.watch.forget(name)  # it changed again: a later look will report it
+        names = [name for name in names if name not in self._following]
+        for name in names:
+            self._dependents.ask(name)
+        self._following.update(names)
+        return [self._spawn(self._follow(name, self._reader(name))) for name in names]
+
+    async def _poll(self) -> None:
+        while not self._is_stopped:
+            await asyncio.sleep(self._options.repository_poll_secs)
+            try:
+                await self.look()
+            except Exception:  # the next look may succeed
+                log.exception("looking at the model repositories failed")
+
+    async def _follow(self, name: str, read: Read) -> None:
+        """Make a change that no client waits for; log failures, and let a later look retry."""
+        try:
+            complaints = await self._change(name, read)
+        except InferdError as error:
+            complaints = [error.message]
+            self._lineup(name).fail(error.message)
+        finally:
+            self._following.discard(name)
+            self._drop_if_idle(name)
+        if complaints:
+            self._sources.watch.forget(name)
+            self._complain(name, complaints)
+        else:
+            self._complaints.pop(name, None)
+
+    def _complain(self, name: str, complaints: list[str]) -> None:
+        """Log `complaints` about the model, unless they are the same as last time."""
+        if complaints != self._complaints.get(name):
+            for complaint in complaints:
+                log.error("%s", complaint)
+        self._complaints[name] = complaints
+
+    def _reader(self, name: str) -> Read:
+        sent = self._sent.get(name)
+        return lambda: sent or self._sources.find(name)
+
+    def _reader_of(self, model: FoundModel) -> Read:
+        return lambda: self._sources.of(model)
+
+    # --- one change ---
+
+    async def _change(
+        self,
+        name: str,
+        read: Read,
+        *,
+        is_asked: bool = False,
+        chain: tuple[str, ...] = (),
+        looked: set[str] | None = None,
+    ) -> list[str]:
+        """Make the model serve what `read` finds; return what went wrong.
+
+        An ensemble's steps are loaded before it; `chain` are the ensembles this one is loaded for.
+        The ensembles that call a model that is gone end before it. When a client `is_asked` for
+        it, whatever goes wrong is raised, and steps that serve are looked at as well; those that
+        were are in `looked`.
+        """
+        check_chain(chain, name)
+        complaints: list[str] = []
+        looked = set() if is_asked else looked
+        if looked is not None:
+            looked.add(name)
+        for is_last in (False, True):
+            async with self._turn(name) as lineup:
+                source = await self._read(read)
+                missing = self._missing(source)
+                goes = source is None or self._is_hidden(source)
+                is_called = goes and self._is_called(name)
+                serving = [] if looked is None else self._serving_steps(source, looked)
+                if not (missing or serving or is_called) or is_last:
+                    complaints = await self._apply(lineup, source, missing, is_asked=is_asked)
+                    break
+            if is_called:
+                await self._take_down_callers(name)
+            for step in missing:
+                try:
+                    await self._change(
+                        step, self._reader(step), chain=(*chain, name), looked=looked
+                    )
+                except LoadFailed as error:
+                    if is_asked:
+                        raise self._not_begun(name, error, source) from error
+                    raise
+            for step in serving:
+                await self._look_at_step(step, (*chain, name), looked)
+        await self._settle(name)
+        return complaints
+
+    async def _look_at_step(
+        self, step: str, chain: tuple[str, ...], looked: set[str] | None
+    ) -> None:
+        """Have a step that serves follow what has changed of it, for the ensembles in `chain`.
+
+        What goes wrong is logged: it goes on as it is, and whether it fits is seen later.
+        """
+        lineup = self._lineups.get(step)
+        served = lineup.source if lineup is not None else None
+        if served is None or served.is_override:  # as a client sent it: so it stays
+            return
+        try:
+            complaints = await self._change(
+                step, lambda: self._sources.find(step) or served, chain=chain, looked=looked
+            )
+        except InferdError as error:
+            complaints = [error.message]
+        for complaint in complaints:
+            log.error("%s", complaint)
+
+    def _serving_steps(self, source: Source | None, looked: set[str]) -> list[str]:
+        """Return the steps of an ensemble that serve and were not yet `looked` at."""
+        needs = needs_of(source.model.config) if source else ()
+        return [name for name in needs if self._serves(name) and name not in looked]
+
+    def _missing(self, source: Source | None) -> list[str]:
+        needs = needs_of(source.model.config) if source else ()
+        return [name for name in needs if not self._serves(name)]
+
+    async def _apply(
+        self, lineup: Lineup, source: Source | None, missing: list[str], *, is_asked: bool
+    ) -> list[str]:
+        name = lineup.name
+        if source is None:
+            self._dependents.leave(name)
+            self._withdraw(lineup, is_gone=True)
+            return []
+        needs = needs_of(source.model.config)
+        error = source.model.error or self._misfit(name, needs, missing)
+        error = error or (self._stuck(source) if is_asked else None)
+        if error is not None:
+            if is_asked:
+                raise self._not_begun(name, error, source) from error
+            if source.is_override:
+                raise error
+            if lineup.serving and self._is_hidden(source):
+                self._withdraw(lineup, error.message, is_excused=False)
+            else:
+                lineup.fail(error.message, source.model)
+            return [error.message]
+        self._dependents.want(name, needs)  # now, so that the next change is checked against it
+        before = lineup.serving
+        source = source._replace(callees=self._callees(needs))
+        try:
+            failures = await lineup.change(source, is_partial=not (is_asked or before))
+        finally:
+            if before and lineup.source is not None:  # what goes on serving calls what it did
+                self._dependents.want(name, needs_of(lineup.source.model.config))
+        if lineup.serving != before:
+            self._tell(lineup)
+        if failures and is_asked:
+            error = _failed(name, failures, lineup.serving)
+            log.error("%s", error.message)
+            raise error
+        return list(failures.values())
+
+    def _not_begun(self, name: str, error: InferdError, source: Source | None) -> InferdError:
+        """Return the answer to a load of which nothing was begun; the index tells of it, too.
+
+        A model that was read, and has no version or no steps to serve, or tensors that lack
+        something, failed as one that does not come up; one that cannot be read could not be
+        loaded, as Triton tells them apart, and is still one that never was unless it serves. A
+        configuration that was sent is refused and leaves no trace.
+        """
+        if source is not None and source.is_override:
+            return _refused(name, error)
+        is_read = isinstance(error, LoadFailed | NoVersion | NoDatatype)
+        if is_read or self._serves(name):
+            self._lineup(name).fail(error.message, source.model if source is not None else None)
+            self._drop_if_idle(name)
+        if not is_read:
+            return NotLoadable(not_loaded(name, error.message))
+        log.error("%s", error.message)
+        return LoadFailed(f"load failed for model '{name}': {error.message}")
+
+    def _misfit(self, name: str, needs: tuple[str, ...], missing: list[str]) -> LoadFailed | None:
+        """Return why a model cannot call the models in `needs`, those `missing` among them."""
+        if missing:
+            needed = ", ".join(map(self._with_reason, missing))
+            return LoadFailed(f"model '{name}' needs {needed}, which is not loaded")
+        try:
+            self._dependents.check(name, needs)
+        except LoadFailed as error:
+            return error
+        return None
+
+    def _stuck(self, source: Source) -> LoadFailed | None:
+        """Return why an ensemble that a client loads would not run: its steps serve but cannot."""
+        config = source.model.config
+        with suppress(LoadFailed):  # a version that is not there is told of by the load itself
+            for step in find_steps(config, self._catalog.find) if config is not None else ():
+                if trouble := step.trouble:
+                    why = trouble[:MAX_REASON]
+                    msg = f"model '{source.model.name}' needs {step.name}, which cannot run: {why}"
+                    return LoadFailed(msg)
+        return None
+
+    def _is_hidden(self, source: Source) -> bool:
+        """Tell whether a model is to serve no more, for another has appeared with its name.
+
+        Where clients ask for models it goes on, as one that cannot be read: only its load fails.
+        """
+        return self._mode == "poll" and isinstance(source.model.error, NotUnique)
+
+    def _withdraw(
+        self,
+        lineup: Lineup,
+        reason: str = UNLOADED,
+        *,
+        is_gone: bool = False,
+        is_excused: bool = True,
+    ) -> None:
+        before = lineup.serving
+        lineup.withdraw(reason, is_gone=is_gone, is_excused=is_excused)
+        if before:
+            self._tell(lineup)
+
+    def _tell(self, lineup: Lineup) -> None:
+        """Log which versions now serve, except during the start, which ends with a table."""
+        if self._is_started:
+            versions = ", ".join(map(str, lineup.serving))
+            what = f"version {versions}" if versions else "no version"
+            log.info("model '%s' now serves %s", lineup.name, what)
+
+    async def _settle(self, name: str) -> None:
+        """Take down the ensembles that call the model, or bring them back if it now serves.
+
+        An ensemble one of whose steps went while it was loaded is taken down itself.
+        """
+        if self._serves(name) and (gone := self._missing(self._lineup(name).source)):
+            await self._take_down(name, f"model '{gone[0]}', which it calls, is {UNLOADED}")
+        if not self._serves(name):
+            await self._take_down_callers(name)
+            return
+        for ensemble in self._dependents.of(name):
+            if not self._serves(ensemble):
+                self._catch_up(ensemble, self._follow(ensemble, self._reader(ensemble)))
+                continue
+            source = self._lineup(ensemble).source
+            needs = needs_of(source.model.config) if source else ()
+            if source is not None and source.callees != self._callees(needs):
+                self._catch_up(ensemble, self._renew(ensemble))
+
+    def _catch_up(self, ensemble: str, job: Coroutine[object, object, None]) -> None:
+        """Start `job`, which adapts the ensemble to what now serves its steps."""
+        task = self._catching_up[ensemble] = self._spawn(job)
+        task.add_done_callback(lambda task: self._caught_up(ensemble, task))
+
+    def _caught_up(self, ensemble: str, task: asyncio.Task[None]) -> None:
+        if self._catching_up.get(ensemble) is task:
+            del self._catching_up[ensemble]
+
+    async def _callers_caught_up(self, name: str) -> None:
+        """Wait, at most CALLERS_WAIT_S, until all direct and indirect callers have adapted to it.
+
+        A client that has loaded a step is likely to call its ensembles next.
+        """
+        callers = [name]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALLERS_WAIT_S):
+                for one in callers:
+                    for ensemble in self._dependents.of(one):
+                        if ensemble in self._catching_up:
+                            await asyncio.wait([self._catching_up[ensemble]])
+                        if ensemble not in callers:
+                            callers.append(ensemble)
+
+    async def _take_down_callers(self, name: str) -> None:
+        """Stop serving the ensembles that call the model, and wait for their last requests."""
+        for ensemble in self._dependents.of(name):
+            if self._serves(ensemble):
+                await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
+        for lineup in list(self._lineups.values()):  # some may have been unloaded before
+            if lineup.source is not None and name in needs_of(lineup.source.model.config):
+                await lineup.drained()
+
+    async def _take_down(self, ensemble: str, reason: str) -> None:
+        for is_last in (False, True):
+            await self._take_down_callers(ensemble)
+            async with self._turn(ensemble) as lineup:
+                if is_last or not self._is_called(ensemble):  # some may have come back meanwhile
+                    source = lineup.source
+                    if source is not None and source.is_override and source.upload is None:
+                        self._sent[ensemble] = source
+                    self._withdraw(lineup, reason)
+                    break
+        await lineup.drained()
+
+    async def _renew(self, ensemble: str) -> None:
+        """Put an ensemble that serves together anew, for other versions serve its steps now.
+
+        It is taken down when it does not fit them.
+        """
+        complaints: list[str] = []
+        try:
+            async with self._turn(ensemble) as lineup:
+                source = lineup.source  # what it is made from by now
+                if source is not None and lineup.serving:
+                    missing = self._missing(source)
+                    complaints = await self._apply(lineup, source, missing, is_asked=False)
+            await self._settle(ensemble)
+        except InferdError as error:
+            complaints = [error.message]
+        if complaints and self._serves(ensemble):
+            log.error("%s", complaints[0])
+            await self._take_down(ensemble, complaints[0])
+
+    def _callees(self, needs: Sequence[str]) -> tuple[object, ...]:
+        """Return what serves the models in `needs`; the tuple differs when anything else does."""
+        models = (self._catalog.models.get(name) for name in needs)
+        return tuple(tuple(model.ready.values()) if model else () for model in models)
+
+    def _with_reason(self, name: str) -> str:
+        """Return the name of a model that does not serve, with the reason."""
+        model = self._catalog.models.get(name)
+        reasons = [row.reason for row in model.versions.values() if row.reason] if model else []
+        return f"{name} ({reasons[-1][:MAX_REASON]})" if reasons else name
+
+    def _is_called(self, name: str) -> bool:
+        """Tell whether an ensemble that calls the model serves."""
+        return any(map(self._serves, self._dependents.of(name)))
+
+    def _serves(self, name: str) -> bool:
+        model = self._catalog.models.get(name)
+        return model is not None and model.default is not None
+
+    # --- tasks and lineups ---
+
+    @asynccontextmanager
+    async def _turn(self, name: str) -> AsyncIterator[Lineup]:
+        """Yield the model's lineup, locked, when its turn to change comes. Raises Unavailable."""
+        lineup = self._lineup(name)
+        if lineup.waiting_count >= MAX_WAITING:
+            msg = f"{MAX_WAITING} loads and unloads of model '{name}' wait already"
+            raise Unavailable(msg)
+        lineup.waiting_count += 1
+        try:
+            async with lineup.lock:
+                yield lineup
+        finally:
+            lineup.waiting_count -= 1
+            self._drop_if_idle(name)
+
+    def _lineup(self, name: str) -> Lineup:
+        lineup = self._lineups.get(name)
+        if lineup is None:
+            lineup = self._lineups[name] = Lineup(
+                name,
+                self._catalog,
+                self._loader,
+                drain_timeout_s=self._options.model_unload_timeout_secs,
+                on_idle=lambda: self._drop_if_idle(name),
+            )
+        return lineup
+
+    def _drop_if_idle(self, name: str) -> None:
+        lineup = self._lineups.get(name)
+        if lineup is not None and lineup.is_idle:
+            del self._lineups[name]
+
+    async def _read(self, function: Callable[[], _Result]) -> _Result:
+        async with self._reading:
+            return await in_daemon_thread(function)
+
+    def _spawn(self, job: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(job)
+        self._tasks.add(task)
+        task.add_done_callback(self._after)
+        return task
+
+    def _after(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, InferdError):
+            log.error("a change of models failed", exc_info=error)
+
+
+def _refused(name: str, error: InferdError) -> InferdError:
+    """Return the answer to a load that brought a configuration which is wrong or does not fit."""
+    if isinstance(error, LoadFailed):
+        return LoadFailed(f"load failed for model '{name}': {error.message}")
+    kind = InvalidConfig if isinstance(error, InvalidConfig) else type(error)
+    return kind(not_loaded(name, error.message))
+
+
+def _failed(name: str, failures: dict[int, str], serving: Container[int]) -> LoadFailed:
+    reasons = []
+    for number, why in failures.items():
+        state = "" if number in serving else " is at UNAVAILABLE state"
+        reasons.append(f"version {number}{state}: {why}")
+    return LoadFailed(f"load failed for model '{name}': {'; '.join(reasons)}")

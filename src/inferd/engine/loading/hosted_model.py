@@ -1,0 +1,50 @@
+"""Hosted models: what a worker process opens for a HostedBackend, which refers to these names.
+
+The worker uses the same backend as the server would, and requests reach it in the same form.
+"""
+
+import json
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from inferd.config.model import ModelConfig
+from inferd.config.pbtxt import parse_json, to_json
+from inferd.core.interfaces import (
+    Backend,
+    ConnectedBackend,
+    ModelFiles,
+    Opened,
+    Placement,
+    Surroundings,
+)
+from inferd.engine.loading.scheduling import as_joined
+
+
+def complete_hosted(told: dict[str, Any]) -> str:
+    """Return the configuration completed from the model's file, as JSON. Raises InferdError."""
+    return json.dumps(to_json(_backend(told).complete(_files(told), _config(told))))
+
+
+def open_hosted(told: dict[str, Any]) -> Opened:
+    """Return the opened instance. Raises InferdError."""
+    backend, config = _backend(told), _config(told)
+    instance = backend.open(_files(told), config, Placement(*told["place"]))
+    return as_joined(config, backend, instance)
+
+
+def _backend(told: dict[str, Any]) -> Backend:
+    backend: Backend = EntryPoint("", told["target"], "").load()()
+    if isinstance(backend, ConnectedBackend):
+        backend.connect(Surroundings(settings=told["settings"]))
+    return backend
+
+
+def _files(told: dict[str, Any]) -> ModelFiles:
+    folder, version_folder, file = (Path(told[key]) for key in ("folder", "version_folder", "file"))
+    return ModelFiles(folder, told["version"], version_folder, file)
+
+
+def _config(told: dict[str, Any]) -> ModelConfig:
+    return replace(parse_json(told["config"], "config"), name=told["model"])

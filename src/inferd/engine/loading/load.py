@@ -1,0 +1,458 @@
+"""Loading: files on disk → configuration → backend → instances → a version that serves."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from inferd.aio.thread import in_daemon_thread
+from inferd.cache.store import Store
+from inferd.config.checks import check_config, check_instances, check_io
+from inferd.config.defaults import normalised
+from inferd.config.model import ModelConfig
+from inferd.config.options.cache import CacheSettings
+from inferd.config.options.delay import NO_HOLD, Hold
+from inferd.config.options.gpu_limit import GpuLimits
+from inferd.config.options.host_policy import HostPolicies
+from inferd.config.options.rate_limit import Limits
+from inferd.config.platform import is_python_based, reported_platform
+from inferd.core.interfaces import (
+    Backend,
+    ConnectedBackend,
+    GivenModel,
+    Instance,
+    ModelControl,
+    ModelFiles,
+    Models,
+    Placement,
+    Surroundings,
+)
+from inferd.engine.loading.attempt import Attempt, Attempts
+from inferd.engine.loading.caching import NOT_LOOKED, Keeper
+from inferd.engine.loading.ensemble import build_ensemble, find_steps
+from inferd.engine.loading.instances import Instances, Machine, Resize, remote_of
+from inferd.engine.loading.lookup import backend_named, python_based
+from inferd.engine.loading.scheduling import as_executed, build_scheduler
+from inferd.engine.loading.warmup import samples_of
+from inferd.engine.serving.served import Served
+from inferd.errors import (
+    BackendFailed,
+    InferdError,
+    InvalidConfig,
+    Unsupported,
+    foreign_text,
+)
+from inferd.observe.custom import CustomMetrics
+from inferd.observe.nvml import Gpus
+from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
+from inferd.observe.stats import Counts, Histogram
+from inferd.observe.summary import SummaryCounts
+from inferd.repository.agent import run_agents
+from inferd.repository.cloud_url import CloudUrl
+from inferd.repository.labels import read_labels
+from inferd.repository.layout import FoundModel, check_model_name, files_of
+from inferd.repository.local import find_model, renamed_model
+from inferd.repository.repositories import Repositories
+from inferd.repository.upload import Upload
+from inferd.schedulers.execution.limiter import RateLimiter, limited
+
+log = logging.getLogger("inferd.engine")
+
+EXECUTION_PARAMETER = "inferd_execution"
+"""The config parameter that sets where a model runs: "auto", "inline" or "threads"."""
+
+
+_Result = TypeVar("_Result")
+
+MAX_IGNORED_SHOWN = 5
+"""The most folders of a model, of those that are no versions, that the log names."""
+
+
+class LoadOptions(msgspec.Struct, frozen=True):
+    """Which models are loaded, and how; the fields are the server options of the same names.
+
+    `summary_latencies` is the setting of --metrics-config: loaded versions count for them, too.
+    `rate_limits` is None when --rate-limit is off, `cache` when there is no cache.
+    `hold` is for tests: schedulers that batch run nothing until that many requests wait.
+    """
+
+    model_config_name: str = ""
+    disable_auto_complete_config: bool = False
+    model_load_thread_count: int = 4
+    model_load_retry_count: int = 0
+    model_load_timeout_secs: float = 3600.0
+    model_unload_timeout_secs: float = 300.0
+    model_upload_max_bytes: int = 1 << 30
+    model_repository_links: str = "inside"
+    model_control_mode: str = "none"
+    load_model: tuple[str, ...] = ()
+    repository_poll_secs: float = 15.0
+    summary_latencies: bool = False
+    rate_limits: Limits | None = None
+    backend_config: tuple[str, ...] = ()
+    backend_directory: str | None = None
+    cache: CacheSettings | None = None
+    hold: Hold = NO_HOLD
+    host_policies: HostPolicies = msgspec.field(default_factory=dict)
+    gpu_limits: GpuLimits = msgspec.field(default_factory=dict)
+
+
+class Loader:
+    """Finds models and loads their versions; models share the backends they use.
+
+    Ensembles, and models that call others, do so through `models`; `find` returns the version of a
+    name that serves now (Catalog.find). Models that want it have their answers cached in `store`.
+    Models load and unload others through `control`, and have metrics of their own in `metrics`.
+    """
+
+    def __init__(
+        self,
+        options: LoadOptions,
+        models: Models | None = None,
+        find: Callable[[str, str], Served] | None = None,
+        store: Store | None = None,
+        control: ModelControl | None = None,
+        metrics: CustomMetrics | None = None,
+    ) -> None:
+        self._options = options
+        code = Path(options.backend_directory) if options.backend_directory else None
+        self._keeper = Keeper(store, find, code) if store is not None else None
+        self._models = models
+        self._model_control = control
+        self._metrics = metrics
+        self._find = find
+        self._gpu_count = gpu_count()
+        self._machine = Machine(
+            self._gpu_count, options.host_policies, options.gpu_limits, Gpus().memory_use
+        )
+        self.attempts = Attempts()
+        self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
+        self._backends: dict[tuple[str, bool], Backend] = {}
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        limits = options.rate_limits
+        self._limiter = RateLimiter(limits) if limits is not None else None
+
+    def repositories(self, paths: Sequence[Path | CloudUrl]) -> Repositories:
+        """Return the repositories at `paths`, which find the models in them.
+
+        Raises InvalidConfig for a bad path, and NotLoadable for a cloud that does not answer.
+        """
+        options = self._options
+        return Repositories(
+            paths,
+            options.model_config_name,
+            gpu_count=self._gpu_count,
+            strict=options.disable_auto_complete_config,
+        )
+
+    def sent(self, name: str, upload: Upload, override: ModelConfig) -> FoundModel:
+        """Return the model called `name` whose files a client sent; a broken one has its error."""
+        return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
+
+    def placed(self, name: str, folder: Path) -> FoundModel:
+        """Return the model in `folder`, to be called `name`; a broken one has its error."""
+        options = self._options
+        return renamed_model(
+            folder,
+            name,
+            options.model_config_name,
+            gpu_count=self._gpu_count,
+            strict=options.disable_auto_complete_config,
+        )
+
+    def given(self, model: GivenModel, override: ModelConfig | None = None) -> FoundModel:
+        """Return, ready to be loaded, a model that a program handed over; its one version is 1.
+
+        `override` replaces its configuration. Raises InvalidConfig, InvalidRequest.
+        """
+        check_model_name(model.name)
+        config = replace(override or model.config, backend=model.config.backend)
+        config = normalised(config, model.name, self._gpu_count, "its options")
+        check_config(config, "its options")
+        run_agents(model.folder, config)
+        return FoundModel(model.name, model.folder, config, (1,), backend=model.backend)
+
+    def load(
+        self,
+        model: FoundModel,
+        version: int,
+        steps: Sequence[Served] = (),
+        attempt: Attempt | None = None,
+    ) -> Served:
+        """Load one version, with all its instances. Raises InferdError, or what a backend raises.
+
+        When one instance cannot be opened, those before it are closed. An ensemble has no
+        instances; `steps` are the versions that serve its steps. The load may end early when
+        `attempt` is given up.
+        """
+        began_s = time.monotonic()
+        config = model.config
+        if config is None:
+            raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
+        keeper = self._keeper
+        looked = keeper.look(model) if keeper is not None else NOT_LOOKED
+        if config.ensemble_scheduling is not None:
+            served = self._ensemble(model, config, version, steps)
+        else:
+            served = self._model(model, config, version, attempt or Attempt())
+        if keeper is not None:
+            keeper.take(served, model, looked, steps)
+        served.load_s = time.monotonic() - began_s
+        return served
+
+    def _model(
+        self, model: FoundModel, config: ModelConfig, version: int, attempt: Attempt
+    ) -> Served:
+        backend = model.backend or self._backend(config)
+        files = files_of(model, version, config, attempt.is_wanted)
+        if not self._options.disable_auto_complete_config:
+            config = backend.complete(files, config)
+            config = normalised(config, config.name, self._gpu_count)
+            check_config(config)
+        check_io(config)
+        labels = read_labels(files.folder, config)
+        samples = samples_of(files.folder, config)
+        open_one = partial(self._open, backend, files, as_executed(config))
+        instances = Instances(config, backend, open_one, samples, self._machine, attempt)
+        with ExitStack() as undo:
+            pairs = instances.open(config)
+            for pair in pairs:
+                undo.callback(pair.alone.close)
+            alone = [pair.alone for pair in pairs]
+            inline = _may_run_inline(config, backend, alone)
+            counts = counts_of(config, with_summaries=self._options.summary_latencies)
+            scheduler = instances.scheduler = build_scheduler(
+                config,
+                pairs,
+                counts,
+                may_run_inline=inline,
+                folder=files.folder,
+                hold=self._options.hold,
+            )
+            platform = reported_platform(config)
+            served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
+            undo.pop_all()
+        if self._loop is not None:
+            for instance in remote_of(alone):
+                self._loop.call_soon_threadsafe(instance.attach, self._loop)
+        served.instances = instances
+        served.is_lax = getattr(backend, "lax", False)
+        served.is_on_gpu = any(place.gpu for place in instances.places)
+        return served
+
+    def _open(
+        self, backend: Backend, files: ModelFiles, config: ModelConfig, place: Placement
+    ) -> Instance:
+        if self._limiter is None or place.rate_limiter is None:
+            return backend.open(files, config, place)
+        claim = self._limiter.enter(config.name, place)
+        try:
+            return limited(backend.open(files, config, place), claim)
+        except BaseException:
+            claim.leave()
+            raise
+
+    def _ensemble(
+        self, model: FoundModel, config: ModelConfig, version: int, steps: Sequence[Served]
+    ) -> Served:
+        if self._models is None:
+            msg = f"model '{config.name}': there are no models here that an ensemble could call"
+            raise Unsupported(msg)
+        check_io(config)
+        labels = read_labels(model.folder, config)
+        config = replace(
+            config,
+            decoupled=any(step.config.decoupled for step in steps),
+            given=config.given | {"model_transaction_policy"},  # as Triton shows for all ensembles
+        )
+        check_config(config)
+        counts = counts_of(config, with_summaries=self._options.summary_latencies)
+        return build_ensemble(config, version, steps, self._models, counts, labels)
+
+    async def load_in_thread(self, model: FoundModel, version: int) -> Served:
+        """Load one version in a thread of its own, retrying as often as the options say.
+
+        Raises InferdError; anything else a backend raises becomes BackendFailed. The texts do not
+        show the paths of this machine.
+        """
+        self._loop = asyncio.get_running_loop()
+        attempt = Attempt()
+        with self.attempts.running(model.name, attempt):
+            async with self._free_threads:
+                for _ in range(self._options.model_load_retry_count):
+                    try:
+                        return await self._load_in_time(model, version, attempt)
+                    except InferdError as error:
+                        if not attempt.is_wanted():
+                            raise
+                        log.warning("%s; trying again", error.message)
+                return await self._load_in_time(model, version, attempt)
+
+    async def resize_in_thread(
+        self, model: FoundModel, version: int, instances: Instances
+    ) -> Resize:
+        """Open, in a thread, the instances that `model` asks for beyond those there are.
+
+        Raises as `load_in_thread` does.
+        """
+        config = model.config
+        assert config is not None
+        check_instances(config)
+        with self.attempts.running(model.name, instances.attempt):
+            async with self._free_threads:
+                return await self._in_time(
+                    model, version, lambda: instances.prepare(config), Resize.undo
+                )
+
+    async def _load_in_time(self, model: FoundModel, version: int, attempt: Attempt) -> Served:
+        steps: Sequence[Served] = ()
+        if model.config is not None and self._find is not None:
+            steps = find_steps(model.config, self._find)
+        return await self._in_time(
+            model, version, lambda: self.load(model, version, steps, attempt), _close_unused
+        )
+
+    async def _in_time(
+        self,
+        model: FoundModel,
+        version: int,
+        work: Callable[[], _Result],
+        given_up: Callable[[_Result], None],
+    ) -> _Result:
+        """Return the result of `work`, run in a thread; one too late goes to `given_up`."""
+        timeout_s = self._options.model_load_timeout_secs
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await in_daemon_thread(lambda: _explained(model, version, work), given_up)
+        except TimeoutError as error:
+            msg = (
+                f"model '{model.name}' version {version} did not load within {timeout_s:g} s "
+                f"(--model-load-timeout-secs)"
+            )
+            raise BackendFailed(msg) from error
+
+    def _backend(self, config: ModelConfig) -> Backend:
+        name, given = config.backend, self._options.backend_directory
+        folder = Path(given) if given else None
+        is_based = is_python_based(config)
+        with self._lock:
+            backend = self._backends.get((name, is_based))
+            if backend is None:
+                backend = python_based(name, folder) if is_based else backend_named(name, folder)
+                self._backends[name, is_based] = backend
+                if isinstance(backend, ConnectedBackend):
+                    backend.connect(self._surroundings(name))
+            return backend
+
+    def _surroundings(self, backend: str) -> Surroundings:
+        options = self._options
+        settings = settings_of(backend, options.backend_config)
+        return Surroundings(
+            self._models,
+            self._model_control,
+            self._metrics,
+            self._loop,
+            options.model_load_timeout_secs,
+            settings,
+        )
+
+
+def settings_of(backend: str, given: Sequence[str]) -> dict[str, str]:
+    """Return the --backend-config settings of `backend`: its own, and those for all backends."""
+    found = {}
+    for text in given:
+        owner, comma, setting = text.partition(",")
+        name, _, value = (setting if comma else text).partition("=")
+        if not comma or owner == backend:
+            found[name] = value
+    return found
+
+
+def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> _Result:
+    """Return what `work` does; raise its errors as InferdError, without the model's path."""
+    try:
+        return work()
+    except InferdError as error:
+        error.args = (error.message.replace(f"{model.folder}/", ""), *error.args[1:])
+        raise
+    except BaseException as error:  # SystemExit too: no model may end the server
+        log.debug("model '%s' version %d:", model.name, version, exc_info=error)
+        text = foreign_text(error)
+        msg = f"model '{model.name}' version {version} cannot be loaded: {text}"
+        raise BackendFailed(msg) from error
+
+
+def counts_of(config: ModelConfig, *, with_summaries: bool) -> Counts:
+    """Return the Counts for a model. Raises InvalidConfig for invalid histogram buckets."""
+    counts = SummaryCounts() if with_summaries else Counts()
+    if config.decoupled:
+        counts.first_responses = Histogram(_first_response_buckets(config))
+    return counts
+
+
+def _first_response_buckets(config: ModelConfig) -> Sequence[float]:
+    for control in config.model_metrics:
+        if control.metric_identifier == FIRST_RESPONSES and control.histogram_options:
+            buckets = control.histogram_options
+            if list(buckets) != sorted(set(buckets)) or not all(map(isfinite, buckets)):
+                msg = f"model '{config.name}': the buckets of {FIRST_RESPONSES} are not in order"
+                raise InvalidConfig(msg)
+            return buckets
+    return FIRST_RESPONSE_BUCKETS_MS
+
+
+def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[Instance]) -> bool:
+    wanted = config.parameters.get(EXECUTION_PARAMETER, "auto")
+    if wanted not in ("auto", "inline", "threads"):
+        msg = (
+            f"model '{config.name}': parameter {EXECUTION_PARAMETER} is '{wanted}', "
+            f"expected auto, inline or threads"
+        )
+        raise InvalidConfig(msg)
+    if wanted == "inline" and not backend.concurrent:
+        msg = (
+            f"model '{config.name}': parameter {EXECUTION_PARAMETER} is 'inline', but backend "
+            f"'{config.backend}' does not run a model in several threads at once"
+        )
+        raise InvalidConfig(msg)
+    if wanted == "inline" and any(getattr(instance, "waits", False) for instance in instances):
+        msg = (
+            f"model '{config.name}': parameter {EXECUTION_PARAMETER} is 'inline', but its "
+            f"rate_limiter may make it wait"
+        )
+        raise InvalidConfig(msg)
+    if wanted != "auto":
+        return wanted == "inline"
+    return (
+        backend.bounded
+        and backend.concurrent
+        and all(getattr(instance, "bounded", True) for instance in instances)
+    )
+
+
+def gpu_count(folder: Path = Path("/proc/driver/nvidia/gpus")) -> int:
+    """Return the number of NVIDIA GPUs this machine's driver shows, 0 without a driver."""
+    return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+
+
+def tell_ignored(model: FoundModel) -> None:
+    """Log which folders of `model` are ignored, at most MAX_IGNORED_SHOWN of them by name."""
+    for reason in model.ignored[:MAX_IGNORED_SHOWN]:
+        log.warning("model '%s': %s", model.name, reason)
+    if more := model.ignored[MAX_IGNORED_SHOWN:]:
+        log.warning("model '%s': so are %d more folders", model.name, len(more))
+
+
+def _close_unused(served: Served) -> None:
+    loop = asyncio.get_running_loop()
+    loop.create_task(served.scheduler.close(0.0))  # noqa: RUF006  ends in its first step

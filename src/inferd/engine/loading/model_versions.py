@@ -1,0 +1,392 @@
+"""Lineup: the versions of one model that serve, and how others replace them.
+
+New versions load beside the ones that serve. When all have loaded, they take over at one moment on
+the event loop; requests that found the old ones finish there, and then the old ones are closed.
+When one fails to load, none takes over.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from inferd.aio.thread import in_daemon_thread
+from inferd.config.model import ModelConfig
+from inferd.core.metadata import ModelState
+from inferd.engine.loading.catalog import NO_VERSION, UNLOADED, Catalog, Version
+from inferd.engine.loading.instances import Resize, is_resized
+from inferd.engine.loading.load import Loader
+from inferd.engine.loading.source import Source
+from inferd.engine.serving.served import Served
+from inferd.errors import InferdError, Unavailable
+from inferd.repository.layout import FoundModel
+from inferd.repository.upload import Upload
+
+log = logging.getLogger("inferd.engine")
+
+MAX_DRAINING = 32
+"""The most replaced versions of a model that may wait for their last requests; with as many, no
+more are replaced."""
+
+MAX_UNLOADED = 16
+"""The most unloaded versions that stay in the index."""
+
+
+class _Kept(NamedTuple):
+    """A version that serves, and what it was made from."""
+
+    served: Served
+    config: ModelConfig
+    marks: tuple[object, ...]
+    upload: Upload | None
+
+
+class Lineup:
+    """The versions of one model that serve. Callers of `change` and `withdraw` hold `lock`.
+
+    `on_idle` is called when a version has been closed and the lineup is then idle.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        catalog: Catalog,
+        loader: Loader,
+        *,
+        drain_timeout_s: float,
+        on_idle: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.lock = asyncio.Lock()
+        self.waiting_count = 0
+        self._catalog = catalog
+        self._loader = loader
+        self._drain_timeout_s = drain_timeout_s
+        self._on_idle = on_idle
+        self._kept: dict[int, _Kept] = {}
+        self._drains: set[asyncio.Task[None]] = set()
+        self._draining: Counter[int] = Counter()
+        self._reasons: dict[int, str] = {}  # why versions that are draining went, the last of them
+        self._is_gone = False
+        self.source: Source | None = None
+        """What the serving versions were last made from."""
+
+    @property
+    def serving(self) -> dict[int, Served]:
+        """The versions that serve, by number."""
+        return {number: one.served for number, one in sorted(self._kept.items())}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no version serves or is being closed, and no change waits."""
+        return not (self._kept or self._drains or self.waiting_count)
+
+    async def change(self, source: Source, *, is_partial: bool = False) -> dict[int, str]:
+        """Serve the versions of `source` and no others; return why versions failed.
+
+        Unchanged versions go on as they are. When a version fails, everything stays as it was;
+        with `is_partial` the others serve nevertheless. Raises Unavailable when too many replaced
+        versions still wait for their requests.
+        """
+        if self._draining.total() >= MAX_DRAINING:
+            msg = f"{MAX_DRAINING} replaced versions of model '{self.name}' still have requests"
+            raise Unavailable(msg)
+        self._is_gone = False
+        model = source.model
+        fresh = [number for number in model.versions if not self._is_current(source, number)]
+        self.announce(fresh, model.config)
+        resized = {
+            number: one
+            for number, one in self._kept.items()
+            if number in model.versions and number not in fresh and _is_resized(one, model)
+        }
+        loaded, failures = await self._load(model, fresh)
+        try:
+            resizes, more = await self._prepare(model, resized)
+        except BaseException:  # usually because the server is shutting down
+            await _close_all(loaded)
+            raise
+        failures |= more
+        if failures and not is_partial:
+            await _close_all(loaded)
+            await in_daemon_thread(lambda: [resize.undo() for resize in resizes.values()])
+            self._note_failures(source, self._not_served(loaded, min(failures)) | failures)
+            return failures
+        self._resize(resizes)
+        self._take_over(source, loaded, unchanged=more.keys())
+        self._note_failures(source, failures)
+        return failures
+
+    def announce(self, versions: Iterable[int], config: ModelConfig | None) -> None:
+        """Show those of `versions` that do not serve as loading, with `config`."""
+        for number in versions:
+            if number not in self._kept:
+                self._set_state(number, ModelState.LOADING, is_excused=bool(self._kept))
+        self._catalog.describe(self.name, config)
+
+    def withdraw(
+        self, reason: str = UNLOADED, *, is_gone: bool = False, is_excused: bool = True
+    ) -> None:
+        """Have no version serve any more; the index tells the `reason`.
+
+        A model that `is_gone` is forgotten as soon as its last request is done. One that is not
+        `is_excused` keeps a strict server from being ready. What did not serve before keeps the
+        reason it had, unless all of it is unloaded.
+        """
+        model = self._catalog.models.get(self.name)
+        for number in list(model.versions) if model else ():
+            if number == NO_VERSION:
+                self._catalog.remove(self.name, number)
+            elif reason == UNLOADED and number not in self._kept and not self._draining[number]:
+                self._set_state(number, ModelState.UNAVAILABLE, UNLOADED)
+        kept, self._kept = self._kept, {}
+        for number in kept:
+            self._set_state(number, ModelState.UNLOADING, is_excused=is_excused)
+        for number, one in kept.items():
+            self._drain(number, one, reason)
+        self._is_gone = is_gone
+        self._forget_if_gone()
+
+    def fail(self, reason: str, found: FoundModel | None = None) -> None:
+        """Say why nothing of the model can be loaded; what serves of it goes on.
+
+        `found` is what was read of it, None if nothing could be read.
+        """
+        for number in self._kept:
+            self._catalog.note(self.name, number, reason)
+        if self._kept:
+            return
+        model = self._catalog.models.get(self.name)
+        rows = model.versions.items() if model else ()
+        if any(row.state is ModelState.UNLOADING and not row.is_excused for _, row in rows):
+            return  # the reason why it was withdrawn comes as its last request ends
+        idle = (ModelState.LOADING, ModelState.UNAVAILABLE)
+        known = [n for n, row in rows if row.state in idle and row.reason != UNLOADED]
+        wanted = found.versions if found is not None else ()
+        told = [n for n in wanted if not self._draining[n]] or known or [NO_VERSION]
+        for number in told:
+            self._catalog.set_state(self.name, number, ModelState.UNAVAILABLE, reason)
+        if NO_VERSION in known and NO_VERSION not in told:
+            self._catalog.remove(self.name, NO_VERSION)
+        if found is not None:
+            self._catalog.describe(self.name, found.config)
+
+    async def drained(self) -> None:
+        """Wait for the requests of withdrawn versions, for as long as they may run."""
+        if self._drains:
+            await asyncio.wait(self._drains)
+
+    async def end_drains(self, timeout_s: float) -> None:
+        """Wait at most `timeout_s` for the requests of withdrawn versions."""
+        if self._drains:
+            _, late = await asyncio.wait(self._drains, timeout=timeout_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    # --- loading ---
+
+    def _is_current(self, source: Source, number: int) -> bool:
+        kept = self._kept.get(number)
+        return (
+            kept is not None
+            and kept.marks == source.marks_of(number)
+            and not kept.served.trouble  # what was wrong may have been repaired
+            and (
+                _without_policy(kept.config) == _without_policy(source.model.config)
+                or _is_resized(kept, source.model)
+            )
+        )
+
+    async def _load(
+        self, model: FoundModel, versions: Iterable[int]
+    ) -> tuple[list[Served], dict[int, str]]:
+        loads = {
+            number: asyncio.create_task(self._loader.load_in_thread(model, number))
+            for number in versions
+        }
+        try:
+            await asyncio.gather(*loads.values(), return_exceptions=True)
+        except asyncio.CancelledError:  # the server is shutting down
+            done = [load for load in loads.values() if load.done() and not load.cancelled()]
+            for load in done:
+                if load.exception() is None:
+                    await close_served(load.result(), 0.0)
+            raise
+        errors = {number: load.exception() for number, load in loads.items()}
+        loaded = [loads[number].result() for number, error in errors.items() if error is None]
+        failures: dict[int, str] = {}
+        for number, error in errors.items():
+            if isinstance(error, InferdError):
+                failures[number] = error.message
+            elif error is not None:
+                await _close_all(loaded)
+                raise error
+        return loaded, failures
+
+    async def _prepare(
+        self, model: FoundModel, versions: Mapping[int, _Kept]
+    ) -> tuple[dict[int, Resize], dict[int, str]]:
+        """Open the instances to be added; return the prepared changes, and why some failed."""
+        resizes: dict[int, Resize] = {}
+        failures: dict[int, str] = {}
+        for number, kept in versions.items():
+            assert kept.served.instances is not None
+            try:
+                resizes[number] = await self._loader.resize_in_thread(
+                    model, number, kept.served.instances
+                )
+            except InferdError as error:
+                failures[number] = error.message
+            except BaseException:  # usually because the server is shutting down
+                for resize in resizes.values():
+                    resize.undo()
+                raise
+        return resizes, failures
+
+    def _not_served(self, loaded: Iterable[Served], failed: int) -> dict[int, str]:
+        """Return what is told of versions that were `loaded` when version `failed` was not."""
+        why = f"because version {failed} failed"
+        return {
+            number: f"not reloaded, {why}" if number in self._kept else f"not served, {why}"
+            for number in (int(one.version) for one in loaded)
+        }
+
+    def _note_failures(self, source: Source, failures: dict[int, str]) -> None:
+        for number, reason in failures.items():
+            if source.upload is not None:  # it lies nowhere where it could be seen to
+                if number not in self._kept:
+                    self._catalog.remove(self.name, number)
+            elif number in self._kept:
+                self._catalog.note(self.name, number, reason)
+            else:
+                self._catalog.set_state(
+                    self.name, number, ModelState.UNAVAILABLE, reason, is_excused=bool(self._kept)
+                )
+
+    # --- taking over ---
+
+    def _resize(self, resizes: Mapping[int, Resize]) -> None:
+        """Apply prepared changes: versions go on with more instances, or fewer."""
+        for number, resize in resizes.items():
+            instances = self._kept[number].served.instances
+            assert instances is not None
+            instances.apply(resize)
+            count = len(resize.places)
+            log.info("model '%s' version %d now has %d instances", self.name, number, count)
+
+    def _take_over(
+        self, source: Source, loaded: Iterable[Served], unchanged: Collection[int] = ()
+    ) -> None:
+        """Replace what serves. Nothing here waits, so no request sees half of the change.
+
+        Versions that are `unchanged` keep their configuration.
+        """
+        self.source = source
+        model, before = source.model, self._kept
+        assert model.config is not None
+        self._kept = {number: one for number, one in before.items() if number in model.versions}
+        for number, one in self._kept.items():
+            policy, groups = model.config.version_policy, one.served.config.instance_group
+            if _is_resized(one, model) and number not in unchanged:
+                groups = model.config.instance_group
+            one.served.config = replace(
+                one.served.config, version_policy=policy, instance_group=groups
+            )
+            if number not in unchanged:
+                self._kept[number] = one._replace(config=model.config)
+        for served in loaded:
+            number = int(served.version)
+            replaced = before[number].served.ensemble if number in before else None
+            if served.ensemble is not None and replaced is not None:
+                served.ensemble.follow(replaced)
+            self._kept[number] = _Kept(served, model.config, source.marks_of(number), source.upload)
+            if source.upload:
+                source.upload.hold()
+        self._catalog.add(*(one.served for one in self._kept.values()))
+        for number, old in before.items():
+            new = self._kept.get(number)
+            if new is None:
+                self._set_state(number, ModelState.UNLOADING)
+            if new is None or new.served is not old.served:
+                self._drain(number, old, UNLOADED)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove versions that failed once and are gone, and all but a few of the unloaded ones."""
+        rows = self._catalog.models[self.name].versions
+        idle = [number for number, row in rows.items() if row.state is ModelState.UNAVAILABLE]
+        unloaded = sorted(number for number in idle if rows[number].reason == UNLOADED)
+        for number in idle:
+            if number not in unloaded[-MAX_UNLOADED:]:
+                self._catalog.remove(self.name, number)
+
+    def _drain(self, number: int, old: _Kept, reason: str) -> None:
+        self._draining[number] += 1
+        self._reasons[number] = reason
+        task = asyncio.get_running_loop().create_task(self._drained(number, old))
+        self._drains.add(task)
+        task.add_done_callback(self._after_drain)
+
+    async def _drained(self, number: int, old: _Kept) -> None:
+        try:
+            await close_served(old.served, self._drain_timeout_s)
+        finally:
+            self._draining -= Counter((number,))
+            if not self._draining[number]:
+                self._set_unloaded(number, self._reasons.pop(number))
+        if old.upload is not None and old.upload.release():
+            await in_daemon_thread(old.upload.discard)
+
+    def _set_unloaded(self, number: int, reason: str) -> None:
+        row = self._row(number)
+        if row is not None and row.state is ModelState.UNLOADING:
+            excused = row.is_excused
+            self._set_state(number, ModelState.UNAVAILABLE, reason, is_excused=excused)
+
+    def _after_drain(self, task: asyncio.Task[None]) -> None:
+        self._drains.discard(task)
+        self._forget_if_gone()
+        if self.is_idle:
+            self._on_idle()
+
+    def _forget_if_gone(self) -> None:
+        if self._is_gone and not self._draining.total():
+            self._catalog.remove_model(self.name)
+
+    def _row(self, number: int) -> Version | None:
+        model = self._catalog.models.get(self.name)
+        return model.versions.get(number) if model else None
+
+    def _set_state(
+        self, number: int, state: ModelState, reason: str = "", *, is_excused: bool = True
+    ) -> None:
+        self._catalog.set_state(self.name, number, state, reason, is_excused=is_excused)
+
+
+async def _close_all(loaded: Iterable[Served]) -> None:
+    """Close versions that have had no requests."""
+    await asyncio.gather(*(close_served(one, 0.0) for one in loaded))
+
+
+async def close_served(served: Served, timeout_s: float) -> None:
+    """Close a version, as Scheduler.close does; errors are logged."""
+    try:
+        await served.scheduler.close(timeout_s)
+    except Exception as error:  # of a model that fails even to close
+        log.exception("model '%s' does not close: %s", served.name, error)
+
+
+def _without_policy(config: ModelConfig | None) -> ModelConfig | None:
+    """Return `config` without its version policy, which can change without a reload."""
+    return config and replace(config, version_policy=None)
+
+
+def _is_resized(kept: _Kept, model: FoundModel) -> bool:
+    """Tell whether opening and closing instances is enough to turn `kept` into that of `model`."""
+    before, after = _without_policy(kept.config), _without_policy(model.config)
+    if before is None or after is None or not is_resized(before, after):
+        return False
+    return kept.served.instances is not None and kept.served.instances.can_become(after)

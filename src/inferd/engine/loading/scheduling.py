@@ -1,0 +1,259 @@
+"""Builds the scheduler that a model's configuration asks for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from inferd.aio.timer import Alarm, Timer
+from inferd.config.model import (
+    DynamicBatching,
+    ModelConfig,
+    OldestStrategy,
+    QueuePolicy,
+    SequenceBatching,
+)
+from inferd.config.options.delay import NO_HOLD, Hold
+from inferd.config.parameter import whole_number
+from inferd.core.interfaces import (
+    AsyncInstance,
+    Backend,
+    ConcurrentInstance,
+    Instance,
+    Opened,
+    Scheduler,
+)
+from inferd.observe.stats import Counts
+from inferd.schedulers.concurrent import ConcurrentScheduler
+from inferd.schedulers.direct import DirectScheduler
+from inferd.schedulers.dynamic import DynamicScheduler
+from inferd.schedulers.execution.batch import BatchPlan, JoinedInstance
+from inferd.schedulers.execution.execution import Execution
+from inferd.schedulers.execution.remote import RemoteExecution
+from inferd.schedulers.queueing.adaptive import AdaptivePace
+from inferd.schedulers.queueing.delayed import HeldPace
+from inferd.schedulers.queueing.policy import MAX_WAITING, Levels
+from inferd.schedulers.queueing.queue import RequestQueue
+from inferd.schedulers.queueing.timing import FixedPace, Pace
+from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
+from inferd.schedulers.sequence_parts.controls import Controls
+from inferd.schedulers.sequence_parts.states import States, hidden_outputs, state_inputs
+from inferd.schedulers.sequence_parts.tensors import Dressing
+
+QUEUE_SIZE_PARAMETER = "inferd_sequence_max_queue_size"
+"""The config parameter with the number of a sequence model's requests that may wait."""
+
+QUEUE_TIMEOUT_PARAMETER = "inferd_sequence_default_timeout_microseconds"
+"""The config parameter with the time that each may wait."""
+
+_Alarms = Callable[[Callable[[], None]], Timer]
+
+_MOST = 10**18 - 1  # the largest value of these parameters
+
+_NO_TIMEOUT_US = 1 << 62
+"""A timeout that never comes; a request's own is shorter."""
+
+
+def opened(
+    config: ModelConfig,
+    backend: Backend,
+    instance: Instance,
+    cores: frozenset[int] = frozenset(),
+) -> Opened:
+    """Return `instance`, which `backend` opened for `config`, in the form that takes requests.
+
+    If the backend joins, several requests reach it as one; a model that reshapes goes through the
+    same path even for one request. An instance that runs elsewhere joins them there.
+    """
+    if isinstance(instance, AsyncInstance) or getattr(instance, "works_elsewhere", False):
+        return Opened(instance, instance, cores)
+    return as_joined(as_executed(config), backend, instance, cores)
+
+
+def as_joined(
+    config: ModelConfig,
+    backend: Backend,
+    instance: Instance,
+    cores: frozenset[int] = frozenset(),
+) -> Opened:
+    """Return `instance` as `opened` does, in the process it runs in; it was opened for `config`."""
+    if not getattr(backend, "joins", False):
+        return Opened(instance, instance, cores)
+    sequence = config.sequence_batching
+    has_rows = sequence is not None and sequence.oldest is None
+    plan = BatchPlan(config)
+    views = getattr(backend, "leaves_inputs", False)
+    together = JoinedInstance(instance, plan, keeps_rows=has_rows, views=views)
+    return Opened(together if plan.reshapes else instance, together, cores)
+
+
+def build_scheduler(
+    config: ModelConfig,
+    instances: Sequence[Opened],
+    counts: Counts,
+    *,
+    may_run_inline: bool,
+    folder: Path = Path(),
+    hold: Hold = NO_HOLD,
+) -> Scheduler:
+    """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
+
+    `folder` is the model's, `hold` is for schedulers that batch. Raises InvalidConfig for
+    sequence_batching that is not possible.
+    """
+    alone = [one.alone for one in instances]
+    concurrent = [one for one in alone if isinstance(one, ConcurrentInstance)]
+    if len(concurrent) == len(alone) and not _is_scheduled(config):
+        kinds = [one.kind for one in instances]
+        return ConcurrentScheduler(config.name, concurrent, counts, kinds)
+
+    def execution_of(numbers: slice) -> Execution:
+        remote = [one for one in alone[numbers] if isinstance(one, AsyncInstance)]
+        kinds = {id(one.alone): one.kind for one in instances[numbers]}
+        if len(remote) == len(alone[numbers]):
+            elsewhere = RemoteExecution(config.name, remote, counts=counts)
+            elsewhere.kinds = kinds
+            return elsewhere
+        execution = Execution(
+            config.name,
+            alone[numbers],
+            may_run_inline=may_run_inline,
+            joined=[one.together for one in instances[numbers]],
+            counts=counts,
+        )
+        execution.cores = [one.cores for one in instances[numbers]]
+        execution.kinds = kinds
+        return execution
+
+    return choose_scheduler(config, execution_of, len(instances), folder, hold=hold)
+
+
+def choose_scheduler(
+    config: ModelConfig,
+    execution_of: Callable[[slice], Execution],
+    instance_count: int,
+    folder: Path = Path(),
+    alarm: _Alarms = Alarm,
+    hold: Hold = NO_HOLD,
+) -> Scheduler:
+    """Return the scheduler for `instance_count` instances.
+
+    `execution_of` returns the Execution of a slice of them. A decoupled model without sequences
+    answers each request by itself, whatever it says about batching; its priority levels and queue
+    policies say which requests wait, and how long. Raises as `build_scheduler` does.
+    """
+    plan = BatchPlan(as_executed(config))
+    if config.sequence_batching is not None:
+        executions = [execution_of(slice(n, n + 1)) for n in range(instance_count)]
+        return _sequence(config, executions, plan, folder, alarm, hold)
+    execution = execution_of(slice(None))
+    batching = config.dynamic_batching
+    if batching is None or config.decoupled:
+        return DirectScheduler(execution, Levels(batching))
+    return _dynamic(config, batching, execution, plan, alarm, hold)
+
+
+def _is_scheduled(config: ModelConfig) -> bool:
+    """Tell whether requests are batched, or belong to sequences."""
+    batching = config.dynamic_batching is not None and not config.decoupled
+    return batching or config.sequence_batching is not None
+
+
+def as_executed(config: ModelConfig) -> ModelConfig:
+    """Return `config` with all inputs and outputs that the backend sees.
+
+    These include the controls and states of sequences, which clients do not see. Raises
+    InvalidConfig for sequence_batching that is not possible.
+    """
+    sequence = config.sequence_batching
+    if sequence is None:
+        return config
+    inputs = (*config.input, *Controls(config).inputs, *state_inputs(config))
+    outputs = (*config.output, *hidden_outputs(config))
+    return replace(config, input=inputs, output=outputs)
+
+
+def _dynamic(
+    config: ModelConfig,
+    batching: DynamicBatching,
+    execution: Execution,
+    plan: BatchPlan,
+    alarm: _Alarms,
+    hold: Hold,
+) -> DynamicScheduler:
+    pace: Pace
+    # A test that holds requests must know which batches they make: Triton's rule determines that.
+    if batching.is_adaptive and config.max_batch_size > 1 and not hold.count:
+        pace = AdaptivePace(config.max_batch_size, execution.instance_count)
+    else:
+        delay_us = batching.max_queue_delay_microseconds
+        pace = FixedPace(config.max_batch_size, batching.preferred_batch_size, delay_us)
+    if hold.count:
+        pace = HeldPace(pace, hold.count)
+    queue = RequestQueue(config.name, batching)
+    keeps_order = batching.preserve_ordering
+    return DynamicScheduler(execution, queue, pace, plan, keeps_order=keeps_order, alarm=alarm)
+
+
+def _sequence(
+    config: ModelConfig,
+    executions: Sequence[Execution],
+    plan: BatchPlan,
+    folder: Path,
+    alarm: _Alarms,
+    hold: Hold,
+) -> SequenceScheduler:
+    sequence = config.sequence_batching
+    assert sequence is not None
+    rows = max(1, config.max_batch_size)
+    oldest = sequence.oldest
+    idle_us = sequence.max_sequence_idle_microseconds
+    if oldest is None:
+        pace, per_lane = _row_pace(sequence, rows), rows
+    else:
+        pace = _oldest_pace(oldest, rows)
+        per_lane = oldest.max_candidate_sequences or rows
+    iterates = sequence.iterative_sequence
+    rules = SequenceRules(per_lane, oldest is None, idle_us, iterates, hold)
+    batching = DynamicBatching(default_queue_policy=_queue_policy(config))
+    queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
+    dressing = Dressing(plan, Controls(config), States(config, folder))
+    return SequenceScheduler(executions, queues, pace, dressing, rules, alarm=alarm)
+
+
+def _oldest_pace(oldest: OldestStrategy, rows: int) -> FixedPace:
+    # preserve_ordering needs nothing: an instance runs one batch at a time, and none overtakes.
+    return FixedPace(rows, oldest.preferred_batch_size, oldest.max_queue_delay_microseconds)
+
+
+def _row_pace(sequence: SequenceBatching, rows: int) -> FixedPace:
+    """Return a pace that waits for the delay unless enough rows have a request."""
+    direct = sequence.direct
+    if direct is None or not direct.minimum_slot_utilization:
+        return FixedPace(rows, (), 0)
+    enough = _rows_for(direct.minimum_slot_utilization, rows)
+    sizes = range(enough, min(rows, MAX_WAITING) + 1)
+    return FixedPace(rows, sizes, direct.max_queue_delay_microseconds)
+
+
+def _rows_for(share: float, rows: int) -> int:
+    """Return how many of `rows` make at least `share`: a float of 32 bits, as it is configured.
+
+    Made wider, one like 0.2 lies above its number, and the rows that make it would fall short.
+    """
+    least = np.float32(share)
+    enough = min(ceil(share * rows), rows)
+    while enough > 1 and np.float32((enough - 1) / rows) >= least:
+        enough -= 1
+    return enough
+
+
+def _queue_policy(config: ModelConfig) -> QueuePolicy:
+    timeout_us = whole_number(config, QUEUE_TIMEOUT_PARAMETER, 0, 0, _MOST)
+    return QueuePolicy(
+        default_timeout_microseconds=timeout_us or _NO_TIMEOUT_US,
+        allow_timeout_override=True,
+        max_queue_size=whole_number(config, QUEUE_SIZE_PARAMETER, 0, 0, _MOST),
+    )

@@ -1,0 +1,567 @@
+"""Served: a loaded version of a model, which checks requests against its configuration."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING
+
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS
+from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
+from inferd.core.metadata import TensorMetadata
+from inferd.core.request import InferRequest, InferResponse, WantedOutput, wanted_of
+from inferd.engine.serving.identity import Identity, Unknown
+from inferd.engine.serving.table import table_of
+from inferd.errors import BackendFailed, InferdError, InvalidRequest
+from inferd.observe.prometheus import Observed
+from inferd.observe.statistics import ModelStatistics
+from inferd.observe.stats import Counts
+from inferd.tensor.classification import Labels, check_classifiable, classified, is_classifiable
+from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import MAX_ELEMENT_BYTES
+from inferd.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from inferd.engine.loading.instances import Instances
+    from inferd.schedulers.ensemble import EnsembleScheduler
+
+log = logging.getLogger("inferd.model")
+
+_BATCH = (-1,)
+
+INLINE_ELEMENTS = 64 << 10
+"""Outputs of more elements are classified in a thread, not on the event loop."""
+
+MAX_TOLD = 1000
+"""The most outputs of a version that the log warns about."""
+
+INLINE_CLASSES = 8 << 10
+"""Outputs of which more classes are wanted are classified in a thread, too."""
+
+MOST_ROWS = 2**31 - 1
+"""The most rows a table may have."""
+
+MOST_SOUND = 512
+"""The number of likenesses remembered as having passed the check."""
+
+
+class _Rule:
+    """What the configuration says of one input or output, ready to be compared."""
+
+    __slots__ = ("batch_dims", "bit", "datatype", "dims", "fixed_dims", "name")
+
+    def __init__(self, declared: ModelInput | ModelOutput, batch_dims: int, bit: int = 0) -> None:
+        self.name = declared.name
+        self.datatype = declared.datatype
+        self.dims = declared.dims
+        self.batch_dims = batch_dims
+        self.bit = bit
+        # None never equals a slice of a shape, so one comparison serves fixed and variable dims.
+        self.fixed_dims = None if -1 in declared.dims else declared.dims
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The full shape as metadata shows it: -1 for the batch dim and for variable dims."""
+        return _BATCH + self.dims if self.batch_dims else self.dims
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Tell whether `shape`, batch dim included, is one the configuration allows."""
+        if len(shape) != len(self.dims) + self.batch_dims:
+            return False
+        dims, at = self.dims, self.batch_dims
+        for want in dims:  # this is compiled code, where all() and zip() would be calls
+            got = shape[at]
+            if got < 0 or (want != got and want != -1):
+                return False
+            at += 1
+        return True
+
+
+class Served:
+    """A version that answers requests, with its `counts`. Built once, when the version has loaded.
+
+    `counts` is to be given when the scheduler, too, counts there. `labels` are those of the
+    outputs, by name. `load_s` is how long it took to load, and `is_on_gpu` whether it has an
+    instance on a GPU. `nesting` counts the ensembles inside each other, this one included, and
+    `run_count` the runs of models that one request takes; `way` says where most of these are.
+    `instances` opens more instances, and closes some; an ensemble has none. It has its `steps`, the
+    versions that they call, and the scheduler of an `ensemble`, which may be behind a cache.
+    `prompt` is its scheduler, if that may have answers at once.
+    `identity` tells what its answers hang on, and `is_cached` whether they are kept
+    (inferd.engine.loading.caching). What a model that `is_lax` gives may have other shapes and
+    datatypes than its configuration says, and be more or less. One that `has_sequences` takes
+    requests that belong together, itself or in a step of the ensemble it is. The one input of a
+    model whose parameters say so has any name, or comes as a table.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        version: int,
+        platform: str,
+        scheduler: Scheduler,
+        counts: Counts | None = None,
+        labels: Mapping[str, Labels] | None = None,
+    ) -> None:
+        self.config = config
+        self.name = config.name
+        self.version = str(version)
+        self.is_decoupled = config.decoupled
+        self.platform = platform
+        self.run_by(scheduler)
+        self._stop_joining: Callable[[], bool] | None = getattr(scheduler, "stop_joining", None)
+        self.counts = counts or Counts()
+        self.load_s, self.is_on_gpu = 0.0, False
+        self.nesting, self.run_count = 0, 1
+        self.way: tuple[str, ...] = ()
+        self.instances: Instances | None = None
+        self.ensemble: EnsembleScheduler | None = None
+        self.steps: Sequence[Served] = ()
+        self.identity: Identity = Unknown()
+        self.is_cached = self.is_lax = False
+        self.has_sequences = config.sequence_batching is not None
+        self._sound: dict[object, int] = {}  # the batch sizes of requests by their likeness
+        self._told: set[str] = set()  # the outputs of which the log says that they are odd
+        self.labels = labels or {}
+        self._max_batch_size = self._most_rows = config.max_batch_size
+        self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
+        self._inputs = {
+            declared.name: _Rule(declared, batch_dims, 1 << index)
+            for index, declared in enumerate(config.input)
+        }
+        self._outputs = {o.name: _Rule(o, batch_dims) for o in config.output}
+        self._all_outputs = list(self._outputs.values())
+        named = config.parameters.get(DEFAULT_OUTPUTS, "").split(",")
+        self._default_outputs = [name for name in self._outputs if name in named]
+        self._names = frozenset(self._inputs)
+        self._only = _only_input(config, self._inputs)
+        self._table = table_of(config)
+        self._is_obliging = self._table is not None or bool(self._default_outputs)
+        if self._table is not None:
+            self._most_rows = MOST_ROWS  # a table of more than max_batch_size rows runs alone
+        self._all_bits = (1 << len(self._inputs)) - 1
+        self._required = frozenset(i.name for i in config.input if not i.optional)
+
+    def run_by(self, scheduler: Scheduler) -> None:
+        """Have `scheduler` run the requests from now on."""
+        self.scheduler = scheduler
+        self.prompt: PromptScheduler | None = None
+        if isinstance(scheduler, PromptScheduler) and scheduler.may_be_prompt:
+            self.prompt = scheduler
+
+    @property
+    def trouble(self) -> str:
+        """Why no instance takes requests for now, though the version is loaded; "" if one does.
+
+        The trouble of a step is that of its ensemble.
+        """
+        for step in self.steps:
+            if trouble := step.trouble:
+                return f"model '{step.name}', which it calls, cannot run: {trouble}"
+        troubles = [instance.trouble for instance in self._remote()]
+        return troubles[0] if troubles and all(troubles) else ""
+
+    async def says_ready(self) -> bool:
+        """Tell whether all instances that can be asked call themselves ready."""
+        return all(await asyncio.gather(*(one.says_ready() for one in self._remote())))
+
+    def _remote(self) -> Sequence[AsyncInstance]:
+        return self.instances.remote() if self.instances is not None else ()
+
+    def inputs(self) -> list[TensorMetadata]:
+        """Return the inputs as V2 metadata, batch dim included."""
+        return [TensorMetadata(r.name, r.datatype, r.shape) for r in self._inputs.values()]
+
+    def outputs(self) -> list[TensorMetadata]:
+        """Return the outputs as V2 metadata, batch dim included."""
+        return [TensorMetadata(r.name, r.datatype, r.shape) for r in self._outputs.values()]
+
+    def statistics(self) -> ModelStatistics:
+        """Return what this version has done, in the form of the Statistics extension."""
+        return self.counts.statistics(self.name, self.version)
+
+    def observed(self) -> Observed:
+        """Return this version as the metrics report it."""
+        return Observed(
+            self.name,
+            self.version,
+            self.counts,
+            self.scheduler.pending_count,
+            self.load_s,
+            self.config.metric_tags,
+            self.is_on_gpu,
+            self.is_cached,
+        )
+
+    def check_request(self, request: InferRequest) -> None:
+        """Check `request`, put its wanted outputs in the model's order, and note its batch size.
+
+        Raises InvalidRequest naming the input or output, what it has and what was expected.
+        Requests that are alike are checked once, if the first passed without being altered.
+        """
+        batch_size = self._sound.get(request.likeness)
+        if batch_size is not None:
+            request.batch_size = batch_size
+            return
+        outputs = request.outputs
+        self._check_anew(request)
+        likeness = request.likeness
+        if likeness is not None and request.outputs is outputs and not request.has_top_k:
+            if len(self._sound) >= MOST_SOUND:
+                self._sound.clear()
+            self._sound[likeness] = request.batch_size
+
+    def _check_anew(self, request: InferRequest) -> None:
+        if request.raw or self._is_obliging:
+            self._complete(request)
+        rules = self._inputs
+        batch_dims = self._batch_dims
+        seen_bits = 0
+        batch_size = None
+        for tensor in request.inputs:
+            rule = rules.get(tensor.name)
+            if rule is None:
+                rule = self._renamed(request)
+            if tensor.datatype is not rule.datatype:
+                raise self._bad_datatype(tensor, rule)
+            shape = tensor.shape
+            if shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape):
+                self._take_scalar(tensor, rule)
+                request.likeness = None  # its shape has changed
+            if batch_dims and shape[0] != batch_size:
+                if batch_size is not None or not 1 <= shape[0] <= self._most_rows:
+                    raise self._bad_batch(tensor, batch_size)
+                batch_size = shape[0]
+            seen_bits |= rule.bit
+        request.batch_size = batch_size or 1
+        if seen_bits != self._all_bits or len(request.inputs) != len(rules):
+            self._check_absent(request.inputs)
+        if request.outputs:
+            self._check_outputs(request)
+
+    def check_response(self, request: InferRequest, response: InferResponse) -> None:
+        """Check the model's answer to `request`, and keep the wanted outputs in the model's order.
+
+        Raises BackendFailed: a model that breaks its own configuration is the server's fault. A
+        lax model may give other shapes and datatypes, may give outputs that the configuration does
+        not have, which are dropped, and may leave outputs out, which then count as not wanted.
+        """
+        rules = self._all_outputs
+        if request.outputs and len(request.outputs) != len(rules):
+            rules = [self._outputs[wanted.name] for wanted in request.outputs]
+        outputs = response.outputs
+        if len(outputs) != len(rules) or not _are_named(outputs, rules):
+            outputs = self._picked(request, response)
+            rules = [self._outputs[tensor.name] for tensor in outputs]
+        batch_dims = self._batch_dims
+        for index, tensor in enumerate(outputs):
+            rule = rules[index]
+            shape = tensor.shape
+            if (
+                tensor.datatype is not rule.datatype
+                or (shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape))
+            ) and not self._passes(request, tensor, rule):
+                msg = (
+                    f"model '{self.name}' produced output '{tensor.name}' as "
+                    f"{tensor.datatype.value} {list(shape)}, its configuration says "
+                    f"{rule.datatype.value} {list(rule.shape)}"
+                )
+                raise BackendFailed(msg)
+            if batch_dims and (not shape or shape[0] != request.batch_size):
+                self._note_rows(request, tensor)
+
+    def _note_rows(self, request: InferRequest, tensor: Tensor) -> None:
+        """Have requests run alone from now on: `tensor` does not have a row for each item.
+
+        If several were joined nobody could tell which rows are whose. A model that is lax gets them
+        side by side, and answers each by itself.
+        """
+        if not self.is_lax and self._stop_joining is not None and self._stop_joining():
+            log.warning(
+                "model '%s' gave output '%s' with shape %s for a batch of %d: its requests run "
+                "one by one from now on, never joined",
+                self.name,
+                tensor.name,
+                list(tensor.shape),
+                request.batch_size,
+            )
+
+    async def classify(self, request: InferRequest, response: InferResponse) -> None:
+        """Replace the outputs of a checked `response` that are wanted as classes.
+
+        Large outputs are classified in a thread. Raises InvalidRequest when there are too many.
+        """
+        outputs = []
+        choices = wanted_of(request, response)
+        for wanted, tensor in zip(choices, response.outputs, strict=True):
+            if wanted.top_k:
+                tensor = await self._classified(request, tensor, wanted.top_k)
+            outputs.append(tensor)
+        response.outputs = outputs
+
+    async def _classified(self, request: InferRequest, tensor: Tensor, top_k: int) -> Tensor:
+        batch_dims = self._batch_dims if self._has_batch(request, tensor) else 0
+        labels = self.labels.get(tensor.name, ())
+        work = partial(classified, tensor, top_k, labels, batch_dims=batch_dims)
+        count = prod(tensor.shape)
+        class_count = min(count, prod(tensor.shape[:batch_dims]) * top_k)
+        if count <= INLINE_ELEMENTS and class_count <= INLINE_CLASSES:
+            return work()
+        return await asyncio.to_thread(work)
+
+    def _has_batch(self, request: InferRequest, tensor: Tensor) -> bool:
+        """Tell whether the first dim of an output of a batching model is the batch.
+
+        What a lax model gives may have too few dims: it is one entry, unless it has a row for each
+        item of `request`.
+        """
+        shape = tensor.shape
+        if len(shape) > len(self._outputs[tensor.name].dims):
+            return True
+        return len(shape) > 1 and shape[0] == request.batch_size
+
+    def _passes(self, request: InferRequest, tensor: Tensor, rule: _Rule) -> bool:
+        """Tell whether an output may be as it is though the configuration says another thing."""
+        if not self.is_lax:
+            return False
+        if request.has_top_k and not is_classifiable(tensor.datatype):
+            for one in request.outputs:
+                if one.name == tensor.name and one.top_k:
+                    return False
+        if tensor.name not in self._told:
+            self._tell(
+                tensor.name,
+                f"produced output '{tensor.name}' as {tensor.datatype.value} "
+                f"{list(tensor.shape)}, its configuration says {rule.datatype.value} "
+                f"{list(rule.shape)}: clients get it as it is",
+            )
+        return True
+
+    def _tell(self, output: str, what: str) -> None:
+        """Log, once per output, what is odd about it."""
+        if output not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add(output)
+            log.warning("model '%s' %s", self.name, what)
+
+    def _picked(self, request: InferRequest, response: InferResponse) -> list[Tensor]:
+        """Put the outputs of `response` in order, drop those not asked for, and return the rest.
+
+        An output not asked for by name may be missing if an optional input is, since it may depend
+        on that; if the model is lax and no ensemble, any output may be missing.
+        """
+        got = {tensor.name: tensor for tensor in response.outputs}
+        names = [one.name for one in request.outputs or self._all_outputs]
+        may_miss = not request.outputs and len(request.inputs) < len(self._inputs)
+        if self.is_lax:
+            may_miss = self.config.ensemble_scheduling is None
+            for name in sorted(got.keys() - self._outputs.keys()):
+                del got[name]
+                self._tell(
+                    name,
+                    f"gave output '{name}', which its configuration does not have: nobody gets it",
+                )
+            if not self.config.decoupled:  # otherwise another answer may have the rest
+                request.outputs = [one for one in request.outputs if one.name in got]
+        if got.keys() - self._outputs.keys() or (not may_miss and set(names) - got.keys()):
+            msg = (
+                f"model '{self.name}' gave outputs {_quoted(got.keys())}, expected {_quoted(names)}"
+            )
+            raise BackendFailed(msg)
+        response.outputs = [got[name] for name in names if name in got]
+        return response.outputs
+
+    def _deduced(self, body: memoryview) -> Tensor:
+        """Return the one input that a raw binary request holds (Binary Tensor Data extension)."""
+        rules = list(self._inputs.values())
+        if len(rules) != 1:
+            msg = (
+                f"Raw request must only have 1 input (found 1) to be deduced but got {len(rules)} "
+                f"inputs in '{self.name}' model configuration: a body without JSON is the data of "
+                f"a model's only input"
+            )
+            raise InvalidRequest(msg)
+        [rule] = rules
+        batch = (1,) * rule.batch_dims
+        if rule.datatype is DataType.BYTES:
+            if prod(abs(dim) for dim in rule.dims) != 1:
+                raise self._not_deducible(rule, "BYTES are taken only as a single element")
+            inner = tuple(abs(dim) for dim in rule.dims)
+            if len(body) > MAX_ELEMENT_BYTES:
+                raise self._not_deducible(rule, "one element has at most 2^32 - 1 bytes")
+            prefix = len(body).to_bytes(4, "little")
+            return Tensor(rule.name, rule.datatype, batch + inner, b"".join((prefix, body)))
+        if rule.dims.count(-1) > 1:
+            raise self._not_deducible(rule, "at most one dim may be variable")
+        size_bytes = rule.datatype.size_bytes * prod(dim for dim in rule.dims if dim != -1)
+        variable, rest = divmod(len(body), size_bytes)
+        if rest or (rule.fixed_dims is not None and variable != 1):
+            raise self._not_deducible(rule, f"{len(body)} bytes do not fill it")
+        inner = tuple(variable if dim == -1 else dim for dim in rule.dims)
+        return Tensor(rule.name, rule.datatype, batch + inner, body)
+
+    def _not_deducible(self, rule: _Rule, why: str) -> InferdError:
+        return InvalidRequest(
+            f"a raw binary request cannot be made into input '{rule.name}' of model "
+            f"'{self.name}', {rule.datatype.value} {list(rule.shape)}: {why}"
+        )
+
+    def _renamed(self, request: InferRequest) -> _Rule:
+        """Rename the one input of a request if the model accepts any name, and return its rule.
+
+        Raises InvalidRequest otherwise.
+        """
+        rule = self._only
+        if rule is None or len(request.inputs) > 1:
+            raise self._bad_names(request.inputs)
+        request.inputs[0].name = rule.name
+        request.likeness = None  # its name has changed
+        return rule
+
+    def _complete(self, request: InferRequest) -> None:
+        """Fill in the default outputs, and make one input of raw bytes or of a table's columns.
+
+        Raises InvalidRequest.
+        """
+        given = request.inputs
+        if self._default_outputs and not request.outputs:
+            binary = request.binary_output
+            request.outputs = [WantedOutput(name, binary) for name in self._default_outputs]
+        if request.raw:
+            request.inputs = [self._deduced(given[0].data)]
+            request.raw = False  # a stream's request is checked twice
+            return
+        if self._table is None or not given:
+            return
+        taken = self._table.input_of(given)
+        if len(given) > 1 or taken.shape != given[0].shape or taken.data is not given[0].data:
+            request.inputs = [taken]
+            request.likeness = None  # the inputs have changed
+
+    def _take_scalar(self, tensor: Tensor, rule: _Rule) -> None:
+        """Give a tensor without dims the dims [1], which is how a configuration declares a scalar.
+
+        Raises InvalidRequest unless the configuration declares one.
+        """
+        if tensor.shape or rule.shape != (1,):
+            raise self._bad_shape(tensor, rule)
+        tensor.shape = rule.shape
+
+    def _check_absent(self, inputs: Sequence[Tensor]) -> None:
+        """Check that `inputs`, all known, are each given once and lack only optional ones."""
+        seen = {tensor.name for tensor in inputs}
+        if len(seen) != len(inputs) or not seen >= self._required:
+            raise self._bad_names(inputs)
+
+    def _bad_names(self, inputs: Sequence[Tensor]) -> InferdError:
+        seen: set[str] = set()
+        for tensor in inputs:
+            if tensor.name in seen:
+                return InvalidRequest(
+                    f"input '{tensor.name}' already exists in request, "
+                    f"model '{self.name}' takes {_quoted(self._names)}, each once"
+                )
+            seen.add(tensor.name)
+        least, most, count = len(self._required), len(self._names), len(seen)
+        unknown, missing = seen - self._names, self._required - seen
+        complaints = [f"missing required input(s) {_listed(missing)}"] if missing else []
+        if not least <= count <= most:
+            text = f"expected {most} inputs but got {count} inputs"
+            if least < most:
+                text = (
+                    f"expected number of inputs between {least} and {most} but got {count} inputs"
+                )
+            if unknown:
+                complaints.append(f"it has no input {_quoted(unknown)}")
+        elif unknown:
+            text = f"unexpected inference input {_quoted(unknown)}"
+        else:
+            text = complaints.pop()
+        but = f", but {' and '.join(complaints)}" if complaints else ""
+        return InvalidRequest(
+            f"{text} for model '{self.name}'. "
+            f"Got input(s) {_listed(seen)}{but}; it takes {_quoted(self._names)}"
+        )
+
+    def _bad_datatype(self, tensor: Tensor, rule: _Rule) -> InferdError:
+        return InvalidRequest(
+            f"inference input '{tensor.name}' data-type is '{tensor.datatype.value}', "
+            f"but model '{self.name}' expects '{rule.datatype.value}'"
+        )
+
+    def _bad_shape(self, tensor: Tensor, rule: _Rule) -> InferdError:
+        text = (
+            f"unexpected shape for input '{tensor.name}' for model '{self.name}'. "
+            f"Expected {_dims(rule.shape)}, got {_dims(tensor.shape)}"
+        )
+        if rule.batch_dims and len(tensor.shape) == len(rule.dims):
+            text += "; the first dim is the batch size, put a 1 before your shape for one item"
+        return InvalidRequest(text)
+
+    def _bad_batch(self, tensor: Tensor, batch_size: int | None) -> InferdError:
+        size = tensor.shape[0]
+        if batch_size is not None:
+            return InvalidRequest(
+                f"input '{tensor.name}' batch size does not match other inputs for '{self.name}': "
+                f"it is {size}, that of another is {batch_size}"
+            )
+        if size > self._most_rows:
+            return InvalidRequest(
+                f"inference request batch-size must be <= {self._most_rows} for "
+                f"'{self.name}', that of input '{tensor.name}' is {size}"
+            )
+        return InvalidRequest(
+            f"input '{tensor.name}' has batch size {size}, model '{self.name}' "
+            f"takes 1 to {self._max_batch_size}"
+        )
+
+    def _check_outputs(self, request: InferRequest) -> None:
+        wanted = request.outputs
+        if len(wanted) != len(self._all_outputs) or not _are_named(wanted, self._all_outputs):
+            wanted = self._in_order(request)
+        for one in wanted:
+            if one.top_k:
+                check_classifiable(one.name, self._outputs[one.name].datatype)
+                request.has_top_k = True
+
+    def _in_order(self, request: InferRequest) -> list[WantedOutput]:
+        """Put the wanted outputs in the model's order, each once, and return them."""
+        by_name = {output.name: output for output in request.outputs}
+        if unknown := by_name.keys() - self._outputs.keys():
+            msg = (
+                f"unexpected inference output {_quoted(unknown)} for model '{self.name}', "
+                f"it gives {_quoted(self._outputs)}"
+            )
+            raise InvalidRequest(msg)
+        wanted = [by_name[name] for name in self._outputs if name in by_name]
+        if wanted != request.outputs:
+            request.outputs = wanted
+        return wanted
+
+
+def _are_named(some: Sequence[Tensor | WantedOutput], rules: Sequence[_Rule]) -> bool:
+    """Tell whether `some` have the names of equally many `rules`, in order; a hot loop."""
+    for index, one in enumerate(some):  # noqa: SIM110  a generator or zip() would be slower
+        if one.name != rules[index].name:
+            return False
+    return True
+
+
+def _only_input(config: ModelConfig, rules: Mapping[str, _Rule]) -> _Rule | None:
+    """Return the rule of the one input, if the model accepts it under any name."""
+    if len(rules) != 1 or config.parameters.get(ANY_INPUT_NAME) != "true":
+        return None
+    return next(iter(rules.values()))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "[" + ",".join(f"'{name}'" for name in sorted(names)) + "]"
+
+
+def _dims(shape: Sequence[int]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names)) or "none"

@@ -1,0 +1,84 @@
+"""gzip and deflate for whole bodies and messages, both ways, in bounded memory.
+
+"deflate" is the zlib format, as in RFC 9110, section 8.4.1.2, and gRPC's Message-Encoding.
+"""
+
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+from types import MappingProxyType
+from typing import Any
+
+from inferd.aio.inline import INLINE_CODED_BYTES, INLINE_INFLATED_BYTES, NotFast
+
+WINDOW_BITS = MappingProxyType({b"gzip": 31, b"deflate": 15})
+"""The `wbits` that zlib takes for each coding, by name."""
+
+_DEFAULT_LEVEL = -1
+_READ_BYTES = 64 << 10  # zlib copies the unused rest of a piece, so pieces are small
+_WRITE_BYTES = 256 << 10
+_GZIP_BEGIN = b"\x1f\x8b"
+_MOST_MEMBERS = 10_000  # empty ones inflate to nothing and still take time
+
+
+class BadCoding(Exception):
+    """The data are not in their declared coding; the text continues "the body ..."."""
+
+
+class InflatesTooFar(Exception):
+    """The data inflate to more bytes than allowed; the argument is that limit."""
+
+
+def inflate(data: Any, coding: bytes, max_bytes: int, *, on_loop: bool = False) -> memoryview:
+    """Return `data` decoded from `coding`, a key of WINDOW_BITS.
+
+    Never holds more than `max_bytes` and one piece. Raises BadCoding, InflatesTooFar, and with
+    `on_loop` NotFast for data that should be inflated in a thread.
+    """
+    if on_loop and len(data) > INLINE_CODED_BYTES:
+        raise NotFast
+    inflated = bytearray()
+    for piece in _pieces(data, coding):
+        inflated += piece
+        if len(inflated) > max_bytes:
+            raise InflatesTooFar(max_bytes)
+        if on_loop and len(inflated) > INLINE_INFLATED_BYTES:
+            raise NotFast
+    return memoryview(inflated)
+
+
+def _pieces(data: Any, coding: bytes) -> Iterator[bytes]:
+    """Decode `data`; gzip may consist of several members in a row (RFC 1952, section 2.2)."""
+    read = 0
+    for _ in range(_MOST_MEMBERS):
+        read = yield from _member(data, coding, read)
+        if coding != b"gzip" or bytes(data[read : read + 2]) != _GZIP_BEGIN:
+            break
+    if read < len(data):
+        msg = "goes on after its end"
+        raise BadCoding(msg)
+
+
+def _member(data: Any, coding: bytes, begin: int) -> Generator[bytes, None, int]:
+    """Decode the member that begins in `data` at `begin`, and return where it ends."""
+    decoder = zlib.decompressobj(WINDOW_BITS[coding])
+    read = begin
+    while read < len(data) and not decoder.eof:
+        left: Any = data[read : read + _READ_BYTES]
+        read += len(left)
+        try:
+            while piece := decoder.decompress(left, _WRITE_BYTES):
+                yield piece
+                left = decoder.unconsumed_tail
+        except zlib.error as error:
+            msg = f"cannot be decoded: {error}"
+            raise BadCoding(msg) from None
+    if not decoder.eof:
+        msg = "ends too early"
+        raise BadCoding(msg)
+    return read - len(decoder.unused_data)
+
+
+def deflate(buffers: Iterable[Any], coding: bytes, level: int = _DEFAULT_LEVEL) -> bytes:
+    """Return `buffers` joined and compressed as `coding`, `level` 1 to 9."""
+    encoder = zlib.compressobj(level, wbits=WINDOW_BITS[coding])
+    return b"".join([*map(encoder.compress, buffers), encoder.flush()])

@@ -1,0 +1,31 @@
+"""The choice of an answer's content coding (RFC 9110, section 12.5.3)."""
+
+from inferd.http.coding import WINDOW_BITS
+
+MIN_BYTES = 1024
+"""Answers below this size are not compressed: identity is always allowed."""
+
+
+def choose_coding(accept: bytes) -> bytes:
+    """Return the coding that an Accept-Encoding prefers: b"gzip", b"deflate" or b"identity".
+
+    The highest weight wins, the first listed on ties; `*` and unknown codings do not count.
+    """
+    best, best_weight = b"identity", 0.0
+    for item in accept.split(b","):
+        name, _, rest = item.partition(b";")
+        name = name.strip().lower()
+        weight = _weight(rest)
+        if (name in WINDOW_BITS or name == b"identity") and weight > best_weight:
+            best, best_weight = name, weight
+    return best
+
+
+def _weight(parameter: bytes) -> float:
+    name, _, value = parameter.partition(b"=")
+    if name.strip().lower() != b"q":
+        return 1.0
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0

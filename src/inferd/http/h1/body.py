@@ -1,0 +1,117 @@
+"""The bodies of one HTTP/1.1 connection: received in place, counted, checked for their pace."""
+
+from typing import cast
+
+from inferd.api.overload import memory_of
+from inferd.http.h1.chunked import ChunkedBody
+from inferd.http.message import NO_BODY, HttpError, HttpRequest
+from inferd.memory.batch_memory import Row
+from inferd.memory.capacity import Capacity
+
+MIN_BODY_RATE = 1024
+"""The rate in bytes per second at which a body must arrive once its grace period is over."""
+
+
+class BodyReader:
+    """Receives one body after the other; the bytes held count in `capacity` until `release`.
+
+    A body of known length is received into `memory`, from `filled` on; a chunked one is fed to
+    `chunks`. Each is None while no such body is coming.
+    """
+
+    __slots__ = (
+        "_capacity",
+        "_max_bytes",
+        "chunks",
+        "filled",
+        "head",
+        "held_bytes",
+        "memory",
+        "row",
+    )
+
+    def __init__(self, capacity: Capacity, max_bytes: int) -> None:
+        self._capacity = capacity
+        self._max_bytes = max_bytes
+        self.chunks: ChunkedBody | None = None
+        self.memory: memoryview | None = None
+        self.filled = 0
+        self.held_bytes = 0
+        self.row: Row | None = None
+        self.head = NO_BODY
+
+    def begin(self, length: int, came: memoryview, row: Row | None = None) -> None:
+        """Make room for a body of `length` bytes, -1 if chunked.
+
+        `came` is what has arrived of it, unused if chunked. With a `row`, which has a block, the
+        end of the body is received there; `came` has at least all that comes before, and is kept
+        as `head`. Raises Overloaded and TooLarge.
+        """
+        self.row = row
+        self.filled = 0
+        if length < 0:
+            self.chunks = ChunkedBody(self._max_bytes)
+            return
+        if row is None:
+            self.memory = memory_of(length)
+        else:
+            self.memory = row.view()
+            size_bytes = length - len(self.memory)
+            self.head, came = memoryview(bytes(came[:size_bytes])), came[size_bytes:]
+        self.memory[: len(came)] = came
+        self.add(len(came))
+
+    def add(self, count: int) -> bool:
+        """Count `count` bytes as received; return whether they fill `memory`.
+
+        Raises Overloaded and TooLarge.
+        """
+        self.filled += count
+        self.held_bytes += count
+        capacity = self._capacity
+        capacity.held_bytes += count
+        if capacity.held_bytes > capacity.max_bytes:
+            raise capacity.too_many_bytes(self.held_bytes)
+        return self.memory is not None and self.filled == len(self.memory)
+
+    def give(self, request: HttpRequest) -> None:
+        """Give `request` the body that fills `memory`, and get ready for the next."""
+        body, self.memory = cast("memoryview", self.memory), None
+        row, self.row = self.row, None
+        if row is not None:
+            request.row, body, self.head = row, self.head, NO_BODY
+        request.body = body
+
+    def feed(self, data: memoryview) -> tuple[memoryview, bytes] | None:
+        """See ChunkedBody.feed; also raises Overloaded and TooLarge."""
+        chunks = cast("ChunkedBody", self.chunks)
+        finished = chunks.feed(data)
+        self.add(chunks.size_bytes - self.filled)
+        if finished is not None:
+            self.chunks = None
+        return finished
+
+    def release(self) -> None:
+        """Release all bytes received."""
+        self._capacity.held_bytes -= self.held_bytes
+        self.held_bytes = 0
+        self.memory = self.chunks = self.row = None
+        self.head = NO_BODY
+
+    def check_pace(self, lasts_s: float, limit_s: float) -> None:
+        """See the function `check_pace`."""
+        check_pace(self.filled, lasts_s, limit_s)
+
+
+def check_pace(came: int, lasts_s: float, limit_s: float) -> None:
+    """Raise HttpError for a body that takes longer than `limit_s` and arrives too slowly.
+
+    `came` bytes of it have arrived within `lasts_s`.
+    """
+    if is_too_slow(came, lasts_s, limit_s):
+        raise HttpError(408, f"the body came too slowly: {came} bytes in {lasts_s:.0f} s")
+
+
+def is_too_slow(came: int, lasts_s: float, limit_s: float) -> bool:
+    """Return whether `came` bytes are too few for the time: memory is held for them meanwhile."""
+    return lasts_s > limit_s and came < (lasts_s - limit_s) * MIN_BODY_RATE + 1

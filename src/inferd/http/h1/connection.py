@@ -1,0 +1,564 @@
+"""One HTTP/1.1 connection as a state machine: read, answer in order, keep alive, write.
+
+Heads are parsed in a small buffer; a body is received directly into memory of its declared length,
+which the tensors then view. A request is answered within the same loop iteration unless it really
+has to wait: the connection drives the answering coroutine itself and creates a task only when the
+coroutine waits for something other than a model. Meanwhile up to one buffer of further input is
+kept, so answers go out in order. No request has a timer: the server's sweep checks how long each
+connection has been in its present state.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from copy import copy
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, cast
+
+from inferd.aio.driver import Paused
+from inferd.aio.promise import Later, resume
+from inferd.api.overload import check_head
+from inferd.api.v2.rows import row_for
+from inferd.compiled import mypyc_attr
+from inferd.errors import InferdError, Overloaded
+from inferd.http.h1.body import BodyReader
+from inferd.http.h1.head import HeadReader, unread_request
+from inferd.http.message import (
+    NO_BODY,
+    NO_REQUEST,
+    HttpAnswer,
+    HttpError,
+    HttpRequest,
+    Pieces,
+    encode_head,
+    encode_stream_head,
+)
+from inferd.http.outflow import Outflow
+from inferd.memory.batch_memory import LEAST_BYTES
+
+if TYPE_CHECKING:
+    from inferd.transport.http_server import HttpServer
+
+log = logging.getLogger("inferd.http")
+
+LINGER_S = 5.0
+"""How long a refused client may go on sending before the connection is cut."""
+
+_FIRST_BUFFER = 8192
+_JOIN_BYTES = 16384
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_STILL_THERE = b"HTTP/1.1 102 Processing\r\n\r\n"
+_CLOSE = b"Connection: close\r\n"
+
+PROBE_S = 0.25
+"""How often a client that has closed its sending half is probed, to see if it is still there."""
+
+SOON_S = 0.02
+"""Delay between the first probe and the second, whose write reveals a client that has gone."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class HttpConnection:
+    """One client's connection: an asyncio.BufferedProtocol in all but name.
+
+    A compiled class that inherits from an interpreted one would keep its attributes in a
+    dictionary. uvloop checks which methods a protocol has; other event loops check its class and
+    get AsyncioConnection.
+    """
+
+    def __init__(self, server: "HttpServer") -> None:
+        self._server = server
+        self._options = server.options
+        self._routes = server.routes
+        self._turns = server.turns
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        # _buffer[_start:_end] has been received but not yet consumed.
+        self._buffer = bytearray(_FIRST_BUFFER)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        options = server.options
+        self._heads = HeadReader(
+            options.max_header_bytes, options.max_body_bytes, server.routes.forward
+        )
+        self._body = BodyReader(server.capacity, options.max_body_bytes)
+        self._request: HttpRequest | None = None  # its body is still coming
+        self._task: asyncio.Task[None] | Paused | None = None  # answers the latest request
+        self._asked: HttpRequest = NO_REQUEST  # that request, while its coroutine is paused
+        self._outflow: Outflow | None = None  # the rest of an answer, sent by the task
+        self._is_paused = False  # the client is not reading; answer nothing more until it does
+        self._is_reading = True
+        self._is_eof = False
+        self._is_probing = False
+        self._is_closing = False
+        self._is_turned_away = False  # refused because there were too many connections
+        self._is_due = False  # it has a turn coming in this loop iteration
+        self._pending: list[bytes] = []  # answers to write at the end of the round of turns
+        self._since = 0.0  # when the present state began, for the sweep
+        self._unsent = 0
+
+    # --- asyncio calls these ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._transport = cast("asyncio.Transport", transport)
+        server = self._server
+        self._since = server.now
+        server.connections.add(self)
+        if server.is_draining:  # it was accepted just before the server stopped listening
+            self._close()
+            return
+        # Connections turned away linger for a while; they must not count against the limit.
+        if len(server.connections) - server.turned_away_count > self._options.max_connections:
+            self._is_turned_away = True
+            server.turned_away_count += 1
+            msg = "the server has as many connections as it may; try again later"
+            self._refuse(Overloaded(msg))
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._is_closing = True
+        if self._task is not None:
+            # Not at once: a task that has never run would not pass the cancellation on to the
+            # coroutine it took over.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
+        self._body.release()
+        self._request = None
+        self._pending = []
+        if self._is_turned_away:
+            self._server.turned_away_count -= 1
+        self._server.forget(self)
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        body = self._body
+        if body.memory is not None:
+            return body.memory[body.filled :]
+        if self._is_closing:
+            self._start = self._end = 0  # input is dropped from now on: take it in large pieces
+        if not self._end:
+            return self._view
+        if self._end == len(self._buffer):
+            self._make_room()
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        if self._is_closing:
+            return  # drop what a refused client still sends
+        if self._body.memory is not None:
+            self._fill_body(nbytes)
+            return
+        if self._start == self._end and self._request is None:
+            self._since = self._server.now
+        self._end += nbytes
+        if self._task is None and not self._is_paused:
+            if self._end == len(self._buffer):
+                self._advance()  # a large request: receive its body directly into its own memory
+            elif not self._is_due:
+                self._is_due = True
+                self._turns.answer_read(self)
+        elif self._end == len(self._buffer):
+            self._stop_reading()
+
+    def eof_received(self) -> bool:
+        """See asyncio.BufferedProtocol."""
+        if self._is_due:
+            self.take_turn()
+        self._is_eof = True
+        is_done = self._task is None and not self._is_paused
+        if is_done or not self._transport.can_write_eof():  # TLS has no half-closed state
+            self.write_pending()
+            self._is_closing = True
+            return False
+        self._probe()
+        return True
+
+    def pause_writing(self) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._is_paused = True
+        if self._outflow is not None:
+            self._outflow.hold()
+
+    def resume_writing(self) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._is_paused = False
+        if self._outflow is not None:
+            self._outflow.release()
+        if self._task is None:
+            self._advance()
+
+    # --- turns call these ---
+
+    def take_turn(self) -> None:
+        """See Connection.take_turn."""
+        self._is_due = False
+        task = self._task
+        if task is None:
+            if not self._is_paused:
+                self._advance()
+        elif type(task) is Paused and task.is_due():
+            self._go_on(task)
+
+    def write_pending(self) -> None:
+        """See Connection.write_pending."""
+        if self._pending:
+            pending, self._pending = self._pending, []
+            self._transport.write(pending[0] if len(pending) == 1 else b"".join(pending))
+
+    # --- reading ---
+
+    def _make_room(self) -> None:
+        """Move the unconsumed bytes to the front of a new buffer, a larger one if necessary.
+
+        The old one cannot be resized: the transport still holds a view of it.
+        """
+        unread = self._end - self._start
+        size = len(self._buffer)
+        if self._start == 0:
+            size = min(2 * size, self._options.max_header_bytes + _FIRST_BUFFER)
+        fresh = bytearray(max(size, unread + 1))
+        fresh[:unread] = self._view[self._start : self._end]
+        self._buffer, self._view = fresh, memoryview(fresh)
+        self._start, self._end = 0, unread
+
+    def _stop_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def _go_on_reading(self) -> None:
+        if not self._is_reading and not self._is_closing:
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def _advance(self) -> None:
+        """Answer the requests received, one after the other, until one has to wait."""
+        try:
+            while self._task is None and not self._is_paused and not self._is_closing:
+                if self._body.chunks is not None:
+                    if not self._read_chunks():
+                        break
+                elif not self._read_request():
+                    break
+        except (HttpError, InferdError) as error:
+            self._refuse(error)
+            return
+        if self._is_eof and not self._is_closing:
+            self._go_on_half_closed()
+        if not self._is_reading:
+            self._go_on_reading()
+
+    def _go_on_half_closed(self) -> None:
+        if self._task is None and not self._is_paused:
+            self._close()
+        elif not self._is_probing:
+            self._probe()
+
+    def _read_request(self) -> bool:
+        """Read one request if its head is complete; return whether to try for the next one."""
+        heads, start, end = self._heads, self._start, self._end
+        head = heads.head
+        # A client sends the same head again as long as its requests are alike.
+        if head and self._buffer.startswith(head, start, end):
+            start += len(head)
+        elif heads.changing is None or not (start := heads.changing.read(self._buffer, start, end)):
+            start = self._read_head()
+            if not start:
+                return False
+        request, length = heads.request, heads.length
+        body_end = start + length
+        if 0 <= length <= end - start:
+            request.body = memoryview(self._buffer[start:body_end])
+            if body_end == end:
+                self._start = self._end = 0
+                self._answer(request)
+                return False
+            self._start = body_end
+            self._answer(request)
+            return True
+        self._start = start
+        self._await_body(request, length, end - start)
+        return length < 0
+
+    def _read_head(self) -> int:
+        """Read a head that differs from the last one; return its end, or 0 if it is incomplete."""
+        buffer, start = self._buffer, self._start
+        while start < self._end and buffer[start] in b"\r\n":  # RFC 9112, section 2.2
+            start += 1
+        self._start = start
+        head_end = buffer.find(b"\r\n\r\n", start, self._end)
+        if head_end < 0:
+            if start == self._end:
+                self._start = self._end = 0
+            else:
+                self._heads.check_partial(buffer, start, self._end)
+            return 0
+        head_end += 4
+        self._heads.read(bytes(self._view[start:head_end]))
+        return head_end
+
+    def _await_body(self, request: HttpRequest, length: int, available: int) -> None:
+        routes = self._routes
+        if routes.tracer.is_on:
+            request = copy(request)  # the next one with the same head has its own began_ns
+            request.began_ns = perf_counter_ns()
+        self._request = request
+        self._since = self._server.now
+        if routes.is_guarded:
+            routes.check_access(request.target, request.headers)
+        check_head(self._server.capacity, routes, request.target, length)
+        row = None
+        if length >= LEAST_BYTES and routes.strips is not None:
+            row = row_for(routes.strips, request, length, available)
+        self._body.begin(length, self._view[self._start : self._start + available], row)
+        if length >= 0:
+            self._start = self._end = 0
+        if b"expect" in request.headers and not request.is_http_10:
+            self._write(_CONTINUE)
+
+    def _fill_body(self, nbytes: int) -> None:
+        try:
+            is_whole = self._body.add(nbytes)
+        except InferdError as error:
+            self._refuse(error)
+            return
+        if is_whole:
+            request = cast("HttpRequest", self._request)
+            self._body.give(request)
+            self._request = None
+            self._answer(request)
+            self._advance()
+
+    def _read_chunks(self) -> bool:
+        data = self._view[self._start : self._end]
+        finished = self._body.feed(data)
+        self._start = self._end = 0
+        if finished is None:
+            return False
+        request = cast("HttpRequest", self._request)
+        request.body, rest = finished
+        self._request = None
+        # It always fits: what follows the body came from this buffer.
+        self._buffer[: len(rest)] = rest
+        self._end = len(rest)
+        self._answer(request)
+        return True
+
+    # --- answering ---
+
+    def _answer(self, request: HttpRequest) -> None:
+        begun = self._routes.begin(request)
+        if isinstance(begun, HttpAnswer):
+            self._send(request, begun)
+            return
+        try:
+            waits_for = begun.send(None)
+        except StopIteration as done:
+            self._send(request, done.value)
+        else:
+            self._wait(request, begun, waits_for)
+
+    def _wait(
+        self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
+    ) -> None:
+        if type(waits_for) is Later:
+            self._asked = request
+            self._task = Paused(answering, waits_for, self._take_turn_soon)
+        else:
+            later = self._answer_later(request, answering, waits_for)
+            self._task = asyncio.get_running_loop().create_task(later)
+
+    def _take_turn_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._turns.answer_soon(self)
+
+    def _go_on(self, paused: Paused) -> None:
+        """Resume the answering coroutine: what it waited for is there."""
+        if self._is_closing:
+            return  # the coroutine is about to be cancelled
+        self._task = None
+        try:
+            waits_for = paused.go_on()
+        except StopIteration as done:
+            self._send(self._asked, done.value)
+            if self._end or self._is_eof or not self._is_reading:
+                self._advance()
+        else:
+            self._wait(self._asked, paused.running, waits_for)
+
+    async def _answer_later(
+        self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
+    ) -> None:
+        try:
+            answer = await resume(answering, waits_for)
+        finally:
+            self._task = None  # a cancelled task keeps its frames alive, and with them the body
+        if not self._is_closing:
+            self._send(request, answer)
+            self._advance()
+        elif answer.rest is not None:
+            await answer.rest.aclose()
+
+    def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
+        request.body = NO_BODY  # an idle connection keeps the head and nothing else
+        request.row = None
+        if self._body.held_bytes:
+            self._body.release()
+        if answer.rest is not None:
+            self._send_stream(request, answer, answer.rest)
+            return
+        buffers = answer.buffers
+        length = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        keep_alive = request.is_kept_alive and not self._server.is_draining
+        if not keep_alive:
+            answer.headers += _CLOSE
+        elif request.is_http_10:
+            answer.headers += b"Connection: keep-alive\r\n"
+        head = encode_head(answer, length)
+        if request.method == b"HEAD":
+            self._write(head)
+        elif length <= _JOIN_BYTES:
+            self._write(b"".join((head, *buffers)))
+        else:
+            self.write_pending()
+            self._transport.writelines([head, *buffers])
+        if not keep_alive:
+            self._close()
+        self._since = self._server.now
+
+    def _send_stream(self, request: HttpRequest, answer: HttpAnswer, rest: Pieces) -> None:
+        """Send an answer of unknown length: chunked, or for HTTP/1.0 ended by closing."""
+        is_chunked = not request.is_http_10
+        is_kept_alive = is_chunked and request.is_kept_alive
+        if not is_kept_alive:
+            answer.headers += _CLOSE
+        self._write(encode_stream_head(answer, is_chunked=is_chunked))
+        self._outflow = Outflow(rest, self._write_chunk if is_chunked else self._write_piece)
+        for piece in filter(len, answer.buffers):
+            self._outflow.write(piece)
+        if self._is_paused:
+            self._outflow.hold()
+        self._task = asyncio.get_running_loop().create_task(
+            self._stream(self._outflow, b"0\r\n\r\n" if is_chunked else b"", is_kept_alive)
+        )
+
+    async def _stream(self, outflow: Outflow, end: bytes, is_kept_alive: bool) -> None:  # noqa: FBT001
+        try:
+            await outflow.run()
+        except Exception:
+            log.exception("unexpected failure in the middle of an answer; its connection is cut")
+            self.abort()
+        finally:
+            self._task = self._outflow = None
+        if self._is_closing:
+            return
+        self._write(end)
+        self._since = self._server.now
+        if is_kept_alive and not self._server.is_draining:
+            self._advance()
+        else:
+            self._close()
+
+    def _write_chunk(self, data: bytes) -> None:
+        self._write_piece(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def _write_piece(self, data: bytes) -> None:
+        if not self._is_closing:  # the client may have left without the task knowing yet
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        """Have `data` written once all the connections read together have been answered."""
+        self._pending.append(data)
+        if len(self._pending) == 1:
+            self._turns.write_soon(self)
+
+    def _refuse(self, error: HttpError | InferdError) -> None:
+        """Answer and close; for a while, read and drop what the client still sends.
+
+        Closing at once would reset the connection, and the client might never see the answer.
+        """
+        request = self._request or unread_request(self._buffer[self._start : self._end])
+        self._body.release()
+        self._request = None
+        self._start = self._end = 0
+        answer = self._routes.refusal(request, error)
+        answer.headers += _CLOSE
+        body = b"".join(answer.buffers)
+        self._pending.append(encode_head(answer, len(body)) + body)
+        self.write_pending()
+        self._go_on_reading()
+        self._is_closing = True
+        self._since = self._server.now
+        if self._is_eof or not self._transport.can_write_eof():
+            self._transport.close()
+        else:
+            self._transport.write_eof()
+
+    def _close(self) -> None:
+        self._is_closing = True
+        self.write_pending()
+        self._transport.close()
+
+    def _probe(self, pause_s: float = SOON_S) -> None:
+        """Find out whether a client that has closed its sending half is still there.
+
+        It may have closed the whole connection: the two look the same until something is sent. An
+        interim answer is harmless (RFC 9110, section 15.2); a client that has gone replies with a
+        reset, which the next write notices and which ends the request. The next probe follows after
+        `pause_s`.
+        """
+        self._is_probing = self._task is not None and not self._is_closing
+        if not self._is_probing:
+            return
+        if self._outflow is not None:
+            self._outflow.fill()
+        # HTTP/1.0 has no interim answers: there only the final answer reveals that it has gone.
+        elif not self._heads.request.is_http_10:
+            self.write_pending()
+            self._transport.write(_STILL_THERE)
+        asyncio.get_running_loop().call_later(pause_s, self._probe, PROBE_S)
+
+    # --- the server calls these ---
+
+    def close_if_idle(self) -> None:
+        """Close the connection unless a request is being read or answered."""
+        if self._task is None and self._request is None and self._start == self._end:
+            self._close()
+
+    def abort(self) -> None:
+        """Abort the connection."""
+        self._is_closing = True
+        self._pending = []
+        self._transport.abort()
+
+    def check_time(self, now: float) -> None:
+        """Act on timeouts that have expired by `now`."""
+        unsent = self._transport.get_write_buffer_size()
+        is_model_busy = self._task is not None and not unsent
+        if unsent < self._unsent or (unsent and not self._unsent) or is_model_busy:
+            self._since = now  # there is progress, or the client is waiting for the model
+        self._unsent = unsent
+        lasts = now - self._since
+        options = self._options
+        if unsent:
+            if lasts > options.write_timeout_s:
+                self.abort()
+        elif self._is_closing:
+            if lasts > LINGER_S:
+                self.abort()
+        elif self._request is not None:
+            self._check_pace(lasts)
+        elif self._start != self._end:
+            if lasts > options.header_timeout_s:
+                limit_s = options.header_timeout_s
+                self._refuse(HttpError(408, f"no whole request head within {limit_s:g} s"))
+        elif lasts > options.idle_timeout_s:
+            self._close()
+
+    def _check_pace(self, lasts: float) -> None:
+        try:
+            self._body.check_pace(lasts, self._options.body_timeout_s)
+        except HttpError as error:
+            self._refuse(error)

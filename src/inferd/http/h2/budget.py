@@ -1,0 +1,51 @@
+"""How much useless work a peer may cause (RFC 9113, section 10.5)."""
+
+from typing import Final
+
+from inferd.http.h2.frames import ConnectionFault, ErrorCode
+
+EMPTY_FRAMES: Final = 1000
+"""Useless frames that a peer may send between two ticks, besides some for each new stream."""
+
+EMPTY_FRAMES_PER_STREAM: Final = 16
+
+RESETS: Final = 500
+"""Resets a peer may cause between two ticks, besides one for each new stream that is not reset."""
+
+
+class FloodBudget:
+    """The budgets of one connection; `tick` refills them, about once a second.
+
+    `last_stream_id` is the newest stream's: real requests enlarge the budgets.
+    """
+
+    def __init__(self) -> None:
+        self._empty_count = 0
+        self._reset_count = 0
+        self._ticked_stream_id = 0
+
+    def note_empty(self, last_stream_id: int) -> None:
+        """Count a useless frame. Raises ConnectionFault when there are too many."""
+        self._empty_count += 1
+        if self._empty_count > EMPTY_FRAMES:
+            opened = (last_stream_id - self._ticked_stream_id) // 2
+            if self._empty_count > EMPTY_FRAMES + EMPTY_FRAMES_PER_STREAM * opened:
+                msg = "too many frames that carry nothing"
+                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
+
+    def note_reset(self, last_stream_id: int) -> None:
+        """Count a stream that was reset before its answer was complete.
+
+        The reset may be the peer's, or ours for a fault of the peer: both cost us the same. Raises
+        ConnectionFault when there are too many.
+        """
+        self._reset_count += 1
+        opened = (last_stream_id - self._ticked_stream_id) // 2
+        if 2 * self._reset_count > RESETS + opened:
+            msg = "too many streams are opened only to be reset"
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
+
+    def tick(self, last_stream_id: int) -> None:
+        """Refill the budgets."""
+        self._empty_count = self._reset_count = 0
+        self._ticked_stream_id = last_stream_id

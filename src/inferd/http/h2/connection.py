@@ -1,0 +1,476 @@
+"""The server side of one HTTP/2 connection, without its socket (RFC 9113).
+
+Bytes go into `receive`, and their meaning reaches the application as calls on its H2Stream
+objects. The connection is built in three layers, each a subclass of the one before: sending
+(h2_sender.py), receiving DATA (h2_receiver.py), and here the parsing of frames and the handling of
+all other types.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from inferd.http.h2.frames import (
+    ACK,
+    CONTINUATION,
+    CONTROL_FRAME_BYTES,
+    DATA,
+    DEFAULT_WINDOW,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADER_BYTES,
+    HEADERS,
+    MAX_WINDOW,
+    PADDED,
+    PING,
+    PREFACE,
+    PRIORITY,
+    PUSH_PROMISE,
+    RST_STREAM,
+    SETTINGS,
+    STREAM_MASK,
+    WINDOW_UPDATE,
+    WITH_PRIORITY,
+    ConnectionFault,
+    ErrorCode,
+    Setting,
+    StreamFault,
+    decode_settings,
+    encode_frame,
+    encode_settings,
+    encode_window_update,
+    read_header,
+    read_kind,
+)
+from inferd.http.h2.heads import HeaderBlocks
+from inferd.http.h2.hpack import NO_TABLE, TABLE_BYTES
+from inferd.http.h2.receiver import CONNECTION_WINDOW, H2Receiver, check_length
+from inferd.http.h2.request import MalformedRequest, RequestHead, check_fields
+from inferd.http.h2.stream import STREAM_WINDOW, Buffer, H2Stream
+
+FRAME_BYTES: Final = 1 << 20
+"""The SETTINGS_MAX_FRAME_SIZE we offer: a large message comes in few frames."""
+
+_SMALL_INCREMENT: Final = 1024
+_REMEMBERED_GAPS: Final = 100
+_LAST_DATA: Final = DATA << 8 | END_STREAM
+_UNUSUAL: Final = END_HEADERS | PADDED | WITH_PRIORITY
+"""A mask for HEADERS flags: a frame with a whole block and nothing else has only END_HEADERS."""
+
+
+class H2Connection(H2Receiver):
+    """Frames in, calls out; calls in, frames out.
+
+    `open_stream` creates the application's object for a new request. `on_ping` is called for each
+    PING that asks for an answer, and may end the connection with `fail`; `on_pong` is called for
+    answers to ours.
+    """
+
+    def __init__(
+        self,
+        open_stream: Callable[["H2Connection", int, RequestHead], H2Stream],
+        *,
+        max_streams: int,
+        max_header_bytes: int,
+        on_ping: Callable[[], None] = lambda: None,
+        on_pong: Callable[[bytes], None] = lambda _payload: None,
+    ) -> None:
+        super().__init__()
+        self.max_header_bytes = max_header_bytes
+        self._open_stream = open_stream
+        self._on_ping = on_ping
+        self._on_pong = on_pong
+        self._max_streams = max_streams
+        self._preface_left = PREFACE
+        self._gate = -1  # -1: SETTINGS must come first; > 0: the stream of an open header block
+        self._rest = b""
+        self._blocks = HeaderBlocks(max_header_bytes)
+        self._block_flags = 0
+        self._next_stream_id = 1
+        self._gaps: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED_GAPS)
+        self._handlers = {
+            HEADERS: self._headers,
+            PRIORITY: self._priority,
+            RST_STREAM: self._rst_stream,
+            SETTINGS: self._settings,
+            PUSH_PROMISE: self._push_promise,
+            PING: self._ping,
+            GOAWAY: self._goaway,
+            WINDOW_UPDATE: self._window_update,
+            CONTINUATION: self._continuation,
+        }
+        self._put(
+            encode_settings(
+                {
+                    Setting.MAX_CONCURRENT_STREAMS: max_streams,
+                    Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+                    Setting.MAX_FRAME_SIZE: FRAME_BYTES,
+                    Setting.MAX_HEADER_LIST_SIZE: max_header_bytes,
+                }
+            )
+            + encode_window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW)
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the peer has shown that it speaks HTTP/2: preface and SETTINGS have come."""
+        return self._gate != -1
+
+    def tick(self) -> None:
+        """Refill the flood budget; to be called about once a second."""
+        self._budget.tick(self.last_stream_id)
+
+    # --- reading ---
+
+    def receive(self, data: Buffer) -> None:
+        """Process bytes from the peer; `data` may be overwritten afterwards."""
+        if self.is_failed:
+            return
+        try:
+            if self._preface_left and not (data := self._read_preface(data)):
+                return
+            if self._rest:
+                data, self._rest = b"".join((self._rest, data)), b""
+            self._read_frames(data)
+        except ConnectionFault as fault:
+            self.fail(fault.code, fault.message)
+
+    def _read_preface(self, data: Buffer) -> Buffer:
+        left = self._preface_left
+        count = min(len(left), len(data))
+        if bytes(data[:count]) != left[:count]:
+            msg = "the connection does not begin with the preface of HTTP/2"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        self._preface_left = left[count:]
+        return data[count:]
+
+    def _read_frames(self, data: Buffer) -> None:
+        at, end = 0, len(data)
+        if self.data_left or self._skip_left:
+            at = self._go_on_with_data(data, end)
+        while at + HEADER_BYTES <= end:
+            header = read_header(data, at)
+            high, low, kind, flags, stream_id = header
+            length = high << 8 | low
+            start = at + HEADER_BYTES
+            at = stop = start + length
+            stream_id &= STREAM_MASK
+            if self._gate or length > CONTROL_FRAME_BYTES:
+                self._check_frame(kind, flags, stream_id, length)
+            try:
+                if stop > end:
+                    at = self._begin(kind, flags, stream_id, data, start, length)
+                    break
+                if kind == DATA:
+                    at = self._data(header, data, start, stop)
+                elif (
+                    kind == HEADERS
+                    and stream_id == self._next_stream_id
+                    and flags & _UNUSUAL == END_HEADERS
+                ):
+                    block = bytes(data[start:stop])
+                    at = self._usual_request(stream_id, block, flags, data, stop)
+                else:
+                    self._other(kind, flags, stream_id, bytes(data[start:stop]))
+            except StreamFault as fault:
+                self._end_faulty(fault)
+            if self.is_failed:
+                return
+        if at < end:
+            self._rest = bytes(data[at:end])
+
+    def _check_frame(self, kind: int, flags: int, stream_id: int, length: int) -> None:
+        """Check a frame in a rare case: it is large, the first one, or inside a header block."""
+        if length > FRAME_BYTES:
+            msg = f"a frame has {length} bytes, expected at most {FRAME_BYTES}"
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+        is_block = kind in (HEADERS, CONTINUATION)
+        most = self._blocks.max_block_bytes + 256 if is_block else CONTROL_FRAME_BYTES
+        if length > most and kind in self._handlers:
+            msg = f"a frame of type {kind} has {length} bytes, which is more than it can need"
+            has_size = kind in (PRIORITY, RST_STREAM, PING, WINDOW_UPDATE)
+            code = ErrorCode.FRAME_SIZE_ERROR if has_size else ErrorCode.ENHANCE_YOUR_CALM
+            raise ConnectionFault(code, msg)
+        if self._gate == -1:
+            if kind != SETTINGS or flags & ACK:
+                msg = "the first frame must be SETTINGS"
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+            self._gate = 0
+        elif self._gate and (kind != CONTINUATION or stream_id != self._gate):
+            msg = "a header block is interrupted by another frame"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+
+    def _other(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        handle = self._handlers.get(kind)
+        if handle is not None:
+            handle(flags, stream_id, payload)
+        else:  # unknown types are ignored, section 4.1
+            self._budget.note_empty(self.last_stream_id)
+
+    def _begin(
+        self, kind: int, flags: int, stream_id: int, data: Buffer, start: int, length: int
+    ) -> int:
+        """Begin an incomplete frame; return from where its bytes are kept until it is complete."""
+        if kind in self._handlers:
+            return start - HEADER_BYTES
+        if kind == DATA:
+            return self._begin_data(flags, stream_id, data, start, length)
+        self._budget.note_empty(self.last_stream_id)
+        self._skip_left = length - (len(data) - start)
+        return len(data)
+
+    # --- HEADERS and CONTINUATION, sections 6.2 and 6.10 ---
+
+    def _headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if not stream_id & 1:
+            msg = "HEADERS on a stream that no client can open"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        depends_on = 0
+        if flags & PADDED:
+            padding = self._padding(payload, 0, len(payload))
+            payload = payload[1 : len(payload) - padding]
+        if flags & WITH_PRIORITY:
+            if len(payload) < 5:
+                msg = "HEADERS are too short for their priority"
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+            depends_on = int.from_bytes(payload[:4], "big") & STREAM_MASK
+            payload = payload[5:]
+        if depends_on == stream_id:
+            flags |= PRIORITY << 8  # refused once the block is decoded
+        if flags & END_HEADERS:
+            self._head(stream_id, payload, flags)
+        else:
+            self._gate = stream_id
+            self._block_flags = flags
+            self._blocks.begin(payload)
+
+    def _continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if not self._gate:
+            msg = "CONTINUATION without a header block"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        self._blocks.go_on(payload)
+        if flags & END_HEADERS:
+            self._gate = 0
+            self._head(stream_id, self._blocks.take(), self._block_flags)
+
+    def _head(self, stream_id: int, block: bytes, flags: int) -> None:
+        if stream_id < self._next_stream_id:
+            self._trailers(stream_id, block, flags)
+            return
+        if stream_id != self._next_stream_id and not self.is_going_away:
+            self._gaps.append((self.last_stream_id, stream_id))
+        self._request(stream_id, self._blocks.head(block), flags)
+
+    def _request(self, stream_id: int, head: RequestHead | MalformedRequest, flags: int) -> None:
+        """Open a stream (section 5.1.1)."""
+        if self.is_going_away:
+            return  # section 6.8: streams that our GOAWAY excludes are ignored
+        self.last_stream_id = stream_id
+        self._next_stream_id = stream_id + 2
+        if isinstance(head, MalformedRequest) or flags >> 8:
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "the request is malformed")
+        if len(self.streams) >= self._max_streams:
+            msg = "there are as many streams as may be"
+            raise StreamFault(stream_id, ErrorCode.REFUSED_STREAM, msg)
+        self.streams[stream_id] = stream = self._open_stream(self, stream_id, head)
+        if flags & END_STREAM:
+            stream.is_remote_done = True
+            if head.content_length > 0:
+                raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "a body is missing")
+        stream.on_open()
+        if flags & END_STREAM and not stream.is_local_done:
+            stream.on_end()
+
+    def _usual_request(
+        self, stream_id: int, block: bytes, flags: int, data: Buffer, at: int
+    ) -> int:
+        """Open the next stream in order; return where the next frame begins, at `at` or later.
+
+        Nearly all small requests have a single DATA frame, which ends them and comes along with
+        the head: both are taken together.
+        """
+        head: RequestHead | MalformedRequest | None = self._blocks.known.get(block)
+        if head is None:
+            head = self._blocks.head(block)
+        start = at + HEADER_BYTES
+        if flags == END_HEADERS and start <= len(data) and not isinstance(head, MalformedRequest):
+            high, low, kind, same_id = read_kind(data, at)
+            size = high << 8 | low
+            window = self._receive_window - size
+            if (
+                kind == _LAST_DATA
+                and same_id == stream_id
+                and start + size <= len(data)
+                and window >= CONNECTION_WINDOW // 2
+                and head.content_length in (-1, size)
+                and len(self.streams) < self._max_streams
+                and not self.is_going_away
+            ):
+                self.last_stream_id = stream_id
+                self._next_stream_id = stream_id + 2
+                self.streams[stream_id] = stream = self._open_stream(self, stream_id, head)
+                stream.on_open()
+                if stream.is_local_done:
+                    return at  # the stream no longer takes its data
+                self._receive_window = window
+                stream.is_remote_done = True
+                stream.on_data(data, start, start + size, ends=True)
+                return start + size
+        self._request(stream_id, head, flags)
+        return at
+
+    def _trailers(self, stream_id: int, block: bytes, flags: int) -> None:
+        """Take a second header block on a stream (section 8.1)."""
+        fields = self._blocks.trailers(block)
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            if any(low < stream_id < high for low, high in self._gaps):
+                msg = "HEADERS on a stream that the client has passed over"  # section 5.1.1
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+            self._check_gone(stream_id, "HEADERS")
+            return
+        if stream.is_remote_done:
+            msg = "HEADERS after the end of the stream"
+            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, msg)
+        if flags >> 8:
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "the stream depends on itself")
+        if not flags & END_STREAM:
+            msg = "trailers that do not end the stream"
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, msg)
+        try:
+            check_fields(fields)
+        except MalformedRequest as error:
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, str(error)) from error
+        if stream.head.content_length >= 0:
+            check_length(stream, 0, ends=True)
+        stream.is_remote_done = True
+        if stream.is_local_done:
+            self.forget(stream)
+        else:
+            stream.on_end()
+
+    # --- the other frames ---
+
+    def _priority(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        """Check and ignore (section 6.3; priorities are deprecated, section 5.3.2)."""
+        self._budget.note_empty(self.last_stream_id)
+        if not stream_id:
+            msg = "PRIORITY on stream 0"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        is_wrong_size = len(payload) != 5
+        if is_wrong_size or int.from_bytes(payload[:4], "big") & STREAM_MASK == stream_id:
+            code = ErrorCode.FRAME_SIZE_ERROR if is_wrong_size else ErrorCode.PROTOCOL_ERROR
+            msg = "PRIORITY has the wrong size, or makes a stream depend on itself"
+            if stream_id not in self.streams and self._is_idle(stream_id):
+                raise ConnectionFault(code, msg)  # an idle stream cannot be reset
+            raise StreamFault(stream_id, code, msg)
+
+    def _rst_stream(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        """Handle RST_STREAM (section 6.4)."""
+        if len(payload) != 4:
+            msg = f"RST_STREAM has {len(payload)} bytes, expected 4"
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+        if self._is_idle(stream_id):
+            msg = "RST_STREAM on a stream that is idle"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        self._budget.note_empty(self.last_stream_id)
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            return
+        self._budget.note_reset(self.last_stream_id)
+        self.forget(stream)
+        stream.on_reset()
+
+    def _settings(self, flags: int, stream_id: int, payload: bytes) -> None:
+        """Handle SETTINGS (section 6.5)."""
+        if stream_id:
+            msg = "SETTINGS on a stream"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        self._budget.note_empty(self.last_stream_id)
+        if flags & ACK:
+            if payload:
+                msg = "an acknowledgement of SETTINGS has a payload"
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+            return
+        for name, value in decode_settings(payload):
+            if name == Setting.HEADER_TABLE_SIZE and value < TABLE_BYTES:
+                self.table_update = NO_TABLE
+            elif name == Setting.MAX_FRAME_SIZE:
+                self.peer_frame_bytes = value
+            elif name == Setting.INITIAL_WINDOW_SIZE:
+                self.move_windows(value)
+        self._put(encode_frame(SETTINGS, ACK, 0))
+        self.pump()
+
+    def _push_promise(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
+        msg = "PUSH_PROMISE from a client"  # section 8.4
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+
+    def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:
+        """Handle PING (section 6.7)."""
+        if stream_id:
+            msg = "PING on a stream"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        if len(payload) != 8:
+            msg = f"PING has {len(payload)} bytes, expected 8"
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+        self._budget.note_empty(self.last_stream_id)
+        if flags & ACK:
+            self._on_pong(payload)
+            return
+        self._put(encode_frame(PING, ACK, 0, payload))
+        self._on_ping()
+
+    def _goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        """Handle GOAWAY (section 6.8); running requests still get their answers."""
+        if stream_id:
+            msg = "GOAWAY on a stream"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        if len(payload) < 8:
+            msg = f"GOAWAY has {len(payload)} bytes, expected at least 8"
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+        self._budget.note_empty(self.last_stream_id)
+        self.peer_is_going_away = True
+
+    def _window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        """Handle WINDOW_UPDATE (section 6.9)."""
+        if len(payload) != 4:
+            msg = f"WINDOW_UPDATE has {len(payload)} bytes, expected 4"
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+        increment = int.from_bytes(payload, "big") & STREAM_MASK
+        stream = self.streams.get(stream_id)
+        if increment < _SMALL_INCREMENT and not self._is_of_use(stream_id, stream):
+            self._budget.note_empty(self.last_stream_id)
+        if not stream_id:
+            self.send_window += increment
+            self.full_window = max(self.full_window, self.send_window)
+            if not increment or self.send_window > MAX_WINDOW:
+                raise ConnectionFault(*_bad_increment(increment))
+        elif stream is not None:
+            self.widen(stream, increment)
+            if not increment or stream.send_window > MAX_WINDOW:
+                raise StreamFault(stream_id, *_bad_increment(increment))
+        elif self._is_idle(stream_id):
+            msg = "WINDOW_UPDATE on a stream that is idle"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        self.pump()
+
+    def _is_of_use(self, stream_id: int, stream: H2Stream | None) -> bool:
+        """Return whether a WINDOW_UPDATE lets us go on, or gives back bytes that we have sent.
+
+        Clients may give back each small message of a stream separately.
+        """
+        if stream is None:
+            return bool(self.blocked) or (not stream_id and self.send_window < self.full_window)
+        return (
+            bool(self.blocked)
+            or stream.pending_bytes > 0
+            or stream.send_window < stream.full_window
+        )
+
+
+def _bad_increment(increment: int) -> tuple[ErrorCode, str]:
+    if not increment:
+        return ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE adds nothing"
+    return ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE makes a window too large"

@@ -1,0 +1,273 @@
+"""REST over HTTP/2: the same routes as over HTTP/1.1, one stream per request.
+
+Only where gRPC and HTTP share a port: there an HTTP/2 client may use it for everything.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from http import HTTPMethod
+from typing import TYPE_CHECKING, Any, cast
+
+from inferd.aio.promise import resume
+from inferd.api.access import joined
+from inferd.api.overload import check_head, memory_of
+from inferd.errors import InferdError
+from inferd.http.grpc.call import QUEUED_BYTES
+from inferd.http.grpc.messages import is_grpc
+from inferd.http.h1.body import check_pace
+from inferd.http.h2.connection import H2Connection
+from inferd.http.h2.frames import ErrorCode
+from inferd.http.h2.hpack import Field, encode_fields
+from inferd.http.h2.request import RequestHead
+from inferd.http.h2.stream import H2Stream
+from inferd.http.message import (
+    HttpAnswer,
+    HttpError,
+    HttpRequest,
+    Pieces,
+    forwarded_of,
+)
+from inferd.http.outflow import Outflow
+
+if TYPE_CHECKING:
+    from inferd.http.h2.protocol import Http2Connection
+    from inferd.http.router import Routes
+
+log = logging.getLogger("inferd.http")
+
+_METHODS = frozenset(method.encode() for method in HTTPMethod)
+
+_WRONG_TYPE = encode_fields([(b":status", b"415"), (b"content-length", b"0")])
+_WRONG_METHOD = encode_fields(
+    [(b":status", b"405"), (b"allow", b"POST"), (b"content-length", b"0")]
+)
+
+
+class WrongExchange(H2Stream):
+    """A request that cannot be gRPC (gRPC over HTTP2, Requests).
+
+    Answered with 405 if only the method is wrong (not POST), else with 415.
+    """
+
+    def on_open(self) -> None:
+        """See H2Stream."""
+        block = _WRONG_METHOD if is_grpc(self.head) else _WRONG_TYPE
+        self.connection.send_headers(self, block, ends=True)
+
+    def on_reset(self) -> None:
+        """See H2Stream."""
+
+
+class RestExchange(H2Stream):
+    """One request and its answer."""
+
+    _body: memoryview | bytearray | None = None
+    _filled = 0
+    _held_bytes = 0
+    _began_at: float | None = None  # when the sweep first saw it wait for its body
+    _task: asyncio.Task[None] | None = None
+    _outflow: Outflow | None = None
+
+    def __init__(
+        self, connection: H2Connection, stream_id: int, head: RequestHead, port: "Http2Connection"
+    ) -> None:
+        H2Stream.__init__(self, connection, stream_id, head)
+        self.drop_bytes = 1 << 22
+        self._port = port
+        self._routes = cast("Routes", port.server.routes)
+
+    def on_open(self) -> None:
+        """See H2Stream."""
+        try:
+            self._check_head()
+            length = self.head.content_length
+            self._body = memory_of(length) if length >= 0 else bytearray()
+        except (HttpError, InferdError) as error:
+            self._refuse(error)
+
+    def _check_head(self) -> None:
+        limit = self._port.server.max_header_bytes
+        if self.head.size > limit:
+            raise HttpError(431, f"the request head is larger than {limit} bytes")
+        if self.head.method not in _METHODS:  # as over HTTP/1.1 (RFC 9110, section 9.1)
+            method = self.head.method.decode(errors="replace")
+            raise HttpError(501, f"there is no method {method} here")
+        if self.head.method == b"CONNECT":
+            raise HttpError(501, "CONNECT is not supported")
+        # Without a body the call itself checks access, after CORS preflights have been answered.
+        if self._routes.is_guarded and not self.is_remote_done:
+            self._routes.check_access(self.head.path, joined(self.head.fields))
+        if self.head.content_length > self._port.server.max_body_bytes:
+            raise self._too_large()
+        if not self.is_remote_done:
+            capacity = self._port.server.capacity
+            check_head(capacity, self._routes, self.head.path, self.head.content_length)
+
+    def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
+        """See H2Stream."""
+        count = stop - start
+        if isinstance(self._body, bytearray):
+            if self._filled + count > self._port.server.max_body_bytes:
+                self._refuse(self._too_large())
+                return
+            self._body += data[start:stop]
+        elif self._body is not None:
+            self._body[self._filled : self._filled + count] = data[start:stop]
+        self.on_filled(count, ends=ends)
+
+    def room(self) -> memoryview | None:
+        """See H2Stream."""
+        return self._body[self._filled :] if isinstance(self._body, memoryview) else None
+
+    def on_filled(self, count: int, *, ends: bool) -> None:
+        """See H2Stream."""
+        if self._is_refused:
+            self.connection.credit(self, count)
+            return
+        self._filled += count
+        self._held_bytes += count
+        capacity = self._port.server.capacity
+        capacity.held_bytes += count
+        if capacity.held_bytes > capacity.max_bytes:
+            self._refuse(capacity.too_many_bytes(self._held_bytes))
+            return
+        self.connection.credit(self, count)
+        if ends:
+            self.on_end()
+
+    def on_end(self) -> None:
+        """See H2Stream."""
+        if self._is_refused:
+            return
+        head = self.head
+        request = HttpRequest(
+            method=head.method,
+            target=head.path,
+            headers=joined(head.fields),
+            is_kept_alive=True,
+            is_http_10=False,
+            body=memoryview(self._body or b""),
+        )
+        if self._routes.forward is not None:
+            request.forwarded = forwarded_of(head.fields, self._routes.forward)
+        answering = self._routes.answer(request)
+        try:
+            waits_for = answering.send(None)
+        except StopIteration as done:
+            self._answer(done.value)
+        else:
+            later = self._answer_later(answering, waits_for)
+            self._task = asyncio.get_running_loop().create_task(later)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether a complete answer waits for the client's window, so the body is dropped."""
+        return self.ending is not None
+
+    def check_pace(self, now: float, _limit_s: float) -> None:
+        """See H2Stream; a body has its own time limit, as over HTTP/1.1."""
+        if self._task is not None or self._is_refused or self.is_local_done:
+            return
+        if self._began_at is None:
+            self._began_at = now
+        try:
+            check_pace(self._filled, now - self._began_at, self._port.server.body_timeout_s)
+        except HttpError as error:
+            self._refuse(error)
+
+    def on_reset(self) -> None:
+        """See H2Stream."""
+        self._clean_up()
+
+    def cut(self) -> None:
+        """See H2Stream."""
+        self.connection.reset(self.id, ErrorCode.CANCEL)
+
+    async def _answer_later(
+        self, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
+    ) -> None:
+        answer = await resume(answering, waits_for)
+        self._task = None
+        if self.is_local_done and answer.rest is not None:
+            await answer.rest.aclose()
+        self._answer(answer)
+        self._port.flush()
+
+    def _answer(self, answer: HttpAnswer) -> None:
+        if self.is_local_done:
+            return
+        length = sum(map(len, answer.buffers))
+        fields: list[Field] = [
+            (b":status", b"%d" % answer.status),
+            (b"content-type", answer.content_type),
+        ]
+        if answer.rest is None:
+            fields.append((b"content-length", b"%d" % length))
+        for line in answer.headers.split(b"\r\n"):
+            name, colon, value = line.partition(b":")
+            if colon:
+                fields.append((name.lower(), value.strip()))
+        if answer.rest is not None:
+            self._send_stream(fields, answer.buffers, answer.rest)
+            return
+        has_body = bool(length) and self.head.method != b"HEAD"
+        self.connection.send_headers(self, encode_fields(fields), ends=not has_body)
+        if has_body:
+            self.connection.send_data(self, answer.buffers, b"")
+        self._clean_up()
+
+    def _send_stream(self, fields: list[Field], first: list[Any], rest: Pieces) -> None:
+        """Send an answer of unknown length, no faster than the client's window allows."""
+        self.connection.send_headers(self, encode_fields(fields))
+        self._release()
+        self._outflow = Outflow(rest, self._write)
+        for piece in filter(len, first):
+            self._write(piece)
+        self._task = asyncio.get_running_loop().create_task(self._stream(self._outflow))
+
+    async def _stream(self, outflow: Outflow) -> None:
+        try:
+            await outflow.run()
+        except Exception:
+            log.exception("unexpected failure in the middle of an answer; its stream is reset")
+            self.connection.reset(self.id, ErrorCode.INTERNAL_ERROR)
+        self._task = None
+        if not self.is_local_done:
+            self.connection.send_data(self, [], b"")
+        self._port.flush()
+
+    def _write(self, piece: bytes) -> None:
+        if self.is_local_done:
+            return
+        self.connection.send_data(self, [piece], None)
+        self._port.flush()
+        if self.pending_bytes > QUEUED_BYTES and self._outflow is not None:
+            self._outflow.hold()
+
+    def on_drained(self) -> None:
+        """See H2Stream."""
+        if self._outflow is not None:
+            self._outflow.release()
+
+    def _too_large(self) -> HttpError:
+        limit = self._port.server.max_body_bytes
+        return HttpError(413, f"the body is larger than the {limit} bytes this server takes")
+
+    def _refuse(self, error: HttpError | InferdError) -> None:
+        head = self.head
+        request = HttpRequest(head.method, head.path, joined(head.fields), True, False)
+        self._answer(self._routes.refusal(request, error))
+
+    def _clean_up(self) -> None:
+        if self._task is not None:
+            # Not at once: a task that has never run would not pass the cancellation on to the
+            # coroutine it took over.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
+            self._task = None
+        self._release()
+
+    def _release(self) -> None:
+        self._port.server.capacity.held_bytes -= self._held_bytes
+        self._held_bytes = 0
+        self._body = None

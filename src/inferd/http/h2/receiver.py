@@ -1,0 +1,270 @@
+"""The DATA frames of one HTTP/2 connection: bytes for streams, under flow control (RFC 9113).
+
+A large frame is passed on as it arrives, or received straight into its stream's own memory. The
+connection's window is reopened as soon as DATA has arrived, a stream's only when the application
+has taken it, so a slow reader holds up only its own stream.
+"""
+
+from typing import Final
+
+from inferd.http.h2.budget import FloodBudget
+from inferd.http.h2.frames import (
+    DEFAULT_FRAME_BYTES,
+    END_STREAM,
+    HEADER_BYTES,
+    PADDED,
+    STREAM_MASK,
+    ConnectionFault,
+    ErrorCode,
+    Header,
+    StreamFault,
+    encode_window_update,
+    read_header,
+)
+from inferd.http.h2.sender import H2Sender
+from inferd.http.h2.stream import Buffer, H2Stream
+
+CONNECTION_WINDOW: Final = 1 << 30
+
+
+class H2Receiver(H2Sender):
+    """Takes the DATA frames that H2Connection finds, whole or in pieces.
+
+    `data_left` is how many bytes of a begun DATA frame are still to come, without padding.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data_left = 0
+        self._skip_left = 0  # bytes to skip: padding, or a frame that is ignored
+        self._data_stream: H2Stream | None = None
+        self._data_ends = False
+        self.data_stream_id = 0  # of the last DATA
+        self._receive_window = CONNECTION_WINDOW
+        self._budget = FloodBudget()
+
+    def room(self) -> memoryview | None:
+        """Return memory to receive the next bytes into, None if they must go to `receive`.
+
+        There is some while a large DATA frame is arriving; call `filled` afterwards.
+        """
+        stream = self._data_stream
+        if self.data_left < DEFAULT_FRAME_BYTES or stream is None or stream.is_local_done:
+            return None
+        memory = stream.room()
+        return None if memory is None else memory[: self.data_left]
+
+    def filled(self, count: int) -> None:
+        """Note that `count` bytes have been received into `room`."""
+        stream = self._data_stream
+        self.data_left -= count
+        is_last = not self.data_left
+        if stream is not None and not stream.is_local_done:
+            stream.on_filled(count, ends=is_last and self._data_ends)
+        if is_last:
+            self._data_stream = None
+
+    def missing_bytes(self) -> int:
+        """Return how many bytes the last DATA's message still lacks, 0 if unknown."""
+        stream = self.streams.get(self.data_stream_id)
+        if stream is None or stream.is_local_done:
+            return 0
+        memory = stream.room()
+        return 0 if memory is None else len(memory)
+
+    def _data(self, header: Header, data: Buffer, start: int, stop: int) -> int:
+        """Take a whole DATA frame with payload data[start:stop]; return where the next begins.
+
+        A large message comes in many frames of the largest size that its sender uses. Consecutive
+        ones are taken together.
+        """
+        flags, stream_id = header[3], header[4] & STREAM_MASK
+        if not flags and stop > start:
+            starts = self._run(stream_id, header, data, start, stop)
+            if starts is not None:
+                self.streams[stream_id].on_data_run(data, starts, stop - start)
+                return starts[-1] + stop - start
+        end = stop
+        length = stop - start
+        overhead = 0
+        if flags & PADDED:
+            padding = self._padding(data, start, length)
+            overhead = padding + 1
+            start += 1
+            stop -= padding
+        stream = self._receiver(stream_id, length)
+        if stream is None:
+            return end
+        if stream.is_local_done:
+            self._drop(stream, length, ends=bool(flags & END_STREAM))
+            return end
+        stream.uncredited += overhead
+        ends = bool(flags & END_STREAM)
+        if stream.head.content_length >= 0:
+            check_length(stream, stop - start, ends=ends)
+        if ends:
+            stream.is_remote_done = True
+        elif start == stop:
+            self._budget.note_empty(self.last_stream_id)
+        stream.on_data(data, start, stop, ends=ends)
+        return end
+
+    def _run(
+        self, stream_id: int, header: Header, data: Buffer, start: int, stop: int
+    ) -> range | None:
+        """Take the frame data[start:stop] and the following ones with the same header.
+
+        Return where their payloads start. Return None, with nothing done, if they cannot be taken
+        as a run.
+        """
+        stream = self.streams.get(stream_id)
+        if stream is None or not stream.takes_runs or stream.is_remote_done or stream.is_local_done:
+            return None
+        length = stop - start
+        last = len(data) - length - HEADER_BYTES
+        while stop <= last and header == read_header(data, stop):
+            stop += HEADER_BYTES + length
+        starts = range(start, stop, HEADER_BYTES + length)
+        count = length * len(starts)
+        if (declared := stream.head.content_length) >= 0:
+            if stream.received_bytes + count > declared:
+                return None
+            stream.received_bytes += count
+        self._receiver(stream_id, count)
+        return starts
+
+    def _begin_data(self, flags: int, stream_id: int, data: Buffer, start: int, length: int) -> int:
+        """Begin an incomplete DATA frame; return from where bytes are kept.
+
+        That is from its header while its pad length has not arrived. After a fault the rest of the
+        frame is skipped.
+        """
+        end = len(data)
+        padding, has_padding = 0, bool(flags & PADDED)
+        if has_padding:
+            if start == end:
+                return start - HEADER_BYTES
+            padding = self._padding(data, start, length)
+        self._skip_left = length - (end - start)
+        stream = self._receiver(stream_id, length)
+        data_length = length - padding - has_padding
+        ends = bool(flags & END_STREAM)
+        if stream is not None and stream.is_local_done:
+            self._drop(stream, length, ends=ends)
+            stream = None
+        if stream is not None:
+            stream.uncredited += padding + has_padding
+            if stream.head.content_length >= 0:
+                check_length(stream, data_length, ends=ends)
+            stream.is_remote_done = ends
+            if not data_length and not ends:
+                self._budget.note_empty(self.last_stream_id)
+        self._data_stream, self._data_ends = stream, ends
+        self.data_left, self._skip_left = data_length, padding
+        return self._go_on_with_data(data, end, start + has_padding)
+
+    def _drop(self, stream: H2Stream, count: int, *, ends: bool) -> None:
+        """Drop DATA that a client goes on sending though its answer is complete.
+
+        Some clients lose the answer if their stream is reset meanwhile, so the reset comes late.
+        """
+        stream.drop_bytes -= count
+        if ends:
+            self.forget(stream)
+        elif stream.drop_bytes <= 0:
+            self.reset(stream.id, ErrorCode.NO_ERROR)
+        else:
+            self.credit(stream, count)
+
+    def _go_on_with_data(self, data: Buffer, end: int, at: int = 0) -> int:
+        """Pass on what has arrived of a begun DATA frame; return where the next frame begins."""
+        if self.data_left or self._data_stream is not None:
+            stop = min(end, at + self.data_left)
+            self.data_left -= stop - at
+            stream, is_last = self._data_stream, not self.data_left
+            if is_last:
+                self._data_stream = None
+            if stream is not None and not stream.is_local_done and (stop > at or is_last):
+                try:
+                    stream.on_data(data, at, stop, ends=is_last and self._data_ends)
+                except StreamFault as fault:
+                    self._end_faulty(fault)
+            at = stop
+        skipped = min(end - at, self._skip_left)
+        self._skip_left -= skipped
+        return at + skipped
+
+    def _receiver(self, stream_id: int, length: int) -> H2Stream | None:
+        """Take `length` bytes off the windows; return the stream to receive them, if any.
+
+        The whole payload counts, including padding (section 6.9.1).
+        """
+        self.data_stream_id = stream_id
+        self._receive_window -= length
+        if self._receive_window < CONNECTION_WINDOW // 2:
+            if self._receive_window < 0:
+                msg = "DATA exceeds the window of the connection"
+                raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
+            self._put(encode_window_update(0, CONNECTION_WINDOW - self._receive_window))
+            self._receive_window = CONNECTION_WINDOW
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            left = self.resets.get(stream_id, 0)
+            if 0 < length <= left:  # it was under way when we reset the stream (section 5.1)
+                self.resets[stream_id] = left - length
+            else:
+                self._check_gone(stream_id, "DATA")
+            return None
+        if stream.is_remote_done:
+            msg = "DATA after the end of the stream"
+            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, msg)
+        stream.receive_window -= length
+        if stream.receive_window < 0:
+            # Not a StreamFault: a peer that ignores windows would go on with the next stream.
+            msg = "DATA exceeds the window of the stream"
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
+        return stream
+
+    def _padding(self, data: Buffer, start: int, length: int) -> int:
+        if not length:
+            msg = "a padded frame is too short for its pad length"
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+        padding: int = data[start]
+        if padding >= length:
+            msg = "the padding is as long as the frame, or longer"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        return padding
+
+    def _check_gone(self, stream_id: int, frame: str) -> None:
+        """Check a frame on a stream that is not open (section 5.1); it may be one we have reset."""
+        if stream_id in self.resets:
+            self._budget.note_empty(self.last_stream_id)
+        elif self._is_idle(stream_id):
+            msg = f"{frame} on a stream that is idle"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        elif not (self.is_going_away and stream_id > self.last_stream_id):
+            msg = f"{frame} on a stream that is closed"
+            raise ConnectionFault(ErrorCode.STREAM_CLOSED, msg)
+
+    def _is_idle(self, stream_id: int) -> bool:
+        """Return whether the stream is idle; ours, the even ones, always are."""
+        if stream_id & 1 == 0:
+            return True
+        return stream_id > self.last_stream_id and not self.is_going_away
+
+    def _end_faulty(self, fault: StreamFault) -> None:
+        """Reset a faulty stream, and count it: it costs us as much as a reset by the peer."""
+        if fault.code is ErrorCode.REFUSED_STREAM:
+            self._budget.note_empty(self.last_stream_id)
+        else:
+            self._budget.note_reset(self.last_stream_id)
+        self.reset(fault.stream_id, fault.code)
+
+
+def check_length(stream: H2Stream, count: int, *, ends: bool) -> None:
+    """Count DATA against the declared content-length (section 8.1.1)."""
+    stream.received_bytes += count
+    declared = stream.head.content_length
+    if stream.received_bytes > declared or (ends and stream.received_bytes != declared):
+        msg = f"content-length says {declared} bytes, the body has another length"
+        raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, msg)

@@ -1,0 +1,414 @@
+"""HTTP/1.1 requests and answers, as the connection and the routes exchange them."""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Protocol, Self
+
+import httptools
+
+from inferd.api.header_forward import HeaderForward, text_of
+from inferd.memory.batch_memory import Row
+from inferd.record import Record
+
+_HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\n", re.IGNORECASE)
+"""A length that the parser refuses because it may not fit in 64 bits."""
+
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+
+
+NO_BODY = memoryview(b"")
+
+
+class HttpRequest(Record):
+    """A request: header names in lower case, the whole body (chunks joined, still compressed).
+
+    `began_ns` is when the first part of the body arrived, by time.perf_counter_ns; 0 if the body
+    arrived with the head, or requests are not traced. `forwarded` are the headers that become
+    parameters of an inference, None if there are none. Where `row` is set, the binary part of the
+    body was received there, and `body` is only what comes before it.
+    """
+
+    _fields = (
+        "method",
+        "target",
+        "headers",
+        "is_kept_alive",
+        "is_http_10",
+        "body",
+        "began_ns",
+        "forwarded",
+        "row",
+    )
+    __slots__ = _fields
+
+    def __init__(  # noqa: PLR0913
+        self,
+        method: bytes,
+        target: bytes,
+        headers: dict[bytes, bytes],
+        is_kept_alive: bool,
+        is_http_10: bool,
+        body: memoryview = NO_BODY,
+        began_ns: int = 0,
+        forwarded: dict[str, str] | None = None,
+        row: Row | None = None,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.is_kept_alive = is_kept_alive
+        self.is_http_10 = is_http_10
+        self.body = body
+        self.began_ns = began_ns
+        self.forwarded = forwarded
+        self.row = row
+
+    def __copy__(self) -> "HttpRequest":
+        """Return a shallow copy."""
+        return HttpRequest(
+            self.method,
+            self.target,
+            self.headers,
+            self.is_kept_alive,
+            self.is_http_10,
+            self.body,
+            self.began_ns,
+            self.forwarded,
+            self.row,
+        )
+
+
+NO_REQUEST = HttpRequest(b"", b"", {}, is_kept_alive=False, is_http_10=False)
+"""Placeholder until there is a request."""
+
+
+class Pieces(Protocol):
+    """The rest of a body of unknown length, piece by piece.
+
+    The receiver must read it to the end or close it, even if unread. Reading raises nothing but a
+    cancellation. `filler` is a piece without meaning, sent to find out if a silent client is still
+    there.
+    """
+
+    filler: bytes
+
+    def __aiter__(self) -> Self:
+        """Return self."""
+        ...
+
+    async def __anext__(self) -> bytes:
+        """Return the next piece, never an empty one."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give up the rest."""
+        ...
+
+
+class HttpAnswer(Record):
+    """An answer: `headers` are complete lines ending in CR LF; the length is added on sending.
+
+    With `rest` the body goes on after `buffers` until `rest` has no more pieces.
+    """
+
+    _fields = (
+        "status",
+        "buffers",
+        "content_type",
+        "headers",
+        "rest",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        status: int,
+        buffers: list[Any],
+        content_type: bytes = b"application/json",
+        headers: bytes = b"",
+        rest: Pieces | None = None,
+    ) -> None:
+        self.status = status
+        self.buffers = buffers
+        self.content_type = content_type
+        self.headers = headers
+        self.rest = rest
+
+
+# Well-formed, though the method may be unknown: "token SP request-target SP HTTP-version".
+_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) [^ ]+ HTTP/1\.[01]\r\n")
+
+
+class HttpError(Exception):
+    """A request that violates HTTP itself; the connection is closed after the answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class _Head:
+    """The callbacks for httptools; `fields`, if it is a list, collects the headers one by one."""
+
+    __slots__ = ("fields", "headers", "target")
+
+    def __init__(self, fields: list[tuple[bytes, bytes]] | None) -> None:
+        self.target = b""
+        self.headers: dict[bytes, bytes] = {}
+        self.fields = fields
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        key = name.lower()
+        value = value.rstrip(b" \t")  # the parser keeps trailing white space
+        headers = self.headers
+        if key in headers:  # repeated fields form one list (RFC 9110, section 5.3)
+            headers[key] += b", " + value
+        else:
+            headers[key] = value
+        if self.fields is not None:
+            self.fields.append((name, value))
+
+
+def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest:
+    """Parse `head`, up to and including the empty line, into a request without its body.
+
+    `forward` chooses the headers that become parameters. Raises HttpError if the head is not valid
+    HTTP/1.0 or HTTP/1.1.
+    """
+    fields: list[tuple[bytes, bytes]] = []
+    collected = _Head(None if forward is None else fields)
+    # A parser that has seen one head expects its body and would refuse another head.
+    parser = httptools.HttpRequestParser(collected)
+    try:
+        parser.feed_data(head)
+    except httptools.HttpParserUpgrade:
+        pass  # an offer to switch protocols, which may be ignored (RFC 9110, section 7.8)
+    except httptools.HttpParserError as error:
+        encoded = _with_encoded_target(head)
+        if encoded is not head:
+            return parse_head(encoded, forward)
+        if _HUGE_LENGTH.search(head):
+            raise HttpError(413, "Content-Length says more than any server takes") from None
+        if isinstance(error, httptools.HttpParserInvalidMethodError) and (
+            line := _REQUEST_LINE.match(head)
+        ):  # RFC 9110, section 9.1
+            raise HttpError(501, f"there is no method {line[1].decode()} here") from None
+        raise HttpError(400, f"the request head is not valid HTTP/1.1: {error}") from None
+    version = parser.get_http_version()
+    if version not in ("1.1", "1.0"):
+        raise HttpError(505, f"HTTP version {version} is not spoken here, use 1.1")
+    headers = collected.headers
+    if b", " in headers.get(b"host", b""):  # RFC 9112, section 3.2; Triton accepts none at all
+        raise HttpError(400, "the request has more than one Host")
+    is_http_10 = version == "1.0"
+    is_kept_alive = not is_http_10
+    # The parser's should_keep_alive no longer knows the header once the message is complete.
+    if connection := headers.get(b"connection"):
+        wishes = {wish.strip().lower() for wish in connection.split(b",")}
+        is_kept_alive = b"close" not in wishes and (not is_http_10 or b"keep-alive" in wishes)
+    request = HttpRequest(parser.get_method(), collected.target, headers, is_kept_alive, is_http_10)
+    if forward is not None:
+        request.forwarded = forwarded_of(fields, forward)
+    return request
+
+
+def _with_encoded_target(head: bytes) -> bytes:
+    """Return `head` with the non-ASCII bytes of its first line percent-encoded.
+
+    The parser refuses them, but some clients (curl, for one) send URLs as people type them.
+    """
+    line, end, rest = head.partition(b"\r\n")
+    if line.isascii():
+        return head
+    return _BEYOND_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + end + rest
+
+
+_CHANGING = re.compile(rb"\r\nnv-inferrequest:", re.IGNORECASE)
+_CHANGING_NAME = b"nv-inferrequest"
+_IN_VALUES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
+"""What a header's value may consist of (RFC 9110, section 5.5)."""
+
+
+class ChangingHead:
+    """A head that is known except for the value of its NV-InferRequest.
+
+    Clients of the old API put their request ids there: no two of their heads are equal, but most
+    differ in nothing else.
+    """
+
+    __slots__ = ("_after", "_before", "_request", "_room")
+
+    def __init__(self, before: bytes, after: bytes, request: HttpRequest, room: int) -> None:
+        self._before = before
+        self._after = after
+        self._request = request
+        self._room = room  # the longest value, in bytes
+
+    def read(self, buffer: bytearray | bytes, start: int, end: int) -> int:
+        """Return the end of a head that differs in nothing else; 0 if it does.
+
+        Its value is put into the request that was parsed before.
+        """
+        before = self._before
+        if not buffer.startswith(before, start, end):
+            return 0
+        start += len(before)
+        stop = buffer.find(b"\r", start, end)
+        if not 0 <= stop - start <= self._room or not buffer.startswith(self._after, stop, end):
+            return 0
+        value = bytes(buffer[start:stop])
+        if value.translate(None, _IN_VALUES):
+            return 0
+        self._request.headers[_CHANGING_NAME] = value.strip(b" \t")
+        return stop + len(self._after)
+
+
+def changing_head(head: bytes, request: HttpRequest, max_bytes: int) -> ChangingHead | None:
+    """Return what the next heads may repeat of `head`, parsed as `request`; None without an id.
+
+    With its own value each may have up to `max_bytes`.
+    """
+    value = request.headers.get(_CHANGING_NAME)
+    found = _CHANGING.search(head) if value is not None else None
+    if found is None:
+        return None
+    start = found.end()
+    stop = head.index(b"\r\n", start)
+    if value != head[start:stop].strip(b" \t"):
+        return None  # the field is repeated, or continues on the next line
+    return ChangingHead(head[:start], head[stop:], request, max_bytes - len(head) + stop - start)
+
+
+_LENGTHS = re.compile(
+    rb"\r\n(content-length|inference-header-content-length):[ \t]*", re.IGNORECASE
+)
+_MOST_DIGITS = 15
+
+
+class KnownHead:
+    """A head that is known except for the values of its length fields."""
+
+    __slots__ = ("_after", "_fields", "_request")
+
+    def __init__(
+        self, fields: list[tuple[bytes, bytes]], after: bytes, request: HttpRequest
+    ) -> None:
+        self._fields = fields  # (name, text before the value)
+        self._after = after
+        self._request = request
+
+    def request(self, head: bytes) -> HttpRequest | None:
+        """Return the request, still without a body, of a head that differs only in its lengths.
+
+        None for any other head.
+        """
+        at = 0
+        changed = {}
+        for name, before in self._fields:
+            if not head.startswith(before, at):
+                return None
+            at += len(before)
+            stop = head.find(b"\r", at)
+            value = head[at:stop]
+            if not value.isdigit() or len(value) > _MOST_DIGITS:
+                return None
+            changed[name] = value
+            at = stop
+        if head[at:] != self._after:
+            return None
+        known = self._request
+        return HttpRequest(
+            known.method,
+            known.target,
+            known.headers | changed,
+            known.is_kept_alive,
+            known.is_http_10,
+        )
+
+
+def known_head(head: bytes, request: HttpRequest) -> KnownHead:
+    """Return what the next heads may repeat of `head`, parsed as `request`."""
+    fields = []
+    at = 0
+    for found in _LENGTHS.finditer(head):
+        name, start = found[1].lower(), found.end()
+        stop = head.index(b"\r\n", start)
+        # A repeated field has a joined value; its text must then stay the same.
+        if request.headers.get(name) == head[start:stop].rstrip(b" \t"):
+            fields.append((name, head[at:start]))
+            at = stop
+    return KnownHead(fields, head[at:], request)
+
+
+def forwarded_of(
+    fields: Iterable[tuple[bytes, ...]], forward: HeaderForward
+) -> dict[str, str] | None:
+    """Return the header `fields` that `forward` chooses, None if there are none."""
+    return forward.chosen((text_of(name), text_of(value)) for name, value in fields) or None
+
+
+def body_length(request: HttpRequest, max_bytes: int) -> int:
+    """Return the declared length of the body, -1 if it is chunked (RFC 9112, section 6).
+
+    Raises HttpError for a length that is invalid, ambiguous or above `max_bytes`.
+    """
+    headers = request.headers
+    coding = headers.get(b"transfer-encoding")
+    if coding is not None:
+        if request.is_http_10:  # a proxy may not have understood it
+            raise HttpError(400, "HTTP/1.0 has no Transfer-Encoding")
+        if coding.strip().lower() != b"chunked":
+            raise HttpError(501, "Transfer-Encoding other than chunked is not supported")
+        if b"content-length" in headers:
+            raise HttpError(400, "the request has both Transfer-Encoding and Content-Length")
+        return -1
+    declared = headers.get(b"content-length")
+    if declared is None:
+        return 0
+    if not declared.isdigit():
+        raise HttpError(400, "Content-Length must be one decimal number")
+    length = int(declared) if len(declared) < 20 else max_bytes + 1
+    if length > max_bytes:
+        raise HttpError(413, f"the body is larger than the {max_bytes} bytes this server takes")
+    return length
+
+
+REASONS = {
+    200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 403: b"Forbidden", 404: b"Not Found",
+    405: b"Method Not Allowed", 408: b"Request Timeout", 409: b"Conflict",
+    413: b"Content Too Large", 414: b"URI Too Long", 417: b"Expectation Failed",
+    431: b"Request Header Fields Too Large", 500: b"Internal Server Error",
+    501: b"Not Implemented", 503: b"Service Unavailable", 505: b"HTTP Version Not Supported",
+    507: b"Insufficient Storage",
+}  # fmt: skip
+
+
+def encode_stream_head(answer: HttpAnswer, *, is_chunked: bool) -> bytes:
+    """Return the status line and headers of an `answer` that is chunked or ends by closing."""
+    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\n%b%b\r\n" % (
+        answer.status,
+        REASONS[answer.status],
+        answer.content_type,
+        b"Transfer-Encoding: chunked\r\n" if is_chunked else b"",
+        answer.headers,
+    )
+
+
+def encode_head(answer: HttpAnswer, length: int) -> bytes:
+    """Return the status line and headers of `answer`, whose body has `length` bytes."""
+    start = _head_start(answer.status, answer.content_type)
+    return b"%b%d\r\n%b\r\n" % (start, length, answer.headers)
+
+
+@lru_cache(maxsize=256)
+def _head_start(status: int, content_type: bytes) -> bytes:
+    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: " % (
+        status,
+        REASONS[status],
+        content_type,
+    )

@@ -1,0 +1,157 @@
+"""The mapping from URLs to calls: each target is matched once and then remembered."""
+
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote_to_bytes
+
+from inferd.api.access import OPEN, Access, Guard, Headers
+from inferd.api.header_forward import HeaderForward
+from inferd.errors import InferdError
+from inferd.http.message import HttpAnswer, HttpError, HttpRequest
+from inferd.memory.batch_memory import Strips
+from inferd.observe.tracer import Tracer
+
+HttpCall = Callable[..., Awaitable[HttpAnswer]]
+"""Takes the request, then the names in the path in order, percent-decoded."""
+
+MOST_REMEMBERED = 1024
+"""How many targets are remembered."""
+
+LONGEST_REMEMBERED = 4096
+"""Longer targets are not remembered."""
+
+
+_ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)  # case-insensitive (RFC 3986, section 3.1)
+
+
+class Route(NamedTuple):
+    """One line of the URL table: `path` has {names}, `api` is the group that can be restricted."""
+
+    verb: str
+    path: str
+    api: str
+    call: HttpCall
+
+
+class Routes(Protocol):
+    """What a connection gets its answers from: HttpRoutes, a wrapper of those, or TableRoutes.
+
+    With `strips`, large bodies may be received in rows (HttpRequest.row).
+    """
+
+    is_guarded: bool
+    forward: HeaderForward | None
+    tracer: Tracer
+    strips: Strips | None
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """See HttpRoutes.check_access."""
+        ...
+
+    def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
+        """Return the answer to a request that its connection refuses, worded as in its API.
+
+        If the head of the request is malformed, at most its target is known.
+        """
+        ...
+
+    def is_inference(self, target: bytes) -> bool:
+        """See HttpRoutes.is_inference."""
+        ...
+
+    def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
+        """Return the answer to `request`, whatever happens."""
+        ...
+
+    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        """Return the answer if it need not wait for anything, else a coroutine that returns it."""
+        ...
+
+
+class Target:
+    """The meaning of one request target: the calls by verb, their API group, the names in the path.
+
+    The calls check `guard` themselves; it is here for checks that cannot wait for the call.
+    """
+
+    __slots__ = ("api", "calls", "guard", "names")
+
+    def __init__(
+        self, api: str, calls: dict[bytes, HttpCall], names: tuple[str, ...], guard: Guard | None
+    ) -> None:
+        self.api = api
+        self.calls = calls
+        self.names = names
+        self.guard = guard
+
+
+class Router:
+    """Finds the meaning of request targets among `routes`; `access` says which have a guard.
+
+    All routes of one path belong to one API group. `known` maps targets to earlier results; look
+    there first.
+    """
+
+    def __init__(self, routes: Iterable[Route], access: Access = OPEN) -> None:
+        self._patterns: dict[tuple[str, ...], Target] = {}
+        self.known: dict[bytes, Target | None] = {}
+        for route in routes:
+            pattern = tuple(route.path[1:].split("/"))
+            if pattern not in self._patterns:
+                self._patterns[pattern] = Target(route.api, {}, (), access.guard(route.api))
+            target = self._patterns[pattern]
+            call = _guarded(route.call, target.guard) if target.guard else route.call
+            target.calls[route.verb.encode()] = call
+            if route.verb == "GET":
+                target.calls[b"HEAD"] = call
+
+    def find(self, target: bytes) -> Target | None:
+        """Return the meaning of a request target, None if it has none.
+
+        One trailing slash is tolerated, a query is ignored. Percent escapes are decoded after the
+        path is split, so an escaped slash stays in its name.
+        """
+        if target not in self.known:
+            if len(target) > LONGEST_REMEMBERED:
+                return self._search(target)
+            if len(self.known) >= MOST_REMEMBERED:
+                self.known.clear()
+            self.known[target] = self._search(target)
+        return self.known[target]
+
+    def _search(self, target: bytes) -> Target | None:
+        path = path_of(target)
+        if not path.startswith(b"/"):
+            return None
+        segments = path.removesuffix(b"/").split(b"/")[1:]
+        names = [unquote_to_bytes(segment).decode(errors="replace") for segment in segments]
+        for pattern, found in self._patterns.items():
+            if len(pattern) == len(names) and all(
+                want == name or (name and _is_name(want))
+                for want, name in zip(pattern, names, strict=True)
+            ):
+                pairs = zip(pattern, names, strict=True)
+                values = tuple(name for want, name in pairs if _is_name(want))
+                return Target(found.api, found.calls, values, found.guard)
+        return None
+
+
+def path_of(target: bytes) -> bytes:
+    """Return the path in a request target, still percent-encoded."""
+    path = target.partition(b"?")[0].partition(b"#")[0]
+    if path[:1] != b"/" and _ABSOLUTE.match(path):  # absolute form (RFC 9112, section 3.2.2)
+        path = b"/" + b"/".join(path.split(b"/")[3:])
+    return path
+
+
+def _guarded(call: HttpCall, guard: Guard) -> HttpCall:
+    async def checked(request: HttpRequest, *names: str) -> HttpAnswer:
+        guard.check(request.headers)
+        return await call(request, *names)
+
+    return checked
+
+
+def _is_name(segment: str) -> bool:
+    return segment[:1] == "{"

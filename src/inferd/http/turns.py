@@ -1,0 +1,118 @@
+"""Turns: connections that were read in one loop iteration are answered together, then written.
+
+Each system call slows down the Python code that runs after it: where the processor's mitigation
+against speculative execution attacks flushes the branch predictor on every kernel entry, a small
+request costs nearly twice as much if reading, answering and writing alternate per connection. So a
+connection that has read something takes its turn after all the others have read, and the answers
+are written at the end of the round.
+
+A connection that was alone in the last round and reads again before any other is answered at once:
+there is nobody to wait for, and it saves an event loop callback.
+"""
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from inferd.aio.round_number import Moment
+from inferd.compiled import mypyc_attr
+
+log = logging.getLogger("inferd.transport")
+
+TURN_COUNT: Final = 32
+"""How many connections are answered before their answers are written."""
+
+
+class Connection(Protocol):
+    """A connection that takes turns."""
+
+    def take_turn(self) -> None:
+        """Answer what has been read; leave the output to `write_pending`."""
+        ...
+
+    def write_pending(self) -> None:
+        """Write the answers."""
+        ...
+
+    def abort(self) -> None:
+        """Abort the connection."""
+        ...
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Turns:
+    """The connections of one server that are waiting for a turn, or to have their output written.
+
+    `moment` gets the number of each round; no connection is read during a round.
+    """
+
+    def __init__(self, moment: Moment | None = None) -> None:
+        self._moment = moment or Moment()
+        self._readers: list[Connection] = []
+        self._writers: list[Connection] = []
+        self._is_running = False
+        # id() of the connection that was alone in the last round. If a new object gets the same id,
+        # that does no harm.
+        self._alone = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def answer_read(self, connection: Connection) -> None:
+        """Give a turn to `connection`, which has just read: at once, if it was alone last time.
+
+        Only callbacks of the event loop may call this, since then nothing else is half done.
+        """
+        if id(connection) == self._alone and not self._is_running:
+            self._readers.append(connection)
+            self.run()
+        else:
+            self.answer_soon(connection)
+
+    def answer_soon(self, connection: Connection) -> None:
+        """Give `connection` a turn in this loop iteration, once all the others have read too."""
+        self._readers.append(connection)
+        if len(self._readers) == 1 and not self._is_running:
+            self._alone = 0
+            self._run_soon()
+
+    def write_soon(self, connection: Connection) -> None:
+        """Have the pending answers of `connection` written at the end of this round."""
+        if not self._writers and not self._is_running:
+            self._run_soon()
+        self._writers.append(connection)
+
+    def _run_soon(self) -> None:
+        if self._loop is None:  # in Python 3.11 get_running_loop makes a system call
+            self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self.run)
+
+    def run(self) -> None:
+        """Run a round: let every waiting connection take its turn, then write."""
+        self._is_running = True
+        moment = self._moment
+        moment.count += 1
+        moment.number = moment.count
+        readers = self._readers
+        self._alone = id(readers[0]) if len(readers) == 1 else 0
+        try:
+            while readers or self._writers:  # a write may give its connection another turn
+                self._readers = readers[TURN_COUNT:]
+                for connection in readers[:TURN_COUNT]:
+                    try:
+                        connection.take_turn()
+                    except Exception:  # noqa: BLE001  it must cost no other connection
+                        _cut(connection)
+                writers, self._writers = self._writers, []
+                for connection in writers:
+                    try:
+                        connection.write_pending()
+                    except Exception:  # noqa: BLE001
+                        _cut(connection)
+                readers = self._readers
+        finally:
+            moment.number = 0
+            self._is_running = False
+
+
+def _cut(connection: Connection) -> None:
+    log.exception("unexpected failure on a connection, which is cut")
+    connection.abort()

@@ -1,0 +1,93 @@
+"""Capacity: how much the whole server may have under way at once, across all protocols."""
+
+from inferd.errors import InferdError, Overloaded, TooLarge
+from inferd.memory.batch_memory import Strips
+from inferd.observe.family import Family
+
+UNLIMITED = (1 << 62) - 1
+"""More than there will ever be, and still an unboxed integer in compiled code."""
+
+
+class Capacity:
+    """Counts and limits the inferences under way, and the bytes of requests in memory.
+
+    The engine counts an inference while it runs; the steps of an ensemble are part of its one.
+    Transports count the bytes of bodies and messages from their arrival until they are answered,
+    and of their inflated form, or of what a thread parses from text. What is small and comes in
+    one piece is not counted: the number of requests bounds it. All this is on the event loop, so
+    these are plain integers. Without limits nothing is ever refused.
+
+    `strips` is the memory in which large bodies are received side by side; it has its own limit.
+    """
+
+    def __init__(self, max_requests: int = UNLIMITED, max_bytes: int = UNLIMITED) -> None:
+        self.max_requests = max_requests
+        self.max_bytes = max_bytes
+        self.request_count = 0
+        self.held_bytes = 0
+        self.refused_for_requests = 0
+        self.refused_for_bytes = 0
+        self.strips = Strips()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more inference would be refused."""
+        return self.request_count >= self.max_requests
+
+    def hold(self, size_bytes: int) -> bool:
+        """Add `size_bytes`, which may be negative, to those in memory; tell if that is allowed."""
+        self.held_bytes += size_bytes
+        return self.held_bytes <= self.max_bytes
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether `hold` of that many more bytes would return True."""
+        return self.held_bytes + size_bytes <= self.max_bytes
+
+    def too_many_requests(self) -> Overloaded:
+        """Count a request refused because of the requests under way; return the error."""
+        self.refused_for_requests += 1
+        return Overloaded(
+            f"the server has {self.request_count} requests under way, as many as it takes "
+            f"(--max-inflight-requests); try again later"
+        )
+
+    def too_many_bytes(self, size_bytes: int) -> InferdError:
+        """Count a request refused because of the bytes in memory; return the error.
+
+        A request whose own `size_bytes` exceed the limit is too large: it is not counted, and
+        sending it again is of no use.
+        """
+        if size_bytes > self.max_bytes:
+            return TooLarge(
+                f"the request has {size_bytes} bytes or more, the server holds at most "
+                f"{self.max_bytes} of all requests together (--max-inflight-bytes)"
+            )
+        self.refused_for_bytes += 1
+        return Overloaded(
+            f"the server holds as much request data as it may, {self.max_bytes} bytes "
+            f"(--max-inflight-bytes); try again later"
+        )
+
+    def families(self) -> list[Family]:
+        """Return the metrics of what is under way and what was refused."""
+        refused = [
+            ('reason="requests"', self.refused_for_requests),
+            ('reason="bytes"', self.refused_for_bytes),
+        ]
+        return [
+            Family(
+                "inferd_inflight_requests",
+                "gauge",
+                "Inferences under way",
+                [("", self.request_count)],
+            ),
+            Family(
+                "inferd_inflight_bytes", "gauge", "Request data in memory", [("", self.held_bytes)]
+            ),
+            Family(
+                "inferd_overload_refused_total",
+                "counter",
+                "Requests turned away by a limit of the whole server",
+                refused,
+            ),
+        ]

@@ -1,0 +1,45 @@
+"""Run the steps of an ensemble in which several can run at once."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from inferd.schedulers.ensemble_parts.plan import Order, Step
+
+BREATH_NS = 1_000_000
+"""After steps that took this long together, the event loop gets a turn."""
+
+
+async def run_side_by_side(
+    steps: Sequence[Step],
+    run_step: Callable[[Step], Coroutine[Any, Any, None]],
+    clock: Callable[[], int],
+) -> None:
+    """Run `steps`, each as soon as it can; the first failure ends all of them."""
+    order = Order(steps)
+    ready = order.first
+    since_ns = clock()
+    running: dict[asyncio.Task[None], Step] = {}
+    ended: asyncio.Queue[asyncio.Task[None]] = asyncio.Queue()
+    try:
+        while ready or running:
+            if len(ready) == 1 and not running:
+                [step] = ready
+                await run_step(step)
+                ready = order.after(step)
+                if (now_ns := clock()) - since_ns > BREATH_NS:
+                    await asyncio.sleep(0)
+                    since_ns = now_ns
+                continue
+            for step in ready:
+                task = asyncio.create_task(run_step(step))
+                task.add_done_callback(ended.put_nowait)
+                running[task] = step
+            task = await ended.get()
+            await task
+            ready = order.after(running.pop(task))
+    finally:
+        if running:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)

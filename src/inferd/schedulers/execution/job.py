@@ -1,0 +1,409 @@
+"""Jobs: requests on their way through one instance's thread, and the queue they wait in.
+
+An exception that ends requests refers to frames of the callers and of the thread, and these refer
+to the job: so neither a job nor a frame may keep a reference to the exception, or the tensors of
+failed requests would stay until the garbage collector runs.
+"""
+
+import asyncio
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
+from copy import copy
+from typing import Protocol
+
+from inferd.aio.driver import bring, fail
+from inferd.aio.promise import Later
+from inferd.compiled import mypyc_attr
+from inferd.core.interfaces import Answer as Answer
+from inferd.core.interfaces import DecoupledInstance, Instance
+from inferd.core.interfaces import Outcome as Outcome
+from inferd.core.request import InferRequest, InferResponse, Round
+from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
+from inferd.tensor.tensor import Tensor
+
+STREAM_AHEAD = 16
+"""How many answers a decoupled model may be ahead of a slow reader."""
+
+STREAM_AHEAD_BYTES = 1 << 20
+"""About how many bytes it may be ahead; an answer larger than this goes ahead alone."""
+
+
+class Place(Protocol):
+    """What a job must know of its Execution; `clock` and `cpu_clock` return ns."""
+
+    name: str
+    clock: Callable[[], int]
+    cpu_clock: Callable[[], int]
+
+    def note_ended(self) -> None:
+        """Note that a thread is done with a job; called on the event loop."""
+        ...
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Job:
+    """Requests to be run by one thread, or by an instance that needs no thread.
+
+    `when_abandoned`, if set, is called when nobody waits any longer, until they have run.
+    `is_finished` tells that who awaits one has been given the outcome.
+    `level` is its priority, the lowest number comes first. One that `may_go_ahead` may be given to
+    an instance that is still busy: it has no timeout, and no other request waits for it.
+    """
+
+    level = 0
+    may_go_ahead = True
+    is_finished = False
+
+    def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
+        self.requests = requests
+        self.loop = loop
+        self.is_abandoned = False
+        self.was_retried = False
+        self.when_abandoned: Callable[[], None] | None = None
+
+    def is_wanted(self) -> bool:
+        """Return whether a caller still waits for it; called in the thread."""
+        return not self.is_abandoned
+
+    def abandon(self) -> None:
+        """Note that nobody waits for it any longer."""
+        self.is_abandoned = True
+        if self.when_abandoned is not None:
+            self.when_abandoned()
+
+    def run(self, instance: Instance, place: Place) -> None:
+        """Execute the requests in this thread, and hand the outcome to the event loop."""
+        model = place.name
+        started_ns = place.cpu_clock()
+        outcome: Outcome
+        try:
+            outcome = instance.execute(self.requests)
+            if len(outcome) != len(self.requests):
+                outcome = miscounted(model, len(outcome), len(self.requests))
+            else:
+                check_told(model, self.requests, outcome)
+        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
+            outcome = failure(model, error)
+        first = self.requests[0]
+        first.ended_ns = place.clock()
+        first.cpu_ns = place.cpu_clock() - started_ns
+        tell(self.loop, self._end, place, outcome)
+        del outcome
+
+    def drop(self, place: Place) -> None:
+        """End it without running it, since nobody wants it; called in the thread."""
+        tell(self.loop, self._end, place, Cancelled("nobody waits for the request"))
+
+    def refuse(self, error: InferdError) -> None:
+        """Fail it without having run it; called on the event loop."""
+        self.finish(error)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Hand the outcome to the caller; called on the event loop."""
+        raise NotImplementedError
+
+    def _end(self, place: Place, outcome: Outcome) -> None:
+        place.note_ended()
+        self.when_abandoned = None
+        self.finish(outcome)
+
+
+class AwaitedJob(Job):
+    """Requests that one caller waits for."""
+
+    def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
+        self.requests = requests
+        self.loop = loop
+        self.is_abandoned = self.was_retried = False
+        self.when_abandoned = None
+        self._done: Later[Sequence[Answer]] | None = Later(loop=loop)
+
+    def waited_for(self) -> Later[Sequence[Answer]]:
+        """Return the future of the answers; called once."""
+        assert self._done is not None
+        return self._done
+
+    def abandon(self) -> None:
+        """See Job.abandon."""
+        super().abandon()
+        self._done = None
+
+    def finish(self, outcome: Outcome) -> None:
+        """See Job.finish."""
+        done, self._done = self._done, None
+        if done is None or done.done():
+            return
+        self.is_finished = True
+        if isinstance(outcome, InferdError):
+            fail(done, outcome)
+        else:
+            bring(done, outcome)
+
+
+class StartedJob(Job):
+    """Requests whose outcome is passed to `finished`; they run only if still `wanted`."""
+
+    def __init__(
+        self,
+        requests: Sequence[InferRequest],
+        loop: asyncio.AbstractEventLoop,
+        finished: Callable[[Outcome], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        super().__init__(requests, loop)
+        self._finished = finished
+        self._wanted = wanted
+
+    def is_wanted(self) -> bool:
+        """See Job.is_wanted."""
+        return self._wanted()
+
+    def finish(self, outcome: Outcome) -> None:
+        """See Job.finish."""
+        self._finished(outcome)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StreamJob(Job):
+    """One request to a decoupled model; `answers` ends with None.
+
+    Each answer comes with its share of `room`, which its reader gives back.
+    """
+
+    may_go_ahead = False
+
+    def __init__(self, request: InferRequest, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__((request,), loop)
+        self.answers: asyncio.Queue[tuple[Answer | None, int]] = asyncio.Queue()
+        self.room = threading.Semaphore(STREAM_AHEAD)
+
+    def give_room(self, share: int) -> None:
+        """Let the model be `share` further ahead."""
+        self.room.release(share)
+
+    def abandon(self) -> None:
+        """See Job.abandon. The model no longer waits for room."""
+        super().abandon()
+        self.room.release(STREAM_AHEAD)
+
+    def run(self, instance: Instance, place: Place) -> None:
+        """Iterate in this thread, handing over each answer, never too far ahead of the reader."""
+        try:
+            with closing(_answers(instance, self.requests[0], place.name)) as answers:
+                for answer in answers:
+                    check_told(place.name, self.requests, (answer,))
+                    share = _share(answer)
+                    for _ in range(share):
+                        self.room.acquire()
+                    if self.is_abandoned:
+                        break
+                    tell(self.loop, self.answers.put_nowait, (answer, share))
+            check_told(place.name, self.requests, ())
+        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
+            tell(self.loop, self.answers.put_nowait, (failure(place.name, error), 1))
+        self.requests[0].ended_ns = place.clock()
+        tell(self.loop, self._end, place, ())
+
+    def finish(self, outcome: Outcome) -> None:
+        """See Job.finish. The answers have already been handed over."""
+        last = (outcome, 1) if isinstance(outcome, InferdError) else (None, 0)
+        self.answers.put_nowait(last)
+
+
+class JobQueue:
+    """Queues of jobs that wait for a thread, one per level: first come, first served.
+
+    An abandoned job is removed at once, and its tensors with it: a model that hangs must not
+    accumulate them. A delayed job is served after all others of its level. A thread first waits
+    until there may be a job, then takes it: in between the job can still be removed. Each of these
+    steps is one call into C, so no lock is needed. Unless they say otherwise, methods other than
+    `take` are called on the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._levels: dict[int, tuple[_Line, _Line]] = {}  # jobs in time, and delayed ones
+        self._order: list[_Line] = []  # the lines in serving order; rebuilt for a new level
+        self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._lines(0)
+
+    def __len__(self) -> int:
+        """Return how many jobs wait."""
+        return sum(map(len, self._order))
+
+    def count(self, level: int) -> int:
+        """Return how many jobs of a level wait."""
+        return sum(map(len, self._levels.get(level, ())))
+
+    def put(self, job: Job) -> None:
+        """Queue `job` behind all others of its level that are not delayed."""
+        in_time, _ = self._lines(job.level)
+        in_time[job] = None
+        self._signals.put(True)
+
+    def end(self) -> None:
+        """Let one thread end, once the jobs queued before this call are served."""
+        self._signals.put(False)
+
+    def pass_on(self) -> None:
+        """Leave the job this thread was woken for to another thread; called in a thread."""
+        self._signals.put(True)
+
+    def wake(self, count: int) -> None:
+        """Wake up to `count` waiting threads, though there may be no job."""
+        for _ in range(count - self._signals.qsize()):
+            self._signals.put(True)
+
+    def wait(self) -> bool:
+        """Wait in a thread until there may be a job; return False if the thread is to end."""
+        return self._signals.get()
+
+    def has_more(self) -> bool:
+        """Return, in a thread, whether there may be a job; if so, it counts as waited for."""
+        try:
+            if self._signals.get_nowait():
+                return True
+        except queue.Empty:
+            return False
+        self._signals.put(False)
+        return False
+
+    def take(self) -> Job | None:
+        """Take the next job; return None if it has been removed."""
+        for line in self._order:
+            try:
+                if line:
+                    return line.popitem(last=False)[0]
+            except KeyError:  # it has just been removed
+                continue
+        return None
+
+    def first(self) -> Job | None:
+        """Return the next job without taking it; only for use where no thread takes jobs."""
+        line = next((line for line in self._order if line), None)
+        return next(iter(line)) if line is not None else None
+
+    def put_first(self, job: Job) -> None:
+        """Put `job`, which has been taken, back in front of all others of its level."""
+        self.put(job)
+        in_time, _ = self._lines(job.level)
+        in_time.move_to_end(job, last=False)
+
+    def delay(self, job: Job) -> None:
+        """Move `job` behind all others of its level, unless it has been taken."""
+        in_time, delayed = self._lines(job.level)
+        with suppress(KeyError):  # it has been taken
+            in_time.pop(job)
+            delayed[job] = None
+            self._signals.put(True)  # a thread may have looked for it in between
+
+    def remove(self, job: Job) -> bool:
+        """Remove `job`; return whether it was still there."""
+        in_time, delayed = self._lines(job.level)
+        if in_time.pop(job, job) is job and delayed.pop(job, job) is job:
+            return False
+        with suppress(queue.Empty):  # if empty, a thread has the signal and will find no job
+            if not self._signals.get_nowait():
+                self._signals.put(False)
+        return True
+
+    def _lines(self, level: int) -> "tuple[_Line, _Line]":
+        lines = self._levels.get(level)
+        if lines is None:
+            # Drop empty levels: a configuration may allow more than fit in memory.
+            self._levels = {number: both for number, both in self._levels.items() if any(both)}
+            lines = self._levels[level] = (OrderedDict(), OrderedDict())
+            self._order = [line for _, both in sorted(self._levels.items()) for line in both]
+        return lines
+
+
+_Line = OrderedDict[Job, None]
+
+
+def _share(answer: Answer) -> int:
+    """Return how much of STREAM_AHEAD an answer takes up; a large one takes all of it."""
+    if isinstance(answer, InferdError):
+        return 1
+    size_bytes = sum(tensor.size_bytes for tensor in answer.outputs)
+    return min(1 + size_bytes * STREAM_AHEAD // STREAM_AHEAD_BYTES, STREAM_AHEAD)
+
+
+def _answers(
+    instance: Instance, request: InferRequest, model: str
+) -> Generator[Answer, None, None]:
+    """Yield the answers of `request`; closing this closes the instance's own generator."""
+    if isinstance(instance, DecoupledInstance):
+        yield from instance.stream(request)
+        return
+    answers = instance.execute((request,))
+    if len(answers) != 1:
+        raise miscounted(model, len(answers), 1)
+    yield from answers
+
+
+def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
+    """Schedule `callback` on the event loop, if it still runs."""
+    with suppress(RuntimeError):  # the loop has closed: nobody is left to notify
+        loop.call_soon_threadsafe(callback, *args)
+
+
+def failure(model: str, error: BaseException) -> InferdError:
+    """Return the error for requests whose execution raised `error`."""
+    if isinstance(error, InferdError):
+        return error
+    if isinstance(error, asyncio.CancelledError):
+        return Cancelled(f"model '{model}' cancelled the request")
+    failed = BackendFailed(f"model '{model}' failed: {foreign_text(error)}")
+    failed.__cause__ = error
+    return failed
+
+
+def twin(error: InferdError) -> InferdError:
+    """Return a copy of `error` for another caller: each one is raised separately."""
+    other = copy(error)
+    other.__cause__ = error.__cause__
+    return other
+
+
+def miscounted(model: str, got: int, expected: int) -> InferdError:
+    """Return the error for requests whose model gave a wrong number of answers."""
+    return BackendFailed(f"model '{model}' gave {got} answers to {expected} requests")
+
+
+def check_told(model: str, requests: Sequence[InferRequest], answers: Sequence[Answer]) -> None:
+    """Raise BackendFailed unless values from a backend have the types that compiled code requires.
+
+    So a backend of another package behaves the same with and without compilation. Checking in
+    threads is enough, as every model starts there.
+    """
+    for request in requests:
+        for name, told in (
+            ("computing_ns", request.computing_ns),
+            ("computed_ns", request.computed_ns),
+        ):
+            if type(told) is not int:
+                raise _mistyped(model, f"its request's {name}", told, int)
+    for answer in answers:
+        if not isinstance(answer, InferdError):
+            _check_answer(model, answer)
+
+
+def _check_answer(model: str, answer: InferResponse) -> None:
+    if type(answer) is not InferResponse and type(answer) is not Round:
+        raise _mistyped(model, "its answer", answer, InferResponse)
+    if type(answer.version) is not str:
+        raise _mistyped(model, "its answer's version", answer.version, str)
+    if type(answer.outputs) is not list:
+        raise _mistyped(model, "its answer's outputs", answer.outputs, list)
+    for tensor in answer.outputs:
+        if type(tensor) is not Tensor:
+            raise _mistyped(model, "an output", tensor, Tensor)
+        if type(tensor.shape) is not tuple:
+            raise _mistyped(model, f"the shape of output '{tensor.name}'", tensor.shape, tuple)
+
+
+def _mistyped(model: str, what: str, given: object, expected: type) -> BackendFailed:
+    msg = f"model '{model}': {what} is of type {type(given).__name__}, not {expected.__name__}"
+    return BackendFailed(msg)

@@ -1,0 +1,138 @@
+"""FixedPace: how many waiting requests run next, and when, as the configuration says.
+
+Triton's rules (docs: dynamic batcher): a batch is the longest prefix of the queue whose batch
+sizes add up to at most max_batch_size and whose requests are of one kind. No request is overtaken
+to fill a batch, and none is split. A prefix that adds up to a preferred size is sent at once.
+Otherwise the batch waits for more until its oldest request has waited for the queue delay, unless
+no more can join.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from inferd.compiled import mypyc_attr
+from inferd.schedulers.queueing.queue import RequestQueue, Waiting
+
+
+class Beginning(NamedTuple):
+    """The longest prefix of a queue that may run as one batch.
+
+    Its first `preferred_count` requests add up to the largest preferred size reached, 0 if none.
+    If it `is_closed`, no other request can join. `oldest_ns` is when its oldest was queued.
+    """
+
+    request_count: int
+    size: int
+    preferred_count: int
+    is_closed: bool
+    oldest_ns: int
+
+
+def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) -> Beginning:
+    """Return the beginning of `queue`, which is not empty, for a batch of at most `most` items."""
+    requests = iter(queue)
+    first = next(requests)
+    count, size, oldest_ns = 1, first.request.batch_size, first.request.queued_ns
+    preferred_count = 1 if size in preferred else 0
+    for waiting in requests:
+        request = waiting.request
+        if size + request.batch_size > most or waiting.kind != first.kind:
+            return Beginning(count, size, preferred_count, True, oldest_ns)
+        count += 1
+        size += request.batch_size
+        oldest_ns = min(oldest_ns, request.queued_ns)
+        if size in preferred:
+            preferred_count = count
+    return Beginning(count, size, preferred_count, size >= most, oldest_ns)
+
+
+class Pace(Protocol):
+    """Decides how many waiting requests run next, and when; it is told of all that happens."""
+
+    @property
+    def starts_at_once(self) -> bool:
+        """Whether a request that finds none waiting and an instance free runs at once."""
+        ...
+
+    @property
+    def look_after(self) -> int:
+        """After how many requests run on the event loop it wants to look at one; 0: never."""
+        ...
+
+    @property
+    def enough(self) -> int:
+        """While fewer items wait, all of one kind, one more request changes no decision."""
+        ...
+
+    def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
+        """Return how many requests of `queue`, which is not empty, form the next batch.
+
+        An instance is free. 0 means to wait until the time returned with it; if that is `now_ns`,
+        for one turn of the event loop.
+        """
+        ...
+
+    def came(self, waiting_count: int) -> None:
+        """Note that a request came that cannot run on the event loop, and how many wait now."""
+        ...
+
+    def started(self, count: int) -> None:
+        """Note that a batch of `count` requests has begun on a free instance."""
+        ...
+
+    def ended(self, count: int, size: int, took_ns: int) -> None:
+        """Note that a batch of `count` requests, `size` items, has ended; 0 ns: it failed."""
+        ...
+
+    def ran(self, count: int, size: int, took_ns: int) -> None:
+        """Note that a batch of `count` requests, `size` items, ran on the loop; 0 ns: it failed."""
+        ...
+
+    def resized(self, instance_count: int) -> None:
+        """Note that the number of instances has changed."""
+        ...
+
+    def looked(self, count: int, size: int) -> None:
+        """Note that `count` requests, `size` items, ran at once in one turn of the loop."""
+        ...
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class FixedPace:
+    """The numbers in the configuration: preferred sizes, and a delay."""
+
+    def __init__(self, max_batch_size: int, preferred: Sequence[int], delay_us: int) -> None:
+        self._most = max(1, max_batch_size)
+        self._preferred = frozenset(preferred)
+        self._delay_ns = 1000 * delay_us
+        self.starts_at_once = not delay_us
+        self.look_after = 0
+        self.enough = min((self._most, *self._preferred))
+
+    def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
+        """See Pace.choose."""
+        found = beginning(queue, self._most, self._preferred)
+        if found.preferred_count:
+            return found.preferred_count, 0
+        due_ns = found.oldest_ns + self._delay_ns
+        if found.is_closed or due_ns <= now_ns:
+            return found.request_count, 0
+        return 0, due_ns
+
+    def came(self, waiting_count: int) -> None:
+        """See Pace.came."""
+
+    def started(self, count: int) -> None:
+        """See Pace.started."""
+
+    def ended(self, count: int, size: int, took_ns: int) -> None:
+        """See Pace.ended."""
+
+    def ran(self, count: int, size: int, took_ns: int) -> None:
+        """See Pace.ran."""
+
+    def resized(self, instance_count: int) -> None:
+        """See Pace.resized."""
+
+    def looked(self, count: int, size: int) -> None:
+        """See Pace.looked."""

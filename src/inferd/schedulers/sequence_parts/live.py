@@ -1,0 +1,105 @@
+"""Live sequences and their requests."""
+
+import asyncio
+from collections import deque
+
+from inferd.core.request import InferRequest, InferResponse, Sequence
+from inferd.errors import InferdError
+from inferd.schedulers.execution.job import STREAM_AHEAD, STREAM_AHEAD_BYTES, Answer
+from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
+from inferd.schedulers.sequence_parts.slots import Slot
+from inferd.tensor.tensor import Tensor
+
+
+class LiveSequence:
+    """A live sequence: in the backlog while it has no `slot`, idle while no request waits.
+
+    It is known by its `key`, which is its id, unless it belongs to a single request: then no other
+    request can name it, whatever id the model is told.
+    """
+
+    __slots__ = ("id", "is_ended", "key", "running", "slot", "state", "waiting")
+
+    key: "int | str | LiveSequence"
+    slot: Slot | None
+
+    def __init__(self, id: int | str, state: list[Tensor], *, is_own: bool = False) -> None:
+        self.id = id
+        self.key = self if is_own else id
+        self.slot = None
+        self.waiting: deque[Step] = deque()
+        self.running: Step | None = None
+        self.is_ended = False  # the last request that arrived ends it
+        self.state = state
+
+    @property
+    def row(self) -> int:
+        """The row of the batch that its slot stands for."""
+        assert self.slot is not None
+        return self.slot.number
+
+
+class Answers:
+    """A decoupled model's answers that its reader has not taken yet."""
+
+    def __init__(self) -> None:
+        self._answers: asyncio.Queue[Answer | None] = asyncio.Queue()
+        self._size_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the model is as far ahead of its reader as it may be."""
+        return self._answers.qsize() >= STREAM_AHEAD or self._size_bytes >= STREAM_AHEAD_BYTES
+
+    def put(self, answer: Answer | None) -> None:
+        """Add an answer, an error, or None as the end."""
+        self._size_bytes += _size_bytes(answer)
+        self._answers.put_nowait(answer)
+
+    async def take(self) -> Answer | None:
+        """Wait for the next item and return it."""
+        answer = await self._answers.get()
+        self._size_bytes -= _size_bytes(answer)
+        return answer
+
+
+class Step(Waiting):
+    """A request of `sequence`; `done` becomes its answer.
+
+    `inputs`, `outputs` and `sent` keep the client's `inputs`, `outputs` and `sequence` while the
+    request itself holds what the model sees; `told` is the sequence that the model sees. `answers`
+    is set when a decoupled model answers in rounds. `began_ns` is when the first round began.
+    """
+
+    __slots__ = ("answers", "began_ns", "inputs", "outputs", "queue", "sent", "sequence", "told")
+
+    def __init__(
+        self,
+        request: InferRequest,
+        done: Done,
+        sequence: LiveSequence,
+        told: Sequence,
+        queue: RequestQueue,
+    ) -> None:
+        super().__init__(request, None, done)
+        self.sequence = sequence
+        self.inputs = request.inputs
+        self.outputs = request.outputs
+        self.sent = request.sequence
+        self.told = told
+        self.queue = queue
+        self.answers: Answers | None = None
+        self.began_ns = 0
+
+    def give(self, answer: Answer) -> None:
+        """Give its last answer, or the error it ends with, to its caller."""
+        tell(self, answer)
+        if self.answers is not None:
+            self.answers.put(answer)
+            self.answers.put(None)
+
+
+def _size_bytes(answer: InferResponse | InferdError | None) -> int:
+    if not isinstance(answer, InferResponse):
+        return 0
+    return sum(tensor.size_bytes for tensor in answer.outputs)

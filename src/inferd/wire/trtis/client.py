@@ -1,0 +1,212 @@
+"""The client side of the TensorRT Inference Server API: encodes requests, decodes answers.
+
+A header names no datatypes, so a client needs the model's configuration, which is in the status.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from google.protobuf import json_format, text_format
+
+from inferd.errors import InferdError, InvalidRequest, Refused
+from inferd.tensor.dtype import DATATYPES, DataType
+from inferd.tensor.tensor import Tensor
+from inferd.wire.proto import message_class, parse
+from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis.http import CODE_NAMES, encode_request_header
+from inferd.wire.trtis.infer import SUCCESS
+from inferd.wire.trtis.status import PACKAGE
+
+Array = np.ndarray[Any, Any]
+
+LATEST = -1
+
+
+class Class(NamedTuple):
+    """One of the classes of an output."""
+
+    idx: int
+    value: float
+    label: str
+
+
+class Inferred(msgspec.Struct):
+    """An answer: raw outputs as arrays, and classes for each item of the batch, both by name."""
+
+    model: str
+    version: int
+    id: int
+    arrays: dict[str, Array]
+    classes: dict[str, list[list[Class]]]
+
+
+class Known(msgspec.Struct):
+    """What a client must know of a model: whether it batches, and the datatypes of its tensors."""
+
+    batches: bool
+    inputs: dict[str, DataType]
+    outputs: dict[str, DataType]
+
+
+class Asked(msgspec.Struct):
+    """An inference request: its header, and the bytes of its inputs."""
+
+    header: InferHeader
+    buffers: list[Any]
+
+    @property
+    def line(self) -> str:
+        """The value of NV-InferRequest."""
+        return encode_request_header(self.header)
+
+
+# --- requests ---
+
+
+def ask(
+    known: Known, inputs: Mapping[str, Array], outputs: Mapping[str, int], request_id: int = 0
+) -> Asked:
+    """Return the request for `inputs`, whose first dim is the batch dim if the model batches.
+
+    `outputs` maps the wanted outputs to a number of classes, 0 for the raw tensor. Raises
+    InvalidRequest for an input that the model lacks, or of another datatype.
+    """
+    header = InferHeader(1, [], [OutputHeader(*one) for one in outputs.items()], id=request_id)
+    buffers = []
+    for name, array in inputs.items():
+        datatype = known.inputs.get(name)
+        if datatype is None or (datatype is not DataType.BYTES and array.dtype != datatype.numpy):
+            msg = f"input '{name}' is {array.dtype}, the model takes {known.inputs}"
+            raise InvalidRequest(msg)
+        view = Tensor.from_numpy(name, array, datatype).view()
+        dims = array.shape
+        if known.batches:
+            header.batch_size, dims = array.shape[0], array.shape[1:]
+        header.inputs.append(InputHeader(name, dims, len(view)))
+        buffers.append(view)
+    return Asked(header, buffers)
+
+
+def encode_infer_request(model: str, version: int, asked: Asked) -> bytes:
+    """Return an InferRequest for gRPC."""
+    header = text_format.Parse(asked.line, message_class(f"{PACKAGE}.InferRequestHeader")())
+    message = message_class(f"{PACKAGE}.InferRequest")(
+        model_name=model,
+        model_version=version,
+        meta_data=header,
+        raw_input=[bytes(buffer) for buffer in asked.buffers],
+    )
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def encode_call(rpc: str, **fields: Any) -> bytes:
+    """Return the request message of a small call over gRPC."""
+    encoded: bytes = message_class(f"{PACKAGE}.{rpc}Request")(**fields).SerializeToString()
+    return encoded
+
+
+# --- answers ---
+
+
+def check_status_line(value: str | None) -> None:
+    """Raise Refused when NV-Status reports a failure, InferdError when it cannot be read."""
+    status = message_class(f"{PACKAGE}.RequestStatus")()
+    try:
+        text_format.Parse(value or "", status)
+    except text_format.ParseError:
+        status.Clear()
+    _check(status)
+
+
+def read_call(rpc: str, data: bytes) -> Any:
+    """Decode the answer to a small call over gRPC. Raises Refused."""
+    answer = _read(f"{rpc}Response", data)
+    _check(answer.request_status)
+    return answer
+
+
+def status_fields(status: bytes) -> dict[str, Any]:
+    """Return a ServerStatus as dicts and lists, with protobuf's names; 64-bit numbers are text."""
+    fields: dict[str, Any] = json_format.MessageToDict(
+        _read("ServerStatus", status), preserving_proto_field_name=True
+    )
+    return fields
+
+
+def known_model(status: bytes, model: str) -> Known:
+    """Return what a ServerStatus says of a model. Raises InferdError when it has no such model."""
+    models = _read("ServerStatus", status).model_status
+    if model not in models:
+        msg = f"the server tells nothing of model '{model}'"
+        raise InferdError(msg)
+    config = models[model].config
+    return Known(config.max_batch_size > 0, _datatypes(config.input), _datatypes(config.output))
+
+
+def read_body(known: Known, line: str, body: bytes) -> Inferred:
+    """Decode an answer over HTTP: `line` is NV-InferResponse; `body` ends with a binary header."""
+    header = message_class(f"{PACKAGE}.InferResponseHeader")()
+    try:
+        text_format.Parse(line, header)
+    except text_format.ParseError as error:
+        raise _malformed(error) from error
+    raw, at = [], 0
+    for output in header.output:
+        size = output.raw.batch_byte_size if output.HasField("raw") else 0
+        raw.append(body[at : at + size])
+        at += size
+    return _inferred(known, _read("InferResponseHeader", body[at:]), raw)
+
+
+def read_infer_response(known: Known, data: bytes) -> Inferred:
+    """Decode an answer over gRPC. Raises Refused."""
+    answer = read_call("Infer", data)
+    return _inferred(known, answer.meta_data, answer.raw_output)
+
+
+def _inferred(known: Known, header: Any, raw: Sequence[bytes]) -> Inferred:
+    found = Inferred(header.model_name, header.model_version, header.id, {}, {})
+    for output, data in zip(header.output, raw, strict=True):
+        if not output.HasField("raw"):
+            found.classes[output.name] = [
+                [Class(one.idx, one.value, one.label) for one in each.cls]
+                for each in output.batch_classes
+            ]
+            continue
+        shape = tuple(output.raw.dims)
+        if known.batches:
+            shape = (header.batch_size, *shape)
+        tensor = Tensor(output.name, known.outputs[output.name], shape, data)
+        found.arrays[output.name] = tensor.numpy()
+    return found
+
+
+def _datatypes(rows: Any) -> dict[str, DataType]:
+    names = message_class(f"{PACKAGE}.ModelInput").DESCRIPTOR.fields_by_name["data_type"].enum_type
+    return {
+        row.name: DATATYPES[names.values_by_number[row.data_type].name.removeprefix("TYPE_")]
+        for row in rows
+        if row.data_type
+    }
+
+
+def _read(name: str, data: bytes) -> Any:
+    try:
+        return parse(f"{PACKAGE}.{name}", data)
+    except InvalidRequest as error:
+        raise _malformed(error) from error
+
+
+def _check(status: Any) -> None:
+    if not 0 < status.code < len(CODE_NAMES):
+        msg = "the server did not say what became of the request"
+        raise InferdError(msg)
+    if status.code != SUCCESS:
+        raise Refused(CODE_NAMES[status.code], status.msg)
+
+
+def _malformed(error: Exception) -> InferdError:
+    return InferdError(f"the server's answer is malformed: {error}")

@@ -1,0 +1,312 @@
+"""The messages of nvidia.inferenceserver.GRPCService, to and from the types of `trtis_infer`.
+
+An inference is parsed and assembled by hand, so that tensors stay views; protobuf parses what
+describes them. Statuses are inside the answers: for gRPC itself each call succeeds.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from inferd.errors import InvalidRequest
+from inferd.wire.proto import message_class, parse
+from inferd.wire.trtis.answer import Answer
+from inferd.wire.trtis.fields import UINT64, decode_fields, each_field, read_varint
+from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis.http import shortened
+from inferd.wire.trtis.infer import SUCCESS
+from inferd.wire.trtis.regions import decode_memory_call
+from inferd.wire.trtis.status import PACKAGE
+from inferd.wire.v2.grpc.fields import (
+    MAX_MESSAGE_BYTES,
+    Layout,
+    Split,
+    decode_text,
+    encode_field,
+    encode_varint,
+)
+
+SERVICE = f"{PACKAGE}.GRPCService"
+
+_NAME, _VERSION_NUMBER, _VERSION_TEXT, _HEADER, _RAW_INPUT = 0x0A, 0x10, 0x12, 0x1A, 0x22
+_STATUS_FIELD, _HEADER_FIELD, _RAW_OUTPUT = b"\x0a", b"\x12", b"\x1a"
+_LATEST = -1
+
+_MAX_HEADER_BYTES = 128 << 10
+"""More would hold up the event loop, and no model needs as much."""
+
+_MOST_WORDS, _MOST_INPUTS = 2048, 64
+"""A message with more bytes besides its raw inputs, or with more raw inputs, is not remembered."""
+
+_MOST_TIMES = 64
+
+
+class Asked(NamedTuple):
+    """An InferRequest: `version` is "" for the latest."""
+
+    model: str
+    version: str
+    header: InferHeader
+    raw: "RawInputs"
+
+
+class RawInputs:
+    """The raw inputs of a message: a Source."""
+
+    __slots__ = ("_at", "data", "raw")
+
+    def __init__(self, data: Any, raw: list[memoryview]) -> None:
+        self.data = data
+        self.raw = raw
+        self._at = 0
+
+    def take(self, name: str, size_bytes: int) -> memoryview:
+        """See Source."""
+        if self._at == len(self.raw):
+            msg = f"there is no raw input for '{name}', the request has {len(self.raw)} in all"
+            raise InvalidRequest(msg)
+        raw = self.raw[self._at]
+        self._at += 1
+        if len(raw) != size_bytes:
+            msg = f"the raw input for '{name}' has {len(raw)} bytes, expected {size_bytes}"
+            raise InvalidRequest(msg)
+        return raw
+
+    def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
+        """See Source."""
+        raw = self.raw
+        return raw if tuple(map(len, raw)) == sizes_bytes else None
+
+    def check_used_up(self) -> None:
+        """See Source."""
+        if self._at != len(self.raw):
+            msg = f"the request has {len(self.raw)} raw inputs, expected {self._at}"
+            raise InvalidRequest(msg)
+
+    def rewind(self) -> None:
+        """See Source."""
+        self._at = 0
+
+
+# --- requests ---
+
+
+def decode_infer_request(data: Any) -> Asked:
+    """Decode an InferRequest; raw inputs are views. Raises InvalidRequest."""
+    known = _known(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else _Known()
+    if (asked := known.read(data)) is not None:
+        return asked
+    view = memoryview(data)
+    fields = decode_fields(view, "an InferRequest")
+    # A repeated message field is merged; of other fields the last one counts (protobuf, encoding).
+    described = b"".join(fields.get(_HEADER, ()))
+    if len(described) > _MAX_HEADER_BYTES:
+        msg = f"meta_data has {len(described)} bytes, expected at most {_MAX_HEADER_BYTES}"
+        raise InvalidRequest(msg)
+    header = _header(parse(f"{PACKAGE}.InferRequestHeader", described))
+    model = decode_text(bytes(fields.get(_NAME, (b"",))[-1]))
+    text, number = (fields.get(tag, (None,))[-1] for tag in (_VERSION_TEXT, _VERSION_NUMBER))
+    version = _version(text, number, header)
+    asked = Asked(model, version, header, RawInputs(data, fields.get(_RAW_INPUT, [])))
+    known.note(view, described, asked)
+    return asked
+
+
+class _Known:
+    """What is known of messages of one length to one model, if they are alike."""
+
+    __slots__ = ("_asked", "_layout", "_times")
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None  # the positions of what changes: id and raw inputs
+        self._asked = Asked("", "", InferHeader(), RawInputs(b"", []))  # what the rest means
+        self._times = 0
+
+    def read(self, data: Any) -> Asked | None:
+        """Return the request in a message, None if its layout is not known."""
+        if self._layout is None or (found := self._layout.cut(data)) is None:
+            return None
+        number, raw = found
+        model, version, plain, _ = self._asked
+        # copy.copy() would look up this method, and take five times as long.
+        header: InferHeader = plain.__copy__()
+        if number:
+            try:
+                header.id, end = read_varint(memoryview(number), 0)
+            except ValueError:
+                return None
+            if end != len(number):  # more than the id is there
+                return None
+        return Asked(model, version, header, RawInputs(data, raw))
+
+    def note(self, view: memoryview, described: bytes, asked: Asked) -> None:
+        """Remember the request `asked`, with the header `described`, if it is likely to come again.
+
+        The first message is not: with strings, each may have a length of its own. Nor are those of
+        sequences. After _MOST_TIMES different messages no more are remembered.
+        """
+        self._times += 1
+        header = asked.header
+        if header.is_old or header.correlation_id or header.flags:
+            return
+        if (
+            1 < self._times <= _MOST_TIMES
+            and len(view) - sum(map(len, asked.raw.raw)) <= _MOST_WORDS
+        ):
+            self._layout = None
+            number = encode_varint(header.id) if header.id else b""
+            words = described.removesuffix(b"\x28" + number) if number else described
+            split = _split(view, len(number))
+            if split is not None and _is_without_id(words):
+                self._layout = Layout(view, split)
+                plain: InferHeader = header.__copy__()
+                plain.words = words
+                self._asked = Asked(asked.model, asked.version, plain, RawInputs(b"", []))
+
+
+@lru_cache(maxsize=512)
+def _known(_size: int, _model: bytes) -> _Known:
+    return _Known()
+
+
+def _is_without_id(words: bytes) -> bool:
+    """Return whether `words` are a complete header without id: then the id was the last field."""
+    try:
+        return not parse(f"{PACKAGE}.InferRequestHeader", words).id
+    except InvalidRequest:
+        return False
+
+
+def _split(view: memoryview, id_size: int) -> Split | None:
+    """Return a message cut at its id and raw inputs; None unless it has exactly one header."""
+    ends = []
+    raw = []
+    for tag, _, span in each_field(view, "an InferRequest"):
+        if tag == _HEADER:
+            ends.append(span.stop)
+        elif tag == _RAW_INPUT:
+            raw.append(span)
+    if len(ends) != 1 or len(raw) > _MOST_INPUTS:
+        return None
+    [end] = ends
+    spans = [slice(end - id_size, end)] if id_size else []
+    number = bytes(view[end - id_size : end])
+    return Split(b"", number, [view[span] for span in raw], [*spans, *raw])
+
+
+def _version(text: memoryview | None, number: int | None, header: InferHeader) -> str:
+    """Return the version as in V2, "" for the latest."""
+    if text is not None:  # 0.8
+        return decode_text(bytes(text))
+    if number is None:
+        return "" if header.is_old else "0"
+    signed = number - 2**64 if number >= 2**63 else number
+    is_latest = signed < 0 if header.is_old else signed == _LATEST
+    return "" if is_latest else str(signed)
+
+
+def _header(message: Any) -> InferHeader:
+    outputs = [
+        OutputHeader(one.name, one.cls.count, _shared(one), one.byte_size) for one in message.output
+    ]
+    # Old outputs, and only those, always have this field.
+    is_old = bool(outputs) and all(one.byte_size for one in outputs)
+    return InferHeader(
+        message.batch_size,
+        [_input(one, is_old=is_old) for one in message.input],
+        outputs,
+        message.correlation_id,
+        message.id,
+        message.flags,
+        message.priority,
+        message.timeout_microseconds,
+        is_old,
+    )
+
+
+def _input(item: Any, *, is_old: bool) -> InputHeader:
+    header = InputHeader(item.name)
+    if not is_old:
+        header.dims = tuple(item.dims)
+        header.batch_byte_size = item.batch_byte_size
+        header.shared = _shared(item)
+    elif item.dims:  # in the new schema this field holds the old size of one item
+        header.byte_size = item.dims[-1] & UINT64
+    return header
+
+
+def _shared(item: Any) -> tuple[str, int, int] | None:
+    if not item.HasField("shared_memory"):
+        return None
+    place = item.shared_memory
+    return place.name, place.offset, place.byte_size
+
+
+# --- answers ---
+
+
+class Statuses:
+    """Writes RequestStatus messages; `server_id` is the server's name."""
+
+    def __init__(self, server_id: str) -> None:
+        self._server = encode_field(b"\x1a", server_id.encode(errors="replace"))
+        self._success = b"\x08%c%b\x20" % (SUCCESS, self._server)
+
+    def success(self, number: int) -> bytes:
+        """Return the message for the request with this number."""
+        return self._success + encode_varint(number)
+
+    def failure(self, code: int, message: str, number: int) -> bytes:
+        """Return the message for a request that failed; `code` is a RequestStatusCode."""
+        text = encode_field(b"\x12", shortened(message).encode(errors="replace"))
+        return b"\x08%c%b%b\x20%b" % (code, text, self._server, encode_varint(number))
+
+
+def encode_infer_response(status: bytes, answer: Answer) -> list[Any]:
+    """Return the InferResponse with `answer`, as buffers to be sent in order.
+
+    Outputs without bytes, as classes or in shared memory, get an empty raw output. Raises
+    InvalidRequest when the answer is larger than a message can be.
+    """
+    head = encode_field(_STATUS_FIELD, status) + encode_field(_HEADER_FIELD, answer.message())
+    buffers: list[Any] = []
+    total = 0
+    for data in answer.buffers:
+        if data is None:
+            head += _RAW_OUTPUT + b"\0"
+            continue
+        head += _RAW_OUTPUT + encode_varint(len(data))
+        total += len(head) + len(data)
+        buffers += (head, data)
+        head = b""
+    if head:
+        buffers.append(head)
+    if total + len(head) > MAX_MESSAGE_BYTES:
+        msg = f"{total} bytes of tensors exceed the {MAX_MESSAGE_BYTES} a gRPC message can hold"
+        raise InvalidRequest(msg)
+    return buffers
+
+
+def encode_infer_failure(status: bytes, request_id: int) -> bytes:
+    """Return the InferResponse for a failed request; an id other than 0 is echoed."""
+    header = b"\x28" + encode_varint(request_id) if request_id else b""
+    answer = encode_field(_STATUS_FIELD, status)
+    return answer + encode_field(_HEADER_FIELD, header) if header else answer
+
+
+def encode_answer(rpc: str, status: bytes, **fields: Any) -> bytes:
+    """Return the response message of `rpc` with its status and these fields."""
+    message = message_class(f"{PACKAGE}.{rpc}Response")(**fields)
+    encoded: bytes = message.SerializeToString()
+    return encode_field(_STATUS_FIELD, status) + encoded
+
+
+def decode_call(rpc: str, data: bytes) -> Any:
+    """Return the request message of `rpc`. Raises InvalidRequest, UnknownCall."""
+    if rpc == "SharedMemoryControl":
+        return decode_memory_call(data)
+    return parse(f"{PACKAGE}.{rpc}Request", data)
+
+
+def new_region_list() -> Any:
+    """Return an empty list of regions, as SharedMemoryControlResponse holds it."""
+    return message_class(f"{PACKAGE}.SharedMemoryControlResponse.Status")()

@@ -1,0 +1,119 @@
+"""InferRequestHeader: the description of a request in the TensorRT Inference Server API."""
+
+from inferd.record import Record
+from inferd.wire.v2.shared_memory import Reference
+
+
+class InputHeader(Record):
+    """InferRequestHeader.Input; `byte_size` is the size of one item, from old clients.
+
+    Sizes of 0 and empty `dims` mean that they were not given.
+    """
+
+    _fields = (
+        "name",
+        "dims",
+        "batch_byte_size",
+        "shared",
+        "byte_size",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        name: str = "",
+        dims: tuple[int, ...] = (),
+        batch_byte_size: int = 0,
+        shared: Reference | None = None,
+        byte_size: int = 0,
+    ) -> None:
+        self.name = name
+        self.dims = dims
+        self.batch_byte_size = batch_byte_size
+        self.shared = shared
+        self.byte_size = byte_size
+
+
+class OutputHeader(Record):
+    """InferRequestHeader.Output; with `top_k` > 0 classes are wanted."""
+
+    _fields = (
+        "name",
+        "top_k",
+        "shared",
+        "byte_size",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        name: str = "",
+        top_k: int = 0,
+        shared: Reference | None = None,
+        byte_size: int = 0,
+    ) -> None:
+        self.name = name
+        self.top_k = top_k
+        self.shared = shared
+        self.byte_size = byte_size
+
+
+class InferHeader(Record):
+    """InferRequestHeader. `is_old`: the client is from before 0.11.
+
+    `words` is the part of the request that describes its tensors, if known, else empty: headers
+    with the same words differ only in ids and flags. They share tensors: never change these.
+    """
+
+    _fields = (
+        "batch_size",
+        "inputs",
+        "outputs",
+        "correlation_id",
+        "id",
+        "flags",
+        "priority",
+        "timeout_us",
+        "is_old",
+        "words",
+    )
+    __slots__ = _fields
+
+    def __init__(  # noqa: PLR0913
+        self,
+        batch_size: int = 0,
+        inputs: list[InputHeader] | None = None,
+        outputs: list[OutputHeader] | None = None,
+        correlation_id: int = 0,
+        id: int = 0,
+        flags: int = 0,
+        priority: int = 0,
+        timeout_us: int = 0,
+        is_old: bool = False,
+        words: bytes = b"",
+    ) -> None:
+        self.batch_size = batch_size
+        self.inputs = [] if inputs is None else inputs
+        self.outputs = [] if outputs is None else outputs
+        self.correlation_id = correlation_id
+        self.id = id
+        self.flags = flags
+        self.priority = priority
+        self.timeout_us = timeout_us
+        self.is_old = is_old
+        self.words = words
+
+    def __copy__(self) -> "InferHeader":
+        """Return a header with the same fields."""
+        return InferHeader(
+            self.batch_size,
+            self.inputs,
+            self.outputs,
+            self.correlation_id,
+            self.id,
+            self.flags,
+            self.priority,
+            self.timeout_us,
+            self.is_old,
+            self.words,
+        )

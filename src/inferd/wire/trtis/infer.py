@@ -1,0 +1,503 @@
+"""Inference in the TensorRT Inference Server API, over either protocol.
+
+An InferRequestHeader says less than a V2 request: no datatypes, and shapes without the batch dim or
+none at all. The rest is in the model's configuration, which a `Form` knows. Clients from
+before 0.11 ("old" here) give the size of one item instead of dims, and are answered likewise.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+from typing import Any, Protocol
+
+from inferd.aio.inline import INLINE_ELEMENTS, INLINE_STRINGS, NotFast
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.request import (
+    InferRequest,
+    InferResponse,
+    Resolve,
+    Span,
+    WantedOutput,
+)
+from inferd.core.request import Sequence as CoreSequence
+from inferd.errors import BackendFailed, Code, InferdError, InvalidRequest, ModelNotFound
+from inferd.tensor.classification import Labels, check_classifiable
+from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import check_strings
+from inferd.tensor.tensor import Tensor
+from inferd.wire.trtis.answer import Answer, Piece, head_piece, joined, raw_piece
+from inferd.wire.trtis.classes import classes_piece
+from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
+from inferd.wire.v2.shared_memory import read_input, take_spans
+
+STATUS = {
+    Code.UNKNOWN: 2,
+    Code.INTERNAL: 3,
+    Code.NOT_FOUND: 4,
+    Code.INVALID_ARG: 5,
+    Code.UNAVAILABLE: 6,
+    Code.UNSUPPORTED: 7,
+    Code.ALREADY_EXISTS: 8,
+    Code.CANCELLED: 2,  # the old API has no codes for these five
+    Code.RESTRICTED: 6,
+    Code.UNAUTHENTICATED: 6,
+    Code.FORBIDDEN: 6,
+    Code.TOO_LARGE: 5,
+}
+"""The RequestStatusCode of each reason."""
+
+SUCCESS = 1
+START, END = 1, 2
+"""Bits of the header's flags."""
+
+_MAX_SPAN = 2**60
+"""The most elements of an array: numpy's sizes have 63 bits, with empty dims counted as 1."""
+
+_MOST_PLANS = 64
+"""How many plans are remembered for each model."""
+
+
+class Source(Protocol):
+    """Where the bytes of inputs come from, in the order of the header; `data` is all of them."""
+
+    data: Any
+
+    def take(self, name: str, size_bytes: int) -> Any:
+        """Return the bytes of input `name`: a view. Raises InvalidRequest for another size."""
+        ...
+
+    def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
+        """Return the bytes of all inputs, None unless they have exactly these sizes."""
+        ...
+
+    def check_used_up(self) -> None:
+        """Raise InvalidRequest when there are more than the header describes."""
+        ...
+
+    def rewind(self) -> None:
+        """Start again from the beginning."""
+        ...
+
+
+def status_of(error: InferdError) -> int:
+    """Return the RequestStatusCode of an inference that failed with `error`."""
+    # An unknown model is UNAVAILABLE since 0.9; NOT_FOUND is for shared memory.
+    return STATUS[Code.UNAVAILABLE if isinstance(error, ModelNotFound) else error.code]
+
+
+class _Rule:
+    """How one input or output is configured; `item_bytes` is None if the size varies."""
+
+    __slots__ = ("bit", "datatype", "dims", "is_text", "item_bytes", "name")
+
+    def __init__(self, declared: ModelInput | ModelOutput, bit: int) -> None:
+        self.name = declared.name
+        self.datatype = declared.datatype
+        self.dims = declared.dims
+        self.bit = bit
+        self.is_text = declared.datatype is DataType.BYTES
+        varies = -1 in declared.dims or self.is_text
+        self.item_bytes = None if varies else prod(declared.dims) * declared.datatype.size_bytes
+
+    def fits(self, dims: Sequence[int]) -> bool:
+        """Return whether the configuration allows `dims`."""
+        return len(dims) == len(self.dims) and all(
+            got >= 0 and want in (got, -1) for want, got in zip(self.dims, dims, strict=True)
+        )
+
+
+class _Plan:
+    """The meaning of a header whose words have been seen before; `inputs` lack data.
+
+    `said` is the header of the latest answer; `answered` are the values it was made from.
+    """
+
+    __slots__ = ("answered", "inputs", "said", "sizes_bytes", "wanted")
+
+    def __init__(self, request: InferRequest) -> None:
+        self.inputs = [(one.name, one.datatype, one.shape) for one in request.inputs]
+        self.sizes_bytes = tuple(len(one.data) for one in request.inputs)
+        self.wanted = request.outputs
+        self.answered: list[Any] = []
+        self.said = joined(())
+
+
+class Form:
+    """The form of requests to a model, made from its `config`.
+
+    `labels` are those of its outputs, by name. It remembers plans for usual requests, so it belongs
+    to one thread.
+    """
+
+    def __init__(self, config: ModelConfig, labels: Mapping[str, Labels]) -> None:
+        self.config = config
+        self._labels = labels
+        self._name = config.name
+        self._batches = config.max_batch_size > 0
+        self._most = max(config.max_batch_size, 1)
+        if config.sequence_batching is not None:
+            self._most = 1
+        self._inputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.input)}
+        self._outputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.output)}
+        self._least_inputs = sum(not one.optional for one in config.input)
+        self._plans: dict[bytes, _Plan] = {}
+
+    @property
+    def known_words(self) -> Collection[bytes]:
+        """The words for which a plan is remembered: see InferHeader."""
+        return self._plans.keys()
+
+    # --- requests ---
+
+    def decode_request(
+        self,
+        version: str,
+        header: InferHeader,
+        source: Source,
+        resolve: Resolve,
+        *,
+        on_loop: bool = True,
+    ) -> InferRequest:
+        """Return the request for `header`, with its inputs' bytes taken from `source`.
+
+        Raises InvalidRequest and the errors of `resolve`; with `on_loop` also NotFast for what
+        belongs in a thread.
+        """
+        plan = self._plans.get(header.words)
+        if plan is not None and (data := source.take_all(plan.sizes_bytes)) is not None:
+            inputs = []
+            for index, (name, datatype, shape) in enumerate(plan.inputs):
+                inputs.append(Tensor(name, datatype, shape, data[index]))
+            request = InferRequest(self._name, version, "", inputs, plan.wanted)
+            request.likeness = plan
+        else:
+            request = self._read(version, header, source, resolve, on_loop=on_loop)
+        if header.id:
+            request.id = str(header.id)
+        if header.correlation_id or header.flags:
+            request.sequence = _sequence(header)
+        request.priority = header.priority
+        request.timeout_us = header.timeout_us
+        return request
+
+    def decode_long(
+        self, version: str, header: InferHeader, source: Source, resolve: Resolve
+    ) -> InferRequest:
+        """Decode, in a thread, what `decode_request` refused with NotFast."""
+        return self.decode_request(version, header, source, resolve, on_loop=False)
+
+    def _read(
+        self,
+        version: str,
+        header: InferHeader,
+        source: Source,
+        resolve: Resolve,
+        *,
+        on_loop: bool,
+    ) -> InferRequest:
+        """Return the request without the fields that are not in the words of `header`."""
+        batch = header.batch_size
+        if not 1 <= batch <= self._most:
+            raise self._bad_batch(batch)
+        wanted = self._wanted(header)
+        count = len(header.inputs)
+        if count != len(self._inputs) and not self._least_inputs <= count < len(self._inputs):
+            raise self._bad_count(count)
+        inputs: list[Tensor] = []
+        spans: list[Span] = []
+        seen = 0
+        for one in header.inputs:
+            rule = self._inputs.get(one.name)
+            if rule is None or seen & rule.bit:
+                raise self._bad_input(one, is_known=rule is not None)
+            seen |= rule.bit
+            tensor, size = self._input(rule, one, batch)
+            inputs.append(tensor)
+            if one.shared is not None:
+                if rule.is_text and size:
+                    self._check_shared_size(one, size)
+                spans.append(resolve(*one.shared))
+                read_input(tensor, spans[-1], on_loop=on_loop)
+            elif rule.is_text:
+                tensor.data = _strings(tensor, source, size, on_loop=on_loop)
+            else:
+                tensor.data = source.take(one.name, size)
+        source.check_used_up()
+        request = InferRequest(self._name, version, "", inputs, wanted)
+        self._place(header, request, spans, resolve)
+        if spans:
+            take_spans(request, spans, on_loop=on_loop)
+        if header.words and self._is_plain(header):
+            self._remember(header.words, _Plan(request))
+        return request
+
+    def _is_plain(self, header: InferHeader) -> bool:
+        """Return whether all tensors travel raw, and the inputs in sizes that do not vary."""
+        return not any(
+            one.shared is not None or self._inputs[one.name].is_text for one in header.inputs
+        ) and not any(one.shared is not None or one.top_k for one in header.outputs)
+
+    def _remember(self, words: bytes, plan: _Plan) -> None:
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        self._plans[words] = plan
+
+    def _input(self, rule: _Rule, given: InputHeader, batch: int) -> tuple[Tensor, int]:
+        """Return the given tensor, without its data, and the size of the data in bytes."""
+        item, said = rule.item_bytes, given.batch_byte_size or given.byte_size * batch
+        dims = given.dims or rule.dims
+        if item is None or dims != rule.dims:
+            self._check_dims(rule, given)
+            item = prod(dims) * rule.datatype.size_bytes
+        shape = (batch, *dims) if self._batches else dims
+        if rule.is_text:  # only the client knows the size
+            return Tensor(rule.name, rule.datatype, shape, b""), said
+        size = item * batch
+        if said and said != size:
+            raise self._bad_size(rule, said, size, batch)
+        return Tensor(rule.name, rule.datatype, shape, b""), size
+
+    def _wanted(self, header: InferHeader) -> list[WantedOutput]:
+        wanted = []
+        seen = 0
+        for one in header.outputs:
+            rule = self._outputs.get(one.name)
+            if rule is None:
+                raise self._has_no(one, self._outputs)
+            if seen & rule.bit:
+                msg = f"output '{one.name}' is asked for more than once"
+                raise InvalidRequest(msg)
+            seen |= rule.bit
+            if one.top_k:
+                check_classifiable(one.name, rule.datatype)
+            if one.byte_size and rule.item_bytes is not None and one.byte_size != rule.item_bytes:
+                raise _bad_output_size(one, rule.item_bytes)
+            wanted.append(WantedOutput(one.name))
+        return wanted
+
+    def _check_dims(self, rule: _Rule, given: InputHeader) -> None:
+        if not given.dims:
+            if -1 not in rule.dims:
+                return
+            msg = (
+                f"input '{rule.name}' of model '{self._name}' has variable dims "
+                f"{list(rule.dims)}: the request must give its dims"
+            )
+            raise InvalidRequest(msg)
+        if not rule.fits(given.dims):
+            msg = (
+                f"input '{rule.name}' has dims {list(given.dims)}, model '{self._name}' expects "
+                f"{list(rule.dims)}, without the batch dim"
+            )
+            raise InvalidRequest(msg)
+        if prod(dim or 1 for dim in given.dims) > _MAX_SPAN // self._most:
+            msg = f"input '{rule.name}' has dims {list(given.dims)}, which no array can have"
+            raise InvalidRequest(msg)
+
+    def _check_shared_size(self, given: InputHeader, said: int) -> None:
+        if given.shared is not None and given.shared[2] != said:
+            msg = (
+                f"input '{given.name}' of model '{self._name}' is said to have {said} bytes, its "
+                f"shared memory has {given.shared[2]}"
+            )
+            raise InvalidRequest(msg)
+
+    def _place(
+        self, header: InferHeader, request: InferRequest, spans: list[Span], resolve: Resolve
+    ) -> None:
+        """Set the places of outputs in shared memory."""
+        for one, wanted in zip(header.outputs, request.outputs, strict=True):
+            if one.shared is None:
+                continue
+            if one.top_k:
+                msg = f"output '{one.name}' is asked for as classes and in shared memory"
+                raise InvalidRequest(msg)
+            wanted.place = resolve(*one.shared)
+            spans.append(wanted.place)
+
+    # --- answers ---
+
+    def encode_response(
+        self,
+        header: InferHeader,
+        request: InferRequest,
+        response: InferResponse,
+        *,
+        on_loop: bool = True,
+    ) -> Answer:
+        """Return the answer to `header`, with its outputs in the order they were asked for.
+
+        Raises InvalidRequest for an old client's output of another size than it gave, and for too
+        many classes; BackendFailed for missing outputs and for datatypes other than configured,
+        which this API cannot express; with `on_loop` also NotFast for what belongs in a thread.
+        """
+        if len(response.outputs) < len(header.outputs):
+            raise self._left_out(header, response)
+        plan = self._plans.get(header.words)
+        if plan is not None:
+            return self._answer_planned(plan, header, response)
+        pieces = [head_piece(response.model, response.version, header.batch_size)]
+        buffers: list[Any] = []
+        outputs = response.outputs
+        for index, one in enumerate(header.outputs):
+            name = one.name
+            tensor = self._found(name, outputs, index)
+            dims = tensor.shape[1:] if self._batches else tensor.shape
+            is_special = one.top_k or one.shared is not None
+            if is_special and on_loop and prod(tensor.shape) > INLINE_ELEMENTS:
+                raise NotFast
+            if one.top_k:
+                if one.byte_size:
+                    self._check_old_size(one, len(tensor.view()), header)
+                batch_dims = 1 if self._batches else 0
+                pieces.append(
+                    classes_piece(tensor, one.top_k, self._labels.get(name, ()), batch_dims)
+                )
+                buffers.append(None)
+                continue
+            if one.shared is not None:
+                pieces.append(raw_piece(name, dims, _placed_size(request, tensor)))
+                buffers.append(None)
+                continue
+            data = tensor.packed()
+            size = len(data)
+            if header.is_old:
+                self._check_old_size(one, size, header)
+                pieces.append(raw_piece(name, None, size // header.batch_size))
+            else:
+                pieces.append(raw_piece(name, dims, size))
+            buffers.append(data)
+        return Answer(joined(pieces), header.id, buffers)
+
+    def _answer_planned(self, plan: _Plan, header: InferHeader, response: InferResponse) -> Answer:
+        """Return an answer with only raw outputs; its header is reused if nothing has changed."""
+        answered: list[Any] = [response.version]
+        buffers = []
+        outputs = response.outputs
+        for index, wanted in enumerate(plan.wanted):
+            tensor = outputs[index]
+            if tensor.name != wanted.name:
+                tensor = next(tensor for tensor in outputs if tensor.name == wanted.name)
+            data = tensor.packed()
+            buffers.append(data)
+            answered += (tensor.name, tensor.shape, tensor.datatype, len(data))
+        if answered != plan.answered:
+            plan.said = self._said(answered, response, header.batch_size)
+            plan.answered = answered
+        return Answer(plan.said, header.id, buffers)
+
+    def _said(self, answered: list[Any], response: InferResponse, batch_size: int) -> Piece:
+        pieces = [head_piece(response.model, response.version, batch_size)]
+        for tensor in response.outputs:
+            self._check_datatype(tensor)
+        for name, shape, _, size in zip(*[iter(answered[1:])] * 4, strict=True):
+            pieces.append(raw_piece(name, shape[1:] if self._batches else shape, size))
+        return joined(pieces)
+
+    def _found(self, name: str, outputs: list[Tensor], index: int) -> Tensor:
+        tensor = outputs[index]
+        if tensor.name != name:
+            tensor = next(tensor for tensor in outputs if tensor.name == name)
+        self._check_datatype(tensor)
+        return tensor
+
+    def _check_datatype(self, tensor: Tensor) -> None:
+        datatype = self._outputs[tensor.name].datatype
+        if tensor.datatype is not datatype:
+            msg = (
+                f"model '{self._name}' produced output '{tensor.name}' as {tensor.datatype.value}, "
+                f"its configuration says {datatype.value}"
+            )
+            raise BackendFailed(msg)
+
+    def encode_long(
+        self, header: InferHeader, request: InferRequest, response: InferResponse
+    ) -> Answer:
+        """Encode, in a thread, what `encode_response` refused with NotFast."""
+        return self.encode_response(header, request, response, on_loop=False)
+
+    def _check_old_size(self, one: OutputHeader, size: int, header: InferHeader) -> None:
+        if one.byte_size and one.byte_size * header.batch_size != size:
+            raise _bad_output_size(one, size // header.batch_size)
+
+    # --- errors ---
+
+    def _left_out(self, header: InferHeader, response: InferResponse) -> InferdError:
+        given = {tensor.name for tensor in response.outputs}
+        missing = ", ".join(f"'{one.name}'" for one in header.outputs if one.name not in given)
+        return BackendFailed(f"model '{self._name}' gave no output {missing}")
+
+    def _bad_batch(self, batch: int) -> InferdError:
+        why = ""
+        if self.config.sequence_batching is not None:
+            why = ", since its requests belong to sequences"
+        elif not self._batches:
+            why = ", since it does not batch"
+        return InvalidRequest(
+            f"batch_size is {batch}, model '{self._name}' takes "
+            f"{'1' if self._most == 1 else f'1 to {self._most}'}{why}"
+        )
+
+    def _bad_size(self, rule: _Rule, said: int, size: int, batch: int) -> InferdError:
+        return InvalidRequest(
+            f"input '{rule.name}' of model '{self._name}' is said to have {said} bytes, a batch of "
+            f"{batch} has {size}"
+        )
+
+    def _bad_count(self, count: int) -> InferdError:
+        expected = str(len(self._inputs))
+        if self._least_inputs < len(self._inputs):
+            expected = f"{self._least_inputs} to {expected}"
+        return InvalidRequest(
+            f"the request has {count} inputs, model '{self._name}' expects {expected}"
+        )
+
+    def _bad_input(self, given: InputHeader, *, is_known: bool) -> InferdError:
+        if is_known:
+            msg = f"model '{self._name}' is given input '{given.name}' more than once"
+            return InvalidRequest(msg)
+        return self._has_no(given, self._inputs)
+
+    def _has_no(self, given: InputHeader | OutputHeader, known: Mapping[str, _Rule]) -> InferdError:
+        kind = "input" if isinstance(given, InputHeader) else "output"
+        has = ", ".join(f"'{one}'" for one in sorted(known))
+        return InvalidRequest(
+            f"model '{self._name}' has no {kind} '{given.name}', it has {has or 'none'}"
+        )
+
+
+def _strings(tensor: Tensor, source: Source, size_bytes: int, *, on_loop: bool) -> Any:
+    count = prod(tensor.shape)
+    if on_loop and INLINE_STRINGS < count <= size_bytes // 4:
+        raise NotFast
+    data = source.take(tensor.name, size_bytes)
+    check_strings(data, count, tensor.name)
+    return data
+
+
+def _sequence(header: InferHeader) -> CoreSequence | None:
+    if not header.correlation_id:
+        return None
+    flags = header.flags
+    return CoreSequence(header.correlation_id, bool(flags & START), bool(flags & END))
+
+
+def _placed_size(request: InferRequest, tensor: Tensor) -> int:
+    """Return the size of an output that was put in shared memory; its tensor has lost the data."""
+    count = prod(tensor.shape)
+    if tensor.datatype is not DataType.BYTES:
+        return count * tensor.datatype.size_bytes
+    place = next(one.place for one in request.outputs if one.name == tensor.name)
+    assert place is not None
+    end = 0
+    for _ in range(count):
+        end += 4 + int.from_bytes(place.view[end : end + 4], "little")
+        if end > len(place.view):  # the client has written there meanwhile
+            return len(place.view)
+    return end
+
+
+def _bad_output_size(one: OutputHeader, item_bytes: int) -> InferdError:
+    return InvalidRequest(
+        f"output '{one.name}' is said to have {one.byte_size} bytes for each item of the batch, "
+        f"it has {item_bytes}"
+    )

@@ -1,0 +1,551 @@
+"""V2 inference over gRPC: converts ModelInfer messages to and from core types, on both sides.
+
+Open Inference Protocol, ModelInferRequest and ModelInferResponse. Tensors travel raw: one entry of
+raw contents per tensor, in order. Typed contents are read everywhere and written on demand.
+"""
+
+from copy import copy
+from functools import lru_cache
+from typing import Any
+
+from inferd.aio.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
+from inferd.core.request import InferRequest, InferResponse, Resolve, Span, WantedOutput
+from inferd.errors import Code, InferdError, InvalidRequest
+from inferd.record import Record
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+from inferd.wire.proto import message_class, parse
+from inferd.wire.v2.grpc.contents import encode_contents, has_contents_field
+from inferd.wire.v2.grpc.fields import (
+    ID,
+    Layout,
+    Split,
+    decode_text,
+    encode_field,
+    encode_varint,
+    read_field,
+    split_message,
+    with_raw,
+)
+from inferd.wire.v2.grpc.parameters import (
+    decode_parameter,
+    encode_parameters,
+    encode_reserved,
+    take_parameters,
+)
+from inferd.wire.v2.grpc.tensors import (
+    check_entries,
+    check_no_contents,
+    check_raw,
+    described,
+    has_contents,
+    raw_tensors,
+    typed_tensors,
+)
+from inferd.wire.v2.shared_memory import (
+    OFFSET,
+    REGION,
+    SIZE,
+    Reference,
+    decode_reference,
+    no_regions,
+    place_output,
+    read_input,
+    take_spans,
+)
+
+GRPC_STATUS = {
+    Code.UNKNOWN: 2,
+    Code.INTERNAL: 13,
+    Code.NOT_FOUND: 5,
+    Code.INVALID_ARG: 3,
+    Code.UNAVAILABLE: 14,
+    Code.UNSUPPORTED: 12,
+    Code.ALREADY_EXISTS: 6,
+    Code.CANCELLED: 1,
+    Code.RESTRICTED: 14,  # UNAVAILABLE, like Triton
+    Code.UNAUTHENTICATED: 16,
+    Code.FORBIDDEN: 7,
+    Code.TOO_LARGE: 8,  # RESOURCE_EXHAUSTED, as for any message above a limit
+}
+"""The gRPC status code (google.rpc.Code) of each reason."""
+
+_REQUEST = "inference.ModelInferRequest"
+_RESPONSE = "inference.ModelInferResponse"
+_OUTPUT = "inference.ModelInferResponse.InferOutputTensor"
+
+# Field tags, all of the length-delimited wire type.
+_NAME, _VERSION, _OUTPUTS = b"\x0a", b"\x12", b"\x2a"
+_RAW_INPUT, _RAW_OUTPUT = b"\x3a", b"\x32"
+_ERROR_MESSAGE, _INFER_RESPONSE = b"\x0a", b"\x12"  # of ModelStreamInferResponse
+
+_REFERENCE = (REGION, OFFSET, SIZE)
+_IN_REGION = REGION.encode()
+
+_MOST_LAYOUTS = 20
+"""For how many messages that differ only in id and data it is remembered where these are."""
+
+_MAX_REMEMBERED_BYTES = 1024
+"""Up to this size the part of a request without its data is remembered, not parsed each time."""
+
+
+def decode_infer_request(
+    data: Any, *, on_loop: bool = False, resolve: Resolve = no_regions
+) -> InferRequest:
+    """Return the request of a ModelInferRequest; its raw inputs are views into `data`.
+
+    Its `binary_output` asks for a raw answer: true unless an input came as typed contents, or the
+    parameter binary_data_output says otherwise. `resolve` finds the shared memory that tensors
+    refer to. Raises InvalidRequest and the errors of `resolve`; with `on_loop` also NotFast for a
+    message that should be decoded in a thread.
+    """
+    known = _known(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else []
+    for layout, plan in known:
+        if (found := layout.cut(data)) is not None:
+            request_id, raw = found
+            request = plan.filled(raw)
+            if request_id:
+                request.id = decode_text(request_id)
+            return request
+    return _decode_anew(data, known, resolve, on_loop=on_loop)
+
+
+def request_id(data: Any) -> str:
+    """Return the id of a ModelInferRequest that may be malformed, "" if it cannot be found."""
+    split = split_message(data, _RAW_INPUT[0])
+    return "" if split is None else split.id.decode(errors="replace")
+
+
+def asked_model(data: Any) -> tuple[str, str]:
+    """Return model and version of a ModelInferRequest that may be malformed.
+
+    Each is "" if it cannot be found first in the message, where serializers put it.
+    """
+    view = memoryview(data)
+    names = ["", ""]
+    at = 0
+    for place, tag in enumerate((_NAME, _VERSION)):
+        field = read_field(view, at)
+        if field is not None and field.tag == tag[0]:
+            names[place] = bytes(field.value).decode(errors="replace")
+            at = field.end
+    return names[0], names[1]
+
+
+def encode_stream_response(
+    request: InferRequest, response: InferResponse, *, mirror_typed: bool = False
+) -> list[Any]:
+    """Return the ModelStreamInferResponse with one answer to `request`, as buffers.
+
+    Its parameter triton_final_response says whether it is the last one (Triton, decoupled
+    models). Otherwise like `encode_infer_response`.
+    """
+    buffers = encode_infer_response(request, response, mirror_typed=mirror_typed)
+    final = _final(response.final)
+    size = sum(map(len, buffers)) + len(final)
+    # Last: of a name that comes twice the last value counts, and a model may have given one too.
+    return [_INFER_RESPONSE + encode_varint(size), *buffers, final]
+
+
+def encode_late_error(request: InferRequest, message: str, *, is_final: bool) -> list[Any]:
+    """Return the ModelStreamInferResponse for an error of a model that ran, as buffers.
+
+    It names the model and the version that the request asked for, and says whether more answers
+    follow: clients count the requests whose last answer they have.
+    """
+    model = encode_field(_NAME, request.model.encode()) + _final(is_final)
+    if request.version:
+        model += encode_field(_VERSION, request.version.encode())
+    return encode_stream_error(message, request.id, model)
+
+
+def encode_stream_error(message: str, request_id: str, model: bytes = b"") -> list[Any]:
+    """Return the ModelStreamInferResponse that reports a request's failure, as buffers.
+
+    `model` holds the encoded fields that name the model, empty if it has not run.
+    """
+    answer = model
+    if request_id:
+        answer += encode_field(ID, request_id.encode())
+    error = encode_field(_ERROR_MESSAGE, message.encode(errors="replace"))
+    return [error + encode_field(_INFER_RESPONSE, answer)]
+
+
+def encode_infer_response(
+    request: InferRequest, response: InferResponse, *, mirror_typed: bool = False
+) -> list[Any]:
+    """Return the ModelInferResponse to `request` as buffers to be sent in order.
+
+    Outputs are raw; their data are passed on as views, not copied. With `mirror_typed` a request
+    that did not come raw is answered in typed contents, unless an output is FP16 or BF16, which
+    have none: then all are raw, since a message holds only one of the two forms. Raises
+    InvalidRequest when the answer is larger than a gRPC message can be.
+    """
+    outputs = response.outputs
+    head = _head(response.model, response.version)
+    if request.id:
+        head += encode_field(ID, request.id.encode())
+    if response.parameters:
+        message = message_class(_RESPONSE)()
+        encode_parameters(message.parameters, response.parameters)
+        head += message.SerializeToString()
+    if mirror_typed and not request.binary_output and _have_contents_fields(outputs):
+        return [
+            head,
+            *(encode_field(_OUTPUTS, _output(tensor, is_typed=True)) for tensor in outputs),
+        ]
+    for tensor in outputs:
+        if tensor.parameters:
+            head += encode_field(_OUTPUTS, _output(tensor, is_typed=False))
+        else:
+            head += _output_head(tensor.name, tensor.datatype, tensor.shape)
+    return with_raw(head, _RAW_OUTPUT, outputs)
+
+
+def encode_infer_request(request: InferRequest) -> list[Any]:
+    """Return `request` as a ModelInferRequest, in buffers to be sent in order.
+
+    Inputs are raw, their data passed on as views. Raises InvalidRequest when the request is larger
+    than a gRPC message can be, or a parameter is an integer of more than 64 bits.
+    """
+    message = message_class(_REQUEST)(
+        model_name=request.model, model_version=request.version, id=request.id
+    )
+    encode_parameters(message.parameters, request.parameters)
+    encode_reserved(message.parameters, request)
+    for tensor in request.inputs:
+        item = message.inputs.add(
+            name=tensor.name, datatype=tensor.datatype.value, shape=tensor.shape
+        )
+        encode_parameters(item.parameters, tensor.parameters or {})
+    for wanted in request.outputs:
+        output = message.outputs.add(name=wanted.name)
+        if wanted.top_k:
+            output.parameters["classification"].int64_param = wanted.top_k
+    return with_raw(message.SerializeToString(), _RAW_INPUT, request.inputs)
+
+
+def decode_infer_response(data: bytes) -> InferResponse:
+    """Return the answer in a ModelInferResponse; raw outputs are views into `data`.
+
+    Its `final` is the parameter triton_final_response, true without it. Raises InferdError when
+    the server's answer is malformed.
+    """
+    try:
+        split = split_message(data, _RAW_OUTPUT[0])
+        message = parse(_RESPONSE, data if split is None else split.rest)
+        raw = message.raw_output_contents if split is None else split.raw
+        answer_id = message.id if split is None else decode_text(split.id)
+        parameters = {
+            name: value
+            for name, choice in message.parameters.items()
+            if (value := decode_parameter(choice)) is not None
+        }
+        final = bool(parameters.pop("triton_final_response", True))
+        outputs = raw_tensors(message.outputs, raw) if raw else typed_tensors(message.outputs)
+    except InvalidRequest as error:
+        msg = f"the server's answer is malformed: {error.message}"
+        raise InferdError(msg) from error
+    return InferResponse(
+        message.model_name, message.model_version, answer_id, outputs, parameters, final
+    )
+
+
+# --- requests ---
+
+
+class _Shared(Record):
+    """The tensors of a request that are in shared memory.
+
+    Inputs are held with their index among all inputs, and without data; outputs by index.
+    """
+
+    _fields = (
+        "inputs",
+        "outputs",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        inputs: list[tuple[int, Tensor, Reference]],
+        outputs: list[tuple[int, Reference]],
+    ) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+
+    def fill(self, request: InferRequest, resolve: Resolve, *, on_loop: bool) -> None:
+        """Add the inputs to `request`, which has the others, and set the places of its outputs."""
+        spans: list[Span] = []
+        for index, planned, reference in self.inputs:
+            tensor = Tensor(planned.name, planned.datatype, planned.shape, b"")
+            if planned.parameters:
+                tensor.parameters = planned.parameters.copy()
+            spans.append(resolve(*reference))
+            read_input(tensor, spans[-1], on_loop=on_loop)
+            request.inputs.insert(index, tensor)
+        for index, reference in self.outputs:
+            spans.append(place_output(request.outputs[index], reference, resolve))
+            request.binary_output = True  # typed contents exclude outputs in shared memory
+        take_spans(request, spans, on_loop=on_loop)
+
+
+class _Plan(Record):
+    """What a raw request says, apart from its data: `request` lacks id and data; never change it.
+
+    `counts` are the element counts of its inputs, `sizes` their sizes in bytes, -1 for BYTES.
+    Inputs in shared memory are only in `shared`, which is None if no tensor is there.
+    """
+
+    _fields = (
+        "request",
+        "counts",
+        "sizes",
+        "has_many_strings",
+        "shared",
+        "uses",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        request: InferRequest,
+        counts: list[int],
+        sizes: list[int],
+        has_many_strings: bool,
+        shared: _Shared | None,
+        uses: int = 0,
+    ) -> None:
+        self.request = request
+        self.counts = counts
+        self.sizes = sizes
+        self.has_many_strings = has_many_strings
+        self.shared = shared
+        self.uses = uses
+
+    def may_be_known(self, raw_count: int) -> bool:
+        """Return whether to remember a layout too: from the second message on, up to a limit.
+
+        With strings, each message may have a different length, so the number is limited. The raw
+        contents must match the inputs, since a layout grows with their number.
+        """
+        self.uses += 1
+        is_usual = self.shared is None and not self.has_many_strings
+        return is_usual and raw_count == len(self.counts) and 1 < self.uses <= _MOST_LAYOUTS
+
+    def filled(self, raw: list[memoryview]) -> InferRequest:
+        """Return a new request with the i-th entry of `raw` as the i-th input's data."""
+        planned = self.request
+        inputs: list[Tensor] = []
+        request = planned.__copy__()  # copy.copy() would look for this method
+        request.inputs = inputs
+        if len(raw) != len(planned.inputs):
+            check_entries(raw, planned.inputs)
+        for index, tensor in enumerate(planned.inputs):
+            data = raw[index]
+            parameters = tensor.parameters
+            if parameters:
+                parameters = parameters.copy()
+            inputs.append(Tensor(tensor.name, tensor.datatype, tensor.shape, data, parameters))
+            if len(data) != self.sizes[index]:
+                check_raw(data, tensor.name, tensor.datatype, self.counts[index])
+        if self.shared is not None:  # it sets places in them
+            request.outputs = [copy(wanted) for wanted in planned.outputs]
+        if planned.parameters:
+            request.parameters = planned.parameters.copy()
+        if planned.sequence is not None:
+            request.sequence = copy(planned.sequence)
+        return request
+
+
+def _plan(message: Any) -> _Plan:
+    items = _unshared(message.inputs)
+    tensors = [described(item) for item in items]
+    for item in items:
+        check_no_contents(item)
+    request = _named_request(message)
+    request.inputs = [tensor for tensor, _ in tensors]
+    sizes = [count * tensor.datatype.size_bytes or -1 for tensor, count in tensors]
+    many = any(
+        size == -1 and one[1] > INLINE_STRINGS for size, one in zip(sizes, tensors, strict=True)
+    )
+    return _Plan(request, [count for _, count in tensors], sizes, many, _shared(message))
+
+
+@lru_cache(maxsize=512)
+def _known(_size: int, _model: bytes) -> list[tuple[Layout, _Plan]]:
+    """Return how to read messages of that length to that model: one entry, or none yet.
+
+    The entry holds the layout of the parts that change, and the plan for the rest.
+    """
+    return []
+
+
+def _decode_anew(
+    data: Any, known: list[tuple[Layout, _Plan]], resolve: Resolve, *, on_loop: bool
+) -> InferRequest:
+    """Return the request of a message of unknown layout."""
+    split = split_message(data, _RAW_INPUT[0])
+    plan: _Plan | None
+    if split is None or not split.raw:
+        if on_loop and len(data) > INLINE_TYPED_BYTES:
+            raise NotFast
+        plan = _all_shared_plan(split)
+        if split is None or plan is None:
+            return _decode_whole(data, resolve, on_loop=on_loop)
+    elif on_loop and len(split.rest) > INLINE_TYPED_BYTES:
+        raise NotFast
+    elif len(split.rest) <= _MAX_REMEMBERED_BYTES:
+        plan = _remembered_plan(split.rest)
+        if plan.may_be_known(len(split.raw)):
+            known[:] = [(Layout(data, split), plan)]
+    else:
+        plan = _plan(parse(_REQUEST, split.rest))
+    if on_loop and plan.has_many_strings:
+        raise NotFast
+    request = plan.filled(split.raw)
+    request.id = decode_text(split.id)
+    if plan.shared is not None:
+        plan.shared.fill(request, resolve, on_loop=on_loop)
+    return request
+
+
+@lru_cache(maxsize=256)
+def _remembered_plan(rest: bytes) -> _Plan:
+    """Return the plan of a message without id and raw contents.
+
+    A client that repeats a call sends the same bytes except for these two.
+    """
+    plan = _plan(parse(_REQUEST, rest))
+    plan.request.likeness = object()
+    return plan
+
+
+def _all_shared_plan(split: Split | None) -> _Plan | None:
+    """Return the plan of a message whose inputs are all in shared memory, None for any other."""
+    if split is None or len(split.rest) > _MAX_REMEMBERED_BYTES or _IN_REGION not in split.rest:
+        return None
+    return _remembered_shared_plan(split.rest)
+
+
+@lru_cache(maxsize=256)
+def _remembered_shared_plan(rest: bytes) -> _Plan | None:
+    message = parse(_REQUEST, rest)
+    return None if _unshared(message.inputs) else _plan(message)
+
+
+def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest:
+    """Return the request of a message with typed contents or an unusual layout."""
+    message = parse(_REQUEST, data)
+    request = _named_request(message)
+    items = _unshared(message.inputs)
+    if raw := message.raw_input_contents:
+        request.inputs = raw_tensors(items, raw)
+    else:
+        request.inputs = typed_tensors(items)
+    shared = _shared(message)
+    if shared is not None:
+        shared.fill(request, resolve, on_loop=on_loop)
+    return request
+
+
+def _named_request(message: Any) -> InferRequest:
+    """Return the request of `message` without its inputs."""
+    is_raw = bool(message.raw_input_contents) or not any(
+        item.HasField("contents") for item in message.inputs
+    )
+    request = InferRequest(
+        message.model_name, message.model_version, message.id, binary_output=is_raw
+    )
+    request.outputs = [_wanted(output) for output in message.outputs]
+    take_parameters(request, message.parameters)
+    return request
+
+
+def _wanted(item: Any) -> WantedOutput:
+    """Return the wanted output of an InferRequestedOutputTensor; unknown parameters are ignored."""
+    wanted = WantedOutput(item.name)
+    if item.parameters and "classification" in item.parameters:
+        choice = item.parameters["classification"]
+        kind = choice.WhichOneof("parameter_choice")
+        if kind != "int64_param":
+            msg = (
+                f"invalid value type for 'classification' parameter, expected int64_param: "
+                f"that of output '{item.name}' has {kind or 'no value'}"
+            )
+            raise InvalidRequest(msg)
+        if choice.int64_param < 1:
+            msg = (
+                f"invalid value for 'classification' parameter, expected 1 or more: "
+                f"that of output '{item.name}' is {choice.int64_param}"
+            )
+            raise InvalidRequest(msg)
+        wanted.top_k = choice.int64_param
+    return wanted
+
+
+# --- shared memory ---
+
+
+def _unshared(items: Any) -> list[Any]:
+    """Return the inputs whose data are in the message."""
+    return [item for item in items if REGION not in item.parameters]
+
+
+def _shared(message: Any) -> _Shared | None:
+    """Return the tensors of a ModelInferRequest that are in shared memory, None if none is."""
+    shared = _Shared([], [])
+    for index, item in enumerate(message.inputs):
+        if REGION in item.parameters:
+            if has_contents(item):
+                msg = f"tensor '{item.name}' has typed contents beside {REGION}, expected one"
+                raise InvalidRequest(msg)
+            tensor, _ = described(item)
+            shared.inputs.append((index, tensor, _reference(f"input '{item.name}'", item)))
+    for index, item in enumerate(message.outputs):
+        if REGION in item.parameters:
+            shared.outputs.append((index, _reference(f"output '{item.name}'", item)))
+    return shared if shared.inputs or shared.outputs else None
+
+
+def _reference(what: str, item: Any) -> Reference:
+    parameters = item.parameters
+    given = [decode_parameter(parameters[k]) if k in parameters else None for k in _REFERENCE]
+    return decode_reference(what, *given)
+
+
+# --- answers ---
+
+
+@lru_cache(maxsize=1024)
+def _head(model: str, version: str) -> bytes:
+    return encode_field(_NAME, model.encode()) + encode_field(_VERSION, version.encode())
+
+
+@lru_cache(maxsize=2)
+def _final(final: bool) -> bytes:
+    message = message_class(_RESPONSE)()
+    encode_parameters(message.parameters, {"triton_final_response": final})
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+@lru_cache(maxsize=1024)
+def _output_head(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
+    return encode_field(_OUTPUTS, _output(Tensor(name, datatype, shape, b""), is_typed=False))
+
+
+def _output(tensor: Tensor, *, is_typed: bool) -> bytes:
+    message = message_class(_OUTPUT)(
+        name=tensor.name, datatype=tensor.datatype.value, shape=tensor.shape
+    )
+    encode_parameters(message.parameters, tensor.parameters or {})
+    if is_typed:
+        message.contents.SetInParent()
+        encode_contents(message.contents, tensor)
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def _have_contents_fields(tensors: list[Tensor]) -> bool:
+    return all(has_contents_field(tensor.datatype) for tensor in tensors)

@@ -1,0 +1,86 @@
+"""V2's logging extension over REST and gRPC: decodes and encodes log settings."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from inferd.config.options.log import LogChange, LogSettings
+from inferd.wire.proto import message_class, parse
+from inferd.wire.v2.settings import read_object, wrong_value
+
+_LARGEST = 2**32 - 1  # gRPC carries the level as uint32
+
+
+class _Setting(NamedTuple):
+    field: str
+    kind: type
+    choice: str  # the member of gRPC's oneof
+    expected: str
+
+
+_BOOLEAN = "true or false"
+_LEVEL = f"a whole number from 0 to {_LARGEST}"
+_SETTINGS = {
+    "log_file": _Setting("file", str, "string_param", "a string"),
+    "log_info": _Setting("info", bool, "bool_param", _BOOLEAN),
+    "log_warning": _Setting("warning", bool, "bool_param", _BOOLEAN),
+    "log_error": _Setting("error", bool, "bool_param", _BOOLEAN),
+    "log_verbose_level": _Setting("verbose", int, "uint32_param", _LEVEL),
+    "log_format": _Setting("format", str, "string_param", "a string"),
+}
+"""The settings, in Triton's order."""
+
+
+def decode_log_request(body: memoryview) -> LogChange:
+    """Return the changes that a POST to /v2/logging asks for; null and unknown names are ignored.
+
+    Raises InvalidRequest for a value of the wrong type.
+    """
+    return _change(read_object(body))
+
+
+def encode_log_settings(settings: LogSettings) -> bytes:
+    """Return the six settings as /v2/logging answers; of the file only its name."""
+    return orjson.dumps(_told(settings))
+
+
+def decode_log_message(data: bytes) -> LogChange:
+    """Return the changes that a LogSettingsRequest asks for. Raises as `decode_log_request`."""
+    message = parse("inference.LogSettingsRequest", data)
+    values: dict[str, Any] = {}
+    for name, setting in _SETTINGS.items():
+        if name in message.settings:
+            choice = message.settings[name]
+            kind = choice.WhichOneof("parameter_choice")
+            values[name] = kind and getattr(choice, kind)
+            if kind not in (None, setting.choice):
+                raise wrong_value(name, values[name], f"{setting.expected}, in {setting.choice}")
+    return _change(values)
+
+
+def encode_log_message(settings: LogSettings) -> bytes:
+    """Return the six settings as a LogSettingsResponse."""
+    message = message_class("inference.LogSettingsResponse")()
+    for name, value in _told(settings).items():
+        setattr(message.settings[name], _SETTINGS[name].choice, value)
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def _change(values: Mapping[str, Any]) -> LogChange:
+    changed: dict[str, Any] = {}
+    for name, setting in _SETTINGS.items():
+        value = values.get(name)
+        if value is None:
+            continue
+        if type(value) is not setting.kind or (type(value) is int and not 0 <= value <= _LARGEST):
+            raise wrong_value(name, value, setting.expected)
+        changed[setting.field] = value
+    return LogChange(**changed)
+
+
+def _told(settings: LogSettings) -> dict[str, Any]:
+    told = {name: getattr(settings, setting.field) for name, setting in _SETTINGS.items()}
+    told["log_file"] = settings.file.name if settings.file else ""
+    return told

@@ -1,0 +1,151 @@
+"""Parameters of V2 over JSON: known ones go where they belong, the others are kept."""
+
+import math
+from decimal import Decimal
+from typing import Any
+
+from inferd.core.request import InferRequest, Sequence
+from inferd.errors import InvalidRequest
+from inferd.tensor.tensor import Parameters
+from inferd.wire.json.data import json_text
+from inferd.wire.v2.shared_memory import PARAMETERS
+
+MAX_SHOWN = 200
+"""Values of parameters in error texts are cut to this length."""
+
+RESERVED = "triton_"
+"""The prefix of request parameter names that are reserved for the server."""
+
+_INT64 = range(-(2**63), 2**63)
+
+
+def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
+    """Put request parameters where they belong. V2 extensions: sequence, schedule policy, binary.
+
+    Raises InvalidRequest, naming the parameter and what it must be.
+    """
+    kept: Parameters = {}
+    for key, value in parameters.items():
+        if value is None:
+            continue
+        if check := _RESERVED.get(key):
+            check(request, key, value)
+        elif key.startswith(RESERVED):
+            msg = (
+                f"parameter keys starting with '{RESERVED}' are reserved for Triton usage: '{key}'"
+            )
+            raise InvalidRequest(msg)
+        else:
+            kept[key] = parameter(key, value)
+    request.parameters = kept
+    if request.sequence and not request.sequence.id:  # Triton: id 0 or no id means no sequence
+        request.sequence = _flags_of(request.sequence)
+
+
+def _flags_of(sequence: Sequence) -> Sequence | None:
+    return Sequence(0, sequence.start, sequence.end) if sequence.start or sequence.end else None
+
+
+def parameter(key: str, value: Any) -> bool | int | str | float:
+    """Return `value` as a parameter's value. Raises InvalidRequest unless it is a valid scalar."""
+    if isinstance(value, dict | list):
+        kind = "an object" if isinstance(value, dict) else "an array"
+        msg = (
+            f"parameter '{key}' has invalid type. It is {kind}, expected a string, a number or a "
+            f"boolean"
+        )
+        raise InvalidRequest(msg)
+    if isinstance(value, bool | str | float):
+        return value
+    if type(value) is int and value in _INT64:
+        return value
+    try:
+        wide = float(value)
+    except OverflowError:
+        wide = math.inf
+    if math.isinf(wide):
+        msg = f"parameter '{key}' is beyond double precision"
+        raise InvalidRequest(msg)
+    return wide
+
+
+def _set_binary_output(request: InferRequest, key: str, value: Any) -> None:
+    request.binary_output = _boolean(key, value)
+
+
+def _set_priority(request: InferRequest, key: str, value: Any) -> None:
+    request.priority = _unsigned(key, value)
+
+
+def _set_timeout(request: InferRequest, key: str, value: Any) -> None:
+    request.timeout_us = _unsigned(key, value)
+
+
+def _set_empty_final(request: InferRequest, key: str, value: Any) -> None:
+    request.empty_final = _boolean(key, value)
+
+
+def _set_sequence(request: InferRequest, key: str, value: Any) -> None:
+    sequence = request.sequence or Sequence(0)
+    if key == "sequence_id":
+        sequence.id = value if type(value) is str else _unsigned(key, value, " or a string")
+    elif key == "sequence_start":
+        sequence.start = _boolean(key, value)
+    else:
+        sequence.end = _boolean(key, value)
+    request.sequence = sequence
+
+
+_RESERVED = {
+    "binary_data_output": _set_binary_output,
+    "priority": _set_priority,
+    "timeout": _set_timeout,
+    "sequence_id": _set_sequence,
+    "sequence_start": _set_sequence,
+    "sequence_end": _set_sequence,
+    "triton_enable_empty_final_response": _set_empty_final,
+}
+
+
+def _boolean(key: str, value: Any) -> bool:
+    if type(value) is not bool:
+        msg = f"parameter '{key}' is {json_text(value)[:MAX_SHOWN]}, expected true or false"
+        raise InvalidRequest(msg)
+    return value
+
+
+def _unsigned(key: str, value: Any, also: str = "") -> int:
+    if type(value) is not int or not 0 <= value < 2**64:
+        msg = (
+            f"parameter '{key}' is {json_text(value)[:MAX_SHOWN]}, "
+            f"expected a whole number from 0 to 2^64 - 1{also}"
+        )
+        raise InvalidRequest(msg)
+    return value
+
+
+def reserved_parameters(request: InferRequest) -> Parameters:
+    """Return the fields of `request` that travel as parameters; _RESERVED is the reverse."""
+    parameters: Parameters = {}
+    if request.priority:
+        parameters["priority"] = request.priority
+    if request.timeout_us:
+        parameters["timeout"] = request.timeout_us
+    if sequence := request.sequence:
+        parameters["sequence_id"] = sequence.id
+        parameters["sequence_start"] = sequence.start
+        parameters["sequence_end"] = sequence.end
+    return parameters
+
+
+def scalars(parameters: dict[str, Any]) -> Parameters | None:
+    """Return the custom parameters that are scalars, None if there are none; ignore the others."""
+    kept = {
+        key: parameter(key, value)
+        for key, value in parameters.items()
+        if key not in _NOT_CUSTOM and isinstance(value, bool | int | str | float | Decimal)
+    }
+    return kept or None
+
+
+_NOT_CUSTOM = PARAMETERS | {"binary_data_size"}

@@ -1,0 +1,365 @@
+"""Plans for repeated JSON requests: the constant text is parsed once, then only compared.
+
+A client that repeats a call sends the same text except for its id and for elements written as
+numbers. Such a text has holes: the id, and the data array of each input that has one. The rest
+need not be parsed again while it is the same byte for byte, because in JSON replacing one string
+by another, or one array by another, does not change the meaning of the rest.
+
+Holes are found by their keys, which a name or an odd parameter could imitate. So each is verified
+before a text is remembered: marks are put into its holes, and the ordinary reader must find them
+as the id and as the data of the inputs, in order.
+
+Of shared memory a plan holds only the references: each request resolves the regions itself. If
+one of them is not as it should be, the text is parsed after all, which reports the error.
+
+Rejected: a hash of the text as the key (somebody could send another text with the same hash), and
+holes for shapes (everything that depends on them would have to be decided again).
+"""
+
+import re
+import struct
+from collections.abc import Callable, Iterable
+from copy import copy
+from functools import lru_cache
+from itertools import chain
+from math import prod
+from typing import Any
+
+import msgspec
+
+from inferd.aio.inline import NotFast
+from inferd.core.request import InferRequest, Resolve, Span
+from inferd.errors import InferdError
+from inferd.record import Record
+from inferd.tensor.dtype import DATATYPES, DataType
+from inferd.tensor.tensor import Tensor
+from inferd.wire.json.data import FLAT
+from inferd.wire.json.document import Document, Input, JsonReader, Output
+from inferd.wire.v2.binary import Blobs
+from inferd.wire.v2.shared_memory import (
+    OFFSET,
+    PARAMETERS,
+    REGION,
+    SIZE,
+    Reference,
+    decode_reference,
+    output_reference,
+    place_output,
+    read_input,
+    take_spans,
+)
+
+MOST_BYTES = 8192
+"""Longer texts get no plan: there, parsing the elements is the main cost."""
+
+_MOST_KEPT_BYTES = 1024
+"""The most bytes of a text's constant part that are remembered."""
+
+_MOST_KEYS = 512
+_MOST_PLANS = 4
+"""The most plans per key; texts that begin alike may continue differently."""
+
+# An id at the beginning, where clients put it. One with escapes or non-ASCII does not match.
+_ID = re.compile(rb'\{[ \n]?"id": ?"([ !#-\[\]-~]*)"')
+_DATA = b'"data"'
+_BINARY_SIZE = "binary_data_size"
+_NOTHING = memoryview(b"")
+_ARRAY = re.compile(rb'(?<!\\)"data": ?(\[[^\[\]"]*\])')
+
+
+class _Part(Record):
+    """What is known of an input, apart from its data.
+
+    The data are `size_bytes` of the body; or an array that `read` parses and `pack` packs, with
+    `after` as the text behind it, up to the next array or the end; or in shared memory at `shared`.
+    """
+
+    _fields = (
+        "name",
+        "datatype",
+        "shape",
+        "size_bytes",
+        "read",
+        "pack",
+        "after",
+        "shared",
+    )
+    __slots__ = _fields
+
+    def __init__(  # noqa: PLR0913
+        self,
+        name: str,
+        datatype: DataType,
+        shape: tuple[int, ...],
+        size_bytes: int = 0,
+        read: Callable[[bytes], list[Any]] | None = None,
+        pack: Callable[..., bytes] = bytes,
+        after: bytes = b"",
+        shared: Reference | None = None,
+    ) -> None:
+        self.name = name
+        self.datatype = datatype
+        self.shape = shape
+        self.size_bytes = size_bytes
+        self.read = read
+        self.pack = pack
+        self.after = after
+        self.shared = shared
+
+
+class _Plan:
+    """What one text says, apart from its id and elements; `request` lacks these and the model.
+
+    `places` are the shared memory references of wanted outputs, with the outputs' indexes.
+    """
+
+    __slots__ = (
+        "_before",
+        "_is_shared",
+        "_parts",
+        "_places",
+        "_request",
+        "_size_bytes",
+        "has_id",
+    )
+
+    def __init__(
+        self,
+        request: InferRequest,
+        before: bytes,
+        parts: list[_Part],
+        places: list[tuple[int, Reference]],
+        *,
+        has_id: bool,
+    ) -> None:
+        request.likeness = object()
+        self.has_id = has_id
+        self._places = places
+        self._is_shared = bool(places) or any(part.shared is not None for part in parts)
+        self._request = request
+        self._before = before
+        self._parts = parts
+        self._size_bytes = sum(part.size_bytes for part in parts)
+
+    def filled(
+        self, text: bytes, at: int, data: memoryview, resolve: Resolve
+    ) -> InferRequest | None:
+        """Return the request whose JSON part is `text`; its id ends at `at`.
+
+        `data` is the binary part.
+
+        Return None when the text does not match the plan. Raises InferdError or NotFast for its
+        shared memory, and the errors of `read` and `pack` for unsuitable elements.
+        """
+        before = self._before
+        offset = 0
+        if not text.startswith(before, at) or len(data) != self._size_bytes:
+            return None
+        at += len(before)
+        inputs = []
+        for part in self._parts:
+            elements: Any
+            if part.shared is not None:
+                elements = b""
+            elif part.read is None:
+                end = offset + part.size_bytes
+                elements = data[offset:end]
+                offset = end
+            else:
+                stop = text.find(b"]", at) + 1
+                if not text.startswith(part.after, stop):
+                    return None
+                elements = part.pack(*part.read(text[at:stop]))  # raises for any other count
+                at = stop + len(part.after)
+            inputs.append(Tensor(part.name, part.datatype, part.shape, elements))
+        if at != len(text):
+            return None
+        planned = self._request
+        request = planned.__copy__()  # copy.copy() would look for this method
+        request.inputs = inputs
+        if planned.parameters:
+            request.parameters = planned.parameters.copy()
+        if planned.sequence is not None:
+            request.sequence = copy(planned.sequence)
+        if self._is_shared:
+            self._share(request, resolve)
+        return request
+
+    def _share(self, request: InferRequest, resolve: Resolve) -> None:
+        """Resolve the shared memory of `request`."""
+        spans: list[Span] = []
+        for index, part in enumerate(self._parts):
+            reference = part.shared
+            if reference is not None:
+                span = resolve(reference[0], reference[1], reference[2])
+                spans.append(span)
+                read_input(request.inputs[index], span, on_loop=True)
+        if self._places:
+            request.outputs = [one.__copy__() for one in request.outputs]
+        for number, reference in self._places:
+            spans.append(place_output(request.outputs[number], reference, resolve))
+        take_spans(request, spans, on_loop=True)
+
+
+class _Known:
+    """The plans of texts that begin alike."""
+
+    __slots__ = ("plans", "tries")
+
+    def __init__(self) -> None:
+        self.plans: list[_Plan] = []
+        self.tries = -1  # the first such text is not learned: it may be the only one
+
+
+class Plans:
+    """The plans of one codec; it belongs to one thread.
+
+    `describe` adds a document's outputs and parameters to a request, `resolve` finds the shared
+    memory that it refers to.
+    """
+
+    def __init__(
+        self, describe: Callable[[InferRequest, Document, Blobs], None], resolve: Resolve
+    ) -> None:
+        self._describe = describe
+        self._resolve = resolve
+        self._known = lru_cache(maxsize=_MOST_KEYS)(_known)
+        self._reader = JsonReader()
+        # The next is often like the last one. None was: what has an id is not compared.
+        self._last = _Plan(InferRequest(""), b"", [], [], has_id=True)
+
+    def request(
+        self, model: str, version: str, text: bytes, data: memoryview
+    ) -> InferRequest | None:
+        """Return the request whose JSON part is `text`; tensors are views of `data`, the rest.
+
+        Return None when no plan matches the text, or it must be parsed for another reason.
+        """
+        last = self._last
+        try:
+            if not last.has_id:
+                request = last.filled(text, 0, data, self._resolve)
+                if request is not None:
+                    request.model = model
+                    request.version = version
+                    return request
+            found = _ID.match(text)
+            start = found.end() if found is not None else 0
+            known = self._alike(text, start)
+            if known is None:
+                return None
+            for plan in known.plans:
+                request = plan.filled(text, start, data, self._resolve)
+                if request is not None:
+                    self._last = plan
+                    request.model = model
+                    request.version = version
+                    if found is not None:
+                        request.id = found[1].decode()
+                    return request
+        except (msgspec.MsgspecError, struct.error, OverflowError, InferdError, NotFast):
+            return None
+        if known.tries < _MOST_PLANS:
+            known.tries += 1
+            if known.tries and (learned := self._learned(text, start)) is not None:
+                known.plans.append(learned)
+        return None
+
+    def _alike(self, text: bytes, start: int) -> _Known | None:
+        """Return the plans of texts that begin like `text` behind its id; None if that is long."""
+        stop = text.find(_DATA, start)
+        key = text[start:stop] if stop >= 0 else text[start:]
+        return self._known(key) if len(key) <= _MOST_KEPT_BYTES else None
+
+    def _learned(self, text: bytes, start: int) -> _Plan | None:
+        """Return the plan of a text whose id, if it begins with one, ends at `start`."""
+        holes = [found.span(1) for found in _ARRAY.finditer(text, start)]
+        edges = [start, *chain(*holes), len(text)]
+        pieces = [text[at:stop] for at, stop in zip(edges[::2], edges[1::2], strict=True)]
+        if sum(map(len, pieces)) > _MOST_KEPT_BYTES:
+            return None
+        mark = b"1"
+        while mark in text:
+            mark += b"1"
+        marks = [b"[%b,%d]" % (mark, number) for number in range(len(holes))]
+        marked = b'{"id":"%b"' % mark if start else b""
+        marked += pieces[0] + b"".join(chain(*zip(marks, pieces[1:], strict=True)))
+        request, blobs = InferRequest(""), Blobs(_NOTHING, 0)
+        try:
+            document = self._reader.read_fast(memoryview(marked))
+            self._describe(request, document, blobs)
+        except (NotFast, InferdError):
+            return None
+        parts = _parts(document.inputs, list(zip(marks, pieces[1:], strict=True)))
+        if parts is None or document.id != (mark.decode() if start else None):
+            return None
+        places = _places(document.outputs or ())
+        for number, _ in places:
+            request.outputs[number].place = None  # each request resolves its own
+        return _Plan(request, pieces[0], parts, places, has_id=start > 0)
+
+
+def _known(_key: bytes) -> _Known:
+    return _Known()
+
+
+def _parts(inputs: list[Input], holes: list[tuple[bytes, bytes]]) -> list[_Part] | None:
+    """Return the parts for `inputs`, None if one is unusual or the holes are not their data.
+
+    `holes` are pairs of a mark and the text behind it.
+    """
+    parts = []
+    for one in inputs:
+        part = _binary(one) if one.parameters else _written(one, holes)
+        if part is None:
+            return None
+        parts.append(part)
+    return None if holes else parts
+
+
+def _places(outputs: Iterable[Output]) -> list[tuple[int, Reference]]:
+    """Return the index and the reference of each output that goes to shared memory."""
+    return [
+        (number, reference)
+        for number, one in enumerate(outputs)
+        if (reference := output_reference(one)) is not None
+    ]
+
+
+def _shared(one: Input) -> _Part | None:
+    datatype, parameters = DATATYPES.get(one.datatype), one.parameters or {}
+    if datatype is None or one.data is not msgspec.UNSET or not parameters.keys() <= PARAMETERS:
+        return None
+    region, offset, size_bytes = map(parameters.get, (REGION, OFFSET, SIZE))
+    try:
+        reference = decode_reference(one.name, region, offset, size_bytes)
+    except InferdError:
+        return None
+    return _Part(one.name, datatype, one.shape, shared=reference)
+
+
+def _binary(one: Input) -> _Part | None:
+    if one.parameters is not None and REGION in one.parameters:
+        return _shared(one)
+    datatype, size_bytes = DATATYPES.get(one.datatype), (one.parameters or {}).get(_BINARY_SIZE)
+    if datatype is None or datatype is DataType.BYTES or type(size_bytes) is not int:
+        return None
+    is_usual = len(one.parameters or {}) == 1 and one.data is msgspec.UNSET and -1 not in one.shape
+    if not is_usual or size_bytes != datatype.size_bytes * prod(one.shape):
+        return None
+    return _Part(one.name, datatype, one.shape, size_bytes)
+
+
+def _written(one: Input, holes: list[tuple[bytes, bytes]]) -> _Part | None:
+    flat = FLAT.get(one.datatype)
+    if flat is None or not holes or type(one.data) is not msgspec.Raw or -1 in one.shape:
+        return None
+    mark, after = holes.pop(0)
+    if bytes(one.data) != mark:
+        return None
+    datatype, read, code = flat
+    count = prod(one.shape)
+    if count > MOST_BYTES:  # no such text has room for so many
+        return None
+    pack = struct.Struct(f"<{count}{code}").pack
+    return _Part(one.name, datatype, one.shape, 0, read, pack, after)

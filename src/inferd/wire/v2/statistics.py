@@ -1,0 +1,100 @@
+"""V2's statistics extension over REST and gRPC, for server and client."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from inferd.errors import InferdError, InvalidRequest
+from inferd.observe.statistics import (
+    BatchStatistics,
+    InferStatistics,
+    MemoryUsage,
+    ModelStatistics,
+    ResponseStatistics,
+)
+from inferd.wire.proto import message_class, parse
+from inferd.wire.v2.grpc.metadata import ModelName
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_REQUEST = "inference.ModelStatisticsRequest"
+_RESPONSE = "inference.ModelStatisticsResponse"
+
+
+class _Rows(msgspec.Struct):
+    model_stats: list[ModelStatistics]
+
+
+def encode_statistics(rows: Sequence[ModelStatistics]) -> bytes:
+    """Return the JSON text of GET .../stats."""
+    return msgspec.json.encode(_Rows(list(rows)))
+
+
+def decode_statistics(body: bytes) -> list[ModelStatistics]:
+    """Decode a server's answer to GET .../stats. Raises InferdError when it is malformed."""
+    try:
+        return msgspec.json.decode(body, type=_Rows).model_stats
+    except msgspec.MsgspecError as error:
+        raise _malformed(error) from error
+
+
+def decode_statistics_request(data: bytes) -> ModelName:
+    """Return whose statistics are wanted; name "" means all models, version "" all versions.
+
+    Raises InvalidRequest when `data` cannot be read.
+    """
+    message = parse(_REQUEST, data)
+    return ModelName(message.name, message.version)
+
+
+def encode_statistics_request(name: str = "", version: str = "") -> bytes:
+    """Return a ModelStatisticsRequest."""
+    encoded: bytes = message_class(_REQUEST)(name=name, version=version).SerializeToString()
+    return encoded
+
+
+def encode_statistics_message(rows: Sequence[ModelStatistics]) -> bytes:
+    """Return a ModelStatisticsResponse."""
+    message = message_class(_RESPONSE)()
+    for row in rows:
+        fields: dict[str, Any] = msgspec.to_builtins(row)
+        responses = fields.pop("response_stats")
+        told = message.model_stats.add(**fields)
+        for index, durations in responses.items():
+            for name, duration in durations.items():
+                told_duration = getattr(told.response_stats[index], name)
+                told_duration.count, told_duration.ns = duration["count"], duration["ns"]
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def decode_statistics_message(data: bytes) -> list[ModelStatistics]:
+    """Decode a ModelStatisticsResponse. Raises InferdError when it is malformed."""
+    try:
+        message = parse(_RESPONSE, data)
+    except InvalidRequest as error:
+        raise _malformed(error) from error
+    return [_row(told) for told in message.model_stats]
+
+
+def _row(told: Any) -> ModelStatistics:
+    return ModelStatistics(
+        told.name,
+        told.version,
+        told.last_inference,
+        told.inference_count,
+        told.execution_count,
+        _read(told.inference_stats, InferStatistics),
+        {index: _read(one, ResponseStatistics) for index, one in told.response_stats.items()},
+        [_read(one, BatchStatistics) for one in told.batch_stats],
+        [_read(one, MemoryUsage) for one in told.memory_usage],
+    )
+
+
+def _read(message: Any, kind: type[T]) -> T:
+    return msgspec.convert(message, kind, from_attributes=True)
+
+
+def _malformed(error: Exception) -> InferdError:
+    return InferdError(f"the server's answer is malformed: {error}")

@@ -1,0 +1,156 @@
+"""V2's trace extension over REST and gRPC: decodes and encodes trace settings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+import orjson
+
+from inferd.config.options.trace import (
+    LARGEST,
+    LARGEST_COUNT,
+    OFF,
+    CollectorSettings,
+    TraceChange,
+    TraceSettings,
+    whole_number,
+)
+from inferd.errors import InvalidRequest
+from inferd.wire.proto import message_class, parse
+from inferd.wire.v2.settings import read_object, shown, wrong_value
+
+
+class TraceRequest(NamedTuple):
+    """A change, and the model it is for; "" means all models without settings of their own."""
+
+    model: str
+    change: TraceChange
+
+
+def decode_trace_request(body: memoryview) -> TraceChange:
+    """Return the change that a POST to .../trace/setting asks for; unknown names are ignored.
+
+    null, or an empty list of levels, clears a setting. Raises InvalidRequest for a value of the
+    wrong type.
+    """
+    document = read_object(body)
+    given: dict[str, Sequence[str]] = {}
+    for name in _SETTINGS.keys() & document.keys():
+        value = document[name]
+        takes_many = _SETTINGS[name].read is _all
+        if value is None:
+            given[name] = []
+        elif takes_many and isinstance(value, list) and all(isinstance(x, str) for x in value):
+            given[name] = value
+        elif not takes_many and isinstance(value, str):
+            given[name] = [value]
+        else:
+            expected = "an array of strings" if takes_many else "a string, for numbers too"
+            raise wrong_value(name, value, f"{expected}, or null")
+    return _change(given)
+
+
+def encode_trace_settings(settings: TraceSettings) -> bytes:
+    """Return the settings as .../trace/setting answers; of the file only its name."""
+    told: dict[str, Any] = {
+        name: values if _SETTINGS[name].read is _all else values[0]
+        for name, values in _told(settings).items()
+    }
+    return orjson.dumps(told | _collector_told(settings.collector))
+
+
+def decode_trace_message(data: bytes) -> TraceRequest:
+    """Return the change that a TraceSettingRequest asks for; a setting without values is cleared.
+
+    Raises InvalidRequest.
+    """
+    message = parse("inference.TraceSettingRequest", data)
+    given = {
+        name: list(message.settings[name].value) for name in _SETTINGS if name in message.settings
+    }
+    return TraceRequest(message.model_name, _change(given))
+
+
+def encode_trace_message(settings: TraceSettings) -> bytes:
+    """Return the settings as a TraceSettingResponse."""
+    message = message_class("inference.TraceSettingResponse")()
+    for name, values in _told(settings).items():
+        message.settings[name].value.extend(values)
+    for name, value in _collector_told(settings.collector).items():
+        message.settings[name].value.append(value)
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def _change(given: Mapping[str, Sequence[str]]) -> TraceChange:
+    changed: dict[str, Any] = {}
+    for name, texts in given.items():
+        field, read = _SETTINGS[name]
+        if texts:
+            changed[field] = read(name, texts)
+    cleared = frozenset(_SETTINGS[name].field for name, texts in given.items() if not texts)
+    return TraceChange(cleared=cleared, **changed)
+
+
+def _one(name: str, texts: Sequence[str]) -> str:
+    if len(texts) != 1:
+        msg = f"expect only 1 value for '{name}', got {len(texts)}"
+        raise InvalidRequest(msg)
+    return texts[0]
+
+
+def _all(_name: str, texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(texts)
+
+
+def _number(least: int, most: int) -> Callable[[str, Sequence[str]], int]:
+    def read(name: str, texts: Sequence[str]) -> int:
+        number = whole_number(_one(name, texts))
+        if number is None or not least <= number <= most:
+            msg = f"{name} is {shown(texts[0])}, expected a whole number from {least} to {most}"
+            raise InvalidRequest(msg)
+        return number
+
+    return read
+
+
+class _Setting(NamedTuple):
+    field: str
+    read: Callable[[str, Sequence[str]], Any]
+
+
+_SETTINGS = {
+    "trace_level": _Setting("levels", _all),
+    "trace_rate": _Setting("rate", _number(0, LARGEST)),
+    "trace_count": _Setting("count", _number(-1, LARGEST_COUNT)),
+    "log_frequency": _Setting("log_frequency", _number(0, LARGEST)),
+    "trace_file": _Setting("file", _one),
+    "trace_mode": _Setting("mode", _one),
+}
+"""The settings, in Triton's order."""
+
+
+def _told(settings: TraceSettings) -> dict[str, list[str]]:
+    return {
+        "trace_level": list(settings.levels) or [OFF],
+        "trace_rate": [str(settings.rate)],
+        "trace_count": [str(settings.count)],
+        "log_frequency": [str(settings.log_frequency)],
+        "trace_file": [settings.file.name if settings.file else ""],
+        "trace_mode": [settings.mode],
+    }
+
+
+def _collector_told(collector: CollectorSettings | None) -> dict[str, str]:
+    """Return the settings of mode opentelemetry that were given, the URL without credentials."""
+    if collector is None:
+        return {}
+    parts = urlsplit(collector.url or "")
+    host = parts.netloc.rpartition("@")[2]
+    told = {
+        "url": urlunsplit((parts.scheme, host, parts.path, "", "")),
+        "bsp_max_queue_size": collector.bsp_max_queue_size,
+        "bsp_schedule_delay": collector.bsp_schedule_delay,
+        "bsp_max_export_batch_size": collector.bsp_max_export_batch_size,
+    }
+    return {name: str(value) for name, value in told.items() if value}

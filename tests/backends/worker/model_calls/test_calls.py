@@ -1,0 +1,161 @@
+"""What a worker that is starting asks of a server that has ended, or does not get to it."""
+
+import asyncio
+import gc
+import warnings
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from inferd.aio.promise import Later
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.model_calls.calls import WorkerCalls
+from inferd.backends.worker.model_calls.loads import Loads
+from inferd.core.interfaces import Surroundings
+from inferd.core.request import InferResponse
+from inferd.observe.custom import CustomMetrics
+
+CALL = msgspec.json.encode([[], ["other", -1, "", [], [], None, 0, 0, 0, 0], False, []])
+LOAD = msgspec.json.encode([[], 7, "load", ["other", None, {}]])
+
+
+@pytest.fixture
+def loop():
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+def ask_to_load(loop):
+    """Receive a command in this thread, as while a model is loaded; return what was warned of."""
+    calls = WorkerCalls("m", Surroundings(loop=loop), Loads())
+    plan = SimpleNamespace(start_timeout_s=0.01)
+    calls.instance = SimpleNamespace(plan=plan, give=None, reads_on=None)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        calls.receive(packet.COMMAND, LOAD, None)
+        gc.collect()
+    return [str(one.message) for one in warned]
+
+
+def test_a_server_that_has_ended_is_not_asked(loop):
+    loop.close()
+    assert ask_to_load(loop) == []
+
+
+def test_a_server_that_does_not_get_to_it_is_waited_for_no_longer_than_the_start(loop):
+    assert ask_to_load(loop) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("metric_family", ["name", None, "counter"]),
+        ("metric_family", [7, "help", "counter"]),
+        ("metric", [1, "sizes", {}, [None]]),
+        ("metric", [1, "sizes", {"of": 7}, [1.0]]),
+        ("metric", [1, "no such family", {}, None]),
+    ],
+)
+def test_metrics_that_cannot_be_are_refused_and_leave_the_others_as_they_are(verb, arguments):
+    metrics = CustomMetrics()
+    metrics.add_family("sizes", "How large", "histogram")
+    before = [family.text() for family in metrics.families()]
+    said = []
+    calls = WorkerCalls("m", Surroundings(metrics=metrics), Loads())
+    calls.instance = SimpleNamespace(give=None, send=lambda *sent: said.append(sent[1]))
+    calls.receive(packet.COMMAND, msgspec.json.encode([[], 7, verb, arguments]), None)
+    [[is_last, [kind, code, _]]] = said
+    assert (is_last, kind, code) == (True, "error", 3)
+    assert [family.text() for family in metrics.families()] == before
+
+
+class Waiting:
+    """Models that never answer; `asked_count` says how often they were asked."""
+
+    asked_count = 0
+
+    async def infer(self, request):
+        self.asked_count += 1
+        await Later()
+
+
+class Told:
+    """Models that never answer, and wait for what only a task can; `ends` is what ended that."""
+
+    def __init__(self):
+        self.ends = []
+        self.ended = asyncio.Event()
+
+    async def infer(self, request):
+        try:
+            await asyncio.Event().wait()
+        except BaseException as error:
+            self.ends.append(type(error))
+            self.ended.set()
+            raise
+
+
+@pytest.mark.parametrize("how", ["hang up", "end"])
+def test_a_call_hears_that_it_is_given_up_before_its_task_has_begun(how):
+    models = Told()
+
+    async def call_and_give_up():
+        calls = WorkerCalls("m", Surroundings(models=models), Loads())
+        calls.instance = SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None)
+        calls.receive(packet.CALL, CALL, b"", (1, 0, 0))
+        if how == "end":
+            calls.end()
+        else:
+            calls.receive(packet.HANG_UP, msgspec.json.encode([[], 1]), None)
+        await asyncio.wait_for(models.ended.wait(), 20)
+
+    asyncio.run(call_and_give_up())
+    assert models.ends == [asyncio.CancelledError]
+
+
+def test_a_call_that_nobody_waits_for_any_more_is_no_call(monkeypatch):
+    monkeypatch.setattr("inferd.backends.worker.model_calls.calls.MAX_CALLS", 1)
+    models = Waiting()
+
+    async def call_and_hang_up():
+        calls = WorkerCalls("m", Surroundings(models=models), Loads())
+        calls.instance = SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None)
+        for number in range(3):
+            calls.receive(packet.CALL, CALL, b"", (number, 0, 0))
+            calls.receive(packet.HANG_UP, msgspec.json.encode([[], number]), None)
+
+    asyncio.run(call_and_hang_up())
+    assert models.asked_count == 3
+
+
+class Gives:
+    """Models that give their inputs back, if those can be read."""
+
+    async def infer(self, request):
+        return InferResponse(request.model, "1", request.id, request.inputs)
+
+
+@pytest.mark.parametrize(
+    ("place", "data", "is_answered"),
+    [((0, 8), b"12345678", True), ((0, 8), b"1234", False), ((4, 8), b"12345678", False)],
+)
+def test_inputs_that_are_not_where_they_are_said_to_be_end_their_call_alone(
+    place, data, is_answered
+):
+    said = []
+
+    async def call():
+        calls = WorkerCalls("m", Surroundings(models=Gives()), Loads())
+        calls.instance = SimpleNamespace(
+            reads_on=asyncio.get_running_loop(), give=None, send=lambda *sent: said.append(sent)
+        )
+        asked = ["other", -1, "", [["X", "FP32", [2], *place]], [], None, 0, 0, 0, 0]
+        document = msgspec.json.encode([[], asked, False, []])
+        for number in (1, 2):  # the second time it was read before
+            calls.receive(packet.CALL, document, data, (number, 0, 0))
+
+    asyncio.run(call())
+    kinds = [(number, document[1][0]) for _, document, _, number in said]
+    assert kinds == [(number, "response" if is_answered else "error") for number in (1, 2)]

@@ -1,0 +1,74 @@
+"""API keys: made, hashed, and read back from the lines of a file."""
+
+import hashlib
+
+import pytest
+
+from inferd.config.options.api_keys import ApiKey, hash_key, make_key, read_api_keys
+from inferd.config.options.restriction import API_GROUPS
+from inferd.errors import InvalidConfig
+
+HASH = hashlib.sha256(b"secret").hexdigest()
+
+
+def test_a_new_key_is_found_by_its_line():
+    made = make_key("alice")
+    assert read_api_keys(made.line, "f")[hash_key(made.key.encode())] == ApiKey("alice")
+    assert made.key not in made.line
+
+
+def test_keys_are_long_and_differ():
+    keys = {make_key("a").key for _ in range(20)}
+    assert len(keys) == 20
+    assert all(len(key) >= 43 and key.startswith("inferd_") and key.isascii() for key in keys)
+
+
+def test_a_key_may_open_some_groups_only():
+    made = make_key("bob", "inference, health")
+    [key] = read_api_keys(made.line, "f").values()
+    assert key == ApiKey("bob", frozenset(("inference", "health")))
+    assert ApiKey("alice").groups == set(API_GROUPS)
+
+
+def test_empty_lines_and_comments_are_passed_over():
+    text = f"# who\n\n  # more\r\n  alice:{HASH.upper()}  \n\tbob jr.:{'0' * 64}:trace"
+    found = read_api_keys(text, "f")
+    assert found[hashlib.sha256(b"secret").digest()] == ApiKey("alice")
+    assert found[bytes(32)] == ApiKey("bob jr.", frozenset(("trace",)))
+
+
+def test_a_file_without_keys_is_empty():
+    assert read_api_keys("", "f") == read_api_keys("# nobody\n", "f") == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("alice", "alice:", "alice:secret", f"alice:{HASH[1:]}", f"alice:{HASH}0", f":{HASH}"),
+        *(HASH, f"alice {HASH}", f"alice: {HASH}", "inferd_secret", f"{'a' * 101}:{HASH}"),
+    ],
+)
+def test_a_line_that_is_none_is_named_by_number_and_not_repeated(line):
+    with pytest.raises(
+        InvalidConfig, match=r"^--api-key-file: line 2: expected NAME:HASH"
+    ) as caught:
+        read_api_keys(f"# first\n{line}\n", "--api-key-file")
+    for secret in ("secret", "alice", HASH[1:]):
+        assert secret not in caught.value.message
+
+
+@pytest.mark.parametrize("groups", ["", "inference,", "everything"])
+def test_groups_that_do_not_exist_are_refused(groups):
+    with pytest.raises(InvalidConfig, match=r"^f: line 1: .* is none of the groups health,"):
+        read_api_keys(f"alice:{HASH}:{groups}", "f")
+
+
+def test_the_same_key_twice_is_refused():
+    with pytest.raises(InvalidConfig, match=r"^f: line 2: the key is there twice"):
+        read_api_keys(f"alice:{HASH}\nbob:{HASH}:trace", "f")
+
+
+@pytest.mark.parametrize("name", ["", "a:b", "#a", " a", "a\nb", "a" * 101])
+def test_a_name_the_file_cannot_hold_makes_no_key(name):
+    with pytest.raises(InvalidConfig, match="expected NAME:HASH"):
+        make_key(name)

@@ -1,0 +1,53 @@
+"""How origins are spelled."""
+
+import pytest
+
+from inferd.config.options.origin import ANY, read_origins
+from inferd.errors import InvalidConfig
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("https://example.org", "https://example.org"),
+        ("HTTPS://Example.org", "https://example.org"),
+        ("https://example.org:443", "https://example.org"),
+        ("http://example.org:80", "http://example.org"),
+        ("http://example.org:443", "http://example.org:443"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+        ("chrome-extension://abcdef", "chrome-extension://abcdef"),
+    ],
+)
+def test_an_origin_is_kept_as_a_browser_sends_it(text, sent):
+    assert read_origins([text]) == {sent}
+
+
+def test_several_origins_and_any_origin():
+    assert read_origins([]) == frozenset()
+    assert read_origins(["http://a", "http://b", "HTTP://A"]) == {"http://a", "http://b"}
+    assert read_origins(["*"]) == {ANY}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "null", "example.org", "https://", "https://a/", "https://a/b", "https://a?b"),
+        *(
+            "https://a b",
+            "https://u@a",
+            "https://a\r\nX: y",
+            "https://ä.org",
+            "*.org",
+            "https://a,b",
+        ),
+    ],
+)
+def test_what_is_no_origin_is_refused(text):
+    with pytest.raises(InvalidConfig, match=r"^--http-cors-origin: .* is none, expected SCHEME"):
+        read_origins([text])
+
+
+def test_any_origin_stands_alone():
+    with pytest.raises(InvalidConfig, match="name it alone"):
+        read_origins(["*", "https://a"])

@@ -1,0 +1,105 @@
+from dataclasses import replace
+
+import pytest
+
+from inferd.config.model import InstanceGroup, ModelConfig, VersionPolicy
+from inferd.engine.serving.identity import (
+    EnsembleIdentity,
+    OwnIdentity,
+    Unknown,
+    random_identity,
+    shared_identity,
+)
+from inferd.errors import Unavailable
+
+CONFIG = ModelConfig("m", backend="identity")
+
+
+def own(value=b"own"):
+    return OwnIdentity("m", lambda: value)
+
+
+def settled(identity):
+    identity.settle()
+    return identity
+
+
+def test_what_nobody_asked_about_is_unknown():
+    assert settled(Unknown())() is None
+
+
+def test_what_takes_long_is_found_out_once():
+    calls = []
+    identity = OwnIdentity("m", lambda: calls.append(1) or b"found")
+    assert identity() is None
+    assert settled(settled(identity))() == b"found"
+    assert calls == [1]
+
+
+def test_files_that_cannot_be_read_leave_it_unknown(caplog):
+    def read():
+        raise PermissionError(13, "Permission denied", "/a/path")
+
+    assert settled(OwnIdentity("m", read))() is None
+    assert caplog.messages == ["answers of model 'm' are not kept; its files: Permission denied"]
+
+
+def test_files_that_changed_meanwhile_leave_it_unknown(caplog):
+    assert settled(OwnIdentity("m", lambda: None))() is None
+    assert "they changed while it was loaded" in caplog.text
+
+
+def test_an_ensemble_is_what_serves_its_steps_now():
+    steps = [settled(own(b"a")), settled(own(b"b"))]
+    identity = settled(EnsembleIdentity(own(), steps, lambda: steps))
+    first = identity()
+    assert first == identity()
+    steps[1] = settled(own(b"c"))
+    assert identity() not in (first, None)
+    steps.reverse()
+    assert len({first, identity()}) == 2
+
+
+def test_an_ensemble_finds_out_about_its_steps():
+    steps = [own(b"a")]
+    identity = EnsembleIdentity(own(), steps, lambda: steps)
+    assert identity() is None
+    assert settled(identity)() is not None
+
+
+@pytest.mark.parametrize("steps", [[Unknown()], [own()]])
+def test_an_ensemble_with_a_step_that_is_unknown_is_unknown(steps):
+    assert settled(EnsembleIdentity(own(), [], lambda: steps))() is None
+
+
+def test_an_ensemble_without_its_steps_is_unknown():
+    def find():
+        msg = "gone"
+        raise Unavailable(msg)
+
+    assert settled(EnsembleIdentity(own(), [], find))() is None
+
+
+def test_each_load_is_another():
+    assert random_identity() != random_identity()
+
+
+def test_the_same_configuration_and_files_are_the_same_model():
+    assert shared_identity(CONFIG, 1, b"f") == shared_identity(replace(CONFIG), 1, b"f")
+    many = replace(
+        CONFIG,
+        instance_group=(InstanceGroup("g", "KIND_CPU", 3),),
+        version_policy=VersionPolicy(latest=2),
+    )
+    assert shared_identity(many, 1, b"f") == shared_identity(CONFIG, 1, b"f")
+
+
+def test_another_name_version_file_or_setting_is_another_model():
+    told = {
+        shared_identity(CONFIG, 1, b"f"),
+        shared_identity(CONFIG, 2, b"f"),
+        shared_identity(CONFIG, 1, b"g"),
+        shared_identity(replace(CONFIG, name="n"), 1, b"f"),
+        shared_identity(replace(CONFIG, parameters={"a": "b"}), 1, b"f"),
+    }
+    assert len(told) == 5

@@ -1,0 +1,93 @@
+"""Bodies: where they go, and what counts of them until when."""
+
+from copy import copy
+
+import pytest
+
+from inferd.errors import Overloaded, TooLarge
+from inferd.http.h1.body import MIN_BODY_RATE, BodyReader
+from inferd.http.message import NO_REQUEST, HttpError
+from inferd.memory.capacity import Capacity
+
+NOTHING = memoryview(b"")
+
+
+def test_a_body_of_known_length_fills_its_memory():
+    capacity = Capacity()
+    body = BodyReader(capacity, 1000)
+    body.begin(5, memoryview(b"ab"))
+    body.memory[body.filled :] = b"cde"
+    assert not body.add(2)
+    assert body.add(1)
+    request = copy(NO_REQUEST)
+    body.give(request)
+    assert bytes(request.body) == b"abcde" and request.row is None and body.memory is None
+    assert capacity.held_bytes == 5  # until it is answered
+    body.release()
+    assert capacity.held_bytes == 0
+
+
+def test_the_end_of_a_body_may_go_to_a_row():
+    capacity = Capacity()
+    strip = capacity.strips.note(b"/", 4).strip
+    strip.note_joined(as_view=True)
+    row, request = strip.place(), copy(NO_REQUEST)
+    body = BodyReader(capacity, 1000)
+    body.begin(6, memoryview(b"{}a"), row)
+    body.memory[body.filled :] = b"bcd"
+    assert body.add(3)
+    body.give(request)
+    assert bytes(request.body) == b"{}" and request.row is row and body.row is None
+    assert bytes(row.block) == b"abcd" + bytes(row.block[4:])
+    body.release()
+    assert capacity.held_bytes == 0
+
+
+def test_a_body_in_chunks_is_put_together():
+    capacity = Capacity()
+    body = BodyReader(capacity, 1000)
+    body.begin(-1, NOTHING)
+    assert body.feed(memoryview(b"3\r\nab")) is None
+    assert (body.filled, capacity.held_bytes) == (2, 2)
+    whole, rest = body.feed(memoryview(b"c\r\n0\r\n\r\nnext"))
+    assert (bytes(whole), rest, body.chunks, capacity.held_bytes) == (b"abc", b"next", None, 3)
+    body.release()
+    assert capacity.held_bytes == 0
+
+
+def test_the_next_body_begins_anew():
+    body = BodyReader(Capacity(), 1000)
+    for length in (4, -1, 2):
+        body.begin(length, NOTHING)
+        assert body.filled == 0
+        body.add(1)
+        body.release()
+        assert body.memory is None and body.chunks is None
+
+
+def test_too_much_together_may_come_again_and_too_much_alone_may_not():
+    capacity = Capacity(max_bytes=10)
+    first, second = BodyReader(capacity, 1000), BodyReader(capacity, 1000)
+    first.begin(8, memoryview(bytes(8)))
+    with pytest.raises(Overloaded):
+        second.begin(5, memoryview(bytes(3)))
+    second.release()
+    with pytest.raises(TooLarge):
+        first.add(3)
+    first.release()
+    assert capacity.held_bytes == 0
+
+
+def test_memory_there_is_none_of_is_overload():
+    with pytest.raises(Overloaded):
+        BodyReader(Capacity(), 1000).begin(2**60, NOTHING)
+
+
+def test_a_body_may_be_slow_for_a_while():
+    body = BodyReader(Capacity(), 1000)
+    body.begin(1000, memoryview(b"x"))
+    body.check_pace(5, 5)
+    with pytest.raises(HttpError):
+        body.check_pace(6, 5)
+    body.add(MIN_BODY_RATE)
+    body.check_pace(6, 5)
