@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 
-from inferd.aio.driver import Paused, bring, fail
-from inferd.aio.promise import Later
+from inferd.aio.driver import Driven, fulfil, reject
+from inferd.aio.promise import Promise
 
 
 def on_loop(test):
@@ -26,7 +26,7 @@ class Handler:
     """Waits for `later`, and notes what it saw."""
 
     def __init__(self, after=()):
-        self.later = Later()
+        self.later = Promise()
         self.seen = []
         self._after = after
 
@@ -42,7 +42,7 @@ class Handler:
 
     def pause(self):
         running = self.run()
-        return Paused(running, running.send(None), lambda: self.seen.append("woken"))
+        return Driven(running, running.send(None), lambda: self.seen.append("woken"))
 
 
 @on_loop
@@ -50,7 +50,7 @@ async def test_a_paused_coroutine_is_woken_and_goes_on():
     handler = Handler()
     paused = handler.pause()
     assert not paused.is_due()
-    bring(handler.later, "it")
+    fulfil(handler.later, "it")
     assert paused.is_due()
     assert handler.seen == ["woken"]
     with pytest.raises(StopIteration) as done:
@@ -72,7 +72,7 @@ async def test_a_cancelled_one_ends_and_is_not_gone_on_with():
 async def test_one_that_is_cancelled_when_it_is_due_ends_as_cancelled():
     handler = Handler()
     paused = handler.pause()
-    bring(handler.later, "it")
+    fulfil(handler.later, "it")
     paused.cancel()
     assert handler.seen == ["woken", "cancelled"]
 
@@ -81,7 +81,7 @@ async def test_one_that_is_cancelled_when_it_is_due_ends_as_cancelled():
 async def test_one_that_has_gone_on_is_not_cancelled():
     handler = Handler()
     paused = handler.pause()
-    bring(handler.later, "it")
+    fulfil(handler.later, "it")
     with pytest.raises(StopIteration):
         paused.go_on()
     paused.cancel()
@@ -118,7 +118,7 @@ class Caller:
             await laters.pop()  # so that its frame does not keep it
 
         running = run()
-        self.paused = Paused(running, running.send(None), self.wake)
+        self.paused = Driven(running, running.send(None), self.wake)
 
     def wake(self):
         pass
@@ -128,7 +128,7 @@ class Caller:
 async def test_a_cancelled_one_is_gone_at_once_and_not_when_garbage_is_collected():
     gc.disable()
     try:
-        caller = Caller(Later())
+        caller = Caller(Promise())
         seen = weakref.ref(caller)
         caller.paused.cancel()
         del caller
@@ -141,10 +141,10 @@ async def test_a_cancelled_one_is_gone_at_once_and_not_when_garbage_is_collected
 async def test_an_error_is_gone_once_it_has_been_raised():
     gc.disable()
     try:
-        later = Later()
+        later = Promise()
         seen = weakref.ref(later)
         caller = Caller(later)
-        fail(later, ValueError("no"))
+        reject(later, ValueError("no"))
         del later
         with contextlib.suppress(ValueError):
             caller.paused.go_on()

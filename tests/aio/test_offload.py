@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from inferd.aio import offload as lane_module
-from inferd.aio.offload import Lane
+from inferd.aio.offload import Offload
 from inferd.errors import Unavailable
 
 
@@ -39,7 +39,7 @@ async def turns(count=10):
 
 
 async def test_what_a_function_returns_or_raises_is_passed_on():
-    lane = Lane("test")
+    lane = Offload("test")
     assert await lane.run(int, "7") == 7
     with pytest.raises(ValueError, match="invalid literal"):
         await lane.run(int, "seven")
@@ -48,7 +48,7 @@ async def test_what_a_function_returns_or_raises_is_passed_on():
 
 
 async def test_calls_run_one_at_a_time_in_order():
-    lane, gate = Lane("test"), Gate()
+    lane, gate = Offload("test"), Gate()
     calls = [asyncio.ensure_future(lane.run(gate, number)) for number in range(5)]
     await turns()
     gate.open.set()
@@ -57,7 +57,7 @@ async def test_calls_run_one_at_a_time_in_order():
 
 
 async def test_a_wider_lane_runs_a_few_at_a_time():
-    lane, gate = Lane("test", 3), Gate()
+    lane, gate = Offload("test", 3), Gate()
     calls = [asyncio.ensure_future(lane.run(gate, number)) for number in range(9)]
     await turns()
     for _ in range(3):
@@ -68,7 +68,7 @@ async def test_a_wider_lane_runs_a_few_at_a_time():
 
 
 async def test_a_thread_whose_caller_has_gone_still_counts():
-    lane, gate = Lane("test"), Gate()
+    lane, gate = Offload("test"), Gate()
     first = asyncio.ensure_future(lane.run(gate, 1))
     await turns()
     assert gate.started.acquire(timeout=20)
@@ -84,7 +84,7 @@ async def test_a_thread_whose_caller_has_gone_still_counts():
 
 @pytest.mark.slow
 async def test_who_leaves_while_waiting_leaves_nothing_behind():
-    lane, gate, big = Lane("test"), Gate(), Big()
+    lane, gate, big = Offload("test"), Gate(), Big()
     first = asyncio.ensure_future(lane.run(gate, 1))
     second = asyncio.ensure_future(lane.run(gate, big))
     await turns()
@@ -109,7 +109,7 @@ async def test_a_failure_leaves_nothing_for_the_garbage_collector():
     gc.disable()
     try:
         with pytest.raises(ValueError, match="on purpose"):
-            await Lane("test").run(fail, big)
+            await Offload("test").run(fail, big)
         del big
         for thread in threading.enumerate():  # it may still have to come to its end
             if thread.name == "test":
@@ -122,7 +122,7 @@ async def test_a_failure_leaves_nothing_for_the_garbage_collector():
 
 async def test_only_so_many_wait(monkeypatch):
     monkeypatch.setattr(lane_module, "MAX_WAITING", 2)
-    lane, gate = Lane("test"), Gate()
+    lane, gate = Offload("test"), Gate()
     calls = [asyncio.ensure_future(lane.run(gate, number)) for number in range(2)]
     await turns()
     with pytest.raises(Unavailable, match="2 large requests are waiting"):
@@ -137,7 +137,7 @@ async def test_only_so_many_wait(monkeypatch):
 
 
 async def test_a_system_without_threads_costs_one_call(monkeypatch):
-    lane = Lane("test")
+    lane = Offload("test")
     with monkeypatch.context() as patch:
         # The limit of the system, which a test cannot reach without harm to others.
         def fail(_thread):
@@ -154,7 +154,7 @@ def test_a_call_that_never_ends_does_not_keep_the_loop_from_closing():
     gate = Gate()
 
     async def leave():
-        call = asyncio.ensure_future(Lane("test").run(gate, 1))
+        call = asyncio.ensure_future(Offload("test").run(gate, 1))
         await turns()
         call.cancel()
 

@@ -1,12 +1,12 @@
-"""A Later to a task, and to who drives a coroutine without one."""
+"""A Promise to a task, and to who drives a coroutine without one."""
 
 import asyncio
 import functools
 
 import pytest
 
-from inferd.aio.driver import bring, fail
-from inferd.aio.promise import Later
+from inferd.aio.driver import fulfil, reject
+from inferd.aio.promise import Promise
 from inferd.errors import Unavailable
 
 
@@ -26,16 +26,16 @@ async def wait_for(later):
 
 @on_loop
 async def test_to_a_task_it_is_a_future():
-    later = Later()
+    later = Promise()
     task = asyncio.create_task(wait_for(later))
     await asyncio.sleep(0)
-    bring(later, "it")
+    fulfil(later, "it")
     assert await task == "it"
 
 
 @on_loop
 async def test_a_task_that_waits_for_it_can_be_cancelled():
-    later = Later()
+    later = Promise()
     task = asyncio.create_task(wait_for(later))
     await asyncio.sleep(0)
     task.cancel()
@@ -46,11 +46,11 @@ async def test_a_task_that_waits_for_it_can_be_cancelled():
 
 @on_loop
 async def test_who_drives_a_coroutine_is_told_at_once():
-    later, told = Later(), []
+    later, told = Promise(), []
     driven = wait_for(later)
     assert driven.send(None) is later
     later.then = lambda: told.append("then")
-    bring(later, "it")
+    fulfil(later, "it")
     assert told == ["then"]
     with pytest.raises(StopIteration) as done:
         driven.send(None)
@@ -59,11 +59,11 @@ async def test_who_drives_a_coroutine_is_told_at_once():
 
 @on_loop
 async def test_an_error_is_raised_where_it_is_waited_for():
-    later, told = Later(), []
+    later, told = Promise(), []
     driven = wait_for(later)
     driven.send(None)
     later.then = lambda: told.append("then")
-    fail(later, Unavailable("not now"))
+    reject(later, Unavailable("not now"))
     assert told == ["then"]
     with pytest.raises(Unavailable, match="not now"):
         driven.send(None)

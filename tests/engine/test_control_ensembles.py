@@ -193,7 +193,7 @@ async def test_a_step_that_does_not_reload_goes_on_in_an_ensemble_that_is_loaded
 class Stuck:
     """The instances of a version whose worker processes do not start."""
 
-    trouble = "no weights; the next start is in 2 s"
+    unavailable_reason = "no weights; the next start is in 2 s"
 
     def remote(self):
         return [self]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from inferd.aio.round_number import Moment
+from inferd.aio.round_number import RoundNumber
 from inferd.http.turns import TURN_COUNT, Turns
 
 
@@ -41,15 +41,15 @@ async def test_all_that_have_read_answer_before_the_first_is_written():
 
 
 async def test_all_of_a_round_happens_in_one_moment_and_the_next_round_in_another():
-    moment, log = Moment(), []
-    turns = Turns(moment)
+    round_number, log = RoundNumber(), []
+    turns = Turns(round_number)
     numbers = []
     first, second = Recorder("a", turns, log), Recorder("b", turns, log, fails="answer")
-    first.take_turn = second.write_pending = lambda: numbers.append(moment.number)
+    first.take_turn = second.write_pending = lambda: numbers.append(round_number.number)
     await after_turns(turns, first, second, first)
-    assert moment.number == 0
+    assert round_number.number == 0
     await after_turns(turns, first)
-    assert moment.number == 0
+    assert round_number.number == 0
     assert numbers[0] == numbers[1] > 0
     assert numbers[2] > numbers[1]
 

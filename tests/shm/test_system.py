@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inferd.aio.round_number import Moment
+from inferd.aio.round_number import RoundNumber
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import guard
 from inferd.shm.mapping import check_key
@@ -163,14 +163,14 @@ def test_an_object_that_shrank_is_told_until_it_has_grown_again(shared):
 
 
 def test_a_region_is_looked_at_once_in_a_round_and_always_between_rounds(shared):
-    given, moment = shared(2 * PAGE), Moment()
-    made = SystemRegion("r", given.key, 0, 2 * PAGE, moment)
+    given, round_number = shared(2 * PAGE), RoundNumber()
+    made = SystemRegion("r", given.key, 0, 2 * PAGE, round_number)
     span = made.span(0, 4)
-    moment.number = 1
+    round_number.number = 1
     span.look()
     given.resize(PAGE)
     made.span(4, 4).look()  # whoever asks in this round asked before that
-    for moment.number in (0, 2, 2):
+    for round_number.number in (0, 2, 2):
         with pytest.raises(InvalidRequest, match="has shrunk"):
             span.look()
     given.resize(2 * PAGE)
@@ -178,9 +178,9 @@ def test_a_region_is_looked_at_once_in_a_round_and_always_between_rounds(shared)
 
 
 def test_memory_that_was_lost_is_told_in_the_same_round(shared):
-    given, moment = shared(PAGE), Moment()
-    span = SystemRegion("r", given.key, 0, PAGE, moment).span(0, 4)
-    moment.number = 1
+    given, round_number = shared(PAGE), RoundNumber()
+    span = SystemRegion("r", given.key, 0, PAGE, round_number).span(0, 4)
+    round_number.number = 1
     span.look()
     given.resize(0)
     assert bytes(span.view) == bytes(4)

@@ -1,13 +1,13 @@
-"""Paused: a coroutine that waits without a task, and how its result is delivered."""
+"""Driven: a coroutine that waits without a task, and how its result is delivered."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from inferd.aio.promise import Later, resumed
+from inferd.aio.promise import Promise, resumed
 
 
-def bring(later: Later[Any], result: Any) -> None:
+def fulfil(later: Promise[Any], result: Any) -> None:
     """Deliver `result` to whatever waits for `later`."""
     later.set_result(result)
     then = later.then
@@ -15,7 +15,7 @@ def bring(later: Later[Any], result: Any) -> None:
         then()
 
 
-def fail(later: Later[Any], error: BaseException) -> None:
+def reject(later: Promise[Any], error: BaseException) -> None:
     """Raise `error` in whatever waits for `later`."""
     later.set_exception(error)
     then = later.then
@@ -23,7 +23,7 @@ def fail(later: Later[Any], error: BaseException) -> None:
         then()
 
 
-class Paused:
+class Driven:
     """A coroutine that waits for a result without a task.
 
     `wake` is called when the result is there; the code that paused the coroutine then calls
@@ -34,10 +34,10 @@ class Paused:
     __slots__ = ("_later", "running")
 
     def __init__(
-        self, running: Coroutine[Any, Any, Any], later: Later[Any], wake: Callable[[], None]
+        self, running: Coroutine[Any, Any, Any], later: Promise[Any], wake: Callable[[], None]
     ) -> None:
         self.running = running
-        self._later: Later[Any] | None = later
+        self._later: Promise[Any] | None = later
         later.then = wake
 
     def is_due(self) -> bool:

@@ -1,4 +1,4 @@
-"""Lane: runs work that would hold up the event loop in threads, one or a few at a time."""
+"""Offload: runs work that would hold up the event loop in threads, one or a few at a time."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
 
 
-class Lane:
+class Offload:
     """Runs functions in threads, one at a time: the work is large, and two need twice the memory.
 
     `width` lets a few run at once, for work that releases the interpreter lock. A caller cancelled

@@ -1,7 +1,7 @@
 """Coroutines that are driven by hand, and what they wait for.
 
 A handler that never waits costs no task: its caller starts it with `send(None)`. One that waits for
-a Later, as most requests that wait do, is resumed when the result is there (paused.py, which is
+a Promise, as most requests that wait do, is resumed when the result is there (driver.py, which is
 compiled; this module cannot be); if it waits for anything else, a task takes over.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 
-class Later(asyncio.Future[T]):
+class Promise(asyncio.Future[T]):
     """A result to wait for, which something else on the event loop delivers.
 
     To a task it is a future like any other. Code that drives a coroutine by hand sets `then`

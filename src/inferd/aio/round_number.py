@@ -1,7 +1,7 @@
-"""Moment: tells whether a check made earlier still holds for the requests being answered."""
+"""RoundNumber: tells whether a check made earlier still holds for the requests being answered."""
 
 
-class Moment:
+class RoundNumber:
     """The round of turns under way, by its `number`; 0 between rounds.
 
     Every request of a round was read before the round began (inferd.http.turns). So what was

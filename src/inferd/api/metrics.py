@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from inferd.aio.offload import Lane
+from inferd.aio.offload import Offload
 from inferd.api.failure import FailureLog
 from inferd.api.table_routes import TableRoutes
 from inferd.config.options.metrics import MetricsSettings
@@ -37,8 +37,8 @@ class MetricsRoutes(TableRoutes):
         self._settings = settings
         self._devices = devices
         self._devices_timeout_s = devices_timeout_s
-        self._reading_process = Lane("inferd-process-metrics")
-        self._asking_devices = Lane("inferd-device-metrics")
+        self._reading_process = Offload("inferd-process-metrics")
+        self._asking_devices = Offload("inferd-device-metrics")
         routes = [Route("GET", "/metrics", "metrics", self.metrics)]
         super().__init__(routes, engine.tracer, FailureLog(log))
 

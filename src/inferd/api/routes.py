@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from inferd.aio.inline import NotFast
-from inferd.aio.offload import Lane
+from inferd.aio.offload import Offload
 from inferd.api.access import OPEN, Access, Headers
 from inferd.api.coded_bodies import CODING, CodedBodies
 from inferd.api.documents import DocumentRoutes
@@ -78,9 +78,9 @@ class HttpRoutes:
         self.strips: Strips | None = engine.capacity.strips
         self._coded = CodedBodies(self._coder, self._capacity)
         self._failures = FailureLog(log)
-        self._decoding = Lane("inferd-decode")
-        self._slow_decoding = Lane("inferd-decode-slowly")
-        self._encoding = Lane("inferd-encode")
+        self._decoding = Offload("inferd-decode")
+        self._slow_decoding = Offload("inferd-decode-slowly")
+        self._encoding = Offload("inferd-encode")
         self._infer: HttpCall = self.infer  # bound once, so that `is` recognizes it
         self.table = self._routes(rules.max_json_bytes, not_ready_status)
         self._trtis = TrtisRoutes(trtis, access, self._failures) if trtis else None

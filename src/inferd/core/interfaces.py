@@ -124,7 +124,7 @@ class AsyncInstance(Instance, Protocol):
 
     is_free: bool
     running_count: int
-    trouble: str
+    unavailable_reason: str
     retries: bool
     on_change: Callable[[], None]
 
@@ -370,7 +370,7 @@ class ModelControl(Protocol):
         ...
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class BackendContext(msgspec.Struct, frozen=True):
     """What a backend may know of the server it runs in.
 
     `models`, `control`, `metrics` (the models' own) and `loop` are None where there is no server.
@@ -390,6 +390,6 @@ class Surroundings(msgspec.Struct, frozen=True):
 class ConnectedBackend(Backend, Protocol):
     """A backend that wants to know its surroundings."""
 
-    def connect(self, surroundings: Surroundings) -> None:
+    def connect(self, context: BackendContext) -> None:
         """Work in `surroundings` from now on; called once, before any other method."""
         ...

@@ -180,7 +180,7 @@ class InferRequest(Record):
         "trace",
         "copied_bytes",
         "takes_errors",
-        "likeness",
+        "batch_key",
         "row",
         "batch_size",
         "queued_ns",
@@ -215,7 +215,7 @@ class InferRequest(Record):
         trace: "Trace | None" = None,
         copied_bytes: int = 0,
         takes_errors: bool = False,
-        likeness: object = None,
+        batch_key: object = None,
         row: Row | None = None,
         batch_size: int = 1,
         queued_ns: int = 0,
@@ -246,7 +246,7 @@ class InferRequest(Record):
         self.trace = trace
         self.copied_bytes = copied_bytes
         self.takes_errors = takes_errors
-        self.likeness = likeness
+        self.batch_key = batch_key
         self.row = row
         self.batch_size = batch_size
         self.queued_ns = queued_ns
@@ -280,7 +280,7 @@ class InferRequest(Record):
             self.trace,
             self.copied_bytes,
             self.takes_errors,
-            self.likeness,
+            self.batch_key,
             self.row,
             self.batch_size,
             self.queued_ns,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from inferd.aio.inline import INLINE_CODED_BYTES, NotFast
-from inferd.aio.offload import Lane
+from inferd.aio.offload import Offload
 from inferd.http import coding
 
 MOST_THREADS = 4
@@ -21,8 +21,8 @@ class Coder:
     def __init__(self, max_bytes: int) -> None:
         width = min(MOST_THREADS, os.cpu_count() or 1)
         self._max_bytes = max_bytes
-        self._inflating = Lane("inferd-inflate", width)
-        self._deflating = Lane("inferd-deflate", width)
+        self._inflating = Offload("inferd-inflate", width)
+        self._deflating = Offload("inferd-deflate", width)
 
     async def inflate(self, data: Any, name: bytes) -> memoryview:
         """Return `data` decoded from the content coding `name`.

@@ -1,4 +1,4 @@
-"""LowWater: how much must have arrived before a connection receiving a large message is read.
+"""ReceiveLowWater: how much must arrive before a connection with a large message is read.
 
 HTTP/2 clients send a large message in many small frames, and a server wakes up for every few of
 them: for 600 KB that was a third of the cost. So while such a message arrives, the socket's
@@ -27,7 +27,7 @@ _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _NO_STREAM: Final = -1
 
 
-class LowWater:
+class ReceiveLowWater:
     """The low-water mark of one connection's socket."""
 
     def __init__(self, transport: asyncio.BaseTransport, loop: asyncio.AbstractEventLoop) -> None:

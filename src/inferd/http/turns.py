@@ -14,7 +14,7 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from inferd.aio.round_number import Moment
+from inferd.aio.round_number import RoundNumber
 from inferd.compiled import mypyc_attr
 
 log = logging.getLogger("inferd.transport")
@@ -46,8 +46,8 @@ class Turns:
     `moment` gets the number of each round; no connection is read during a round.
     """
 
-    def __init__(self, moment: Moment | None = None) -> None:
-        self._moment = moment or Moment()
+    def __init__(self, round_number: RoundNumber | None = None) -> None:
+        self._round_number = round_number or RoundNumber()
         self._readers: list[Connection] = []
         self._writers: list[Connection] = []
         self._is_running = False
@@ -88,9 +88,9 @@ class Turns:
     def run(self) -> None:
         """Run a round: let every waiting connection take its turn, then write."""
         self._is_running = True
-        moment = self._moment
-        moment.count += 1
-        moment.number = moment.count
+        round_number = self._round_number
+        round_number.count += 1
+        round_number.number = round_number.count
         readers = self._readers
         self._alone = id(readers[0]) if len(readers) == 1 else 0
         try:
@@ -109,7 +109,7 @@ class Turns:
                         _cut(connection)
                 readers = self._readers
         finally:
-            moment.number = 0
+            round_number.number = 0
             self._is_running = False
 
 

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
-from inferd.aio.promise import Later
+from inferd.aio.promise import Promise
 from inferd.aio.timer import Alarm, Timer
 from inferd.core.interfaces import Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
@@ -94,7 +94,7 @@ class DynamicScheduler(QueueingScheduler):
             if answer is not None:
                 return answer
         # The same as QueueingScheduler.run, inlined to save a nested coroutine.
-        done: Done = Later(loop=self._loop or self._own_loop())
+        done: Done = Promise(loop=self._loop or self._own_loop())
         waiting = self._enqueue(request, done)
         try:
             response: InferResponse = await done

@@ -20,7 +20,7 @@ from inferd.errors import BackendFailed, InferdError, Overloaded, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.ensemble_parts.parallel_steps import BREATH_NS, run_side_by_side
 from inferd.schedulers.ensemble_parts.plan import Plan, Step
-from inferd.schedulers.ensemble_parts.sequence_order import Place, Ticket, Turnstile
+from inferd.schedulers.ensemble_parts.sequence_order import Place, SequenceOrder, Ticket
 from inferd.schedulers.ensemble_parts.stream import answers_of
 from inferd.tensor.tensor import Tensor, reshaped
 
@@ -76,7 +76,7 @@ class EnsembleScheduler:
         self._prompt = models if isinstance(models, PromptModels) else None
         self._clock = counts.clock
         self.places = _places(plan, with_sequences)
-        self.turnstile = Turnstile()
+        self.order = SequenceOrder()
         self._running_count = 0
         self._is_closed = False
         self._ended: asyncio.Future[None] | None = None
@@ -101,7 +101,7 @@ class EnsembleScheduler:
 
     def follow(self, replaced: "EnsembleScheduler") -> None:
         """Let no request overtake those of its sequence that `replaced` has; before the first."""
-        self.turnstile = replaced.turnstile
+        self.order = replaced.order
 
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close."""
@@ -141,13 +141,13 @@ class EnsembleScheduler:
             return
         needed = [step.number for step in self.plan.needed(request.outputs)]
         places = [self.places[number] for number in needed if number in self.places]
-        run.ticket = self.turnstile.line_up(sequence.id, places)
+        run.ticket = self.order.line_up(sequence.id, places)
 
     def end(self, run: Run) -> None:
         """Note that a request has been answered, or will not be."""
         run.request.ended_ns = self._clock()
         if run.ticket is not None:
-            self.turnstile.leave(run.ticket)
+            self.order.leave(run.ticket)
         self._running_count -= 1
         if self._ended is not None and not self._running_count and not self._ended.done():
             self._ended.set_result(None)
@@ -202,7 +202,7 @@ class EnsembleScheduler:
 
     async def _run_step(self, run: Run, step: Step) -> None:
         if run.ticket is not None:
-            await self.turnstile.enter(run.ticket, self.places.get(step.number))
+            await self.order.enter(run.ticket, self.places.get(step.number))
         call = self.call(run, step)
         if self._runs_now(run, step, call):
             return

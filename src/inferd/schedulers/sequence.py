@@ -41,7 +41,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
 
-from inferd.aio.promise import Later
+from inferd.aio.promise import Promise
 from inferd.aio.timer import Alarm, Timer
 from inferd.config.options.delay import NO_HOLD, Hold
 from inferd.core.interfaces import Instance, Opened
@@ -131,7 +131,7 @@ class SequenceScheduler(QueueingScheduler):
 
     async def _turn(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield a decoupled model's answers once its instance is free for the request."""
-        done: Done = Later(loop=self._own_loop())
+        done: Done = Promise(loop=self._own_loop())
         step = self._enqueue(request, done)
         try:
             execution: Execution = await done
@@ -145,7 +145,7 @@ class SequenceScheduler(QueueingScheduler):
 
     async def _rounds(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield a decoupled model's answers from all its rounds."""
-        step = self._enqueue(request, Later(loop=self._own_loop()))
+        step = self._enqueue(request, Promise(loop=self._own_loop()))
         assert step.answers is not None
         try:
             while (answer := await step.answers.take()) is not None:

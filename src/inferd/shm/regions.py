@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from inferd.aio.round_number import Moment
+from inferd.aio.round_number import RoundNumber
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.core.request import Span
 from inferd.errors import AlreadyExists, InvalidRequest, RegionNotFound, Unavailable, Unsupported
@@ -41,7 +41,7 @@ class Regions:
         self._has_guard = has_guard
         self._find_driver = find_driver
         self._regions: dict[str, Region] = {}
-        self.moment = Moment()
+        self.round_number = RoundNumber()
         """Updated when a round of turns begins or ends; each region is checked once per round."""
 
     def check_allowed(self) -> None:
@@ -67,7 +67,7 @@ class Regions:
         if offset < 0:
             msg = f"offset of shared memory region '{name}' is {offset}, expected 0 or more"
             raise InvalidRequest(msg)
-        self._regions[name] = SystemRegion(name, key, offset, size_bytes, self.moment)
+        self._regions[name] = SystemRegion(name, key, offset, size_bytes, self.round_number)
 
     def register_cuda(self, name: str, handle: bytes, device_id: int, size_bytes: int) -> None:
         """Register memory of a GPU as `name`; `handle` is a cudaIpcMemHandle_t.

@@ -2,7 +2,7 @@
 
 import os
 
-from inferd.aio.round_number import Moment
+from inferd.aio.round_number import RoundNumber
 from inferd.core.metadata import SystemRegionStatus
 from inferd.core.request import Span
 from inferd.errors import InvalidRequest
@@ -18,22 +18,22 @@ class _Object:
     `needed` is the size it must have. It does not keep the memory mapped: the views do.
     """
 
-    __slots__ = ("_fd", "_looked_in", "_moment", "_name", "_needed", "_watch", "memory")
+    __slots__ = ("_fd", "_looked_in", "_name", "_needed", "_round_number", "_watch", "memory")
 
-    def __init__(self, mapping: Mapping, name: str, needed: int, moment: Moment) -> None:
+    def __init__(self, mapping: Mapping, name: str, needed: int, round_number: RoundNumber) -> None:
         self.memory = mapping.memory
         self._fd = mapping.fd
         self._watch = mapping.watch
         self._name = name
         self._needed = needed
-        self._moment = moment
+        self._round_number = round_number
         self._looked_in = 0  # the last round in which the check passed
 
     def look(self) -> None:
         """Raise InvalidRequest if the object was removed or shrank; checked once per round."""
         if self._watch.is_lost:
             raise self._lost()
-        round_number = self._moment.number
+        round_number = self._round_number.number
         if round_number and round_number == self._looked_in:
             return
         now = os.fstat(self._fd)
@@ -92,13 +92,18 @@ class SystemRegion:
     """
 
     def __init__(
-        self, name: str, key: str, offset: int, size_bytes: int, moment: Moment | None = None
+        self,
+        name: str,
+        key: str,
+        offset: int,
+        size_bytes: int,
+        round_number: RoundNumber | None = None,
     ) -> None:
         check_key(key)
         self.status = SystemRegionStatus(name, key, offset, size_bytes)
         mapping = open_mapping(key, offset, size_bytes)
         self._mapping: Mapping | None = mapping
-        self._object = _Object(mapping, name, offset + size_bytes, moment or Moment())
+        self._object = _Object(mapping, name, offset + size_bytes, round_number or RoundNumber())
         self.spans: dict[tuple[int, int], Span] = {}
         """The latest spans, by offset and size: requests may share them."""
 

@@ -29,7 +29,7 @@ SWEEP_S = 1.0
 """The longest interval between checks of timeouts, which is also their accuracy."""
 
 READ_BYTES = 3 << 18
-"""How much is read at once; more than LowWater's highest mark."""
+"""How much is read at once; more than ReceiveLowWater's highest mark."""
 
 WATCH_INTERVAL_S = 1.0
 
@@ -77,7 +77,7 @@ class Http2Server:
         # All connections read into it: each read is consumed before the next one.
         self.scratch = memoryview(bytearray(READ_BYTES))
         self.sweep_s = _sweep_interval(options)
-        self.turns = Turns(engine.regions.moment)
+        self.turns = Turns(engine.regions.round_number)
         self._tls: LiveTls | None = None
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None

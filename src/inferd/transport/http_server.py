@@ -81,7 +81,7 @@ class HttpServer:
         self.connect: Callable[[], HttpConnection] = self._connect
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
-        self.turns = Turns(engine.regions.moment)
+        self.turns = Turns(engine.regions.round_number)
         self.is_draining = False
         self.now = clock()
         self._clock = clock

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from inferd.backends.onnx.backend import OnnxBackend
 from inferd.config.model import Accelerator, ModelConfig, Optimization
-from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InvalidConfig
 from inferd.tensor.dtype import DataType
@@ -38,7 +38,7 @@ def test_a_model_without_configuration_is_completed(add_sub):
 @pytest.mark.parametrize(("text", "expected"), [("16", 16), ("0", 0)])
 def test_the_server_says_how_large_batches_are_that_nothing_else_says(add_sub, text, expected):
     backend = OnnxBackend()
-    backend.connect(Surroundings(settings={"default-max-batch-size": text}))
+    backend.connect(BackendContext(settings={"default-max-batch-size": text}))
     completed = backend.complete(add_sub, CONFIG)
     assert completed.max_batch_size == expected
     assert (completed.dynamic_batching is not None) is (expected > 1)
@@ -48,15 +48,15 @@ def test_the_server_says_how_large_batches_are_that_nothing_else_says(add_sub, t
 
 @pytest.mark.parametrize("text", ["", "-1", "many", "9" * 10])
 def test_a_batch_size_that_is_none_is_refused(text):
-    surroundings = Surroundings(settings={"default-max-batch-size": text})
+    context = BackendContext(settings={"default-max-batch-size": text})
     with pytest.raises(InvalidConfig, match=rf"default-max-batch-size is '{text}', expected 0 or"):
-        OnnxBackend().connect(surroundings)
+        OnnxBackend().connect(context)
 
 
 def test_the_server_says_how_many_threads_models_have_that_do_not_say(add_sub):
     backend = OnnxBackend()
     settings = {"intra_op_thread_count": "3", "inter_op_thread_count": "2"}
-    backend.connect(Surroundings(settings=settings))
+    backend.connect(BackendContext(settings=settings))
     completed = backend.complete(add_sub, CONFIG)
     usual = session_of(backend.open(add_sub, completed, CPU)).get_session_options()
     assert (usual.intra_op_num_threads, usual.inter_op_num_threads) == (3, 2)
@@ -64,7 +64,7 @@ def test_the_server_says_how_many_threads_models_have_that_do_not_say(add_sub):
     chosen = session_of(backend.open(add_sub, own, CPU)).get_session_options()
     assert (chosen.intra_op_num_threads, chosen.inter_op_num_threads) == (1, 2)
     with pytest.raises(InvalidConfig, match="intra_op_thread_count is 'two', expected 0 or"):
-        OnnxBackend().connect(Surroundings(settings={"intra_op_thread_count": "two"}))
+        OnnxBackend().connect(BackendContext(settings={"intra_op_thread_count": "two"}))
 
 
 def test_instances_share_the_session_that_completion_loaded(add_sub):

@@ -24,13 +24,13 @@ def opened(files):
     return backend.open(files, backend.complete(files, ModelConfig("m")), Placement("m_0"))
 
 
-def answer(instance, likeness, outputs=(), **arrays):
+def answer(instance, batch_key, outputs=(), **arrays):
     tensors = [
         Tensor(name, datatype_of(array.dtype), array.shape, memoryview(array.tobytes()))
         for name, array in arrays.items()
     ]
     request = InferRequest("m", inputs=tensors, outputs=[WantedOutput(name) for name in outputs])
-    request.likeness = likeness
+    request.batch_key = batch_key
     [response] = instance.execute([request])
     return response
 
@@ -40,8 +40,8 @@ def outputs_of(response):
     return {tensor.name: tensor.numpy() for tensor in response.outputs}
 
 
-def is_bound(instance, likeness=ALIKE):
-    return likeness in instance._bindings._free
+def is_bound(instance, batch_key=ALIKE):
+    return batch_key in instance._bindings._free
 
 
 def rows(*values, width=4):
@@ -184,8 +184,8 @@ def test_threads_do_not_share_memory_at_a_time(add_sub):
 def test_memory_is_bound_for_so_many_likenesses_only(add_sub):
     instance = opened(add_sub)
     for _ in range(3 * MOST_LIKENESSES):
-        likeness = object()
+        batch_key = object()
         for _ in range(FIRST_RUNS + 1):
-            answer(instance, likeness, A=rows(1), B=rows(2))
+            answer(instance, batch_key, A=rows(1), B=rows(2))
     assert len(instance._bindings._free) <= MOST_LIKENESSES
     assert len(instance._bindings._runs) <= MOST_LIKENESSES

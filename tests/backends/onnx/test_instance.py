@@ -383,7 +383,7 @@ def test_the_public_calls_are_used_where_the_private_ones_are_gone(add_sub):
     loaded.session = PublicSession(loaded.session)
     instance = OnnxInstance(loaded, config, 3)
     request = asked(A, B)
-    request.likeness = object()
+    request.batch_key = object()
     for _ in range(3 * FIRST_RUNS):
         [response] = instance.execute([request])
         assert isinstance(response, InferResponse)

@@ -8,7 +8,7 @@ import pytest
 
 from inferd.backends.onnx.mxnet import MxnetBackend, params_file
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError, InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType
@@ -117,7 +117,7 @@ CUSTOM = ModelConfig("m", input=(ModelInput("data", DataType.FP32, (2, 3, 16, 16
 
 def without_library():
     backend = MxnetBackend()
-    backend.connect(Surroundings(settings={"library": "/nowhere/libmxnet.so"}))
+    backend.connect(BackendContext(settings={"library": "/nowhere/libmxnet.so"}))
     return backend
 
 
@@ -162,7 +162,7 @@ def test_for_the_library_the_configuration_has_to_say_everything(lay, tmp_path, 
     library = tmp_path / "libmxnet.so"
     library.touch()
     backend = MxnetBackend()
-    backend.connect(Surroundings(settings={"library": str(library)}))
+    backend.connect(BackendContext(settings={"library": str(library)}))
     config = replace(config, parameters={"inferd_mxnet_native": "true"})
     with pytest.raises(InvalidConfig, match=reason):
         backend.complete(lay("cnn"), config)
@@ -172,7 +172,7 @@ def test_a_file_that_is_no_library_is_told_when_the_worker_starts(lay, tmp_path)
     library = tmp_path / "libmxnet.so"
     library.write_bytes(b"\x7fELF")
     backend = MxnetBackend()
-    backend.connect(Surroundings(settings={"library": str(library)}))
+    backend.connect(BackendContext(settings={"library": str(library)}))
     output = (ModelOutput("softmax", DataType.FP32, (2, 10)),)
     config = replace(CUSTOM, output=output, parameters={"inferd_mxnet_native": "true"})
     files = lay("cnn")

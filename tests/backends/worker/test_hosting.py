@@ -11,7 +11,7 @@ from inferd.backends.identity import IdentityBackend, IdentityInstance
 from inferd.backends.worker.hosting import HostedBackend
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.config.model import BatchOutput, ModelConfig, ModelInput, ModelOutput
-from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.request import InferRequest, WantedOutput
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
@@ -57,7 +57,7 @@ def opened(files):
 
 def surrounded(**settings):
     backend = HostedBackend(IDENTITY, ["numpy"])
-    backend.connect(Surroundings(settings=settings))
+    backend.connect(BackendContext(settings=settings))
     return backend
 
 
@@ -97,8 +97,8 @@ def test_what_needs_no_framework_completes_in_the_server(files):
 class Connected(Alone):
     """Completes with what its surroundings say."""
 
-    def connect(self, surroundings):
-        self._size = int(surroundings.settings["default-max-batch-size"])
+    def connect(self, context):
+        self._size = int(context.settings["default-max-batch-size"])
 
     def complete_alone(self, files, config):
         return replace(config, max_batch_size=self._size)
@@ -106,7 +106,7 @@ class Connected(Alone):
 
 def test_what_completes_in_the_server_knows_its_surroundings(files):
     backend = HostedBackend(f"{__name__}:Connected", ["numpy"])
-    backend.connect(Surroundings(settings={"default-max-batch-size": "11"}))
+    backend.connect(BackendContext(settings={"default-max-batch-size": "11"}))
     assert backend.complete(files, identity(FP32)).max_batch_size == 11
 
 
@@ -191,7 +191,7 @@ def test_a_worker_tells_what_the_file_does_and_joins_requests(opened, double):
 def test_a_worker_completes_as_the_settings_of_its_backend_say(double):
     backend = HostedBackend(ONNX, ["numpy"], "server")
     settings = {"process": "worker", "default-max-batch-size": "9"}
-    backend.connect(Surroundings(settings=settings))
+    backend.connect(BackendContext(settings=settings))
     assert backend.complete(double, ModelConfig("m")).max_batch_size == 9
 
 

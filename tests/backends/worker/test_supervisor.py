@@ -345,11 +345,11 @@ def test_a_worker_that_fails_again_and_again_is_tried_later(scene):
 
     async def play():
         one.process.end("was killed by signal 9 (SIGKILL)")
-        await until(lambda: one.instance.trouble)
-        assert "no weights; the next start is in" in one.instance.trouble
+        await until(lambda: one.instance.unavailable_reason)
+        assert "no weights; the next start is in" in one.instance.unavailable_reason
         assert len(one.processes) == PATIENCE
         one.at_start = READY
-        await until(lambda: not one.instance.trouble)
+        await until(lambda: not one.instance.unavailable_reason)
         assert one.instance.is_free
 
     played(play, one)

@@ -107,7 +107,7 @@ def test_clearing_returns_what_served():
 class Stuck:
     """The instances of a version that does not run."""
 
-    trouble = "no weights; the next start is in 2 s"
+    unavailable_reason = "no weights; the next start is in 2 s"
 
     def remote(self):
         return [self]
@@ -123,13 +123,13 @@ def test_an_ensemble_is_ready_only_while_its_steps_can_run():
     assert catalog.is_ready("o", "")
     step.instances = Stuck()
     assert [catalog.is_ready(name, "") for name in "sio"] == [False] * 3
-    inside = f"model 's', which it calls, cannot run: {Stuck.trouble}"
+    inside = f"model 's', which it calls, cannot run: {Stuck.unavailable_reason}"
     assert list(catalog.rows()) == [
         IndexEntry("i", "1", ModelState.UNAVAILABLE, inside),
         IndexEntry(
             "o", "1", ModelState.UNAVAILABLE, f"model 'i', which it calls, cannot run: {inside}"
         ),
-        IndexEntry("s", "1", ModelState.UNAVAILABLE, Stuck.trouble),
+        IndexEntry("s", "1", ModelState.UNAVAILABLE, Stuck.unavailable_reason),
     ]
     step.instances = None
     assert catalog.is_ready("o", "")

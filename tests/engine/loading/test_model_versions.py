@@ -8,7 +8,7 @@ import pytest
 from inferd.config.model import InstanceGroup, ModelConfig
 from inferd.core.metadata import ModelState
 from inferd.engine.loading.catalog import Catalog
-from inferd.engine.loading.model_versions import MAX_DRAINING, Lineup, close_served
+from inferd.engine.loading.model_versions import MAX_DRAINING, ModelVersions, close_served
 from inferd.engine.loading.source import Source
 from inferd.engine.serving.served import Served
 from inferd.errors import BackendFailed, Unavailable
@@ -68,7 +68,7 @@ class Stage:
     def __init__(self, drain_timeout_s=PATIENCE_S):
         self.catalog, self.loader = Catalog(), Loader()
         self.idle = asyncio.Event()
-        self.lineup = Lineup(
+        self.model_versions = ModelVersions(
             "m",
             self.catalog,
             self.loader,
@@ -78,7 +78,7 @@ class Stage:
 
     async def change(self, tmp_path, mark, *versions, config=None, **how):
         model = FoundModel("m", tmp_path, config or ModelConfig("m"), versions or (1,))
-        return await self.lineup.change(Source(model, Marks(b"", mark, {})), **how)
+        return await self.model_versions.change(Source(model, Marks(b"", mark, {})), **how)
 
     def states(self):
         return {row.version: row.state for row in self.catalog.rows()}
@@ -102,7 +102,7 @@ def test_so_many_versions_may_wait_for_their_requests(tmp_path):
         stage.loader.schedulers[0].may_end.set()
         await until(lambda: stage.loader.schedulers[0].is_closed)
         await stage.change(tmp_path, b"one more")
-        await stage.lineup.end_drains(0.0)
+        await stage.model_versions.end_drains(0.0)
         assert all(scheduler.is_closed for scheduler in stage.loader.schedulers[:-1])
 
     asyncio.run(go())
@@ -113,7 +113,7 @@ def test_a_version_is_unloaded_when_the_last_of_its_kind_has_ended(tmp_path):
         stage = Stage()
         for mark in (b"1", b"2"):
             await stage.change(tmp_path, mark)
-        stage.lineup.withdraw()
+        stage.model_versions.withdraw()
         first, second = stage.loader.schedulers
         second.may_end.set()
         await until(lambda: second.is_closed)
@@ -121,7 +121,7 @@ def test_a_version_is_unloaded_when_the_last_of_its_kind_has_ended(tmp_path):
         first.may_end.set()
         await asyncio.wait_for(stage.idle.wait(), PATIENCE_S)
         assert stage.states() == {"1": ModelState.UNAVAILABLE}
-        assert stage.lineup.is_idle
+        assert stage.model_versions.is_idle
 
     asyncio.run(go())
 
@@ -131,14 +131,14 @@ def test_the_reason_of_the_last_of_its_kind_stays(tmp_path):
         stage = Stage()
         for mark in (b"1", b"2"):
             await stage.change(tmp_path, mark)
-        stage.lineup.withdraw("its step is gone")
+        stage.model_versions.withdraw("its step is gone")
         for scheduler in reversed(stage.loader.schedulers):
             scheduler.may_end.set()
             await until(lambda one=scheduler: one.is_closed)
         await asyncio.wait_for(stage.idle.wait(), PATIENCE_S)
-        stage.lineup.withdraw("another step is gone")
+        stage.model_versions.withdraw("another step is gone")
         assert [row.reason for row in stage.catalog.rows()] == ["its step is gone"]
-        stage.lineup.withdraw()
+        stage.model_versions.withdraw()
         assert [row.reason for row in stage.catalog.rows()] == ["unloaded"]
 
     asyncio.run(go())
@@ -148,7 +148,7 @@ def test_a_model_that_is_gone_is_forgotten_when_it_has_ended(tmp_path):
     async def go():
         stage = Stage()
         await stage.change(tmp_path, b"1")
-        stage.lineup.withdraw(is_gone=True)
+        stage.model_versions.withdraw(is_gone=True)
         assert stage.states() == {"1": ModelState.UNLOADING}
         stage.loader.schedulers[0].may_end.set()
         await asyncio.wait_for(stage.idle.wait(), PATIENCE_S)
@@ -161,9 +161,9 @@ def test_a_model_that_comes_back_before_it_was_gone_stays(tmp_path):
     async def go():
         stage = Stage()
         await stage.change(tmp_path, b"1")
-        stage.lineup.withdraw(is_gone=True)
+        stage.model_versions.withdraw(is_gone=True)
         await stage.change(tmp_path, b"2")
-        await stage.lineup.end_drains(0.0)
+        await stage.model_versions.end_drains(0.0)
         assert stage.states() == {"1": ModelState.READY}
 
     asyncio.run(go())
@@ -197,7 +197,7 @@ def test_what_came_up_is_closed_when_loading_is_given_up(tmp_path):
         await asyncio.wait((changing,))
         assert changing.cancelled()
         assert stage.loader.schedulers[0].is_closed
-        assert not stage.lineup.serving
+        assert not stage.model_versions.serving
 
     asyncio.run(go())
 
@@ -209,7 +209,7 @@ def test_what_came_up_is_closed_when_another_fails_as_nobody_expects(tmp_path):
         with pytest.raises(ZeroDivisionError):
             await stage.change(tmp_path, b"", 1, 2)
         assert stage.loader.schedulers[0].is_closed
-        assert not stage.lineup.serving
+        assert not stage.model_versions.serving
 
     asyncio.run(go())
 
@@ -229,7 +229,7 @@ def test_what_came_up_is_closed_when_another_version_s_resizing_is_given_up(tmp_
         stage = Stage()
         groups = [(InstanceGroup(name="g", count=count),) for count in (1, 2)]
         await stage.change(tmp_path, b"", 1, config=ModelConfig("m", instance_group=groups[0]))
-        stage.lineup.serving[1].instances = Resizable()
+        stage.model_versions.serving[1].instances = Resizable()
         more = ModelConfig("m", instance_group=groups[1])
         changing = asyncio.create_task(stage.change(tmp_path, b"", 1, 2, config=more))
         await stage.loader.resizing.wait()

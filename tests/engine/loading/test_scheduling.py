@@ -213,7 +213,7 @@ def test_a_ragged_model_gets_its_batch_inputs_whatever_schedules_it(batching):
 class Elsewhere(Noting):
     """An AsyncInstance as far as anybody asks, which makes batches itself."""
 
-    is_free, running_count, trouble, retries = True, 0, "", False
+    is_free, running_count, unavailable_reason, retries = True, 0, "", False
     on_change = attach = begin = cancel = begin_stream = credit = print
     cancel_stream = closed = says_ready = print
 

@@ -92,10 +92,10 @@ def test_the_one_input_of_a_model_that_says_so_has_any_name():
     served = model(A, max_batch_size=8, parameters=ANY_NAME)
     for name in ("input-0", "A", "predict"):
         request = ask(tensor(name, (3, 4)))
-        request.likeness = object()
+        request.batch_key = object()
         served.check_request(request)
         assert (request.inputs[0].name, request.batch_size) == ("A", 3)
-        assert (request.likeness is None) == (name != "A")
+        assert (request.batch_key is None) == (name != "A")
     assert "input 'A' data-type is 'INT32'" in complaint(served, ask(tensor("x", (3, 4), INT32)))
 
 
@@ -105,7 +105,7 @@ def test_who_asks_for_no_output_gets_the_default_ones(named, binary):
     served = model(A, parameters={"inferd_default_outputs": named})
     for _ in range(2):
         request = ask(tensor("A"))
-        request.likeness, request.binary_output = "the same", binary
+        request.batch_key, request.binary_output = "the same", binary
         served.check_request(request)
         assert request.outputs == [WantedOutput("DIFF", binary)]
     asked = ask(tensor("A"), wanted=["SUM"])
@@ -427,46 +427,46 @@ def test_a_raw_body_that_does_not_fill_the_input_is_refused(datatype, dims):
     )
 
 
-def alike(likeness, *inputs, wanted=()):
+def alike(batch_key, *inputs, wanted=()):
     request = ask(*inputs, wanted=wanted)
-    request.likeness = likeness
+    request.batch_key = batch_key
     return request
 
 
 def test_what_says_the_same_as_a_sound_request_has_its_batch_size():
-    served, likeness = model(A, max_batch_size=8), object()
-    first, second = (alike(likeness, tensor("A", (3, 4)), wanted=["DIFF"]) for _ in "ab")
+    served, batch_key = model(A, max_batch_size=8), object()
+    first, second = (alike(batch_key, tensor("A", (3, 4)), wanted=["DIFF"]) for _ in "ab")
     served.check_request(first)
-    assert served._sound == {likeness: 3}
+    assert served._sound == {batch_key: 3}
     served.check_request(second)
     assert second.batch_size == 3
 
 
 def test_a_request_that_was_refused_is_refused_again():
-    served, likeness = model(A), object()
+    served, batch_key = model(A), object()
     for _ in range(3):
-        assert "got [5]" in complaint(served, alike(likeness, tensor("A", (5,))))
+        assert "got [5]" in complaint(served, alike(batch_key, tensor("A", (5,))))
 
 
 def test_what_is_sound_for_one_model_may_not_be_for_another():
-    likeness = object()
-    model(A).check_request(alike(likeness, tensor("A")))
-    assert "required input(s) ['B']" in complaint(model(B), alike(likeness, tensor("A")))
+    batch_key = object()
+    model(A).check_request(alike(batch_key, tensor("A")))
+    assert "required input(s) ['B']" in complaint(model(B), alike(batch_key, tensor("A")))
 
 
 def test_what_a_check_changes_it_changes_each_time():
-    served, likeness = model(A), object()
+    served, batch_key = model(A), object()
     for _ in range(3):
-        request = alike(likeness, tensor("A"), wanted=["DIFF", "SUM", "DIFF"])
+        request = alike(batch_key, tensor("A"), wanted=["DIFF", "SUM", "DIFF"])
         served.check_request(request)
         assert [wanted.name for wanted in request.outputs] == ["SUM", "DIFF"]
-    scalar, likeness = model(("A", FP32, (1,))), object()
+    scalar, batch_key = model(("A", FP32, (1,))), object()
     for _ in range(3):
-        request = alike(likeness, Tensor("A", FP32, (), bytes(4)))
+        request = alike(batch_key, Tensor("A", FP32, (), bytes(4)))
         scalar.check_request(request)
         assert request.inputs[0].shape == (1,)
     for _ in range(3):
-        request = alike(likeness, tensor("A"))
+        request = alike(batch_key, tensor("A"))
         request.outputs = [WantedOutput("SUM", top_k=1)]
         served.check_request(request)
         assert request.has_top_k

@@ -34,7 +34,7 @@ def tensor(name, values, datatype=DataType.FP32, shape=None):
 def taken(served, *inputs):
     """Return the rows that the model gets of a request with `inputs`."""
     request = InferRequest("m", inputs=list(inputs))
-    request.likeness = object()
+    request.batch_key = object()
     served.check_request(request)
     [one] = request.inputs
     assert (one.name, one.datatype) == ("x", DataType.FP32)
@@ -64,19 +64,19 @@ def test_bf16_is_a_number_too():
 
 def test_rows_of_the_models_own_type_are_not_copied():
     request = InferRequest("m", inputs=[tensor("x", [[1, 2, 3, 4]])])
-    data, request.likeness = request.inputs[0].data, (likeness := object())
+    data, request.batch_key = request.inputs[0].data, (batch_key := object())
     outputs = request.outputs
     model().check_request(request)
     assert request.inputs[0].data is data
-    assert request.likeness is likeness
+    assert request.batch_key is batch_key
     assert request.outputs is outputs  # so that the next one like it is not looked at again
 
 
 def test_what_was_made_anew_is_like_no_other():
     request = InferRequest("m", inputs=[tensor("x", [[1, 2, 3, 4]], DataType.INT64)])
-    request.likeness = object()
+    request.batch_key = object()
     model().check_request(request)
-    assert request.likeness is None
+    assert request.batch_key is None
 
 
 @pytest.mark.parametrize("count", [1, 8, 9, 1000])

@@ -24,7 +24,7 @@ class Elsewhere:
         self.is_free = True
         self.room = room
         self.running_count = 0
-        self.trouble = ""
+        self.unavailable_reason = ""
         self.retries = retries
         self.on_change = lambda: None
         self.running = []
@@ -156,10 +156,10 @@ def test_all_are_refused_when_no_instance_will_come_up_soon():
         one.is_free = two.is_free = False
         task = started(execution, request("r"))
         await asyncio.sleep(0)
-        one.trouble = "it dies"
+        one.unavailable_reason = "it dies"
         one.on_change()
         assert not task.done()
-        two.trouble = "it dies, too"
+        two.unavailable_reason = "it dies, too"
         two.on_change()
         with pytest.raises(Unavailable, match="model 'm' cannot run: it dies"):
             await task

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from inferd.aio.offload import Lane
+from inferd.aio.offload import Offload
 from inferd.api.access import Access
 from inferd.api.failure import FailureLog
 from inferd.api.trtis.http_infer import TrtisInference, first_value, format_of, refused
@@ -54,7 +54,7 @@ class TrtisRoutes:
         self.inference = TrtisInference(trtis, failures)
         self._regions = trtis.engine.regions
         self._failures = failures
-        self._encoding = Lane("inferd-status")
+        self._encoding = Offload("inferd-status")
         guards = (access.guard(api) for api in ("model-config", "statistics"))
         self._status_guards = [guard for guard in guards if guard is not None]
 

@@ -7,7 +7,7 @@ engine calls that V2 makes.
 from time import perf_counter_ns
 
 import inferd
-from inferd.aio.offload import Lane
+from inferd.aio.offload import Offload
 from inferd.api.overload import copied_bytes
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState, ServerState
@@ -47,9 +47,9 @@ class Trtis:
         self._began_ns = perf_counter_ns()
         self._durations: dict[str, Duration] = {}
         self._forms: dict[tuple[str, str], Form] = {}
-        self._decoding = Lane("inferd-decode")
-        self._encoding = Lane("inferd-encode")
-        self._telling = Lane("inferd-status")
+        self._decoding = Offload("inferd-decode")
+        self._encoding = Offload("inferd-encode")
+        self._telling = Offload("inferd-status")
 
     def next_number(self) -> int:
         """Return the number of a new request: 1 for the first."""

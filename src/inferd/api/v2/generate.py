@@ -10,7 +10,7 @@ from contextlib import aclosing
 from functools import partial
 
 from inferd.aio.inline import NotFast
-from inferd.aio.offload import Lane
+from inferd.aio.offload import Offload
 from inferd.api.failure import FailureLog
 from inferd.api.overload import RETRY_AFTER, copied_bytes
 from inferd.api.tracing import begin_http
@@ -50,7 +50,7 @@ class GenerateRoutes:
         self._engine = engine
         self._codec = V2Generate(rules, engine.regions.span)
         self._failures = failures
-        self._lane = Lane("inferd-generate")
+        self._lane = Offload("inferd-generate")
 
     def routes(self) -> list[Route]:
         """Return the routes."""

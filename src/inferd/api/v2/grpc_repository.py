@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from inferd.aio.offload import Lane
+from inferd.aio.offload import Offload
 from inferd.engine.engine import Engine
 from inferd.http.grpc.handler import Call, Method, Unary
 from inferd.wire.v2 import repository as v2_repository
@@ -14,8 +14,8 @@ class RepositoryMethods:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._decoding = Lane("inferd-load-request")
-        self._encoding = Lane("inferd-config")
+        self._decoding = Offload("inferd-load-request")
+        self._encoding = Offload("inferd-config")
 
     def methods(self) -> dict[str, Method]:
         """Return the methods by name."""

@@ -18,7 +18,7 @@ from time import monotonic_ns
 from typing import Any, cast
 
 from inferd.aio.inline import NotFast
-from inferd.aio.offload import Lane
+from inferd.aio.offload import Offload
 from inferd.aio.promise import resume
 from inferd.api.failure import FailureLog
 from inferd.api.header_forward import HeaderForward, add_forwarded
@@ -63,7 +63,7 @@ class StreamMethods:
         self.engine = engine
         self.typed_answers = typed_answers
         self.forward = forward
-        self.decoding = Lane("inferd-decode")
+        self.decoding = Offload("inferd-decode")
         self.failures = FailureLog(logging.getLogger("inferd.grpc"))
 
     def methods(self) -> dict[str, Method]:

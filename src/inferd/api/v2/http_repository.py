@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from inferd.aio.offload import Lane
+from inferd.aio.offload import Offload
 from inferd.engine.engine import Engine
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import Route
@@ -23,8 +23,8 @@ class RepositoryRoutes:
     def __init__(self, engine: Engine, max_json_bytes: int) -> None:
         self._engine = engine
         self._max_json_bytes = max_json_bytes
-        self._decoding = Lane("inferd-load-request")
-        self._encoding = Lane("inferd-config")
+        self._decoding = Offload("inferd-load-request")
+        self._encoding = Offload("inferd-config")
 
     def routes(self) -> list[Route]:
         """Return the routes."""

@@ -10,7 +10,7 @@ from inferd.backends.litert.file import check_file
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_number
 from inferd.core.arrays import Array, ArrayInstance, Run
-from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.pool import Pool
 from inferd.core.signature import (
     Declared,
@@ -38,10 +38,10 @@ class LitertBackend:
         self._default_max_batch_size = default_max_batch_size
         self._litert = interpreter
 
-    def connect(self, surroundings: Surroundings) -> None:
+    def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
         self._default_max_batch_size = default_max_batch_size(
-            surroundings.settings, self._default_max_batch_size
+            context.settings, self._default_max_batch_size
         )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:

@@ -21,7 +21,7 @@ from inferd.backends.onnx.settings import (
 )
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import TABLE
-from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.signature import check_config, complete_config, default_max_batch_size
 from inferd.errors import BackendFailed, InvalidConfig
 
@@ -48,12 +48,12 @@ class OnnxBackend:
         self._completed: deque[Loaded] = deque(maxlen=4)
         self._lock = threading.Lock()
 
-    def connect(self, surroundings: Surroundings) -> None:
+    def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
         self._default_max_batch_size = default_max_batch_size(
-            surroundings.settings, self._default_max_batch_size
+            context.settings, self._default_max_batch_size
         )
-        self._threads = usual_threads(surroundings.settings)
+        self._threads = usual_threads(context.settings)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; the file is loaded, and kept for the `open` that follows."""

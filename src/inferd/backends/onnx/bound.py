@@ -106,37 +106,37 @@ class Bindings:
         self._free: dict[object, Bound] = {}
         self._runs: dict[object, int] = {}  # unbound runs by likeness, or _NEVER
 
-    def take(self, likeness: object) -> Bound | None:
+    def take(self, batch_key: object) -> Bound | None:
         """Take the binding for a request of that likeness; return None if there is none."""
-        return self._free.pop(likeness, None)
+        return self._free.pop(batch_key, None)
 
-    def give_back(self, likeness: object, bound: Bound) -> None:
+    def give_back(self, batch_key: object, bound: Bound) -> None:
         """Make `bound` available to the next request."""
-        self._free[likeness] = bound
+        self._free[batch_key] = bound
 
-    def forbid(self, likeness: object) -> None:
+    def forbid(self, batch_key: object) -> None:
         """Never bind this likeness again."""
-        self._runs[likeness] = _NEVER
+        self._runs[batch_key] = _NEVER
 
     def note_run(
         self,
-        likeness: object,
+        batch_key: object,
         tensors: list[Tensor],
         names: list[str],
         arrays: Sequence[Array],
         options: Any,
     ) -> None:
         """Note that a request ran unbound, with these outputs; the next one may be bound."""
-        count = self._runs.get(likeness, 0)
+        count = self._runs.get(batch_key, 0)
         if count == _NEVER or not self._may_bind:
             return
         if len(self._runs) >= MOST_LIKENESSES and not count:
             self._runs.clear()
             self._free.clear()
-        self._runs[likeness] = count = count + 1
+        self._runs[batch_key] = count = count + 1
         if count != FIRST_RUNS:
             return
-        self._runs[likeness] = _NEVER
+        self._runs[batch_key] = _NEVER
         feed = {tensor.name: tensor.numpy() for tensor in tensors}
         if not _is_small([*feed.values(), *arrays]):
             return
@@ -146,7 +146,7 @@ class Bindings:
         except Exception:  # noqa: BLE001  only a trial: the request already has its answer
             return
         if all(a.tobytes() == b for a, b in zip(arrays, again, strict=True)):
-            self.give_back(likeness, bound)
+            self.give_back(batch_key, bound)
 
 
 def _is_small(arrays: Sequence[Array]) -> bool:

@@ -82,15 +82,15 @@ class OnnxInstance:
 
     def _answer_plain(self, request: InferRequest) -> InferResponse | InferdError:
         """Answer when every tensor's wire bytes are its array: the hot path."""
-        likeness = request.likeness
-        if likeness is not None and request.spans is None:
-            bound = self._bindings.take(likeness)
+        batch_key = request.batch_key
+        if batch_key is not None and request.spans is None:
+            bound = self._bindings.take(batch_key)
             if bound is not None:
                 answer = self._answer_bound(request, bound)
                 if answer is not None:
-                    self._bindings.give_back(likeness, bound)
+                    self._bindings.give_back(batch_key, bound)
                     return answer
-                self._bindings.forbid(likeness)
+                self._bindings.forbid(batch_key)
         names = self._output_names
         if request.outputs and len(request.outputs) != len(names):
             names = [wanted.name for wanted in request.outputs]
@@ -106,8 +106,8 @@ class OnnxInstance:
         except self._failed as error:
             return self._failure(error)
         request.computed_ns = perf_counter_ns()
-        if likeness is not None and request.spans is None:
-            self._bindings.note_run(likeness, request.inputs, names, arrays, self._run_options)
+        if batch_key is not None and request.spans is None:
+            self._bindings.note_run(batch_key, request.inputs, names, arrays, self._run_options)
         return self._plain_response(request, names, arrays)
 
     def _answer_bound(self, request: InferRequest, bound: Bound) -> InferResponse | None:

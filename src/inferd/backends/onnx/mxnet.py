@@ -20,7 +20,7 @@ from inferd.config.pbtxt import to_json
 from inferd.convert.mxnet.network import Network
 from inferd.convert.mxnet.params import read_params
 from inferd.convert.mxnet.symbol import Symbol, read_symbol
-from inferd.core.interfaces import Instance, ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType
 
@@ -56,12 +56,12 @@ class MxnetBackend(ConvertedBackend):
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
         super().__init__(default_max_batch_size)
-        self._surroundings = Surroundings()
+        self._context = BackendContext()
 
-    def connect(self, surroundings: Surroundings) -> None:
+    def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
-        super().connect(surroundings)
-        self._surroundings = surroundings
+        super().connect(context)
+        self._context = context
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. For MXNet's library, the configuration must be complete."""
@@ -101,7 +101,7 @@ class MxnetBackend(ConvertedBackend):
         found = find_spec("mxnet")  # does not import it
         folders = found.submodule_search_locations if found else None
         candidates = [Path(folder, "libmxnet.so") for folder in folders or ()]
-        if setting := self._surroundings.settings.get(LIBRARY_SETTING):
+        if setting := self._context.settings.get(LIBRARY_SETTING):
             candidates = [Path(setting)]
         library = next((one for one in candidates if one.is_file()), None)
         if library is None:
@@ -122,7 +122,7 @@ class MxnetBackend(ConvertedBackend):
             version=files.version,
             settings=_settings(files, config, placement, library),
             make=make,
-            start_timeout_s=self._surroundings.load_timeout_s,
+            start_timeout_s=self._context.load_timeout_s,
             is_wanted=files.is_wanted,
         )
 

@@ -14,7 +14,7 @@ from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import is_on, whole_number
 from inferd.convert.protobuf import Malformed
 from inferd.core.arrays import Array, ArrayInstance, Run
-from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.pool import Pool
 from inferd.core.signature import (
     Declared,
@@ -58,10 +58,10 @@ class OpenvinoBackend:
         self._loaded: WeakValueDictionary[Any, Compiled] = WeakValueDictionary()
         self._lock = threading.Lock()
 
-    def connect(self, surroundings: Surroundings) -> None:
+    def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
         self._default_max_batch_size = default_max_batch_size(
-            surroundings.settings, self._default_max_batch_size
+            context.settings, self._default_max_batch_size
         )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:

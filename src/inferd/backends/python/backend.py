@@ -34,7 +34,7 @@ from inferd.backends.worker.reshapes import reshapes_of
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on, number
 from inferd.config.pbtxt import parse_json, to_json
-from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.errors import InvalidConfig
 
 log = logging.getLogger("inferd.backends")
@@ -69,22 +69,22 @@ class PythonBackend:
     lax = True
 
     def __init__(self) -> None:
-        self._surroundings = Surroundings()
+        self._context = BackendContext()
         self._loads = Loads()
 
-    def connect(self, surroundings: Surroundings) -> None:
+    def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
-        self._surroundings = surroundings
+        self._context = context
 
     def environment(self, files: ModelFiles, config: ModelConfig) -> Environment:
         """Return the environment of a model, created if need be. Raises InferdError."""
-        surroundings = self._surroundings
-        settings = surroundings.settings
+        context = self._context
+        settings = context.settings
         folder = settings.get(CACHE_SETTING)
         timeout_s = setting(config, settings, MAKING_SETTING)
         environments = Environments(
             Path(folder) if folder else None,
-            min(timeout_s or DEFAULT_TIMEOUT_S, surroundings.load_timeout_s),
+            min(timeout_s or DEFAULT_TIMEOUT_S, context.load_timeout_s),
             int(setting(config, settings, COUNT_SETTING)) or DEFAULT_COUNT,
         )
         return environments.resolve(files, config)
@@ -110,12 +110,12 @@ class PythonBackend:
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
         """See Backend.open. Raises InferdError with file and line where the model fails."""
         _check_file(files)
-        calls = WorkerCalls(config.name, self._surroundings, self._loads)
+        calls = WorkerCalls(config.name, self._context, self._loads)
         plan = self._plan(files, config, placement, "run")
         instance = WorkerInstance(plan, calls.receive, calls.end)
         calls.instance = instance
         instance.start()
-        if runs_in_server(config, self._surroundings.settings):
+        if runs_in_server(config, self._context.settings):
             log.info(
                 "model '%s' runs on a thread of the server's process, where nothing ends it if it "
                 "hangs or crashes, and what it prints has no name",
@@ -126,15 +126,15 @@ class PythonBackend:
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
     ) -> Plan:
-        surroundings = self._surroundings
-        settings = surroundings.settings
+        context = self._context
+        settings = context.settings
         start_s = setting(config, settings, START_SETTING)
         sizes = Sizes(
             arena=_pages(setting(config, settings, ARENA_SETTING)),
             most=int(setting(config, settings, GROWTH_SETTING)) or Sizes.most,
             memory=int(number(config, MEMORY_PARAMETER)),
         )
-        if runs_in_server(config, self._surroundings.settings):
+        if runs_in_server(config, self._context.settings):
             _check_in_server(files, config)
 
             def make(told: Callable[[str, bool], None]) -> Process:
@@ -151,9 +151,7 @@ class PythonBackend:
             version=files.version,
             settings=_settings(files, config, placement, task),
             make=make,
-            start_timeout_s=min(
-                start_s or surroundings.load_timeout_s, surroundings.load_timeout_s
-            ),
+            start_timeout_s=min(start_s or context.load_timeout_s, context.load_timeout_s),
             is_wanted=files.is_wanted,
             timeout_s=timeout_s(config),
             ahead=_ahead(config),

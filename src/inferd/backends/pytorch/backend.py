@@ -27,7 +27,7 @@ from inferd.backends.pytorch.script_run import script_run
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.core.arrays import ArrayInstance
-from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.signature import check_config, complete_config, default_max_batch_size
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -52,10 +52,10 @@ class PytorchBackend:
         self._last: Program | None = None  # loaded by `complete`, for the `open` that follows
         self._lock = threading.Lock()
 
-    def connect(self, surroundings: Surroundings) -> None:
+    def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
         self._default_max_batch_size = default_max_batch_size(
-            surroundings.settings, self._default_max_batch_size
+            context.settings, self._default_max_batch_size
         )
 
     @cached_property

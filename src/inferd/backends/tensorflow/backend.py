@@ -16,7 +16,7 @@ from inferd.backends.tensorflow.session import (
 from inferd.backends.tensorflow.session_run import session_run
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import ArrayInstance
-from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.signature import Signature, check_config, complete_config, default_max_batch_size
 from inferd.errors import InvalidConfig
 
@@ -36,10 +36,10 @@ class TensorflowBackend:
         self._loaded: WeakValueDictionary[Any, Loaded] = WeakValueDictionary()
         self._lock = threading.Lock()
 
-    def connect(self, surroundings: Surroundings) -> None:
+    def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
         self._default_max_batch_size = default_max_batch_size(
-            surroundings.settings, self._default_max_batch_size
+            context.settings, self._default_max_batch_size
         )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:

@@ -13,7 +13,7 @@ from inferd.backends.worker.plan import AHEAD, Plan
 from inferd.backends.worker.process import Process, Sizes
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
-from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +25,9 @@ _OPEN = "inferd.engine.loading.hosted_model:open_hosted"
 class HostedModels:
     """Models of the backend `target` ("module:Class"), each instance in a process of its own."""
 
-    def __init__(self, target: str, surroundings: Surroundings) -> None:
+    def __init__(self, target: str, context: BackendContext) -> None:
         self._target = target
-        self._surroundings = surroundings
+        self._context = context
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """Have a worker complete `config`; see Backend.complete."""
@@ -73,11 +73,11 @@ class HostedModels:
                 "file": str(files.file),
                 "place": [placement.name, placement.gpu, placement.device_id],
                 "config": json.dumps(to_json(config)),
-                "settings": dict(self._surroundings.settings),
+                "settings": dict(self._context.settings),
                 "verbose": log.isEnabledFor(logging.DEBUG),
             },
             make=make,
-            start_timeout_s=self._surroundings.load_timeout_s,
+            start_timeout_s=self._context.load_timeout_s,
             is_wanted=files.is_wanted,
             timeout_s=timeout_s(config),
             ahead=AHEAD,

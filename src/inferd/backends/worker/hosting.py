@@ -16,11 +16,11 @@ from inferd.backends.worker.parameters import runs_in_server
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import (
     Backend,
+    BackendContext,
     ConnectedBackend,
     Instance,
     ModelFiles,
     Placement,
-    Surroundings,
 )
 
 if TYPE_CHECKING:
@@ -44,16 +44,16 @@ class HostedBackend:
         self._target = target
         self._place = place
         self._here: Backend | None = None
-        self._surroundings = Surroundings()
+        self._context = BackendContext()
 
     @property
     def leaves_inputs(self) -> bool:
         """See Backend: whether the backend it hosts promises this."""
         return bool(getattr(self._kind(), "leaves_inputs", False))
 
-    def connect(self, surroundings: Surroundings) -> None:
+    def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
-        self._surroundings = surroundings
+        self._context = context
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete.
@@ -82,17 +82,17 @@ class HostedBackend:
         if self._here is None:  # two threads may each create one; the last one stays
             backend: Backend = self._kind()()
             if isinstance(backend, ConnectedBackend):
-                backend.connect(self._surroundings)
+                backend.connect(self._context)
             self._here = backend
         return self._here
 
     def _in_workers(self) -> "HostedModels":
         from inferd.backends.worker.hosted import HostedModels
 
-        return HostedModels(self._target, self._surroundings)
+        return HostedModels(self._target, self._context)
 
     def _kind(self) -> Any:
         return EntryPoint("", self._target, "").load()
 
     def _is_in_worker(self, config: ModelConfig) -> bool:
-        return not runs_in_server(config, self._surroundings.settings, self._place)
+        return not runs_in_server(config, self._context.settings, self._place)

@@ -420,8 +420,8 @@ class WorkerInstance(Supervisor):
     ) -> None:
         if self.is_free:
             self.begin(requests, done.set_result)
-        elif self.trouble or self._is_closing:
-            done.set_result(Unavailable(self.trouble or "the model is being unloaded"))
+        elif self.unavailable_reason or self._is_closing:
+            done.set_result(Unavailable(self.unavailable_reason or "the model is being unloaded"))
         else:
             self._waiting.append(partial(self._begin_when_free, requests, done))
 
@@ -469,8 +469,8 @@ class WorkerInstance(Supervisor):
 
     async def _begin_stream(self, request: InferRequest, deliver: Deliver) -> int:
         while not self.is_free:
-            if self.trouble or self._is_closing:
-                raise Unavailable(self.trouble or "the model is being unloaded")
+            if self.unavailable_reason or self._is_closing:
+                raise Unavailable(self.unavailable_reason or "the model is being unloaded")
             changed = asyncio.Event()
             self._waiting.append(changed.set)
             await changed.wait()

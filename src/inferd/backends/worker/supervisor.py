@@ -55,7 +55,7 @@ class Supervisor:
         self.plan = plan
         self.on_change: Callable[[], None] = lambda: None
         self.is_free = False
-        self.trouble = ""
+        self.unavailable_reason = ""
         self._home: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # the same, while it reads the link
         self._process: Process | None = None
@@ -266,7 +266,7 @@ class Supervisor:
         if self._failures:
             delay_s = min(FIRST_DELAY_S * 2 ** (self._failures - 1), MOST_DELAY_S)
         if self._failures >= PATIENCE:
-            self.trouble = f"{why}; the next start is in {delay_s:g} s"
+            self.unavailable_reason = f"{why}; the next start is in {delay_s:g} s"
         self._home.call_later(delay_s, self._start_in_thread)
 
     def _start_in_thread(self) -> None:
@@ -314,7 +314,7 @@ class Supervisor:
                 self._bury(process)
             return
         log.info("model '%s' has a new worker process", self.plan.model)
-        self.trouble = ""
+        self.unavailable_reason = ""
         self._has_answered = False
         link.attach(loop)
         if process.has_ended.is_set():

@@ -152,8 +152,8 @@ class Catalog:
         for name, model in sorted(self.models.items()):
             for number, version in sorted(model.versions.items()):
                 shown = "" if number == NO_VERSION else str(number)
-                if trouble := _trouble_of(version):
-                    yield IndexEntry(name, shown, ModelState.UNAVAILABLE, trouble)
+                if unavailable_reason := _trouble_of(version):
+                    yield IndexEntry(name, shown, ModelState.UNAVAILABLE, unavailable_reason)
                 else:
                     yield IndexEntry(name, shown, version.state, version.reason)
 
@@ -169,12 +169,12 @@ class Catalog:
         """Tell whether the model, or that version of it, is ready. Raises ModelNotFound."""
         model = self._known(name)
         if not version:
-            return model.default is not None and not model.default.trouble
+            return model.default is not None and not model.default.unavailable_reason
         number = model.number_of(version)
         if number is None or number not in model.versions:
             raise ModelNotFound(_no_version(name, version, model))
         served = model.versions[number].served
-        return served is not None and not served.trouble
+        return served is not None and not served.unavailable_reason
 
     def find(self, name: str, version: str) -> Served:
         """Return what serves that version, "" for the highest. Raises ModelNotFound, Unavailable.
@@ -242,7 +242,7 @@ def _not_ready(name: str, number: int, version: Version) -> str:
 
 def _trouble_of(version: Version) -> str:
     """Return why a version that serves cannot run at the moment, "" if it can."""
-    return "" if version.served is None else version.served.trouble
+    return "" if version.served is None else version.served.unavailable_reason
 
 
 def _no_version(name: str, version: str, model: Model) -> str:

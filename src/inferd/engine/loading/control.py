@@ -21,7 +21,7 @@ from inferd.engine.loading.catalog import UNLOADED, Catalog
 from inferd.engine.loading.dependents import Dependents, check_chain, needs_of
 from inferd.engine.loading.ensemble import find_steps
 from inferd.engine.loading.load import Loader, LoadOptions
-from inferd.engine.loading.model_versions import Lineup, close_served
+from inferd.engine.loading.model_versions import ModelVersions, close_served
 from inferd.engine.loading.source import Source, Sources, not_loaded
 from inferd.errors import (
     InferdError,
@@ -68,7 +68,7 @@ class Control:
         self._sources = Sources(self._loader, options)
         self._dependents = Dependents()
         self._sent: dict[str, Source] = {}  # to bring back ensembles taken down, by name
-        self._lineups: dict[str, Lineup] = {}
+        self._lineups: dict[str, ModelVersions] = {}
         self._complaints: dict[str, list[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: set[str] = set()
@@ -89,7 +89,7 @@ class Control:
         """
         models = await in_daemon_thread(lambda: self._sources.open(paths, given))
         for model in models:
-            self._lineup(model.name).announce(model.versions, model.config)
+            self._model_versions(model.name).announce(model.versions, model.config)
             self._dependents.ask(model.name)
         await asyncio.gather(*(self._follow(m.name, self._reader_of(m)) for m in models))
         while self._catching_up:
@@ -113,7 +113,7 @@ class Control:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        drains = [lineup.end_drains(timeout_s) for lineup in self._lineups.values()]
+        drains = [model_versions.end_drains(timeout_s) for model_versions in self._lineups.values()]
         closes = [close_served(served, timeout_s) for served in self._catalog.clear()]
         await asyncio.gather(*drains, *closes)
         self._lineups.clear()
@@ -190,10 +190,10 @@ class Control:
             self._loader.attempts.give_up(name)
             for is_last in (False, True):
                 await self._take_down_callers(name)
-                async with self._turn(name) as lineup:
+                async with self._turn(name) as model_versions:
                     is_gone = await self._is_gone(name)
                     if is_last or not self._is_called(name):  # some may have come back meanwhile
-                        self._withdraw(lineup, is_gone=is_gone)
+                        self._withdraw(model_versions, is_gone=is_gone)
                         break
         self._sent.pop(name, None)
         alone = self._dependents.leave(name)
@@ -240,7 +240,7 @@ class Control:
             complaints = await self._change(name, read)
         except InferdError as error:
             complaints = [error.message]
-            self._lineup(name).fail(error.message)
+            self._model_versions(name).fail(error.message)
         finally:
             self._following.discard(name)
             self._drop_if_idle(name)
@@ -288,14 +288,16 @@ class Control:
         if looked is not None:
             looked.add(name)
         for is_last in (False, True):
-            async with self._turn(name) as lineup:
+            async with self._turn(name) as model_versions:
                 source = await self._read(read)
                 missing = self._missing(source)
                 goes = source is None or self._is_hidden(source)
                 is_called = goes and self._is_called(name)
                 serving = [] if looked is None else self._serving_steps(source, looked)
                 if not (missing or serving or is_called) or is_last:
-                    complaints = await self._apply(lineup, source, missing, is_asked=is_asked)
+                    complaints = await self._apply(
+                        model_versions, source, missing, is_asked=is_asked
+                    )
                     break
             if is_called:
                 await self._take_down_callers(name)
@@ -320,8 +322,8 @@ class Control:
 
         What goes wrong is logged: it goes on as it is, and whether it fits is seen later.
         """
-        lineup = self._lineups.get(step)
-        served = lineup.source if lineup is not None else None
+        model_versions = self._lineups.get(step)
+        served = model_versions.source if model_versions is not None else None
         if served is None or served.is_override:  # as a client sent it: so it stays
             return
         try:
@@ -343,12 +345,17 @@ class Control:
         return [name for name in needs if not self._serves(name)]
 
     async def _apply(
-        self, lineup: Lineup, source: Source | None, missing: list[str], *, is_asked: bool
+        self,
+        model_versions: ModelVersions,
+        source: Source | None,
+        missing: list[str],
+        *,
+        is_asked: bool,
     ) -> list[str]:
-        name = lineup.name
+        name = model_versions.name
         if source is None:
             self._dependents.leave(name)
-            self._withdraw(lineup, is_gone=True)
+            self._withdraw(model_versions, is_gone=True)
             return []
         needs = needs_of(source.model.config)
         error = source.model.error or self._misfit(name, needs, missing)
@@ -358,23 +365,25 @@ class Control:
                 raise self._not_begun(name, error, source) from error
             if source.is_override:
                 raise error
-            if lineup.serving and self._is_hidden(source):
-                self._withdraw(lineup, error.message, is_excused=False)
+            if model_versions.serving and self._is_hidden(source):
+                self._withdraw(model_versions, error.message, is_excused=False)
             else:
-                lineup.fail(error.message, source.model)
+                model_versions.fail(error.message, source.model)
             return [error.message]
         self._dependents.want(name, needs)  # now, so that the next change is checked against it
-        before = lineup.serving
+        before = model_versions.serving
         source = source._replace(callees=self._callees(needs))
         try:
-            failures = await lineup.change(source, is_partial=not (is_asked or before))
+            failures = await model_versions.change(source, is_partial=not (is_asked or before))
         finally:
-            if before and lineup.source is not None:  # what goes on serving calls what it did
-                self._dependents.want(name, needs_of(lineup.source.model.config))
-        if lineup.serving != before:
-            self._tell(lineup)
+            if (
+                before and model_versions.source is not None
+            ):  # what goes on serving calls what it did
+                self._dependents.want(name, needs_of(model_versions.source.model.config))
+        if model_versions.serving != before:
+            self._tell(model_versions)
         if failures and is_asked:
-            error = _failed(name, failures, lineup.serving)
+            error = _failed(name, failures, model_versions.serving)
             log.error("%s", error.message)
             raise error
         return list(failures.values())
@@ -391,7 +400,9 @@ class Control:
             return _refused(name, error)
         is_read = isinstance(error, LoadFailed | NoVersion | NoDatatype)
         if is_read or self._serves(name):
-            self._lineup(name).fail(error.message, source.model if source is not None else None)
+            self._model_versions(name).fail(
+                error.message, source.model if source is not None else None
+            )
             self._drop_if_idle(name)
         if not is_read:
             return NotLoadable(not_loaded(name, error.message))
@@ -414,8 +425,8 @@ class Control:
         config = source.model.config
         with suppress(LoadFailed):  # a version that is not there is told of by the load itself
             for step in find_steps(config, self._catalog.find) if config is not None else ():
-                if trouble := step.trouble:
-                    why = trouble[:MAX_REASON]
+                if unavailable_reason := step.unavailable_reason:
+                    why = unavailable_reason[:MAX_REASON]
                     msg = f"model '{source.model.name}' needs {step.name}, which cannot run: {why}"
                     return LoadFailed(msg)
         return None
@@ -429,30 +440,30 @@ class Control:
 
     def _withdraw(
         self,
-        lineup: Lineup,
+        model_versions: ModelVersions,
         reason: str = UNLOADED,
         *,
         is_gone: bool = False,
         is_excused: bool = True,
     ) -> None:
-        before = lineup.serving
-        lineup.withdraw(reason, is_gone=is_gone, is_excused=is_excused)
+        before = model_versions.serving
+        model_versions.withdraw(reason, is_gone=is_gone, is_excused=is_excused)
         if before:
-            self._tell(lineup)
+            self._tell(model_versions)
 
-    def _tell(self, lineup: Lineup) -> None:
+    def _tell(self, model_versions: ModelVersions) -> None:
         """Log which versions now serve, except during the start, which ends with a table."""
         if self._is_started:
-            versions = ", ".join(map(str, lineup.serving))
+            versions = ", ".join(map(str, model_versions.serving))
             what = f"version {versions}" if versions else "no version"
-            log.info("model '%s' now serves %s", lineup.name, what)
+            log.info("model '%s' now serves %s", model_versions.name, what)
 
     async def _settle(self, name: str) -> None:
         """Take down the ensembles that call the model, or bring them back if it now serves.
 
         An ensemble one of whose steps went while it was loaded is taken down itself.
         """
-        if self._serves(name) and (gone := self._missing(self._lineup(name).source)):
+        if self._serves(name) and (gone := self._missing(self._model_versions(name).source)):
             await self._take_down(name, f"model '{gone[0]}', which it calls, is {UNLOADED}")
         if not self._serves(name):
             await self._take_down_callers(name)
@@ -461,7 +472,7 @@ class Control:
             if not self._serves(ensemble):
                 self._catch_up(ensemble, self._follow(ensemble, self._reader(ensemble)))
                 continue
-            source = self._lineup(ensemble).source
+            source = self._model_versions(ensemble).source
             needs = needs_of(source.model.config) if source else ()
             if source is not None and source.callees != self._callees(needs):
                 self._catch_up(ensemble, self._renew(ensemble))
@@ -495,21 +506,23 @@ class Control:
         for ensemble in self._dependents.of(name):
             if self._serves(ensemble):
                 await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
-        for lineup in list(self._lineups.values()):  # some may have been unloaded before
-            if lineup.source is not None and name in needs_of(lineup.source.model.config):
-                await lineup.drained()
+        for model_versions in list(self._lineups.values()):  # some may have been unloaded before
+            if model_versions.source is not None and name in needs_of(
+                model_versions.source.model.config
+            ):
+                await model_versions.drained()
 
     async def _take_down(self, ensemble: str, reason: str) -> None:
         for is_last in (False, True):
             await self._take_down_callers(ensemble)
-            async with self._turn(ensemble) as lineup:
+            async with self._turn(ensemble) as model_versions:
                 if is_last or not self._is_called(ensemble):  # some may have come back meanwhile
-                    source = lineup.source
+                    source = model_versions.source
                     if source is not None and source.is_override and source.upload is None:
                         self._sent[ensemble] = source
-                    self._withdraw(lineup, reason)
+                    self._withdraw(model_versions, reason)
                     break
-        await lineup.drained()
+        await model_versions.drained()
 
     async def _renew(self, ensemble: str) -> None:
         """Put an ensemble that serves together anew, for other versions serve its steps now.
@@ -518,11 +531,11 @@ class Control:
         """
         complaints: list[str] = []
         try:
-            async with self._turn(ensemble) as lineup:
-                source = lineup.source  # what it is made from by now
-                if source is not None and lineup.serving:
+            async with self._turn(ensemble) as model_versions:
+                source = model_versions.source  # what it is made from by now
+                if source is not None and model_versions.serving:
                     missing = self._missing(source)
-                    complaints = await self._apply(lineup, source, missing, is_asked=False)
+                    complaints = await self._apply(model_versions, source, missing, is_asked=False)
             await self._settle(ensemble)
         except InferdError as error:
             complaints = [error.message]
@@ -552,35 +565,35 @@ class Control:
     # --- tasks and lineups ---
 
     @asynccontextmanager
-    async def _turn(self, name: str) -> AsyncIterator[Lineup]:
+    async def _turn(self, name: str) -> AsyncIterator[ModelVersions]:
         """Yield the model's lineup, locked, when its turn to change comes. Raises Unavailable."""
-        lineup = self._lineup(name)
-        if lineup.waiting_count >= MAX_WAITING:
+        model_versions = self._model_versions(name)
+        if model_versions.waiting_count >= MAX_WAITING:
             msg = f"{MAX_WAITING} loads and unloads of model '{name}' wait already"
             raise Unavailable(msg)
-        lineup.waiting_count += 1
+        model_versions.waiting_count += 1
         try:
-            async with lineup.lock:
-                yield lineup
+            async with model_versions.lock:
+                yield model_versions
         finally:
-            lineup.waiting_count -= 1
+            model_versions.waiting_count -= 1
             self._drop_if_idle(name)
 
-    def _lineup(self, name: str) -> Lineup:
-        lineup = self._lineups.get(name)
-        if lineup is None:
-            lineup = self._lineups[name] = Lineup(
+    def _model_versions(self, name: str) -> ModelVersions:
+        model_versions = self._lineups.get(name)
+        if model_versions is None:
+            model_versions = self._lineups[name] = ModelVersions(
                 name,
                 self._catalog,
                 self._loader,
                 drain_timeout_s=self._options.model_unload_timeout_secs,
                 on_idle=lambda: self._drop_if_idle(name),
             )
-        return lineup
+        return model_versions
 
     def _drop_if_idle(self, name: str) -> None:
-        lineup = self._lineups.get(name)
-        if lineup is not None and lineup.is_idle:
+        model_versions = self._lineups.get(name)
+        if model_versions is not None and model_versions.is_idle:
             del self._lineups[name]
 
     async def _read(self, function: Callable[[], _Result]) -> _Result:

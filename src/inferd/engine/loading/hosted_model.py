@@ -13,11 +13,11 @@ from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import (
     Backend,
+    BackendContext,
     ConnectedBackend,
     ModelFiles,
     Opened,
     Placement,
-    Surroundings,
 )
 from inferd.engine.loading.scheduling import as_joined
 
@@ -37,7 +37,7 @@ def open_hosted(told: dict[str, Any]) -> Opened:
 def _backend(told: dict[str, Any]) -> Backend:
     backend: Backend = EntryPoint("", told["target"], "").load()()
     if isinstance(backend, ConnectedBackend):
-        backend.connect(Surroundings(settings=told["settings"]))
+        backend.connect(BackendContext(settings=told["settings"]))
     return backend
 
 

@@ -27,6 +27,7 @@ from inferd.config.options.rate_limit import Limits
 from inferd.config.platform import is_python_based, reported_platform
 from inferd.core.interfaces import (
     Backend,
+    BackendContext,
     ConnectedBackend,
     GivenModel,
     Instance,
@@ -34,7 +35,6 @@ from inferd.core.interfaces import (
     ModelFiles,
     Models,
     Placement,
-    Surroundings,
 )
 from inferd.engine.loading.attempt import Attempt, Attempts
 from inferd.engine.loading.caching import NOT_LOOKED, Keeper
@@ -351,13 +351,13 @@ class Loader:
                 backend = python_based(name, folder) if is_based else backend_named(name, folder)
                 self._backends[name, is_based] = backend
                 if isinstance(backend, ConnectedBackend):
-                    backend.connect(self._surroundings(name))
+                    backend.connect(self._context(name))
             return backend
 
-    def _surroundings(self, backend: str) -> Surroundings:
+    def _context(self, backend: str) -> BackendContext:
         options = self._options
         settings = settings_of(backend, options.backend_config)
-        return Surroundings(
+        return BackendContext(
             self._models,
             self._model_control,
             self._metrics,

@@ -1,4 +1,4 @@
-"""Lineup: the versions of one model that serve, and how others replace them.
+"""ModelVersions: the versions of one model that serve, and how others replace them.
 
 New versions load beside the ones that serve. When all have loaded, they take over at one moment on
 the event loop; requests that found the old ones finish there, and then the old ones are closed.
@@ -43,7 +43,7 @@ class _Kept(NamedTuple):
     upload: Upload | None
 
 
-class Lineup:
+class ModelVersions:
     """The versions of one model that serve. Callers of `change` and `withdraw` hold `lock`.
 
     `on_idle` is called when a version has been closed and the lineup is then idle.
@@ -193,7 +193,7 @@ class Lineup:
         return (
             kept is not None
             and kept.marks == source.marks_of(number)
-            and not kept.served.trouble  # what was wrong may have been repaired
+            and not kept.served.unavailable_reason  # what was wrong may have been repaired
             and (
                 _without_policy(kept.config) == _without_policy(source.model.config)
                 or _is_resized(kept, source.model)

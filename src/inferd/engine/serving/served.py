@@ -152,16 +152,16 @@ class Served:
             self.prompt = scheduler
 
     @property
-    def trouble(self) -> str:
+    def unavailable_reason(self) -> str:
         """Why no instance takes requests for now, though the version is loaded; "" if one does.
 
         The trouble of a step is that of its ensemble.
         """
         for step in self.steps:
-            if trouble := step.trouble:
-                return f"model '{step.name}', which it calls, cannot run: {trouble}"
-        troubles = [instance.trouble for instance in self._remote()]
-        return troubles[0] if troubles and all(troubles) else ""
+            if unavailable_reason := step.unavailable_reason:
+                return f"model '{step.name}', which it calls, cannot run: {unavailable_reason}"
+        reasons = [instance.unavailable_reason for instance in self._remote()]
+        return reasons[0] if reasons and all(reasons) else ""
 
     async def says_ready(self) -> bool:
         """Tell whether all instances that can be asked call themselves ready."""
@@ -201,17 +201,17 @@ class Served:
         Raises InvalidRequest naming the input or output, what it has and what was expected.
         Requests that are alike are checked once, if the first passed without being altered.
         """
-        batch_size = self._sound.get(request.likeness)
+        batch_size = self._sound.get(request.batch_key)
         if batch_size is not None:
             request.batch_size = batch_size
             return
         outputs = request.outputs
         self._check_anew(request)
-        likeness = request.likeness
-        if likeness is not None and request.outputs is outputs and not request.has_top_k:
+        batch_key = request.batch_key
+        if batch_key is not None and request.outputs is outputs and not request.has_top_k:
             if len(self._sound) >= MOST_SOUND:
                 self._sound.clear()
-            self._sound[likeness] = request.batch_size
+            self._sound[batch_key] = request.batch_size
 
     def _check_anew(self, request: InferRequest) -> None:
         if request.raw or self._is_obliging:
@@ -229,7 +229,7 @@ class Served:
             shape = tensor.shape
             if shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape):
                 self._take_scalar(tensor, rule)
-                request.likeness = None  # its shape has changed
+                request.batch_key = None  # its shape has changed
             if batch_dims and shape[0] != batch_size:
                 if batch_size is not None or not 1 <= shape[0] <= self._most_rows:
                     raise self._bad_batch(tensor, batch_size)
@@ -416,7 +416,7 @@ class Served:
         if rule is None or len(request.inputs) > 1:
             raise self._bad_names(request.inputs)
         request.inputs[0].name = rule.name
-        request.likeness = None  # its name has changed
+        request.batch_key = None  # its name has changed
         return rule
 
     def _complete(self, request: InferRequest) -> None:
@@ -437,7 +437,7 @@ class Served:
         taken = self._table.input_of(given)
         if len(given) > 1 or taken.shape != given[0].shape or taken.data is not given[0].data:
             request.inputs = [taken]
-            request.likeness = None  # the inputs have changed
+            request.batch_key = None  # the inputs have changed
 
     def _take_scalar(self, tensor: Tensor, rule: _Rule) -> None:
         """Give a tensor without dims the dims [1], which is how a configuration declares a scalar.

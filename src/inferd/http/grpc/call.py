@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any, Final, cast
 
-from inferd.aio.driver import Paused
-from inferd.aio.promise import Later, resume
+from inferd.aio.driver import Driven
+from inferd.aio.promise import Promise, resume
 from inferd.api.access import Guard, joined
 from inferd.api.overload import RETRY_PUSHBACK
 from inferd.errors import InferdError, Overloaded
@@ -62,7 +62,7 @@ class GrpcCall(GrpcInput):
     deadline_s: float | None = None
     cancelled = False
     _sends: asyncio.Future[None] | None = None  # waits for the client to read
-    # A Task or Paused. Compiled, the default None of a union of three types would be lost.
+    # A Task or Driven. Compiled, the default None of a union of three types would be lost.
     _task: Any = None
     _timer: asyncio.TimerHandle | None = None
     _sent_count = 0
@@ -186,8 +186,8 @@ class GrpcCall(GrpcInput):
             self._wait(running, waits_for)
 
     def _wait(self, running: Any, waits_for: Any) -> None:
-        if type(waits_for) is Later:
-            self._task = Paused(running, waits_for, self._go_on_soon)
+        if type(waits_for) is Promise:
+            self._task = Driven(running, waits_for, self._go_on_soon)
             self.watch_deadline()
         else:
             self._start(self._answer_later(running, waits_for))
@@ -198,7 +198,7 @@ class GrpcCall(GrpcInput):
     def go_on(self) -> None:
         """Resume the handler: what it waited for is there."""
         paused = self._task
-        if type(paused) is not Paused:  # the call has ended early
+        if type(paused) is not Driven:  # the call has ended early
             return
         self._task = None
         try:

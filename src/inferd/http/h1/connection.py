@@ -15,8 +15,8 @@ from copy import copy
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
-from inferd.aio.driver import Paused
-from inferd.aio.promise import Later, resume
+from inferd.aio.driver import Driven
+from inferd.aio.promise import Promise, resume
 from inferd.api.overload import check_head
 from inferd.api.v2.rows import row_for
 from inferd.compiled import mypyc_attr
@@ -83,7 +83,7 @@ class HttpConnection:
         )
         self._body = BodyReader(server.capacity, options.max_body_bytes)
         self._request: HttpRequest | None = None  # its body is still coming
-        self._task: asyncio.Task[None] | Paused | None = None  # answers the latest request
+        self._task: asyncio.Task[None] | Driven | None = None  # answers the latest request
         self._asked: HttpRequest = NO_REQUEST  # that request, while its coroutine is paused
         self._outflow: Outflow | None = None  # the rest of an answer, sent by the task
         self._is_paused = False  # the client is not reading; answer nothing more until it does
@@ -197,7 +197,7 @@ class HttpConnection:
         if task is None:
             if not self._is_paused:
                 self._advance()
-        elif type(task) is Paused and task.is_due():
+        elif type(task) is Driven and task.is_due():
             self._go_on(task)
 
     def write_pending(self) -> None:
@@ -362,9 +362,9 @@ class HttpConnection:
     def _wait(
         self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
     ) -> None:
-        if type(waits_for) is Later:
+        if type(waits_for) is Promise:
             self._asked = request
-            self._task = Paused(answering, waits_for, self._take_turn_soon)
+            self._task = Driven(answering, waits_for, self._take_turn_soon)
         else:
             later = self._answer_later(request, answering, waits_for)
             self._task = asyncio.get_running_loop().create_task(later)
@@ -374,7 +374,7 @@ class HttpConnection:
             self._is_due = True
             self._turns.answer_soon(self)
 
-    def _go_on(self, paused: Paused) -> None:
+    def _go_on(self, paused: Driven) -> None:
         """Resume the answering coroutine: what it waited for is there."""
         if self._is_closing:
             return  # the coroutine is about to be cancelled

@@ -17,7 +17,7 @@ from inferd.http.h2.connection import H2Connection
 from inferd.http.h2.frames import DEFAULT_FRAME_BYTES, ErrorCode
 from inferd.http.h2.request import RequestHead
 from inferd.http.h2.stream import H2Stream
-from inferd.http.receive_low_water import LowWater
+from inferd.http.receive_low_water import ReceiveLowWater
 
 if TYPE_CHECKING:
     from inferd.transport.http2_server import Http2Server
@@ -55,7 +55,7 @@ class Http2Connection:
         self.loop = asyncio.get_running_loop()
         self.level = LEVELS[server.options.compression_level]
         self.peer = ""
-        self._low_water: LowWater | None = None
+        self._receive_low_water: ReceiveLowWater | None = None
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._h2 = H2Connection(
             self._open_stream,
@@ -99,7 +99,7 @@ class Http2Connection:
         """See asyncio.BufferedProtocol."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._low_water = LowWater(transport, self.loop)
+        self._receive_low_water = ReceiveLowWater(transport, self.loop)
         self.peer = _peer(transport.get_extra_info("peername"))
         server = self.server
         server.connections.add(self)
@@ -154,8 +154,8 @@ class Http2Connection:
             self._h2.receive(self._scratch[:nbytes])
             if self.hurried:
                 self._watch_deadlines()
-        if self._low_water is not None:
-            self._low_water.note_read(self._h2.data_stream_id, self._h2.missing_bytes())
+        if self._receive_low_water is not None:
+            self._receive_low_water.note_read(self._h2.data_stream_id, self._h2.missing_bytes())
         self.flush()
 
     def eof_received(self) -> bool:

@@ -1,4 +1,4 @@
-"""Turnstile: the requests of a sequence come to a step of an ensemble in the order they came in.
+"""SequenceOrder: the requests of a sequence come to a step of an ensemble in their own order.
 
 What runs before such a step may take longer for one request than for the next. So they line up when
 they come, one line for each sequence and step. Who is first may enter; who enters or leaves makes
@@ -26,7 +26,7 @@ class Ticket:
 _Line = OrderedDict[Ticket, "asyncio.Future[None] | None"]
 
 
-class Turnstile:
+class SequenceOrder:
     """All lines of one ensemble, and of what replaces it; there are none where nobody waits."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Turnstile:
             return
         line = self._lines[ticket.sequence, step]
         if next(iter(line)) is not ticket:
-            # No Later: that might go on with who waits before this one has entered.
+            # No Promise: that might go on with who waits before this one has entered.
             line[ticket] = turn = asyncio.get_running_loop().create_future()
             await turn
         self._leave(ticket, step)

@@ -61,7 +61,7 @@ async def _parts(
 ) -> AsyncGenerator[_Part, None]:
     """Yield the run as it goes on with each answer of `step`, and that answer."""
     if run.ticket is not None:
-        await ensemble.turnstile.enter(run.ticket, ensemble.places.get(step.number))
+        await ensemble.order.enter(run.ticket, ensemble.places.get(step.number))
     call = ensemble.call(run, step)
     try:
         async with aclosing(ensemble.models.stream(call)) as responses:

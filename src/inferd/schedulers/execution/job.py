@@ -14,8 +14,8 @@ from contextlib import closing, suppress
 from copy import copy
 from typing import Protocol
 
-from inferd.aio.driver import bring, fail
-from inferd.aio.promise import Later
+from inferd.aio.driver import fulfil, reject
+from inferd.aio.promise import Promise
 from inferd.compiled import mypyc_attr
 from inferd.core.interfaces import Answer as Answer
 from inferd.core.interfaces import DecoupledInstance, Instance
@@ -119,9 +119,9 @@ class AwaitedJob(Job):
         self.loop = loop
         self.is_abandoned = self.was_retried = False
         self.when_abandoned = None
-        self._done: Later[Sequence[Answer]] | None = Later(loop=loop)
+        self._done: Promise[Sequence[Answer]] | None = Promise(loop=loop)
 
-    def waited_for(self) -> Later[Sequence[Answer]]:
+    def waited_for(self) -> Promise[Sequence[Answer]]:
         """Return the future of the answers; called once."""
         assert self._done is not None
         return self._done
@@ -138,9 +138,9 @@ class AwaitedJob(Job):
             return
         self.is_finished = True
         if isinstance(outcome, InferdError):
-            fail(done, outcome)
+            reject(done, outcome)
         else:
-            bring(done, outcome)
+            fulfil(done, outcome)
 
 
 class StartedJob(Job):

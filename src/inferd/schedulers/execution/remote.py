@@ -213,7 +213,7 @@ class RemoteExecution(Execution):
 
     def _look_for_trouble(self, newest: Job | None) -> None:
         """Refuse jobs that would wait in vain or, through other models, for themselves."""
-        troubles = [instance.trouble for instance in self._remote]
+        troubles = [instance.unavailable_reason for instance in self._remote]
         if all(troubles):
             self._refuse_waiting(Unavailable(f"model '{self.name}' cannot run: {troubles[0]}"))
             return

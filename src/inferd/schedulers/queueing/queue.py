@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from inferd.aio.driver import bring, fail
-from inferd.aio.promise import Later
+from inferd.aio.driver import fulfil, reject
+from inferd.aio.promise import Promise
 from inferd.compiled import mypyc_attr
 from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
@@ -19,7 +19,7 @@ from inferd.errors import InferdError
 from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.queueing.policy import MAX_WAITING, Levels, full, timeout_us_of, too_late
 
-Done = Later[Any]
+Done = Promise[Any]
 """Becomes the answer to a request or, for a decoupled model, the Execution that is free."""
 
 
@@ -193,6 +193,6 @@ def tell(waiting: Waiting, answer: InferResponse | InferdError | Execution) -> N
     if done is None or done.done():
         return
     if isinstance(answer, InferdError):
-        fail(done, answer)
+        reject(done, answer)
     else:
-        bring(done, answer)
+        fulfil(done, answer)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
-from inferd.aio.promise import Later
+from inferd.aio.promise import Promise
 from inferd.aio.timer import Timer
 from inferd.compiled import mypyc_attr
 from inferd.core.request import InferRequest, InferResponse
@@ -32,7 +32,7 @@ class QueueingScheduler:
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
-        done: Done = Later(loop=self._loop or self._own_loop())
+        done: Done = Promise(loop=self._loop or self._own_loop())
         waiting = self._enqueue(request, done)
         try:
             answer: InferResponse = await done

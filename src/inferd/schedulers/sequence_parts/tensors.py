@@ -25,7 +25,7 @@ class Dressing:
         if step.told.start:
             sequence.state = self.states.initial
         request.sequence = step.told
-        request.likeness = None  # it now differs from the requests it was like
+        request.batch_key = None  # it now differs from the requests it was like
         request.inputs = [*step.inputs, *self.controls.of(step.told), *sequence.state]
         if request.outputs:
             named = {wanted.name for wanted in request.outputs}

@@ -168,7 +168,7 @@ class Form:
             for index, (name, datatype, shape) in enumerate(plan.inputs):
                 inputs.append(Tensor(name, datatype, shape, data[index]))
             request = InferRequest(self._name, version, "", inputs, plan.wanted)
-            request.likeness = plan
+            request.batch_key = plan
         else:
             request = self._read(version, header, source, resolve, on_loop=on_loop)
         if header.id:

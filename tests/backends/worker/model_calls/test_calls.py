@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from inferd.aio.promise import Later
+from inferd.aio.promise import Promise
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.model_calls.calls import WorkerCalls
 from inferd.backends.worker.model_calls.loads import Loads
-from inferd.core.interfaces import Surroundings
+from inferd.core.interfaces import BackendContext
 from inferd.core.request import InferResponse
 from inferd.observe.custom import CustomMetrics
 
@@ -29,7 +29,7 @@ def loop():
 
 def ask_to_load(loop):
     """Receive a command in this thread, as while a model is loaded; return what was warned of."""
-    calls = WorkerCalls("m", Surroundings(loop=loop), Loads())
+    calls = WorkerCalls("m", BackendContext(loop=loop), Loads())
     plan = SimpleNamespace(start_timeout_s=0.01)
     calls.instance = SimpleNamespace(plan=plan, give=None, reads_on=None)
     with warnings.catch_warnings(record=True) as warned:
@@ -63,7 +63,7 @@ def test_metrics_that_cannot_be_are_refused_and_leave_the_others_as_they_are(ver
     metrics.add_family("sizes", "How large", "histogram")
     before = [family.text() for family in metrics.families()]
     said = []
-    calls = WorkerCalls("m", Surroundings(metrics=metrics), Loads())
+    calls = WorkerCalls("m", BackendContext(metrics=metrics), Loads())
     calls.instance = SimpleNamespace(give=None, send=lambda *sent: said.append(sent[1]))
     calls.receive(packet.COMMAND, msgspec.json.encode([[], 7, verb, arguments]), None)
     [[is_last, [kind, code, _]]] = said
@@ -78,7 +78,7 @@ class Waiting:
 
     async def infer(self, request):
         self.asked_count += 1
-        await Later()
+        await Promise()
 
 
 class Told:
@@ -102,7 +102,7 @@ def test_a_call_hears_that_it_is_given_up_before_its_task_has_begun(how):
     models = Told()
 
     async def call_and_give_up():
-        calls = WorkerCalls("m", Surroundings(models=models), Loads())
+        calls = WorkerCalls("m", BackendContext(models=models), Loads())
         calls.instance = SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None)
         calls.receive(packet.CALL, CALL, b"", (1, 0, 0))
         if how == "end":
@@ -120,7 +120,7 @@ def test_a_call_that_nobody_waits_for_any_more_is_no_call(monkeypatch):
     models = Waiting()
 
     async def call_and_hang_up():
-        calls = WorkerCalls("m", Surroundings(models=models), Loads())
+        calls = WorkerCalls("m", BackendContext(models=models), Loads())
         calls.instance = SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None)
         for number in range(3):
             calls.receive(packet.CALL, CALL, b"", (number, 0, 0))
@@ -147,7 +147,7 @@ def test_inputs_that_are_not_where_they_are_said_to_be_end_their_call_alone(
     said = []
 
     async def call():
-        calls = WorkerCalls("m", Surroundings(models=Gives()), Loads())
+        calls = WorkerCalls("m", BackendContext(models=Gives()), Loads())
         calls.instance = SimpleNamespace(
             reads_on=asyncio.get_running_loop(), give=None, send=lambda *sent: said.append(sent)
         )

@@ -362,7 +362,7 @@ def test_a_request_survives_the_way_to_the_server():
         empty_final=True,
     )
     decoded = decode_infer_request(b"".join(encode_infer_request(request)))
-    request.likeness = decoded.likeness
+    request.batch_key = decoded.batch_key
     assert decoded == request
 
 

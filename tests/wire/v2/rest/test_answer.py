@@ -32,8 +32,8 @@ def response(*outputs, model="m", version="1", id=""):
     return InferResponse(model, version, id, list(outputs))
 
 
-def request(likeness, outputs=(), *, binary=False):
-    return InferRequest("m", outputs=list(outputs), binary_output=binary, likeness=likeness)
+def request(batch_key, outputs=(), *, binary=False):
+    return InferRequest("m", outputs=list(outputs), binary_output=binary, batch_key=batch_key)
 
 
 def joined(encoded):

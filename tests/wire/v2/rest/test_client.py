@@ -95,7 +95,7 @@ def test_a_request_survives_the_way_to_the_server(data, binary):
     for one, other in zip(inputs, got.inputs, strict=True):
         same(one, other)
     assert got.binary_output == (binary and not request.outputs)
-    got.inputs, got.binary_output, got.likeness = inputs, False, None  # may be of a text before
+    got.inputs, got.binary_output, got.batch_key = inputs, False, None  # may be of a text before
     assert got == request
 
 

@@ -55,7 +55,7 @@ def outcome(reader, text, tail=b""):
     except NotFast:
         return "not here"
     tensors = [(t.name, t.datatype, t.shape, bytes(t.view()), t.parameters) for t in request.inputs]
-    found = request.asdict() | {"inputs": None, "likeness": None}
+    found = request.asdict() | {"inputs": None, "batch_key": None}
     if request.spans is not None:
         found["outputs"] = [
             one.asdict() | {"place": extent_of(one.place)} for one in request.outputs
@@ -79,7 +79,7 @@ def acquainted(text, tail=b""):
 def is_known(text, tail=b""):
     reader = acquainted(text, tail)
     first, second = decode(reader, text, tail), decode(reader, text, tail)
-    return first.likeness is not None and first.likeness is second.likeness
+    return first.batch_key is not None and first.batch_key is second.batch_key
 
 
 # --- what is remembered ---
@@ -91,12 +91,14 @@ def test_numbers_and_ids_may_change(datatype, request_id):
     values = [True, False] if datatype is DataType.BOOL else [0, 1]
     one = numbers("a", values, datatype.value)
     reader = acquainted(text_of(request_id | {"inputs": [one, one | {"name": "b"}]}))
-    likeness = decode(reader, text_of(request_id | {"inputs": [one, one | {"name": "b"}]})).likeness
+    batch_key = decode(
+        reader, text_of(request_id | {"inputs": [one, one | {"name": "b"}]})
+    ).batch_key
     other = numbers("b", values[::-1], datatype.value)
     text = text_of(request_id | {"inputs": [one, other], "outputs": []})
     text = text.replace(b',"outputs":[]', b"").replace(b"a-1", b"b-22")
     request = decode(reader, text)
-    assert request.likeness is likeness is not None
+    assert request.batch_key is batch_key is not None
     assert request.id == request_id.get("id", "").replace("a-1", "b-22")
     assert [t.numpy().tolist() for t in request.inputs] == [values, values[::-1]]
     assert outcome(reader, text) == outcome(codec(), text)
@@ -107,7 +109,7 @@ def test_binary_data_are_views_into_the_body():
     reader = acquainted(text, bytes(16))
     body = bytearray(text + np.arange(4, dtype="<i4").tobytes())
     request = reader.decode_infer_request("m", "", memoryview(body), len(text))
-    assert request.likeness is not None
+    assert request.batch_key is not None
     assert [t.numpy().tolist() for t in request.inputs] == [[0, 1], [2, 3]]
     body[len(text)] = 9
     assert request.inputs[0].numpy().tolist() == [9, 1]
@@ -119,7 +121,7 @@ def test_what_is_said_beside_the_inputs_is_each_requests_own():
     text = text_of({"inputs": [numbers()], "outputs": wanted, "parameters": parameters})
     reader = acquainted(text)
     first, second = decode(reader, text), decode(reader, text)
-    assert first.likeness is second.likeness is not None
+    assert first.batch_key is second.batch_key is not None
     first.parameters["more"] = 1
     first.sequence.end = True
     assert outcome(reader, text) == outcome(codec(), text)
@@ -130,9 +132,9 @@ def test_what_is_said_beside_the_inputs_is_each_requests_own():
 def test_a_text_that_comes_once_is_not_learned():
     reader = codec()
     text = text_of({"inputs": [numbers()]})
-    assert decode(reader, text).likeness is None
-    assert decode(reader, text).likeness is None  # now it is
-    assert decode(reader, text).likeness is not None
+    assert decode(reader, text).batch_key is None
+    assert decode(reader, text).batch_key is None  # now it is
+    assert decode(reader, text).batch_key is not None
 
 
 def test_texts_that_begin_alike_are_told_apart():
@@ -143,7 +145,7 @@ def test_texts_that_begin_alike_are_told_apart():
     for _ in range(5):
         for text in texts:
             assert outcome(reader, text) == outcome(codec(), text)
-    assert len({id(decode(reader, text).likeness) for text in texts}) == 3
+    assert len({id(decode(reader, text).batch_key) for text in texts}) == 3
 
 
 def test_all_spellings_json_modules_write_are_known():
@@ -222,7 +224,7 @@ def test_what_lies_in_shared_memory_is_found_by_each_request(regions, request_id
     reader = acquainted_with(regions, text)
     owned.write(VALUES, 16)
     first, second = decode(reader, text), decode(reader, text.replace(b"a-1", b"b-22"))
-    assert first.likeness is second.likeness is not None
+    assert first.batch_key is second.batch_key is not None
     assert second.id == request_id.get("id", "").replace("a-1", "b-22")
     assert second.inputs[0].numpy().tolist() == VALUES.tolist()
     assert [one.place is not None for one in second.outputs] == [False, True]
@@ -237,7 +239,7 @@ def test_each_place_is_known_by_itself(regions):
         decode(reader, text)
     for one, text in enumerate(texts):
         request = decode(reader, text)
-        assert request.likeness is not None
+        assert request.batch_key is not None
         assert [span.extent[1] for span in request.spans] == [16 * one, 16 * one + 16]
 
 
@@ -247,7 +249,7 @@ def test_a_known_region_that_is_gone_is_complained_of_as_ever(regions, kind, own
     text = in_regions(**({"given": other} if kind == "input" else {"wanted": other}))
     regions.register_system("s", owned.key, 0, 64)
     reader = acquainted_with(regions, text)
-    assert decode(reader, text).likeness is not None
+    assert decode(reader, text).batch_key is not None
     regions.unregister(SystemRegion, "s")
     with pytest.raises(RegionNotFound, match="'s'"):
         decode(reader, text)
@@ -256,13 +258,13 @@ def test_a_known_region_that_is_gone_is_complained_of_as_ever(regions, kind, own
         decode(reader, text)
     regions.unregister(SystemRegion, "s")
     regions.register_system("s", owned.key, 0, 16)
-    assert decode(reader, text).likeness is not None
+    assert decode(reader, text).batch_key is not None
 
 
 def test_an_object_that_shrank_is_noticed_by_known_requests(regions, owned):
     text = in_regions()
     reader = acquainted_with(regions, text)
-    assert decode(reader, text).likeness is not None
+    assert decode(reader, text).batch_key is not None
     os.truncate(f"/dev/shm{owned.key}", 32)
     with pytest.raises(InvalidRequest, match="has shrunk"):
         decode(reader, text)
@@ -273,7 +275,7 @@ def test_what_is_known_keeps_no_memory(regions, shared):
     regions.register_system("s", more.key, 0, 64)
     text = in_regions(at(0, "s"), at(32, "s"))
     reader = acquainted_with(regions, text)
-    assert decode(reader, text).likeness is not None
+    assert decode(reader, text).batch_key is not None
     mapping = weakref.ref(decode(reader, text).spans[0].view.obj)
     regions.unregister(SystemRegion, "s")
     gc.collect()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from inferd.aio.driver import Paused
-from inferd.aio.promise import Later, driven, resumed
+from inferd.aio.driver import Driven
+from inferd.aio.promise import Promise, driven, resumed
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
 from inferd.backends.worker.document import Call, Called, Command, Metered, Note
@@ -34,7 +34,7 @@ from inferd.backends.worker.message import (
 from inferd.backends.worker.model_calls.commands import Commands
 from inferd.backends.worker.model_calls.loads import Loads
 from inferd.backends.worker.model_calls.stream import answer_stream
-from inferd.core.interfaces import Models, Surroundings
+from inferd.core.interfaces import BackendContext, Models
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
 from inferd.errors import (
     BackendFailed,
@@ -161,13 +161,13 @@ class WorkerCalls:
     `loads` are the loads that models of this backend wait for while they start.
     """
 
-    def __init__(self, model: str, surroundings: Surroundings, loads: Loads) -> None:
+    def __init__(self, model: str, context: BackendContext, loads: Loads) -> None:
         self.instance: Caller | None = None
         self._model = model
-        self._surroundings = surroundings
-        self._running: dict[int, tuple[asyncio.Task[None] | Paused, asyncio.Semaphore | None]] = {}
+        self._context = context
+        self._running: dict[int, tuple[asyncio.Task[None] | Driven, asyncio.Semaphore | None]] = {}
         self._wishes: dict[bytes, Wish] = {}  # earlier CALLs, by their documents
-        self._commands = Commands(model, surroundings, loads, self)
+        self._commands = Commands(model, context, loads, self)
 
     def end(self) -> None:
         """Cancel the running calls: the caller has ended."""
@@ -207,7 +207,7 @@ class WorkerCalls:
         if wish.released:
             self._give(wish.released)
         number, made_for = numbers[0], numbers[1]
-        models = self._surroundings.models
+        models = self._context.models
         try:
             if models is None:
                 msg = "there are no models here that could be called"
@@ -263,15 +263,15 @@ class WorkerCalls:
         self._wait(number, job, waits_for)
 
     def _wait(self, number: int, job: Coroutine[Any, Any, None], waits_for: Any) -> None:
-        if type(waits_for) is Later:
-            self._running[number] = Paused(job, waits_for, partial(self._go_on, number)), None
+        if type(waits_for) is Promise:
+            self._running[number] = Driven(job, waits_for, partial(self._go_on, number)), None
         else:
             self._go_on_in_task(number, resumed(job, waits_for), None)
 
     def _go_on(self, number: int) -> None:
         """Continue a call: what it waited for is there."""
         paused, _ = self._running.pop(number, (None, None))
-        if isinstance(paused, Paused):
+        if isinstance(paused, Driven):
             try:
                 waits_for = paused.go_on()
             except StopIteration:
@@ -286,7 +286,7 @@ class WorkerCalls:
         task.add_done_callback(lambda _: self._running.pop(number, None))
 
     def _do_in_thread(self, number: int, job: Coroutine[object, object, None]) -> None:
-        loop = self._surroundings.loop
+        loop = self._context.loop
         if loop is None:
             job.close()
             msg = "there is no server here whose models could be called"
@@ -355,9 +355,9 @@ class WorkerCalls:
             self.instance.send(packet.REPLY, document, payload, number)
 
 
-def _give_up(call: asyncio.Task[None] | Paused) -> None:
+def _give_up(call: asyncio.Task[None] | Driven) -> None:
     """Cancel a call; a task takes its first step first, as it may have adopted a running job."""
-    if isinstance(call, Paused):
+    if isinstance(call, Driven):
         call.cancel()
     else:
         call.get_loop().call_soon(call.cancel)

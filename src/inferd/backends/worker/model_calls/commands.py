@@ -8,7 +8,7 @@ import msgspec
 
 from inferd.backends.worker.document import Command, Metered
 from inferd.backends.worker.model_calls.loads import Loads
-from inferd.core.interfaces import Surroundings
+from inferd.core.interfaces import BackendContext
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unsupported, foreign_text
 
@@ -27,11 +27,11 @@ class Commands:
     """
 
     def __init__(
-        self, model: str, surroundings: Surroundings, loads: Loads, calls: "WorkerCalls"
+        self, model: str, context: BackendContext, loads: Loads, calls: "WorkerCalls"
     ) -> None:
         self._model = model
         self._loads = loads
-        self._surroundings = surroundings
+        self._context = context
         self._calls = calls
         self._metrics: dict[int, CustomMetric] = {}
 
@@ -61,7 +61,7 @@ class Commands:
             calls.reply(command.number, [True, ["value", value]])
 
     def _value(self, verb: str, arguments: list[Any]) -> Any:
-        metrics = self._surroundings.metrics
+        metrics = self._context.metrics
         if verb == "is_ready":
             return self._is_ready(*arguments)
         if metrics is None:
@@ -78,7 +78,7 @@ class Commands:
         return found if isfinite(found) else str(found)  # JSON has no infinity
 
     def _is_ready(self, name: str, version: str) -> bool:
-        control = self._surroundings.control
+        control = self._context.control
         if control is None:
             return False
         with suppress(ModelNotFound):
@@ -86,7 +86,7 @@ class Commands:
         return False
 
     async def _control(self, command: Command) -> None:
-        calls, control = self._calls, self._surroundings.control
+        calls, control = self._calls, self._context.control
         try:
             if control is None:
                 msg = "there is no server here that could load models"

@@ -417,7 +417,7 @@ def _remembered_plan(rest: bytes) -> _Plan:
     A client that repeats a call sends the same bytes except for these two.
     """
     plan = _plan(parse(_REQUEST, rest))
-    plan.request.likeness = object()
+    plan.request.batch_key = object()
     return plan
 
 

@@ -286,9 +286,9 @@ class V2Rest:
 
     def _known_answer(self, request: InferRequest, response: InferResponse) -> KnownAnswer | None:
         """Return the known form of answers like `response`; None if unknown, and then learn it."""
-        if request.likeness is None:
+        if request.batch_key is None:
             return None
-        key = (request.likeness, response.model, response.version)
+        key = (request.batch_key, response.model, response.version)
         known = self._answers.get(key)
         if known is None:
             self._learn(key, request, response)

@@ -132,7 +132,7 @@ class _Plan:
         *,
         has_id: bool,
     ) -> None:
-        request.likeness = object()
+        request.batch_key = object()
         self.has_id = has_id
         self._places = places
         self._is_shared = bool(places) or any(part.shared is not None for part in parts)
