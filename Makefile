@@ -38,7 +38,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow test-compiled test-clients test-platforms conform fuzz-rest bench bench-peers bench-platforms docs dev clean
+.PHONY: help run check test test-slow test-compiled test-interop test-platforms conform fuzz-rest bench bench-peers bench-platforms docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,8 +66,8 @@ test-compiled: $(TESTED) ## the tests with the request path compiled, as wheels 
 	.venv-compiled-1/bin/pytest tests -m "not slow and not plain" $(SIDE_BY_SIDE) \
 	  -W "ignore:the (type, exc, tb) signature of throw() is deprecated:DeprecationWarning" $(ARGS)
 
-test-clients: $(DEV) ## programs of other projects: KServe, MLServer, perf_analyzer, ... (ONLY=kserve: one)
-	$(BIN)/python clients/run.py $(ONLY)
+test-interop: $(DEV) ## programs of other projects: KServe, MLServer, perf_analyzer, ... (ONLY=kserve: one)
+	$(BIN)/python interop/run.py $(ONLY)
 
 test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real frameworks, each in its own environment (PLATFORMS=)
 	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python -m pytest -q tests/platforms -m "not slow" $(ARGS); done
@@ -99,7 +99,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-clients .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf $(VENV) .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 
 # A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):

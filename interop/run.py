@@ -1,9 +1,9 @@
 """Runs the tests of other projects' clients, each in an environment of its own.
 
-    python clients/run.py [--install] [NAME...]
+    python interop/run.py [--install] [NAME...]
 
 A folder with requirements.txt is tested by pytest in a virtual environment, one with package.json
-by Node's own test runner. All environments stay in .venv-clients/ and are made anew when what they
+by Node's own test runner. All environments stay in .venv-interop/ and are made anew when what they
 need has changed.
 """
 
@@ -25,7 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-ENVIRONMENTS = ROOT / ".venv-clients"
+ENVIRONMENTS = ROOT / ".venv-interop"
 PROTOS = [ROOT / "src/inferd/wire/proto", ROOT / "src/inferd/config/proto"]
 HOST = "127.0.0.1"
 READY_WITHIN_S = 60.0
