@@ -1,0 +1,97 @@
+"""Modules know each other one way only; imports under TYPE_CHECKING are knowledge, too."""
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "src" / "inferd"
+BOOTSTRAP = "inferd.backends.worker.bootstrap."
+"""Worker processes have this folder on sys.path: what lies in it is imported without the prefix."""
+
+ALLOWED = [
+    # To be cut: each of these is a class spread over files.
+    """
+    backends.worker.bootstrap.inferd_worker.current backends.worker.bootstrap.inferd_worker.loop
+    backends.worker.bootstrap.inferd_worker.open backends.worker.bootstrap.inferd_worker.outcome
+    backends.worker.bootstrap.inferd_worker.pb_utils.awaiting
+    backends.worker.bootstrap.inferd_worker.pb_utils.calls
+    backends.worker.bootstrap.inferd_worker.pb_utils.request
+    backends.worker.bootstrap.inferd_worker.pb_utils.response
+    backends.worker.bootstrap.inferd_worker.worker
+    """,
+    "backends.worker.model_calls.calls backends.worker.model_calls.commands"
+    " backends.worker.model_calls.stream",
+    "engine.engine engine.steps engine.streaming engine.traced",
+    "http.grpc.call http.grpc.input http.h2.exchange http.h2.protocol transport.http2_server",
+    "http.h1.connection transport.http_server",
+    "http.h2.connection http.h2.receiver http.h2.sender http.h2.stream",
+    "schedulers.ensemble schedulers.ensemble_parts.stream",
+]
+"""The circles that there are, each with its reason; the module names follow `inferd.`."""
+
+
+def all_modules():
+    """Return the file of each module in src/inferd by its name."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported_names(tree, name, path):
+    """Yield all that a module's import statements may mean, as dotted names."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            # `from a import b`: the module a.b if there is one, else a name that a defines.
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def imports_by_module():
+    """Return the modules of src/inferd that each one imports."""
+    modules = all_modules()
+    imports = {}
+    for name, path in modules.items():
+        known = imports[name] = set()
+        for full in imported_names(ast.parse(path.read_bytes()), name, path):
+            for one in (full, full.rpartition(".")[0]):
+                match = next((m for m in (one, BOOTSTRAP + one) if m in modules), None)
+                if match:
+                    known.add(match)
+                    break
+        known.discard(name)
+    return imports
+
+
+def find_circles(imports):
+    """Return the sets of modules that reach one another."""
+    reached = {name: set(found) for name, found in imports.items()}
+    changed = True
+    while changed:
+        changed = False
+        for found in reached.values():
+            more = set().union(*(reached[one] for one in found)) - found
+            found |= more
+            changed = changed or bool(more)
+    alike = (
+        frozenset(o for o in found if name in reached[o])
+        for name, found in reached.items()
+        if name in found
+    )
+    return set(alike)
+
+
+def test_no_modules_know_each_other_in_a_circle():
+    allowed = {frozenset(f"inferd.{name}" for name in one.split()) for one in ALLOWED}
+    assert find_circles(imports_by_module()) == allowed
+
+
+def test_a_circle_is_found_through_modules_between():
+    imports = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()}
+    assert find_circles(imports) == {frozenset("abc")}
