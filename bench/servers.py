@@ -144,15 +144,21 @@ def run_server(
 
 @contextmanager
 def run_inferd(
-    repository: Path, work: Path, grpc_transport: str = "own", flags: Sequence[str] = ()
+    repository: Path,
+    work: Path,
+    grpc_transport: str = "own",
+    flags: Sequence[str] = (),
+    *,
+    python: str = sys.executable,
+    label: str = "inferd",
 ) -> Iterator[Server]:
-    """Run this checkout's server on `repository`, with default settings except for `flags`."""
+    """Run the server of the environment of `python`, with default settings except for `flags`."""
     ports = (free_port(), free_port())
-    command = [sys.executable, "-m", "inferd", "serve", str(repository)]
+    command = [python, "-m", "inferd", "serve", str(repository)]
     command += ["--http-address", HOST, "--grpc-address", HOST]
     command += ["--http-port", str(ports[0]), "--grpc-port", str(ports[1]), "--metrics-port", "0"]
     command += ["--grpc-transport", grpc_transport, *flags]
-    label = "inferd" if grpc_transport == "own" else grpc_transport
+    label = label if grpc_transport == "own" else grpc_transport
     with run_server(label, command, ports, work / f"{label}.log") as server:
         yield server
 
