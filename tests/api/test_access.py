@@ -178,7 +178,7 @@ async def test_a_large_body_is_not_taken_from_who_may_not_call(serving, post, ho
         answer = await client.ask(sent)
         assert answer.status == 403
         assert answer.headers["connection"] == "close"
-        assert site.server.capacity.held_bytes == 0
+        assert site.server.capacity.buffered_bytes == 0
 
 
 async def test_without_a_key_calls_are_401_and_say_what_is_needed(serving, infer):

@@ -163,14 +163,14 @@ async def test_what_is_read_from_text_counts_beside_the_text(serving):
         client = await site.connect()
         await client.send(post(body))
         await site.held.started.acquire()
-        assert site.engine.capacity.held_bytes == len(body) + 4 * 200_000
+        assert site.engine.capacity.buffered_bytes == len(body) + 4 * 200_000
         site.engine.capacity.max_bytes = 2 * len(body) + 8 * 200_000 - 1
         answer = await site.ask(post(body, model="id"))
         assert is_refused(answer) and "--max-inflight-bytes" in answer.error
         site.held.release.set()
         assert (await client.answer()).status == 200
         assert (await site.ask(post(body, model="id"))).status == 200
-        assert site.engine.capacity.held_bytes == 0
+        assert site.engine.capacity.buffered_bytes == 0
 
 
 async def test_a_client_that_leaves_gives_its_place_back(serving):
@@ -265,13 +265,13 @@ async def test_one_call_too_many_is_told_to_come_back(calling, count):
         site.held.release.set()
         assert (await waiting.answer()).status == 200
         assert (await stub.ModelInfer(infer_request(count))).model_name == "id"
-        assert site.engine.capacity.request_count == site.engine.capacity.held_bytes == 0
+        assert site.engine.capacity.request_count == site.engine.capacity.buffered_bytes == 0
 
 
 async def test_health_and_metadata_are_answered_under_overload(calling):
     async with calling() as (site, stub, channel):
         await filled(site)
-        site.engine.capacity.held_bytes += 1
+        site.engine.capacity.buffered_bytes += 1
         site.engine.capacity.max_bytes = 0
         try:
             health = health_pb2_grpc.HealthStub(channel)
@@ -282,7 +282,7 @@ async def test_health_and_metadata_are_answered_under_overload(calling):
             assert (await watching.read()).status == 1
             watching.cancel()
         finally:
-            site.engine.capacity.held_bytes -= 1
+            site.engine.capacity.buffered_bytes -= 1
 
 
 async def test_a_stream_lives_on_when_one_of_its_requests_is_refused(calling):
@@ -304,7 +304,7 @@ async def test_a_message_that_there_is_no_room_for_is_refused(calling):
         site.engine.capacity.hold(300_000)
         details = await refused(stub.ModelInfer(infer_request(100_000)))
         assert "--max-inflight-bytes" in details
-        assert site.engine.capacity.held_bytes == 300_000
+        assert site.engine.capacity.buffered_bytes == 300_000
         assert (await stub.ModelInfer(infer_request(50_000))).model_name == "id"
         site.engine.capacity.hold(-300_000)
 
@@ -318,7 +318,7 @@ async def test_a_message_that_could_never_be_held_is_not_to_come_again(calling, 
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "--max-inflight-bytes" in caught.value.details()
         assert "grpc-retry-pushback-ms" not in dict(caught.value.trailing_metadata())
-        assert site.engine.capacity.held_bytes == site.engine.capacity.refused_for_bytes == 0
+        assert site.engine.capacity.buffered_bytes == site.engine.capacity.refused_for_bytes == 0
 
 
 OLD = "/nvidia.inferenceserver.GRPCService"
@@ -358,17 +358,17 @@ async def test_the_old_api_tells_of_overload_inside_its_answer(calling, count):
         if count > 1:
             code, metadata = await old_status(channel, old_request(count))
             assert (code, metadata) == (invalid, {})
-        assert site.engine.capacity.held_bytes == 0
+        assert site.engine.capacity.buffered_bytes == 0
 
 
 async def test_messages_count_until_they_are_answered(calling):
     async with calling() as (site, stub, _):
         asked = asyncio.ensure_future(stub.ModelInfer(infer_request(100_000, "held")))
         await site.held.started.acquire()
-        assert 400_000 < site.engine.capacity.held_bytes < 400_200
+        assert 400_000 < site.engine.capacity.buffered_bytes < 400_200
         site.held.release.set()
         await asked
-        assert site.engine.capacity.held_bytes == 0
+        assert site.engine.capacity.buffered_bytes == 0
 
 
 def test_what_is_released_after_the_end_of_a_call_is_not_released_twice():
@@ -377,7 +377,7 @@ def test_what_is_released_after_the_end_of_a_call_is_not_released_twice():
     call.hold(5)
     call.end()
     call.release(5)
-    assert capacity.held_bytes == 0
+    assert capacity.buffered_bytes == 0
 
 
 async def test_typed_contents_count_beside_their_message(calling):
@@ -388,10 +388,10 @@ async def test_typed_contents_count_beside_their_message(calling):
         request = pb.ModelInferRequest(model_name="held", inputs=[tensor])
         asked = asyncio.ensure_future(stub.ModelInfer(request))
         await site.held.started.acquire()
-        assert 800_000 < site.engine.capacity.held_bytes < 800_200
+        assert 800_000 < site.engine.capacity.buffered_bytes < 800_200
         site.held.release.set()
         await asked
-        assert site.engine.capacity.held_bytes == 0
+        assert site.engine.capacity.buffered_bytes == 0
 
 
 async def test_a_message_is_refused_before_the_rest_of_it_has_come(serving):
@@ -405,7 +405,7 @@ async def test_a_message_is_refused_before_the_rest_of_it_has_come(serving):
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
                 stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
                 await refused(stub.ModelInfer(infer_request(1_000_000)))
-                assert site.engine.capacity.held_bytes == 0
+                assert site.engine.capacity.buffered_bytes == 0
         finally:
             await server.stop(0)
 

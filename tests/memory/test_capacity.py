@@ -49,6 +49,6 @@ def test_what_has_more_bytes_than_all_may_have_is_too_large_and_no_overload():
 
 def test_metrics_tell_what_is_under_way():
     capacity = Capacity()
-    capacity.request_count, capacity.held_bytes = 3, 5
+    capacity.request_count, capacity.buffered_bytes = 3, 5
     text = "".join(family.text() for family in capacity.families())
     assert "inferd_inflight_requests 3\n" in text and "inferd_inflight_bytes 5\n" in text

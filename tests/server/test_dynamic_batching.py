@@ -300,7 +300,7 @@ def test_large_bodies_are_received_side_by_side_and_each_gets_its_own_answer(mod
             view_count += strip.is_joined and not strip._miss_count
         assert view_count > 8
         assert strips.block_bytes <= 2 * 32 * 4 * WIDE
-        assert server.engine.capacity.held_bytes == 0
+        assert server.engine.capacity.buffered_bytes == 0
 
     serving(models(wide=(config, negation(WIDE))), serve)
 

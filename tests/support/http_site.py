@@ -258,7 +258,7 @@ class Site:
         """Wait until every connection has gone; then nothing may be held any more."""
         assert await self.server.drain(30)
         async with asyncio.timeout(30):  # an answer that is given up may end a turn later
-            while self.engine.capacity.held_bytes:  # noqa: ASYNC110  nothing else tells
+            while self.engine.capacity.buffered_bytes:  # noqa: ASYNC110  nothing else tells
                 await asyncio.sleep(0.001)
         assert self.server.turned_away_count == 0
 

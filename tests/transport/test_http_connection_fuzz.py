@@ -128,7 +128,7 @@ class Wire:
         """Lose the connection; nothing may be held after that."""
         self.connection.connection_lost(None)
         assert not self.transport.is_misused
-        assert self.server.capacity.held_bytes == 0
+        assert self.server.capacity.buffered_bytes == 0
         assert not self.server.connections
 
     def answers(self):
@@ -366,7 +366,7 @@ class Story:
         for _ in range(5):
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert self.wire.server.capacity.held_bytes == 0
+        assert self.wire.server.capacity.buffered_bytes == 0
         assert not self.wire.transport.is_misused
 
 

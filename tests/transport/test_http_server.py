@@ -75,7 +75,7 @@ async def test_busy_connections_answer_before_they_close(serving, infer):
         request = infer([2.5] * 5000)
         await sending.send(request[:20_000])
         await half.send(LIVE[:10])
-        while len(site.server.connections) < 3 or not site.server.capacity.held_bytes:  # noqa: ASYNC110
+        while len(site.server.connections) < 3 or not site.server.capacity.buffered_bytes:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         for _ in range(20):
             await asyncio.sleep(0)

@@ -155,7 +155,7 @@ class Engine:
         """Complete a request that has been checked, from `response` if the model has answered."""
         capacity = self.capacity
         capacity.request_count += 1
-        capacity.held_bytes += request.copied_bytes
+        capacity.buffered_bytes += request.copied_bytes
         try:
             if response is None:
                 response = await served.scheduler.run(request)
@@ -169,7 +169,7 @@ class Engine:
             raise
         finally:
             capacity.request_count -= 1
-            capacity.held_bytes -= request.copied_bytes
+            capacity.buffered_bytes -= request.copied_bytes
         return _settled(served, request, response)
 
     def infer_now(self, request: InferRequest) -> InferResponse | None:

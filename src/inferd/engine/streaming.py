@@ -47,7 +47,7 @@ async def all_answers(
     is_final = False
     failure: InferdError | None = None
     capacity.request_count += 1
-    capacity.held_bytes += request.copied_bytes
+    capacity.buffered_bytes += request.copied_bytes
     try:
         async with aclosing(served.scheduler.stream(request)) as responses:
             async for response in responses:
@@ -67,7 +67,7 @@ async def all_answers(
         raise
     finally:
         capacity.request_count -= 1
-        capacity.held_bytes -= request.copied_bytes
+        capacity.buffered_bytes -= request.copied_bytes
     served.counts.add_outcome(request, failure)
 
 

@@ -24,7 +24,7 @@ class Capacity:
         self.max_requests = max_requests
         self.max_bytes = max_bytes
         self.request_count = 0
-        self.held_bytes = 0
+        self.buffered_bytes = 0
         self.refused_for_requests = 0
         self.refused_for_bytes = 0
         self.strips = Strips()
@@ -36,12 +36,12 @@ class Capacity:
 
     def hold(self, size_bytes: int) -> bool:
         """Add `size_bytes`, which may be negative, to those in memory; tell if that is allowed."""
-        self.held_bytes += size_bytes
-        return self.held_bytes <= self.max_bytes
+        self.buffered_bytes += size_bytes
+        return self.buffered_bytes <= self.max_bytes
 
     def has_room(self, size_bytes: int) -> bool:
         """Tell whether `hold` of that many more bytes would return True."""
-        return self.held_bytes + size_bytes <= self.max_bytes
+        return self.buffered_bytes + size_bytes <= self.max_bytes
 
     def too_many_requests(self) -> Overloaded:
         """Count a request refused because of the requests under way; return the error."""
@@ -82,7 +82,10 @@ class Capacity:
                 [("", self.request_count)],
             ),
             Family(
-                "inferd_inflight_bytes", "gauge", "Request data in memory", [("", self.held_bytes)]
+                "inferd_inflight_bytes",
+                "gauge",
+                "Request data in memory",
+                [("", self.buffered_bytes)],
             ),
             Family(
                 "inferd_overload_refused_total",

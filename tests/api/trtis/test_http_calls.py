@@ -187,7 +187,7 @@ async def test_too_many_bytes_are_unavailable(old, is_chunked):
     async with old(max_inflight_bytes=300_000) as site:
         waiting = await site.connect()
         await waiting.send(post("Content-Length: 200000", body=bytes(199_999)))
-        while site.server.capacity.held_bytes < 199_999:  # noqa: ASYNC110  nobody tells
+        while site.server.capacity.buffered_bytes < 199_999:  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.001)
         if is_chunked:
             asked = post("Transfer-Encoding: chunked", body=b"1d4c0\r\n" + bytes(120_000))

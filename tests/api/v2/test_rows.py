@@ -82,7 +82,7 @@ async def test_bodies_of_a_model_that_joins_are_received_in_rows(serving, rows, 
         assert noting.rows == [False, True, True, True, True, True]
         answer = await ask(client, post, 7, id="x")
         assert b'"id":"x"' in answer.body
-        assert engine.capacity.held_bytes == 0
+        assert engine.capacity.buffered_bytes == 0
         [connection] = site.server.connections
         assert connection._heads.request.row is None
 

@@ -22,9 +22,9 @@ def test_a_body_of_known_length_fills_its_memory():
     request = copy(NO_REQUEST)
     body.give(request)
     assert bytes(request.body) == b"abcde" and request.row is None and body.memory is None
-    assert capacity.held_bytes == 5  # until it is answered
+    assert capacity.buffered_bytes == 5  # until it is answered
     body.release()
-    assert capacity.held_bytes == 0
+    assert capacity.buffered_bytes == 0
 
 
 def test_the_end_of_a_body_may_go_to_a_row():
@@ -40,7 +40,7 @@ def test_the_end_of_a_body_may_go_to_a_row():
     assert bytes(request.body) == b"{}" and request.row is row and body.row is None
     assert bytes(row.block) == b"abcd" + bytes(row.block[4:])
     body.release()
-    assert capacity.held_bytes == 0
+    assert capacity.buffered_bytes == 0
 
 
 def test_a_body_in_chunks_is_put_together():
@@ -48,11 +48,11 @@ def test_a_body_in_chunks_is_put_together():
     body = BodyReader(capacity, 1000)
     body.begin(-1, NOTHING)
     assert body.feed(memoryview(b"3\r\nab")) is None
-    assert (body.filled, capacity.held_bytes) == (2, 2)
+    assert (body.filled, capacity.buffered_bytes) == (2, 2)
     whole, rest = body.feed(memoryview(b"c\r\n0\r\n\r\nnext"))
-    assert (bytes(whole), rest, body.chunks, capacity.held_bytes) == (b"abc", b"next", None, 3)
+    assert (bytes(whole), rest, body.chunks, capacity.buffered_bytes) == (b"abc", b"next", None, 3)
     body.release()
-    assert capacity.held_bytes == 0
+    assert capacity.buffered_bytes == 0
 
 
 def test_the_next_body_begins_anew():
@@ -75,7 +75,7 @@ def test_too_much_together_may_come_again_and_too_much_alone_may_not():
     with pytest.raises(TooLarge):
         first.add(3)
     first.release()
-    assert capacity.held_bytes == 0
+    assert capacity.buffered_bytes == 0
 
 
 def test_memory_there_is_none_of_is_overload():

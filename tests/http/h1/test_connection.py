@@ -134,7 +134,7 @@ async def test_bodies_of_every_size_come_back(serving, binary, size):
             answer = await client.ask(binary(data, as_chunks=as_chunks))
             json_size = int(answer.headers["inference-header-content-length"])
             assert answer.body[json_size:] == data
-            assert site.server.capacity.held_bytes == 0
+            assert site.server.capacity.buffered_bytes == 0
 
 
 # --- pipelining ---
@@ -481,7 +481,7 @@ async def test_bodies_together_larger_than_allowed_are_refused(serving, binary, 
     async with serving(max_inflight_bytes=300_000) as site:
         waiting = await site.connect()
         await waiting.send(binary(LARGE[:200_000])[:-1])
-        await until(lambda: site.server.capacity.held_bytes > 199_000)
+        await until(lambda: site.server.capacity.buffered_bytes > 199_000)
         client = await site.connect()
         answer = await client.ask(binary(LARGE[:120_000], as_chunks=as_chunks))
         assert answer.status == 503
@@ -490,7 +490,7 @@ async def test_bodies_together_larger_than_allowed_are_refused(serving, binary, 
         assert (await waiting.ask(LARGE[199_999:200_000])).status == 200
         again = await site.connect()
         assert (await again.ask(binary(LARGE[:120_000], as_chunks=as_chunks))).status == 200
-        assert site.server.capacity.held_bytes == 0
+        assert site.server.capacity.buffered_bytes == 0
 
 
 async def test_what_came_with_the_head_may_already_be_too_much(serving, binary):
@@ -507,10 +507,10 @@ async def test_a_body_counts_until_its_answer_and_is_let_go_then(serving, binary
         client = await site.connect()
         await client.send(binary(LARGE, model="held"))
         await site.held.started.acquire()
-        assert site.server.capacity.held_bytes == len(LARGE)
+        assert site.server.capacity.buffered_bytes == len(LARGE)
         site.held.release.set()
         assert (await client.answer()).status == 200
-        assert site.server.capacity.held_bytes == 0
+        assert site.server.capacity.buffered_bytes == 0
         [connection] = site.server.connections
         assert len(connection._heads.request.body) == 0
 
@@ -626,7 +626,7 @@ async def test_a_body_that_trickles_in_is_refused(serving, infer, as_chunks):
         assert answer.status == 408
         assert "too slowly" in answer.error
         assert await client.rest() == b""
-        assert site.server.capacity.held_bytes == 0
+        assert site.server.capacity.buffered_bytes == 0
 
 
 async def test_a_body_has_its_time_from_the_end_of_its_head(serving, infer):
@@ -706,7 +706,7 @@ async def test_a_client_that_never_reads_is_cut_and_memory_is_bounded(serving, b
         await until_idle()
         [connection] = site.server.connections
         assert connection._transport.get_write_buffer_size() < 2 * len(LARGE)
-        assert site.server.capacity.held_bytes <= len(LARGE)
+        assert site.server.capacity.buffered_bytes <= len(LARGE)
         site.pass_time(0)
         site.pass_time(9)
         assert not connection._is_closing

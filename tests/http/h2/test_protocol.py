@@ -354,7 +354,7 @@ async def test_a_call_whose_message_stops_coming_is_given_up(bench, came):
     await bench.until(PING, ACK)
     bench.pass_time(2)
     assert b"4" in await bench.until(HEADERS)
-    assert bench.server.capacity.held_bytes == 0
+    assert bench.server.capacity.buffered_bytes == 0
 
 
 @timed(message_timeout_s=10)

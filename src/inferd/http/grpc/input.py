@@ -203,8 +203,8 @@ class GrpcInput(H2Stream):
         capacity = self._port.server.capacity
         self._is_bare = False
         self._held_bytes += count
-        capacity.held_bytes += count
-        if capacity.held_bytes <= capacity.max_bytes:
+        capacity.buffered_bytes += count
+        if capacity.buffered_bytes <= capacity.max_bytes:
             return True
         if count <= SMALL_BYTES and not self._grpc.method.is_inference:
             return True  # an overloaded server still answers health checks
@@ -215,7 +215,7 @@ class GrpcInput(H2Stream):
     def _release(self, count: int) -> None:
         count = min(count, self._held_bytes)
         self._held_bytes -= count
-        self._port.server.capacity.held_bytes -= count
+        self._port.server.capacity.buffered_bytes -= count
 
     async def _inflate(self, message: Any) -> Any:
         encoding, server = self._grpc.encoding, self._port.server

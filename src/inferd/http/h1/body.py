@@ -22,10 +22,10 @@ class BodyReader:
     __slots__ = (
         "_capacity",
         "_max_bytes",
+        "buffered_bytes",
         "chunks",
         "filled",
         "head",
-        "held_bytes",
         "memory",
         "row",
     )
@@ -36,7 +36,7 @@ class BodyReader:
         self.chunks: ChunkedBody | None = None
         self.memory: memoryview | None = None
         self.filled = 0
-        self.held_bytes = 0
+        self.buffered_bytes = 0
         self.row: Row | None = None
         self.head = NO_BODY
 
@@ -67,11 +67,11 @@ class BodyReader:
         Raises Overloaded and TooLarge.
         """
         self.filled += count
-        self.held_bytes += count
+        self.buffered_bytes += count
         capacity = self._capacity
-        capacity.held_bytes += count
-        if capacity.held_bytes > capacity.max_bytes:
-            raise capacity.too_many_bytes(self.held_bytes)
+        capacity.buffered_bytes += count
+        if capacity.buffered_bytes > capacity.max_bytes:
+            raise capacity.too_many_bytes(self.buffered_bytes)
         return self.memory is not None and self.filled == len(self.memory)
 
     def give(self, request: HttpRequest) -> None:
@@ -93,8 +93,8 @@ class BodyReader:
 
     def release(self) -> None:
         """Release all bytes received."""
-        self._capacity.held_bytes -= self.held_bytes
-        self.held_bytes = 0
+        self._capacity.buffered_bytes -= self.buffered_bytes
+        self.buffered_bytes = 0
         self.memory = self.chunks = self.row = None
         self.head = NO_BODY
 

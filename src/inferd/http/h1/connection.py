@@ -404,7 +404,7 @@ class HttpConnection:
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         request.body = NO_BODY  # an idle connection keeps the head and nothing else
         request.row = None
-        if self._body.held_bytes:
+        if self._body.buffered_bytes:
             self._body.release()
         if answer.rest is not None:
             self._send_stream(request, answer, answer.rest)

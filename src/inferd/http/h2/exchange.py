@@ -128,8 +128,8 @@ class RestExchange(H2Stream):
         self._filled += count
         self._held_bytes += count
         capacity = self._port.server.capacity
-        capacity.held_bytes += count
-        if capacity.held_bytes > capacity.max_bytes:
+        capacity.buffered_bytes += count
+        if capacity.buffered_bytes > capacity.max_bytes:
             self._refuse(capacity.too_many_bytes(self._held_bytes))
             return
         self.connection.credit(self, count)
@@ -268,6 +268,6 @@ class RestExchange(H2Stream):
         self._release()
 
     def _release(self) -> None:
-        self._port.server.capacity.held_bytes -= self._held_bytes
+        self._port.server.capacity.buffered_bytes -= self._held_bytes
         self._held_bytes = 0
         self._body = None
