@@ -18,8 +18,6 @@ ALLOWED = [
     backends.worker.bootstrap.inferd_worker.pb_utils.response
     backends.worker.bootstrap.inferd_worker.worker
     """,
-    "backends.worker.model_calls.calls backends.worker.model_calls.commands"
-    " backends.worker.model_calls.stream",
     "engine.engine engine.steps engine.streaming engine.traced",
     "http.grpc.call http.grpc.input http.h2.exchange http.h2.protocol transport.http2_server",
     "http.h1.connection transport.http_server",

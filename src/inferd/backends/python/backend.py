@@ -113,7 +113,7 @@ class PythonBackend:
         calls = WorkerCalls(config.name, self._context, self._loads)
         plan = self._plan(files, config, placement, "run")
         instance = WorkerInstance(plan, calls.receive, calls.end)
-        calls.instance = instance
+        calls.connect(instance)
         instance.start()
         if runs_in_server(config, self._context.settings):
             log.info(

@@ -31,7 +31,7 @@ def ask_to_load(loop):
     """Receive a command in this thread, as while a model is loaded; return what was warned of."""
     calls = WorkerCalls("m", BackendContext(loop=loop), Loads())
     plan = SimpleNamespace(start_timeout_s=0.01)
-    calls.instance = SimpleNamespace(plan=plan, give=None, reads_on=None)
+    calls.connect(SimpleNamespace(plan=plan, give=None, reads_on=None))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         calls.receive(packet.COMMAND, LOAD, None)
@@ -64,7 +64,7 @@ def test_metrics_that_cannot_be_are_refused_and_leave_the_others_as_they_are(ver
     before = [family.text() for family in metrics.families()]
     said = []
     calls = WorkerCalls("m", BackendContext(metrics=metrics), Loads())
-    calls.instance = SimpleNamespace(give=None, send=lambda *sent: said.append(sent[1]))
+    calls.connect(SimpleNamespace(give=None, send=lambda *sent: said.append(sent[1])))
     calls.receive(packet.COMMAND, msgspec.json.encode([[], 7, verb, arguments]), None)
     [[is_last, [kind, code, _]]] = said
     assert (is_last, kind, code) == (True, "error", 3)
@@ -103,7 +103,7 @@ def test_a_call_hears_that_it_is_given_up_before_its_task_has_begun(how):
 
     async def call_and_give_up():
         calls = WorkerCalls("m", BackendContext(models=models), Loads())
-        calls.instance = SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None)
+        calls.connect(SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None))
         calls.receive(packet.CALL, CALL, b"", (1, 0, 0))
         if how == "end":
             calls.end()
@@ -121,7 +121,7 @@ def test_a_call_that_nobody_waits_for_any_more_is_no_call(monkeypatch):
 
     async def call_and_hang_up():
         calls = WorkerCalls("m", BackendContext(models=models), Loads())
-        calls.instance = SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None)
+        calls.connect(SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None))
         for number in range(3):
             calls.receive(packet.CALL, CALL, b"", (number, 0, 0))
             calls.receive(packet.HANG_UP, msgspec.json.encode([[], number]), None)
@@ -148,8 +148,10 @@ def test_inputs_that_are_not_where_they_are_said_to_be_end_their_call_alone(
 
     async def call():
         calls = WorkerCalls("m", BackendContext(models=Gives()), Loads())
-        calls.instance = SimpleNamespace(
-            reads_on=asyncio.get_running_loop(), give=None, send=lambda *sent: said.append(sent)
+        calls.connect(
+            SimpleNamespace(
+                reads_on=asyncio.get_running_loop(), give=None, send=lambda *sent: said.append(sent)
+            )
         )
         asked = ["other", -1, "", [["X", "FP32", [2], *place]], [], None, 0, 0, 0, 0]
         document = msgspec.json.encode([[], asked, False, []])

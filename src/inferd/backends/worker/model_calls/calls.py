@@ -8,48 +8,32 @@ that it would wait for itself. The time a nested request may wait in a queue is 
 
 import asyncio
 import inspect
-import logging
-from collections.abc import Collection, Coroutine
+from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import msgspec
 
 from inferd.aio.driver import Driven
 from inferd.aio.promise import Promise, driven, resumed
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
 from inferd.backends.worker.document import Call, Called, Command, Metered, Note
-from inferd.backends.worker.link import NO_LOANS, Loans, Payload
+from inferd.backends.worker.link import NO_LOANS, Loans
 from inferd.backends.worker.message import (
-    ERRORS,
     SEQUENCE_END,
     SEQUENCE_START,
     blocks_of,
-    described,
     placed,
     places_of,
     tensors_of,
 )
 from inferd.backends.worker.model_calls.commands import Commands
 from inferd.backends.worker.model_calls.loads import Loads
+from inferd.backends.worker.model_calls.replies import Caller, Replies
 from inferd.backends.worker.model_calls.stream import answer_stream
 from inferd.core.interfaces import BackendContext, Models
-from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
-from inferd.errors import (
-    BackendFailed,
-    Code,
-    InferdError,
-    InvalidRequest,
-    Unsupported,
-    foreign_text,
-)
-
-if TYPE_CHECKING:
-    from inferd.backends.worker.plan import Plan
-    from inferd.observe.trace import Trace
-
-log = logging.getLogger("inferd.model")
+from inferd.core.request import InferRequest, Sequence, WantedOutput
+from inferd.errors import InvalidRequest, Unsupported
 
 MAX_NESTING = 16
 """The most models that may wait for each other in a chain."""
@@ -59,37 +43,6 @@ MAX_CALLS = 1000
 
 AHEAD = 16
 """How many responses a called decoupled model may be ahead of its caller."""
-
-_CODES = {code: number for number, code in enumerate(kind.code for kind in ERRORS)}
-
-
-class Caller(Protocol):
-    """The calling worker, as seen from here: see WorkerInstance."""
-
-    plan: "Plan"
-
-    @property
-    def reads_on(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that reads from the worker; None while a thread does."""
-        ...
-
-    def send(
-        self, kind: int, document: list[Any], payload: Payload | None = None, number: int = 0
-    ) -> None:
-        """Send a packet. Raises ArenaFull."""
-        ...
-
-    def lend(self, offsets: Collection[int]) -> Loans:
-        """Return the blocks of our memory that a packet names. Raises ValueError."""
-        ...
-
-    def give(self, offsets: list[int]) -> None:
-        """Take back released blocks."""
-        ...
-
-    def trace_of(self, number: int) -> "Trace | None":
-        """Return the trace of a request in execution, if it is traced."""
-        ...
 
 
 class Wish:
@@ -156,18 +109,22 @@ class Wish:
 
 
 class WorkerCalls:
-    """The calls of one worker of `model`. `instance` is set once there is one.
+    """The calls of one worker of `model`.
 
     `loads` are the loads that models of this backend wait for while they start.
     """
 
     def __init__(self, model: str, context: BackendContext, loads: Loads) -> None:
-        self.instance: Caller | None = None
         self._model = model
+        self._replies = Replies(model)
         self._context = context
         self._running: dict[int, tuple[asyncio.Task[None] | Driven, asyncio.Semaphore | None]] = {}
         self._wishes: dict[bytes, Wish] = {}  # earlier CALLs, by their documents
-        self._commands = Commands(model, context, loads, self)
+        self._commands = Commands(model, context, loads, self._replies, self.begin)
+
+    def connect(self, caller: Caller) -> None:
+        """Take `caller` as the worker that calls; before, nobody gets a reply."""
+        self._replies.caller = caller
 
     def end(self) -> None:
         """Cancel the running calls: the caller has ended."""
@@ -201,9 +158,9 @@ class WorkerCalls:
             wish = Wish(msgspec.json.decode(document, type=Call), self._model)
             packet.keep(self._wishes, document, wish, len(document))
         loans = NO_LOANS
-        if wish.blocks and self.instance is not None:
+        if wish.blocks and self._replies.caller is not None:
             # The model holds the blocks of ours that a call names until the call is answered.
-            loans = self.instance.lend(wish.blocks)
+            loans = self._replies.caller.lend(wish.blocks)
         if wish.released:
             self._give(wish.released)
         number, made_for = numbers[0], numbers[1]
@@ -214,20 +171,20 @@ class WorkerCalls:
                 raise Unsupported(msg)
             request = wish.request(data, loans)
         except Exception as error:  # noqa: BLE001  reported to the caller
-            self.fail(number, wish.model, error)
+            self._replies.fail(number, wish.model, error)
             return
-        if made_for and self.instance is not None:
-            request.trace = self.instance.trace_of(made_for)
+        if made_for and self._replies.caller is not None:
+            request.trace = self._replies.caller.trace_of(made_for)
         if wish.is_decoupled:
             request.takes_errors = True
             room = asyncio.Semaphore(AHEAD)
-            self.begin(number, answer_stream(self, number, models, request, room), room)
+            self.begin(number, answer_stream(self._replies, number, models, request, room), room)
         else:
             self.begin(number, self._call(number, models, request))
 
     def _give(self, offsets: list[int]) -> None:
-        if offsets and self.instance is not None:
-            self.instance.give(offsets)
+        if offsets and self._replies.caller is not None:
+            self._replies.caller.give(offsets)
 
     def _note(self, kind: int, number: int) -> None:
         running = self._running.get(number)
@@ -247,10 +204,10 @@ class WorkerCalls:
         if len(self._running) >= MAX_CALLS:
             job.close()
             msg = f"model '{self._model}' has {MAX_CALLS} calls of other models under way"
-            self.refuse(number, InvalidRequest(msg))
+            self._replies.refuse(number, InvalidRequest(msg))
             return
-        assert self.instance is not None
-        if self.instance.reads_on is None:  # during the load a thread waits for each call
+        assert self._replies.caller is not None
+        if self._replies.caller.reads_on is None:  # during the load a thread waits for each call
             self._do_in_thread(number, job)
             return
         if room is not None:
@@ -290,9 +247,9 @@ class WorkerCalls:
         if loop is None:
             job.close()
             msg = "there is no server here whose models could be called"
-            self.refuse(number, Unsupported(msg))
+            self._replies.refuse(number, Unsupported(msg))
         else:
-            assert self.instance is not None
+            assert self._replies.caller is not None
             running = driven(job)
             try:
                 waiting = asyncio.run_coroutine_threadsafe(running, loop)
@@ -301,7 +258,7 @@ class WorkerCalls:
                 job.close()
                 return
             try:
-                waiting.result(self.instance.plan.start_timeout_s)
+                waiting.result(self._replies.caller.plan.start_timeout_s)
             except TimeoutError:  # then the start has taken too long, too, and that is reported
                 waiting.cancel()
                 if inspect.getcoroutinestate(running) == inspect.CORO_CREATED:
@@ -312,47 +269,9 @@ class WorkerCalls:
 
     async def _call(self, number: int, models: Models, request: InferRequest) -> None:
         try:
-            self.answer(number, await models.infer(request), is_last=True)
+            self._replies.answer(number, await models.infer(request), is_last=True)
         except Exception as error:  # noqa: BLE001  reported to the caller
-            self.fail(number, request.model, error)
-
-    def fail(self, number: int, model: str, error: Exception) -> None:
-        """Answer the call `number` of `model` with the error that ended it."""
-        if not isinstance(error, InferdError):
-            log.error(
-                "model '%s': a call of model '%s' failed",
-                self._model,
-                model,
-                exc_info=error,
-            )
-            error = BackendFailed(foreign_text(error))
-        self.refuse(number, error)
-
-    def answer(self, number: int, response: InferResponse, *, is_last: bool) -> None:
-        """Answer the call `number`. Raises BackendFailed if the response is too large."""
-        payload = Payload()
-        document = [
-            "response",
-            [described(tensor, payload) for tensor in response.outputs],
-            response.parameters,
-            response.model,
-            response.version,
-            response.id,
-        ]
-        try:
-            self.reply(number, [is_last, document], payload)
-        except ArenaFull as error:
-            raise BackendFailed(str(error)) from error
-
-    def refuse(self, number: int, error: InferdError, *, is_last: bool = True) -> None:
-        """Answer the call or command `number` with an error."""
-        code = _CODES.get(error.code, _CODES[Code.INTERNAL])
-        self.reply(number, [is_last, ["error", code, error.message]])
-
-    def reply(self, number: int, document: list[Any], payload: Payload | None = None) -> None:
-        """Answer the call or command `number`."""
-        if self.instance is not None:
-            self.instance.send(packet.REPLY, document, payload, number)
+            self._replies.fail(number, request.model, error)
 
 
 def _give_up(call: asyncio.Task[None] | Driven) -> None:

@@ -1,5 +1,6 @@
 """Commands: what a worker's model has the server do, apart from requests to other models."""
 
+from collections.abc import Callable, Coroutine
 from contextlib import nullcontext, suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -8,12 +9,12 @@ import msgspec
 
 from inferd.backends.worker.document import Command, Metered
 from inferd.backends.worker.model_calls.loads import Loads
+from inferd.backends.worker.model_calls.replies import Replies
 from inferd.core.interfaces import BackendContext
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unsupported, foreign_text
 
 if TYPE_CHECKING:
-    from inferd.backends.worker.model_calls.calls import WorkerCalls
     from inferd.observe.custom import CustomMetric
 
 _Metric = tuple[int, str, dict[str, str], list[float] | None]
@@ -21,18 +22,25 @@ _Metric = tuple[int, str, dict[str, str], list[float] | None]
 
 
 class Commands:
-    """The commands of one worker of `model`, which `calls` receives and answers.
+    """The commands of one worker of `model`, answered by `replies`.
 
+    `begin` runs a coroutine that answers the command of a number.
     `loads` are the loads that models of this backend wait for while they start.
     """
 
     def __init__(
-        self, model: str, context: BackendContext, loads: Loads, calls: "WorkerCalls"
+        self,
+        model: str,
+        context: BackendContext,
+        loads: Loads,
+        replies: Replies,
+        begin: Callable[[int, Coroutine[Any, Any, None]], None],
     ) -> None:
         self._model = model
         self._loads = loads
         self._context = context
-        self._calls = calls
+        self._replies = replies
+        self._begin = begin
         self._metrics: dict[int, CustomMetric] = {}
 
     def end(self) -> None:
@@ -46,19 +54,19 @@ class Commands:
 
     def run(self, command: Command) -> None:
         """Carry out the command, and answer it."""
-        calls = self._calls
+        replies = self._replies
         try:
             if command.verb in ("load", "unload"):
                 job = self._control(command)
-                calls.begin(command.number, job)
+                self._begin(command.number, job)
                 return
             value = self._value(command.verb, command.arguments)
         except InferdError as error:
-            calls.refuse(command.number, error)
+            replies.refuse(command.number, error)
         except Exception as error:  # noqa: BLE001  the arguments may be anything
-            calls.refuse(command.number, InvalidRequest(foreign_text(error)))
+            replies.refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
-            calls.reply(command.number, [True, ["value", value]])
+            replies.reply(command.number, [True, ["value", value]])
 
     def _value(self, verb: str, arguments: list[Any]) -> Any:
         metrics = self._context.metrics
@@ -86,13 +94,13 @@ class Commands:
         return False
 
     async def _control(self, command: Command) -> None:
-        calls, control = self._calls, self._context.control
+        replies, control = self._replies, self._context.control
         try:
             if control is None:
                 msg = "there is no server here that could load models"
                 raise Unsupported(msg)
-            assert calls.instance is not None
-            is_starting = calls.instance.reads_on is None
+            assert replies.caller is not None
+            is_starting = replies.caller.reads_on is None
             if command.arguments[0] == self._model and is_starting:
                 msg = f"model '{self._model}' is being loaded, and cannot {command.verb} itself"
                 raise InvalidRequest(msg)
@@ -106,8 +114,8 @@ class Commands:
                 with self._loads.waiting(self._model, name) if is_starting else nullcontext():
                     await control.load(request)
         except InferdError as error:
-            calls.refuse(command.number, error)
+            replies.refuse(command.number, error)
         except Exception as error:  # noqa: BLE001  otherwise the model would wait forever
-            calls.refuse(command.number, InvalidRequest(foreign_text(error)))
+            replies.refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
-            calls.reply(command.number, [True, ["value", None]])
+            replies.reply(command.number, [True, ["value", None]])

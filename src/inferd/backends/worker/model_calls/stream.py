@@ -2,17 +2,14 @@
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
+from inferd.backends.worker.model_calls.replies import Replies
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
 
-if TYPE_CHECKING:
-    from inferd.backends.worker.model_calls.calls import WorkerCalls
-
 
 async def answer_stream(
-    calls: "WorkerCalls",
+    replies: Replies,
     number: int,
     models: Models,
     request: InferRequest,
@@ -24,11 +21,11 @@ async def answer_stream(
             async for response in responses:
                 await room.acquire()
                 if response.error is not None:
-                    calls.refuse(number, response.error, is_last=response.final)
+                    replies.refuse(number, response.error, is_last=response.final)
                 else:
-                    calls.answer(number, response, is_last=response.final)
+                    replies.answer(number, response, is_last=response.final)
                 if response.final:
                     return
-        calls.answer(number, InferResponse("", ""), is_last=True)
+        replies.answer(number, InferResponse("", ""), is_last=True)
     except Exception as error:  # noqa: BLE001  reported to the caller
-        calls.fail(number, request.model, error)
+        replies.fail(number, request.model, error)

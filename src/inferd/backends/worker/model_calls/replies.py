@@ -1,0 +1,96 @@
+"""Replies: what a worker's model is told in answer to its calls and commands."""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Protocol
+
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.link import Loans, Payload
+from inferd.backends.worker.message import ERRORS, described
+from inferd.core.request import InferResponse
+from inferd.errors import BackendFailed, Code, InferdError, foreign_text
+
+if TYPE_CHECKING:
+    from inferd.backends.worker.plan import Plan
+    from inferd.observe.trace import Trace
+
+log = logging.getLogger("inferd.model")
+
+_CODES = {code: number for number, code in enumerate(kind.code for kind in ERRORS)}
+
+
+class Caller(Protocol):
+    """The calling worker, as seen from here: see WorkerInstance."""
+
+    plan: "Plan"
+
+    @property
+    def reads_on(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that reads from the worker; None while a thread does."""
+        ...
+
+    def send(
+        self, kind: int, document: list[Any], payload: Payload | None = None, number: int = 0
+    ) -> None:
+        """Send a packet. Raises ArenaFull."""
+        ...
+
+    def lend(self, offsets: Collection[int]) -> Loans:
+        """Return the blocks of our memory that a packet names. Raises ValueError."""
+        ...
+
+    def give(self, offsets: list[int]) -> None:
+        """Take back released blocks."""
+        ...
+
+    def trace_of(self, number: int) -> "Trace | None":
+        """Return the trace of a request in execution, if it is traced."""
+        ...
+
+
+class Replies:
+    """The replies to one worker of `model`. `caller` is set once there is one."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.caller: Caller | None = None
+
+    def fail(self, number: int, model: str, error: Exception) -> None:
+        """Answer the call `number` of `model` with the error that ended it."""
+        if not isinstance(error, InferdError):
+            log.error(
+                "model '%s': a call of model '%s' failed",
+                self.model,
+                model,
+                exc_info=error,
+            )
+            error = BackendFailed(foreign_text(error))
+        self.refuse(number, error)
+
+    def answer(self, number: int, response: InferResponse, *, is_last: bool) -> None:
+        """Answer the call `number`. Raises BackendFailed if the response is too large."""
+        payload = Payload()
+        document = [
+            "response",
+            [described(tensor, payload) for tensor in response.outputs],
+            response.parameters,
+            response.model,
+            response.version,
+            response.id,
+        ]
+        try:
+            self.reply(number, [is_last, document], payload)
+        except ArenaFull as error:
+            raise BackendFailed(str(error)) from error
+
+    def refuse(self, number: int, error: InferdError, *, is_last: bool = True) -> None:
+        """Answer the call or command `number` with an error."""
+        code = _CODES.get(error.code, _CODES[Code.INTERNAL])
+        self.reply(number, [is_last, ["error", code, error.message]])
+
+    def reply(self, number: int, document: list[Any], payload: Payload | None = None) -> None:
+        """Answer the call or command `number`."""
+        if self.caller is not None:
+            self.caller.send(packet.REPLY, document, payload, number)
