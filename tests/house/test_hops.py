@@ -61,16 +61,16 @@ KNOWN_REQUEST = [  # says the same as one before but for its id and values
     "plan._Plan.filled",
 ]
 KNOWN_ANSWER = [  # which differs from one before in its id and values, too
-    "routes.HttpRoutes._encoded",
+    "http_infer.RestInference._encoded",
     "codec.V2Rest.encode_infer_response",
     "codec.V2Rest._known_answer",
     "answer.KnownAnswer.fits",
     "answer.KnownAnswer.encoded",
 ]
-THE_ANSWER = ["routes._inferred", "routes.HttpRoutes._as_accepted"]
+THE_ANSWER = ["http_infer._inferred", "http_infer.RestInference._as_accepted"]
 JSON_HOPS = [
     "routes.HttpRoutes.begin",
-    "routes.HttpRoutes._begin_infer",
+    "http_infer.RestInference.begin",
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
     *KNOWN_ANSWER,
@@ -79,7 +79,7 @@ JSON_HOPS = [
 BINARY_OUTPUT = ["tensor.Tensor.packed"]
 BINARY_HOPS = [
     "routes.HttpRoutes.begin",
-    "routes.HttpRoutes._begin_infer",
+    "http_infer.RestInference.begin",
     "binary.json_length",
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
