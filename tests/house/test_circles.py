@@ -18,7 +18,6 @@ ALLOWED = [
     backends.worker.bootstrap.inferd_worker.pb_utils.response
     backends.worker.bootstrap.inferd_worker.worker
     """,
-    "engine.engine engine.steps engine.streaming engine.traced",
     "http.grpc.call http.grpc.input http.h2.exchange http.h2.protocol transport.http2_server",
     "http.h1.connection transport.http_server",
     "http.h2.connection http.h2.receiver http.h2.sender http.h2.stream",

@@ -21,6 +21,7 @@ from inferd.cache.key import key_of, private
 from inferd.cache.store import Shelf, Store
 from inferd.core.interfaces import GatheringScheduler, Scheduler
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.core.streaming import one_answer
 from inferd.observe.stats import Counts
 
 log = logging.getLogger("inferd.cache")
@@ -102,9 +103,9 @@ class CachingScheduler:
             self._counts.add_cache_miss(looked_ns + kept_ns)
         return response
 
-    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream; there is one answer."""
-        yield await self.run(request)
+        return one_answer(self.run, request)
 
     def hurry(self) -> None:
         """See GatheringScheduler.hurry."""

@@ -1,4 +1,4 @@
-"""LoadRequest and UnloadRequest: what a client asks of the model repository."""
+"""Loads: what a client asks of the model repository, and the attempt to do it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,3 +25,18 @@ class UnloadRequest(msgspec.Struct, frozen=True):
 
     model: str
     unload_dependents: bool = False
+
+
+class Attempt:
+    """One load, or one change of instances."""
+
+    def __init__(self) -> None:
+        self._is_given_up = False
+
+    def is_wanted(self) -> bool:
+        """Tell, in any thread, whether the attempt should go on."""
+        return not self._is_given_up
+
+    def give_up(self) -> None:
+        """Make the attempt end when it next checks `is_wanted`."""
+        self._is_given_up = True

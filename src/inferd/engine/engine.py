@@ -15,13 +15,14 @@ from inferd.core.interfaces import GatheringScheduler, GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata, ServerState
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.streaming import one_answer
 from inferd.engine.loading.caching import open_store
 from inferd.engine.loading.catalog import UNKNOWN, Catalog
 from inferd.engine.loading.control import Control
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.serving.served import Served
 from inferd.engine.steps import Steps
-from inferd.engine.streaming import all_answers, one_answer
+from inferd.engine.streaming import all_answers
 from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
 from inferd.memory.capacity import Capacity
 from inferd.observe.custom import CustomMetrics
@@ -205,7 +206,7 @@ class Engine:
             raise self.capacity.too_many_bytes(request.copied_bytes)
         if served.is_decoupled:
             return all_answers(served, request, self.capacity)
-        return one_answer(self, request)
+        return one_answer(self.infer, request)
 
     # --- reporting ---
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from inferd.core.interfaces import Models, PromptModels
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.streaming import step_answers
-from inferd.engine.traced import traced_step
+from inferd.engine.traced_models import traced_step
 from inferd.memory.capacity import Capacity
 
 

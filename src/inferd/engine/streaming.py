@@ -1,4 +1,4 @@
-"""The answers to one request as a stream."""
+"""Streams of answers: those of a decoupled model, for a client or for a step of an ensemble."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.serving.served import Served
-from inferd.engine.traced import traced_step
+from inferd.engine.traced_models import traced_step
 from inferd.memory.capacity import Capacity
 from inferd.observe.stats import AnswerCount
 from inferd.shm.placing import place_outputs
 
 if TYPE_CHECKING:
-    from inferd.engine.engine import Engine
     from inferd.errors import InferdError
-
-
-async def one_answer(
-    engine: "Engine", request: InferRequest
-) -> AsyncGenerator[InferResponse, None]:
-    """Yield the only answer of a model that is not decoupled."""
-    yield await engine.infer(request)
 
 
 async def step_answers(

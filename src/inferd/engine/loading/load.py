@@ -36,13 +36,15 @@ from inferd.core.interfaces import (
     Models,
     Placement,
 )
-from inferd.engine.loading.attempt import Attempt, Attempts
+from inferd.core.load import Attempt
+from inferd.engine.loading.attempts import Attempts
 from inferd.engine.loading.caching import NOT_LOOKED, Keeper
 from inferd.engine.loading.ensemble import build_ensemble, find_steps
-from inferd.engine.loading.instances import Instances, Machine, Resize, remote_of
 from inferd.engine.loading.lookup import backend_named, python_based
+from inferd.engine.loading.opening import Machine, Opener
 from inferd.engine.loading.scheduling import as_executed, build_scheduler
 from inferd.engine.loading.warmup import samples_of
+from inferd.engine.serving.instances import Instances, Resize, remote_of
 from inferd.engine.serving.served import Served
 from inferd.errors import (
     BackendFailed,
@@ -223,7 +225,8 @@ class Loader:
         labels = read_labels(files.folder, config)
         samples = samples_of(files.folder, config)
         open_one = partial(self._open, backend, files, as_executed(config))
-        instances = Instances(config, backend, open_one, samples, self._machine, attempt)
+        opener = Opener(config, backend, open_one, samples, self._machine)
+        instances = Instances(self._gpu_count, opener.open, attempt)
         with ExitStack() as undo:
             pairs = instances.open(config)
             for pair in pairs:

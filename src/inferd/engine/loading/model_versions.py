@@ -16,9 +16,9 @@ from inferd.aio.thread import in_daemon_thread
 from inferd.config.model import ModelConfig
 from inferd.core.metadata import ModelState
 from inferd.engine.loading.catalog import NO_VERSION, UNLOADED, Catalog, Version
-from inferd.engine.loading.instances import Resize, is_resized
 from inferd.engine.loading.load import Loader
 from inferd.engine.loading.source import Source
+from inferd.engine.serving.instances import Resize, is_resized
 from inferd.engine.serving.served import Served
 from inferd.errors import InferdError, Unavailable
 from inferd.repository.layout import FoundModel

@@ -24,7 +24,7 @@ from inferd.tensor.strings import MAX_ELEMENT_BYTES
 from inferd.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from inferd.engine.loading.instances import Instances
+    from inferd.engine.serving.instances import Instances
     from inferd.schedulers.ensemble import EnsembleScheduler
 
 log = logging.getLogger("inferd.model")

@@ -1,18 +1,11 @@
-"""Streams of answers: those of a decoupled model, wherever it runs, or a single answer."""
+"""Streams of answers of a decoupled model, wherever it runs."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferResponse
 from inferd.errors import InferdError
 from inferd.schedulers.execution.job import StreamJob
-
-
-async def one_answer(
-    run: Callable[[InferRequest], Awaitable[InferResponse]], request: InferRequest
-) -> AsyncGenerator[InferResponse, None]:
-    """Yield the only answer, that of `run`."""
-    yield await run(request)
 
 
 async def answers_of(

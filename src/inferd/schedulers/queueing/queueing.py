@@ -7,8 +7,8 @@ from inferd.aio.promise import Promise
 from inferd.aio.timer import Timer
 from inferd.compiled import mypyc_attr
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.streaming import one_answer
 from inferd.schedulers.execution.batch import BatchPlan
-from inferd.schedulers.execution.streaming import one_answer
 from inferd.schedulers.queueing.queue import Done, Waiting
 from inferd.schedulers.queueing.timing import FixedPace, Pace
 

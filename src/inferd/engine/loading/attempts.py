@@ -4,20 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
-class Attempt:
-    """One load, or one change of instances."""
-
-    def __init__(self) -> None:
-        self._is_given_up = False
-
-    def is_wanted(self) -> bool:
-        """Tell, in any thread, whether the attempt should go on."""
-        return not self._is_given_up
-
-    def give_up(self) -> None:
-        """Make the attempt end when it next checks `is_wanted`."""
-        self._is_given_up = True
+from inferd.core.load import Attempt
 
 
 class Attempts:

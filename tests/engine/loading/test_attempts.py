@@ -2,7 +2,8 @@
 
 import pytest
 
-from inferd.engine.loading.attempt import Attempt, Attempts
+from inferd.core.load import Attempt
+from inferd.engine.loading.attempts import Attempts
 
 
 def test_giving_up_a_model_leaves_the_others():

@@ -8,18 +8,13 @@ import os
 import numpy as np
 import pytest
 
-from inferd.backends.identity import IdentityBackend
-from inferd.config.model import InstanceGroup, ModelConfig
 from inferd.config.options.cache import LocalCacheSettings
 from inferd.config.options.host_policy import HostPolicy
-from inferd.core.interfaces import Placement
 from inferd.core.load import LoadRequest
 from inferd.core.request import InferRequest, Sequence
 from inferd.engine.engine import Engine
-from inferd.engine.loading.attempt import Attempt
-from inferd.engine.loading.instances import Instances, Machine
 from inferd.engine.loading.load import LoadOptions
-from inferd.errors import LoadFailed, Unavailable
+from inferd.errors import LoadFailed
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -398,35 +393,3 @@ async def test_another_policy_loads_the_model_anew(stage):
         it.write(model(group(1, more="host_policy: 'mine'")))
         await engine.load(LoadRequest("m"))
         assert it.happened("open") == ["g_0", "g_0"]
-
-
-# --- a GPU that is full ---
-
-ON_GPUS = InstanceGroup(name="g", kind="KIND_GPU", count=1, gpus=(0, 1))
-
-
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
-        ({1: 0.7}, "of the memory of GPU 1 0.750 is in use, .* allows 0.7 for a load"),
-        ({0: 0}, "GPU 0"),
-    ],
-)
-def test_nothing_is_opened_on_a_gpu_that_is_fuller_than_its_limit(limits, words):
-    opened = []
-    machine = Machine(2, {}, limits, [0.25, 0.75].__getitem__)
-    config = ModelConfig("m", instance_group=(ON_GPUS,))
-    instances = Instances(config, IdentityBackend(), opened.append, (), machine, Attempt())
-    with pytest.raises(Unavailable, match=f"^model 'm': .*{words}"):
-        instances.open(config)
-    assert opened == []
-
-
-def test_limits_that_are_not_reached_or_cannot_be_known_hold_nothing_up(caplog):
-    places = [Placement("g_0", gpu=True, device_id=0), Placement("g_1", gpu=True, device_id=1)]
-    config = ModelConfig("m")
-    Machine(2, {}, {0: 0.25, 5: 0.0}, [0.25, 0.75].__getitem__).check_room(config, places)
-    Machine(2, {}, {0: 0.0}, [0.25].__getitem__).check_room(config, [Placement("g_0")])
-    assert caplog.records == []
-    Machine(2, {}, {1: 0.0}, lambda _: None).check_room(config, places)
-    assert "GPU 1 does not tell" in caplog.text

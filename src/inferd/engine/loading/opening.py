@@ -1,0 +1,104 @@
+"""Opening: puts the instances of a version onto GPUs and CPU cores, and warms them up."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from inferd.config.model import ModelConfig
+from inferd.config.options.gpu_limit import GpuLimits
+from inferd.config.options.host_policy import HostPolicies
+from inferd.core.interfaces import Backend, DecoupledInstance, Instance, Opened, Placement
+from inferd.engine.loading.scheduling import opened
+from inferd.engine.loading.warmup import warm_up
+from inferd.engine.serving.instances import kind_of
+from inferd.errors import InvalidConfig, Unavailable
+from inferd.repository.warmup import Sample
+from inferd.schedulers.execution.cores import cores_of, pinned
+
+log = logging.getLogger("inferd.engine")
+
+
+class Machine(NamedTuple):
+    """What instances can be placed on: `gpu_count` GPUs, and CPU cores as `policies` choose them.
+
+    `memory_use` returns the share of a GPU's memory that is in use, None when that is not known;
+    when it is above the GPU's entry in `limits`, nothing is opened there.
+    """
+
+    gpu_count: int
+    policies: HostPolicies
+    limits: GpuLimits
+    memory_use: Callable[[int], float | None]
+
+    def check_room(self, config: ModelConfig, places: Sequence[Placement]) -> None:
+        """Raise Unavailable when a GPU among `places` is too full for one more load."""
+        for gpu in sorted({place.device_id for place in places if place.gpu} & self.limits.keys()):
+            use, limit = self.memory_use(gpu), self.limits[gpu]
+            if use is None:
+                log.warning(
+                    "model '%s': --model-load-gpu-limit has no effect, GPU %d does not tell how "
+                    "much of its memory is in use",
+                    config.name,
+                    gpu,
+                )
+            elif use > limit:
+                msg = (
+                    f"model '{config.name}': of the memory of GPU {gpu} {use:.3f} is in use, "
+                    f"--model-load-gpu-limit allows {limit:g} for a load"
+                )
+                raise Unavailable(msg)
+
+    def cores_of(self, config: ModelConfig, place: Placement) -> frozenset[int]:
+        """Return the CPU cores an instance is pinned to; empty: any."""
+        where = f"model '{config.name}', instance '{place.name}'"
+        policy = self.policies.get(place.host_policy)
+        if policy is not None:
+            return cores_of(policy, where)
+        if any(place.host_policy == group.host_policy for group in config.instance_group):
+            log.warning("%s: no --host-policy is called '%s'", where, place.host_policy)
+        return frozenset()
+
+
+class Opener:
+    """Opens instances of the model of `config` on `machine`; `open_one` loads one of them.
+
+    Each instance answers `samples` before it is used.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        backend: Backend,
+        open_one: Callable[[Placement], Instance],
+        samples: Sequence[Sample],
+        machine: Machine,
+    ) -> None:
+        self._config = config
+        self._backend = backend
+        self._open_one = open_one
+        self._samples = samples
+        self._machine = machine
+
+    def open(self, places: Sequence[Placement]) -> list[Opened]:
+        """Return an open instance for each of `places`. When one fails, those before are closed."""
+        config = self._config
+        self._machine.check_room(config, places)
+        with ExitStack() as undo:
+            instances: list[Instance] = []
+            all_cores = [self._machine.cores_of(config, place) for place in places]
+            for place, cores in zip(places, all_cores, strict=True):
+                with pinned(cores):
+                    instances.append(self._open_one(place))
+                undo.callback(instances[-1].close)
+            if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
+                msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
+                raise InvalidConfig(msg)
+            pairs = [
+                opened(config, self._backend, instance, cores)._replace(kind=kind_of(place))
+                for instance, cores, place in zip(instances, all_cores, places, strict=True)
+            ]
+            together = [pair.together for pair in pairs]
+            warm_up(config, instances if config.decoupled else together, self._samples)
+            undo.pop_all()
+        return pairs

@@ -1,0 +1,127 @@
+"""Instances: the loaded copies of one model version, opened at its load or added later.
+
+When only the counts in instance_group change, a version is not reloaded: it opens more instances,
+or closes some. Its other instances, waiting requests, sequences and statistics stay.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from inferd.config.model import ModelConfig
+from inferd.core.interfaces import AsyncInstance, Instance, Opened, Placement, Resizable, Scheduler
+from inferd.core.load import Attempt
+from inferd.repository.layout import placements
+
+log = logging.getLogger("inferd.engine")
+
+
+class Resize(NamedTuple):
+    """A prepared change: the new instances, already open, and the kinds of those to close."""
+
+    places: list[Placement]
+    opened: list[Opened]
+    closing: list[Hashable]
+
+    def undo(self) -> None:
+        """Close the instances opened for the change."""
+        for one in self.opened:
+            one.alone.close()
+
+
+class Instances:
+    """The instances of one version, and the `scheduler` that runs them.
+
+    `open_all` opens one at each of the given placements, or none. Giving up `attempt` ends that.
+    """
+
+    def __init__(
+        self,
+        gpu_count: int,
+        open_all: Callable[[Sequence[Placement]], list[Opened]],
+        attempt: Attempt,
+    ) -> None:
+        self._gpu_count = gpu_count
+        self._open_all = open_all
+        self.attempt = attempt
+        self.places: list[Placement] = []
+        self.scheduler: Scheduler | None = None
+
+    def open(self, config: ModelConfig) -> list[Opened]:
+        """Open the instances `config` asks for. When one fails to, those before it are closed."""
+        places, warnings = placements(config, self._gpu_count)
+        for warning in warnings:
+            log.warning("%s", warning)
+        found = self._open_all(places)
+        self.places = places
+        return found
+
+    def can_become(self, config: ModelConfig) -> bool:
+        """Tell whether opening and closing instances is enough for `config`, with other counts."""
+        places, _ = placements(config, self._gpu_count)
+        return isinstance(self.scheduler, Resizable) and bool(places)
+
+    def prepare(self, config: ModelConfig) -> Resize:
+        """Open what `config` asks for beyond what is open; for a thread. Raises as `open` does."""
+        places, _ = placements(config, self._gpu_count)
+        surplus = Counter(map(kind_of, self.places))
+        missing = []
+        for place in places:
+            if surplus[kind_of(place)]:
+                surplus[kind_of(place)] -= 1
+            else:
+                missing.append(place)
+        return Resize(places, self._open_all(missing), list(surplus.elements()))
+
+    def apply(self, change: Resize) -> None:
+        """Make the change, without waiting for anything."""
+        scheduler = self.scheduler
+        assert isinstance(scheduler, Resizable)
+        for one in remote_of([one.alone for one in change.opened]):
+            one.attach(asyncio.get_running_loop())
+        for one in change.opened:
+            scheduler.grow(one)
+        are_alike = len(set(map(kind_of, (*self.places, *change.places)))) == 1
+        for kind in change.closing:
+            scheduler.shrink(None if are_alike else kind)
+        self.places = change.places
+
+    def remote(self) -> list[AsyncInstance]:
+        """Return those of the instances in use that run elsewhere."""
+        scheduler = self.scheduler
+        return remote_of(scheduler.instances) if isinstance(scheduler, Resizable) else []
+
+
+def remote_of(instances: Sequence[Instance]) -> list[AsyncInstance]:
+    """Return those of `instances` that run elsewhere, including those under a rate limiter."""
+    inner = [getattr(instance, "inner", instance) for instance in instances]
+    return [instance for instance in inner if isinstance(instance, AsyncInstance)]
+
+
+def is_resized(before: ModelConfig, after: ModelConfig) -> bool:
+    """Tell whether the counts of instance groups are all that differs."""
+    return before != after and _uncounted(before) == _uncounted(after)
+
+
+def _uncounted(config: ModelConfig) -> ModelConfig:
+    """Return `config` without counts, and without names that its author has not given.
+
+    The group of a configuration that lists none has another such name than a group listed first.
+    """
+    groups = tuple(
+        replace(
+            group,
+            count=0,
+            name="" if group.name in (config.name, f"{config.name}_{number}") else group.name,
+        )
+        for number, group in enumerate(config.instance_group)
+    )
+    return replace(config, instance_group=groups)
+
+
+def kind_of(place: Placement) -> Hashable:
+    """Return a key that is equal for all instances interchangeable with the one at `place`."""
+    return place.gpu, place.device_id, place.rate_limiter, place.host_policy
