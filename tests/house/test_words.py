@@ -1,9 +1,12 @@
-"""What no file of the repository says, and what each module says first."""
+"""What no file of the repository says, what each module says first, and what names are made of."""
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
+
+SRC = Path(__file__).parents[2] / "src/inferd"
 
 # In pieces, so that this file does not say them either.
 FORBIDDEN = {
@@ -74,3 +77,82 @@ def test_every_module_says_in_one_sentence_what_it_owns(texts):
         if not first or not first.endswith("."):
             wrong.append(path)
     assert wrong == []
+
+
+# Words of our own that name many things, and so none, with words to use instead. Longer names may
+# contain them as letters, not as parts: "lane" is banned, so is "lane_count", "plane" is not.
+BANNED = {
+    "told": "reason, status_text, as_json, reported",
+    "asked": "requested, wanted, request",
+    "came": "received, arrived",
+    "lineup": "model_versions",
+    "turnstile": "sequence_order",
+    "dressing": "control_tensors",
+    "likeness": "batch_key",
+    "surroundings": "context",
+    "trouble": "unavailable_reason, problem",
+    "moment": "round_number, time",
+    "paused": "suspended, driven, is_reading",
+    "kept": "retained, stored, cached",
+    "held": "buffered, retained, owned",
+    "lane": "instance, offload",
+    "lanes": "instances, offloads",
+    "strip": "batch_memory",
+    "strips": "batch_memories",
+    "whither": "target",
+    "whence": "source",
+}
+# Rooms of src/inferd without such names; "." are the modules beside them.
+CLEAN = [".", "aio", "cli", "core", "shm"]
+NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def names_given(tree):
+    """Yield each name that a module gives to something, and the line."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name, node.lineno
+            case ast.arg():
+                yield node.arg, node.lineno
+            case ast.Name(ctx=ast.Store()):
+                yield node.id, node.lineno
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.attr, node.lineno
+            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
+                yield name, node.lineno
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name, node.lineno
+
+
+def banned_in(name):
+    return BANNED.keys() & {part.lower() for part in NAME_PART.findall(name)}
+
+
+def modules_of(room):
+    return sorted(SRC.glob("*.py") if room == "." else (SRC / room).rglob("*.py"))
+
+
+@pytest.mark.parametrize("room", CLEAN)
+def test_no_name_is_made_of_words_nobody_knows(room):
+    found = [
+        f"{path.relative_to(SRC)}:{line}: {name}"
+        for path in modules_of(room)
+        for name, line in [(path.stem, 0), *names_given(ast.parse(path.read_text()))]
+        if banned_in(name)
+    ]
+    assert found == []
+
+
+def test_words_are_found_in_names_of_all_kinds():
+    text = """
+import x as asked
+class HeldPace: lane: int
+def f(told_at, *strips):
+    self._is_kept, came = 1, 2
+    try: x.strip(came)
+    except E as TROUBLE: keptness = lanes_of()
+"""
+    found = [name for name, _ in names_given(ast.parse(text)) if banned_in(name)]
+    expected = ["asked", "HeldPace", "lane", "told_at", "strips", "_is_kept", "came", "TROUBLE"]
+    assert sorted(found) == sorted(expected)

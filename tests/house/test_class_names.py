@@ -1,0 +1,84 @@
+"""A class name has one meaning in all of src/inferd."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+SRC = Path(__file__).parents[2] / "src/inferd"
+# Names that others have given, and classes that are the same thing seen from two sides.
+SHARED = {
+    "ModelConfig": "pb_utils has one; so the worker's is Triton's name",
+    "Tensor": "pb_utils has one; so the worker's is Triton's name",
+    "TritonPythonModel": "what Triton calls the class of a model.py, each of which has one",
+}
+# Two meanings still.
+DOUBLE = {
+    "Answer",
+    "Answers",
+    "Argument",
+    "Asked",
+    "Batch",
+    "Call",
+    "Compiled",
+    "Control",
+    "CudaRegistration",
+    "Graph",
+    "Guard",
+    "Interface",
+    "Kept",
+    "Loaded",
+    "Log",
+    "Malformed",
+    "Model",
+    "Network",
+    "Node",
+    "Payload",
+    "Piece",
+    "Place",
+    "Plan",
+    "Port",
+    "RateLimiter",
+    "Signature",
+    "Slot",
+    "Source",
+    "Step",
+    "Stream",
+    "SystemRegistration",
+    "Table",
+    "Watch",
+}
+
+
+def class_names(tree):
+    """Yield the public classes of a module; those inside a function or class are theirs alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+        elif isinstance(node, ast.If | ast.Try):
+            yield from class_names(node)
+
+
+def doubles(modules):
+    """Return the names of classes that several of `modules`, path -> text, define."""
+    places = defaultdict(set)
+    for path, text in modules.items():
+        for name in class_names(ast.parse(text)):
+            places[name].add(path)
+    return {name: sorted(paths) for name, paths in places.items() if len(paths) > 1}
+
+
+def test_a_class_name_has_one_meaning():
+    modules = {str(path.relative_to(SRC)): path.read_text() for path in SRC.rglob("*.py")}
+    found = doubles(modules)
+    unexpected = {name: paths for name, paths in found.items() if name not in {*SHARED, *DOUBLE}}
+    assert unexpected == {}
+    assert SHARED.keys() <= found.keys()
+
+
+def test_doubles_are_found():
+    modules = {
+        "a.py": "class Plan: pass\nclass _Own: pass\nclass A:\n    class Inner: pass",
+        "b.py": "try:\n    class Plan: pass\nfinally: pass\nclass _Own: pass",
+        "c.py": "def f():\n    class A: pass\nclass Inner: pass",
+    }
+    assert doubles(modules) == {"Plan": ["a.py", "b.py"]}
