@@ -9,15 +9,6 @@ BOOTSTRAP = "inferd.backends.worker.bootstrap."
 
 ALLOWED = [
     # To be cut: each of these is a class spread over files.
-    """
-    backends.worker.bootstrap.inferd_worker.current backends.worker.bootstrap.inferd_worker.loop
-    backends.worker.bootstrap.inferd_worker.open backends.worker.bootstrap.inferd_worker.outcome
-    backends.worker.bootstrap.inferd_worker.pb_utils.awaiting
-    backends.worker.bootstrap.inferd_worker.pb_utils.calls
-    backends.worker.bootstrap.inferd_worker.pb_utils.request
-    backends.worker.bootstrap.inferd_worker.pb_utils.response
-    backends.worker.bootstrap.inferd_worker.worker
-    """,
     "http.grpc.call http.grpc.input http.h2.exchange http.h2.protocol transport.http2_server",
     "http.h1.connection transport.http_server",
     "http.h2.connection http.h2.receiver http.h2.sender http.h2.stream",

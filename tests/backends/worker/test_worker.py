@@ -8,6 +8,7 @@ import pytest
 from line_peer import PATIENCE_S, Peer
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.bootstrap.inferd_worker.loop import serve
 from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.response import InferenceResponse
 from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.tensor import Tensor
 from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
@@ -57,8 +58,8 @@ class Collected:
 
 def test_a_request_that_is_let_go_of_while_a_packet_is_sent_is_told_behind_it(peer, worker):
     def drop():
-        worker.drop(7)
-        worker.drop(8)
+        worker.outbox.drop(7)
+        worker.outbox.drop(8)
 
     worker.line.send(packet.LOG, Collected(drop))
     (first, _), *answers = said(peer)
@@ -71,7 +72,7 @@ def test_a_request_that_is_let_go_of_while_a_packet_is_sent_is_told_behind_it(pe
 
 
 def test_what_logs_when_it_is_collected_while_a_packet_is_sent_is_heard_behind_it(peer, worker):
-    worker.line.send(packet.RELEASE, Collected(lambda: worker.log(1, "gone")))
+    worker.line.send(packet.RELEASE, Collected(lambda: worker.session.log(1, "gone")))
     (first, _), (kind, document) = said(peer)
     assert (first, kind) == (packet.RELEASE, packet.LOG)
     assert msgspec.json.decode(document, type=Logged).text == "gone"
@@ -113,7 +114,7 @@ def results_of(peer, worker, *inputs):
             told.append((result.answers[0].outputs[0], tensor.numpy()))
 
     link = Link(peer.socket, peer.arena, peer.received, receive, told.append)
-    thread = threading.Thread(target=worker.run)
+    thread = threading.Thread(target=worker.run, args=(serve,))
     thread.start()
     link.send(packet.START, [SETTINGS])
     for number, array in enumerate(inputs, 1):
@@ -164,7 +165,7 @@ def test_a_model_that_is_asked_while_it_is_asked_says_it_once(peer):
     link = Link(
         peer.socket, peer.arena, peer.received, lambda kind, *_: kinds.append(kind), kinds.append
     )
-    thread = threading.Thread(target=worker.run)
+    thread = threading.Thread(target=worker.run, args=(serve,))
     thread.start()
 
     def hear(kind):

@@ -82,9 +82,9 @@ class ModelThread(Process):
         received = arena.Received(fds[0], sizes.arena, writable=True)
         outgoing = arena.Arena(fds[1], sizes.arena, sizes.most)
         worker = modules.ours("worker").Worker(sock, outgoing, received, modules.find_class)
-        modules.ours("current").set_worker(worker)
+        modules.ours("current").set_session(worker.session)
         try:
-            worker.run()
+            worker.run(modules.ours("loop").serve)
         finally:
             worker.line.close()
 

@@ -1,24 +1,43 @@
-"""The worker of this process, for module-level functions."""
+"""The session of this process, for module-level functions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import packet
+from .pb_utils.calls import Calls
 from .pb_utils.error import TritonModelException
 
 if TYPE_CHECKING:
-    from .worker import Worker
+    from .line import Line
 
-_workers: list[Worker] = []
+MAX_LOGGED = 64 << 10
 
 
-def worker() -> Worker:
-    """Return the worker. Raises TritonModelException outside of a process that runs a model."""
-    if not _workers:
+class Session:
+    """What a model reaches from anywhere: its calls of the server, and the server's log."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.calls = Calls(line)
+        self.version_folder = ""
+        self.output_names: list[str] = []
+
+    def log(self, level: int, text: str) -> None:
+        """Have the server log `text`: 0 info, 1 warning, 2 error, 3 verbose."""
+        self.line.send(packet.LOG, [level, text[:MAX_LOGGED]])
+
+
+_sessions: list[Session] = []
+
+
+def session() -> Session:
+    """Return the session. Raises TritonModelException outside of a process that runs a model."""
+    if not _sessions:
         raise TritonModelException("this works only where a server runs the model")
-    return _workers[0]
+    return _sessions[0]
 
 
-def set_worker(one: Worker) -> None:
-    """Make `one` the worker of this process."""
-    _workers[:] = [one]
+def set_session(one: Session) -> None:
+    """Make `one` the session of this process."""
+    _sessions[:] = [one]

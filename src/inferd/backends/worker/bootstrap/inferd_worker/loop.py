@@ -18,7 +18,7 @@ from .ready import ask_async
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from .open import Open
+    from .open import OpenRequest
     from .pb_utils.request import InferenceRequest
     from .worker import Worker
 
@@ -29,7 +29,7 @@ async def serve(worker: Worker) -> None:
     ended = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
     looking = 0  # the thread of the loop, while it reads the socket itself
-    worker.calls.loop = loop
+    worker.session.calls.loop = loop
 
     def begin(job: Coroutine[Any, Any, None]) -> None:
         task = loop.create_task(job)
@@ -71,11 +71,11 @@ async def _say_ready(worker: Worker) -> None:
 
 
 async def _execute(
-    worker: Worker, batch: int, opens: list[Open], requests: list[InferenceRequest]
+    worker: Worker, batch: int, opens: list[OpenRequest], requests: list[InferenceRequest]
 ) -> None:
     executing.set(batch if len(opens) == 1 else 0)
     began_ns = time.perf_counter_ns()
-    if worker.is_decoupled:  # let the server send the next batch
+    if worker.outbox.is_decoupled:  # let the server send the next batch
         worker.line.send(packet.RESULT, ((),), None, (batch, began_ns, began_ns))
         batch = 0
     returned: list[Any] = []

@@ -12,6 +12,7 @@ import sys
 
 from . import api, current
 from .arena import Arena, Received
+from .loop import serve
 from .worker import Worker
 
 _PR_SET_PDEATHSIG = 1
@@ -26,8 +27,8 @@ def main(arguments: list[str]) -> None:
     sys.modules["triton_python_backend_utils"] = sys.modules["c_python_backend_utils"] = api
     sys.argv = [""]  # hide this program's arguments from the model
     worker = Worker(*inherit(arguments))
-    current.set_worker(worker)
-    worker.run()
+    current.set_session(worker.session)
+    worker.run(serve)
     with contextlib.suppress(BaseException):  # exceptions were already printed
         atexit._run_exitfuncs()  # a regular exit would wait for threads as well
     end_process()

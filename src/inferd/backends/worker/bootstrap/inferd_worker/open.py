@@ -1,26 +1,20 @@
-"""Open: a received request that may still be answered."""
+"""OpenRequest: a received request that may still be answered."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .line import Payload
+from .outbox import WINDOW, Outbox
 from .pb_utils.error import TritonModelException
 
-if TYPE_CHECKING:
-    from .worker import Worker
 
-WINDOW = 16
-"""How many answers, or WINDOW_BYTES of them, may be in flight before the model has to wait."""
-
-WINDOW_BYTES = 1 << 20
-
-
-class Open:
+class OpenRequest:
     """The state of one request: whether it was cancelled, and what was sent."""
 
     __slots__ = (
         "__weakref__",
-        "_worker",
+        "_outbox",
         "granted",
         "has_sender",
         "is_cancelled",
@@ -31,8 +25,8 @@ class Open:
         "spent",
     )
 
-    def __init__(self, worker: Worker, number: int, outputs: list[str] | None) -> None:
-        self._worker = worker
+    def __init__(self, outbox: Outbox, number: int, outputs: list[str] | None) -> None:
+        self._outbox = outbox
         self.number = number
         self.outputs = outputs
         self.is_cancelled = False
@@ -45,13 +39,16 @@ class Open:
     def look(self) -> bool:
         """Return whether it was cancelled, after reading all packets that have arrived."""
         if not self.is_cancelled and not self.is_closed:
-            self._worker.line.look()
+            self._outbox.line.look()
         return self.is_cancelled
 
     def send(self, response: Any, *, is_final: bool) -> None:
-        """Send an answer, or only the final flag. Raises TritonModelException."""
-        worker = self._worker
-        if not worker.is_decoupled:
+        """Send an answer, or only the final flag, once the window has room for it.
+
+        Raises TritonModelException.
+        """
+        outbox = self._outbox
+        if not outbox.is_decoupled:
             if self.sent_count and response is not None:
                 raise TritonModelException(
                     "the response was sent already; only a decoupled model may send several"
@@ -67,8 +64,15 @@ class Open:
             raise TritonModelException("the final response of this request was sent already")
         self.sent_count += response is not None
         self.is_closed = is_final
-        worker.send_answer(self, response, is_final=is_final)
+        payload = Payload()
+        answer = outbox.describe(self.number, self.outputs, response, payload, is_final=is_final)
+        if outbox.is_decoupled:
+            spent = self.spent = self.spent + answer[5]
+            if self.granted < spent and not self.is_cancelled:
+                outbox.line.wait(lambda: self.granted >= spent or self.is_cancelled)
+        # Not before: until now the request needed its credit and cancellation.
+        outbox.send(answer, payload)
 
     def __del__(self) -> None:
         if not self.is_closed:
-            self._worker.drop(self.number)
+            self._outbox.drop(self.number)

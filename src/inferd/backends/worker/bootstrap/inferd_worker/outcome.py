@@ -9,11 +9,11 @@ from .pb_utils.request import RELEASE_RESCHEDULE
 from .pb_utils.response import InferenceResponse
 
 if TYPE_CHECKING:
-    from .open import Open
+    from .open import OpenRequest
     from .pb_utils.request import InferenceRequest
 
 
-def wanted_again(opens: list[Open], requests: list[InferenceRequest]) -> list[Open]:
+def wanted_again(opens: list[OpenRequest], requests: list[InferenceRequest]) -> list[OpenRequest]:
     """Return the requests that an iterative model asks for again."""
     return [
         one
@@ -23,7 +23,11 @@ def wanted_again(opens: list[Open], requests: list[InferenceRequest]) -> list[Op
 
 
 def odd_item(
-    opens: list[Open], requests: list[InferenceRequest], responses: Any, *, is_iterative: bool
+    opens: list[OpenRequest],
+    requests: list[InferenceRequest],
+    responses: Any,
+    *,
+    is_iterative: bool,
 ) -> str:
     """Return what is wrong with `responses`, as many as there are requests; "" for nothing."""
     for one, request, response in zip(opens, requests, responses):

@@ -12,35 +12,32 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
-from .arena import GROWTH_SETTING, Arena, ArenaFull, Received
+from .arena import Arena, ArenaFull, Received
+from .current import Session
 from .handing import hand_over
 from .line import Line, LineClosed, Payload
-from .loop import serve
 from .model import ModelFailed, complete, full, import_class, shown, told
-from .open import WINDOW, WINDOW_BYTES, Open
+from .open import OpenRequest
+from .outbox import INTERNAL, Outbox, window_share
 from .outcome import odd_item, wanted_again
-from .pb_utils.calls import Calls, executing
+from .pb_utils.calls import executing
 from .pb_utils.config import using_decoupled_model_transaction_policy
 from .pb_utils.error import TritonError, TritonModelException, kind_of
 from .pb_utils.request import RELEASE_ALL, InferenceRequest
 from .pb_utils.response import InferenceResponse
-from .pb_utils.tensor import write_tensor
 from .ready import Deputy, ask
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Coroutine
 
-INTERNAL = int(TritonError.INTERNAL)
-CANCELLED = int(TritonError.CANCELLED)
 ERROR_LEVEL = 2
 
 
 class Worker:
     """One model, from its first packet to its last.
 
-    `find` imports its class; see import_class. `_opens` holds weak references to the requests that
-    may still be answered, by number.
+    `find` imports its class; see import_class.
     """
 
     def __init__(
@@ -52,18 +49,12 @@ class Worker:
     ) -> None:
         self.line = Line(sock, arena, received, self._receive)
         self._find = find
-        self.calls = Calls(self)
-        self.is_decoupled = False
+        self.session = Session(self.line)
+        self.outbox = Outbox(self.line)
         self._is_iterative = False
         self._is_coroutine = False
         self._loop: asyncio.AbstractEventLoop | None = None  # see _result_of
-        self.is_starting = True
-        self.is_completing = False  # in auto_complete_config, where nobody answers calls
-        self.output_names: list[str] = []
-        self.version_folder = ""
         self.folder = ""
-        self.callers: list[str] = []  # the models that wait for the latest batch
-        self._opens: dict[int, Any] = {}
         self.inbox: deque[tuple[list[Any], Any, int]] = deque()
         self._cancelled: set[int] = set()  # numbers of requests in the inbox
         self.is_ending = False
@@ -71,19 +62,20 @@ class Worker:
         self.on_news: Callable[[], None] | None = None  # called after each packet
         self._is_saying = False  # while the model's is_ready runs
         self.model: Any = None
-        self._place = ""
-        self._name = ""
 
     # --- the life of the process ---
 
-    def run(self) -> None:
-        """Start, execute until the server ends it, and finalize."""
+    def run(self, serve: Callable[[Worker], Coroutine[Any, Any, None]]) -> None:
+        """Start, execute until the server ends it, and finalize.
+
+        `serve` does that on an event loop, for a model whose execute is a coroutine function.
+        """
         try:
             self.line.wait(lambda: self.inbox)
             settings = self.inbox.popleft()[0][1]
-            if not self._start(settings) or self.is_completing:
+            if not self._start(settings) or self.session.calls.is_completing:
                 return
-            self._serve()
+            self._serve(serve)
         except LineClosed:
             pass
         self._finalize()
@@ -92,14 +84,15 @@ class Worker:
 
     def _start(self, settings: dict[str, Any]) -> bool:
         code_folder, self.folder = settings["code_folders"]
-        self.version_folder = settings["version_folder"]
-        self._name = settings["args"]["model_name"]
+        self.session.version_folder = settings["version_folder"]
+        self.outbox.model = settings["args"]["model_name"]
         file = settings["file"]
         done = None
-        self.is_completing = settings["task"] == "complete"
+        calls = self.session.calls
+        calls.is_completing = settings["task"] == "complete"
         try:
             kind = self._find(file, code_folder, self.folder)
-            if self.is_completing:
+            if calls.is_completing:
                 done = complete(kind, json.loads(settings["args"]["model_config"]))
             else:
                 self._initialize(kind, file, settings["args"])
@@ -110,31 +103,31 @@ class Worker:
         except BaseException as error:  # noqa: BLE001  SystemExit, too
             self._fail(told(error, self.folder), full(error))
             return False
-        self.is_starting = False
+        calls.is_starting = False
         can_say = callable(getattr(self.model, "is_ready", None))
-        is_in_turn = not self.is_decoupled and not self._is_coroutine
+        is_in_turn = not self.outbox.is_decoupled and not self._is_coroutine
         self.line.send(packet.READY, [done, can_say, is_in_turn])
         return True
 
     def _fail(self, text: str, trace: str) -> None:
         if trace:
-            self.log(ERROR_LEVEL, trace)
+            self.session.log(ERROR_LEVEL, trace)
         self.line.send(packet.FAILED, [INTERNAL, text])
 
     def _initialize(self, kind: Any, file: str, args: dict[str, str]) -> None:
         config = json.loads(args["model_config"])
-        self.is_decoupled = using_decoupled_model_transaction_policy(config)
+        self.outbox.is_decoupled = using_decoupled_model_transaction_policy(config)
         sequence = config.get("sequence_batching") or {}
         self._is_iterative = bool(sequence.get("iterative_sequence", False))
-        self.output_names = [output["name"] for output in config.get("output", ())]
+        self.session.output_names = [output["name"] for output in config.get("output", ())]
         line = getattr(getattr(kind.execute, "__code__", None), "co_firstlineno", 0)
-        self._place = f"execute in {shown(file, self.folder)}, line {line},"
+        self.outbox.execute_place = f"execute in {shown(file, self.folder)}, line {line},"
         self.model = kind()
         if hasattr(self.model, "initialize"):
             self.model.initialize(args)
         self._is_coroutine = inspect.iscoroutinefunction(self.model.execute)
 
-    def _serve(self) -> None:
+    def _serve(self, serve: Callable[[Worker], Coroutine[Any, Any, None]]) -> None:
         if self._is_coroutine:
             asyncio.run(serve(self))
             return
@@ -175,7 +168,7 @@ class Worker:
         """Tell the server whether the model calls itself ready, and log the complaint, if any."""
         is_ready, complaint = said
         if complaint:
-            self.log(ERROR_LEVEL, complaint)
+            self.session.log(ERROR_LEVEL, complaint)
         self.line.send(packet.SAID, [is_ready])
 
     def _finalize(self) -> None:
@@ -185,7 +178,7 @@ class Worker:
             self.model.finalize()
         except BaseException as error:  # noqa: BLE001  the process ends anyway
             with contextlib.suppress(LineClosed):
-                self.log(ERROR_LEVEL, "finalize failed: " + full(error))
+                self.session.log(ERROR_LEVEL, "finalize failed: " + full(error))
 
     # --- incoming packets ---
 
@@ -193,7 +186,7 @@ class Worker:
         if kind == packet.EXECUTE or kind == packet.START:
             self.inbox.append((document, data, numbers[0]))
         elif kind == packet.REPLY:
-            self.calls.reply(numbers[0], document, data)
+            self.session.calls.reply(numbers[0], document, data)
         elif kind == packet.FINALIZE:
             self.is_ending = True
         elif kind == packet.ASK:
@@ -214,23 +207,23 @@ class Worker:
             elif self.inbox:
                 self._cancelled.add(number)
 
-    def _open(self, number: int) -> Open | None:
-        reference = self._opens.get(number)
+    def _open(self, number: int) -> OpenRequest | None:
+        reference = self.outbox.open_requests.get(number)
         return reference() if reference is not None else None
 
     # --- executions ---
 
-    def take(self) -> tuple[int, list[Open], list[InferenceRequest]]:
+    def take(self) -> tuple[int, list[OpenRequest], list[InferenceRequest]]:
         """Return the next batch of the inbox: its number, and its requests."""
-        (_, documents, self.callers), data, batch = self.inbox.popleft()
+        (_, documents, self.session.calls.callers), data, batch = self.inbox.popleft()
         opens, requests = [], []
         number = batch - len(documents)
         for document in documents:
             number += 1
-            one = Open(self, number, document[2])
+            one = OpenRequest(self.outbox, number, document[2])
             if self._cancelled:
                 one.is_cancelled = number in self._cancelled
-            self._opens[number] = weakref.ref(one)
+            self.outbox.open_requests[number] = weakref.ref(one)
             opens.append(one)
             requests.append(InferenceRequest._arrived(one, document, data))
         if self._cancelled and not self.inbox:
@@ -261,14 +254,14 @@ class Worker:
     def told(self, error: BaseException) -> str:
         """Return what to tell clients of a model's exception; log it unless it is Triton's."""
         if not isinstance(error, TritonModelException):
-            self.log(ERROR_LEVEL, full(error))
+            self.session.log(ERROR_LEVEL, full(error))
         return told(error, self.folder)
 
     def settle(
         self,
         batch: int,
         times: tuple[int, int],
-        opens: list[Open],
+        opens: list[OpenRequest],
         requests: list[InferenceRequest],
         returned: list[Any],
         failed: str,
@@ -277,7 +270,7 @@ class Worker:
 
         `returned` holds the return value of execute, unless it has `failed`; see hand_over.
         """
-        again: list[Open] = []
+        again: list[OpenRequest] = []
         is_usual = not failed and self._is_usual(opens, requests, returned[0])
         if is_usual and batch and _is_plain(returned[0][0]):
             self._settle_usual(batch, times, opens[0], requests, returned)
@@ -286,7 +279,7 @@ class Worker:
         if not is_usual:
             failed = failed or self._complaint(opens, requests, responses)
             if failed:
-                failed = f"model '{self._name}' failed: {failed}"
+                failed = f"model '{self.outbox.model}' failed: {failed}"
                 responses = [InferenceResponse(error=TritonError(failed)) for _ in opens]
             elif responses is None:
                 responses = [None] * len(opens)
@@ -298,24 +291,28 @@ class Worker:
         for one, response in zip(opens, responses):
             if response is not None and not one.is_closed:
                 one.is_closed = True
-                answers.append(self._answer(one, response, payload, is_final=True, batch=batch))
-                self._opens.pop(one.number, None)
+                answers.append(
+                    self.outbox.describe(
+                        _number_in_packet(one, batch), one.outputs, response, payload, is_final=True
+                    )
+                )
+                self.outbox.open_requests.pop(one.number, None)
         for one in again:
             one.is_closed = True
-            answers.append((_told_number(one, batch), None, None, None, False, 1))
-            self._opens.pop(one.number, None)
+            answers.append((_number_in_packet(one, batch), None, None, None, False, 1))
+            self.outbox.open_requests.pop(one.number, None)
         try:
             self._send_result(batch, times, answers, payload)
         except (ArenaFull, TritonModelException) as error:
-            told = (INTERNAL, self._told_unsent(error, answers))
-            answers = [(_told_number(one, batch), None, told, None, True, 1) for one in opens]
+            told = (INTERNAL, self.outbox.unsent_text(error, answers))
+            answers = [(_number_in_packet(one, batch), None, told, None, True, 1) for one in opens]
             self._send_result(batch, times, answers, None)
 
     def _settle_usual(
         self,
         batch: int,
         times: tuple[int, int],
-        one: Open,
+        one: OpenRequest,
         requests: list[InferenceRequest],
         returned: list[Any],
     ) -> None:
@@ -329,38 +326,28 @@ class Worker:
             if self.line.has_blocks:
                 answer, claimed = self._handed_over(one, returned, payload)
             else:
-                answer = self._answer(one, returned[0][0], payload, is_final=True, batch=batch)
+                answer = self.outbox.describe(
+                    _number_in_packet(one, batch),
+                    one.outputs,
+                    returned[0][0],
+                    payload,
+                    is_final=True,
+                )
             self.line.send(packet.RESULT, ((answer,),), payload, (batch, *times), claimed)
         except (ArenaFull, TritonModelException) as error:
-            told = self._told_unsent(error, [answer])
+            told = self.outbox.unsent_text(error, [answer])
             answer = 0, None, (INTERNAL, told), None, True, 1
             self.line.send(packet.RESULT, ((answer,),), None, (batch, *times))
-        del self._opens[one.number]
+        del self.outbox.open_requests[one.number]
 
     def _handed_over(
-        self, one: Open, returned: list[Any], payload: Payload
+        self, one: OpenRequest, returned: list[Any], payload: Payload
     ) -> tuple[tuple[Any, ...], list[int]]:
         try:
             outputs, claimed = hand_over(returned, one.outputs, payload, self.line)
         except TritonModelException as failed:
-            return (0, None, (INTERNAL, self._odd_answer(failed)), None, True, 1), []
-        return (0, tuple(outputs), None, None, True, _share(payload.size)), claimed
-
-    def _odd_answer(self, failed: TritonModelException) -> str:
-        return f"model '{self._name}' failed: {self._place} gave an answer, whose {failed}"
-
-    def _told_unsent(self, error: Exception, answers: list[Any]) -> str:
-        """Return the error text for `answers` that could not be sent."""
-        start = f"model '{self._name}' failed: {self._place} gave"
-        if not isinstance(error, ArenaFull):
-            return f"{start} an answer that cannot be sent: {error}"
-        outputs = [output for answer in answers for output in answer[1] or ()]
-        text = f"{start} {len(answers)} answers" if len(answers) > 1 else f"{start} an answer"
-        text += f" too large to be sent: {error}; "
-        if outputs:
-            largest = max(outputs, key=_size_of)
-            text += f"output '{largest[0]}' {list(largest[2])} takes {largest[4]}; "
-        return text + f"--backend-config=BACKEND,{GROWTH_SETTING}=BYTES lets it grow further"
+            return (0, None, (INTERNAL, self.outbox.invalid_text(failed)), None, True, 1), []
+        return (0, tuple(outputs), None, None, True, window_share(payload.size)), claimed
 
     def _send_result(
         self, batch: int, times: tuple[int, int], answers: list[Any], payload: Payload | None
@@ -373,24 +360,24 @@ class Worker:
             self.line.send(packet.ANSWER, [answers], payload)
 
     def _is_usual(
-        self, opens: list[Open], requests: list[InferenceRequest], responses: Any
+        self, opens: list[OpenRequest], requests: list[InferenceRequest], responses: Any
     ) -> bool:
         """Return whether this is the common case: one ordinary response to one request."""
         return (
             type(responses) is list
             and len(responses) == len(opens) == 1
             and type(responses[0]) is InferenceResponse
-            and not self.is_decoupled
+            and not self.outbox.is_decoupled
             and not opens[0].is_closed
             and requests[0]._release_flags == RELEASE_ALL
         )
 
     def _complaint(
-        self, opens: list[Open], requests: list[InferenceRequest], responses: Any
+        self, opens: list[OpenRequest], requests: list[InferenceRequest], responses: Any
     ) -> str:
         """Return what is wrong with the `responses` of execute, "" for nothing."""
         what = ""
-        if self.is_decoupled:
+        if self.outbox.is_decoupled:
             if responses is not None:
                 what = (
                     f"returned {kind_of(responses)}; a decoupled model sends its "
@@ -407,66 +394,8 @@ class Worker:
             what = f"returned {len(responses)} responses to {len(opens)} requests"
         else:
             what = odd_item(opens, requests, responses, is_iterative=self._is_iterative)
-        return f"{self._place} {what}" if what else ""
+        return f"{self.outbox.execute_place} {what}" if what else ""
 
-    def _answer(
-        self, one: Open, response: Any, payload: Payload, *, is_final: bool, batch: int = 0
-    ) -> tuple[Any, ...]:
-        """Return the packet's description of an answer; a `response` of None is an empty one."""
-        number = batch - one.number if batch else one.number
-        if response is None:
-            return number, None, None, None, is_final, 1
-        error = response._error
-        if error is not None:
-            return number, None, (int(error.code()), error.message()), None, is_final, 1
-        size = payload.size
-        wanted = one.outputs
-        try:
-            outputs = [
-                write_tensor(tensor, payload)
-                for tensor in response._tensors
-                if wanted is None or tensor._name in wanted
-            ]
-        except TritonModelException as failed:
-            return number, None, (INTERNAL, self._odd_answer(failed)), None, is_final, 1
-        share = _share(payload.size - size)
-        return number, tuple(outputs), None, response._parameters, is_final, share
-
-    # --- answers by a sender ---
-
-    def send_answer(self, one: Open, response: Any, *, is_final: bool) -> None:
-        """Send one answer, once the window has room for it. See Open.send."""
-        payload = Payload()
-        answer = self._answer(one, response, payload, is_final=is_final)
-        share = answer[5]
-        if self.is_decoupled:
-            spent = one.spent = one.spent + share
-            if one.granted < spent and not one.is_cancelled:
-                self.line.wait(lambda: one.granted >= spent or one.is_cancelled)
-        if is_final:  # not before: the wait needs its credit and cancellation
-            self._opens.pop(one.number, None)
-        try:
-            self.line.send(packet.ANSWER, [[answer]], payload)
-        except ArenaFull as error:
-            told = [INTERNAL, self._told_unsent(error, [answer])]
-            self.line.send(packet.ANSWER, [[[one.number, None, told, None, is_final, share]]])
-
-    def drop(self, number: int) -> None:
-        """Fail a request that can no longer be answered; called by the garbage collector."""
-        self._opens.pop(number, None)
-        text = (
-            f"model '{self._name}' failed: {self._place} let go of the request without sending "
-            f"its final response"
-        )
-        answer = [number, None, [INTERNAL, text], None, True, 1]
-        self.line.send_unwaiting(packet.ANSWER, [[answer]])
-
-    def log(self, level: int, text: str) -> None:
-        """Have the server log `text`: 0 info, 1 warning, 2 error, 3 verbose."""
-        self.line.send(packet.LOG, [level, text[:MAX_LOGGED]])
-
-
-MAX_LOGGED = 64 << 10
 
 MOST_REPEATED = 8
 """A RESULT with more answers is not looked up among those sent before."""
@@ -476,17 +405,6 @@ def _is_plain(response: InferenceResponse) -> bool:
     return response._error is None and not response._parameters
 
 
-def _size_of(output: tuple[Any, ...]) -> int:
-    """Return an output's size in bytes, from its description in a packet."""
-    size: int = output[4]
-    return size
-
-
-def _share(size: int) -> int:
-    """Return how much of the window an answer of `size` bytes takes up."""
-    return min(1 + size * WINDOW // WINDOW_BYTES, WINDOW)
-
-
-def _told_number(one: Open, batch: int) -> int:
+def _number_in_packet(one: OpenRequest, batch: int) -> int:
     """Return a request's number in a packet: its own, or the batch's minus its own."""
     return batch - one.number if batch else one.number

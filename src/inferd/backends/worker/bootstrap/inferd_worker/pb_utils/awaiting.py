@@ -14,19 +14,18 @@ from ..line import LineClosed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .calls import Calls, Slot
-    from .request import InferenceRequest
+    from .calls import Calls, Describe, Slot
     from .response import InferenceResponse
 
 
-def begin_run(calls: Calls, request: InferenceRequest, *, decoupled: bool) -> Any:
+def begin_run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
     """See InferenceRequest.async_exec."""
-    return asyncio.ensure_future(_run(calls, request, decoupled=decoupled))
+    return asyncio.ensure_future(_run(calls, describe, decoupled=decoupled))
 
 
-async def _run(calls: Calls, request: InferenceRequest, *, decoupled: bool) -> Any:
+async def _run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
     loop = asyncio.get_running_loop()
-    slot = calls.send(request, decoupled=decoupled, loop=loop)
+    slot = calls.send(describe, decoupled=decoupled, loop=loop)
     if decoupled:
         return Responses(calls, slot)
     with _Reading(calls, loop):
@@ -100,7 +99,7 @@ class _Reading:
         count = calls.readers.get(loop, 0)
         calls.readers[loop] = count + 1
         if not count:
-            loop.add_reader(calls.worker.line.fileno(), calls.worker.line.look)
+            loop.add_reader(calls.line.fileno(), calls.line.look)
 
     def __exit__(self, *_: object) -> None:
         calls, loop = self._calls, self._loop
@@ -109,4 +108,4 @@ class _Reading:
         calls.readers[loop] -= 1
         if not calls.readers[loop]:
             del calls.readers[loop]
-            loop.remove_reader(calls.worker.line.fileno())
+            loop.remove_reader(calls.line.fileno())

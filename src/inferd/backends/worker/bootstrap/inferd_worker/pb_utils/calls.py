@@ -5,23 +5,27 @@ from __future__ import annotations
 import contextlib
 import itertools
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any, Callable, Optional
 
 from .. import packet
-from ..line import LineClosed, Payload
-from .awaiting import Responses, begin_run
+from ..line import Line, LineClosed, Payload
 from .error import TritonError, TritonModelException
 from .response import InferenceResponse
-from .tensor import read_tensor, write_tensor
-
-if TYPE_CHECKING:
-    from ..worker import Worker
-    from .request import InferenceRequest
+from .tensor import read_tensor
 
 executing: ContextVar[int] = ContextVar("executing", default=0)
 """The number of the request in execution, to which calls belong; 0 if there are several.
 
 A call without a trace of its own belongs to the trace of this request.
+"""
+
+
+Describe = Callable[[Payload, Optional[Line]], tuple[Any, int]]
+"""Returns the packet's description of a request: a tuple, or a list if it cannot be hashed.
+
+Second the number of the received request to whose trace it belongs, -1 if that is the one in
+execution. The tensors go to the payload, unless they lie in memory of the server that the line
+knows.
 """
 
 
@@ -51,32 +55,27 @@ class Slot:
 
 
 class Calls:
-    """The calls of one worker. `loop` is the event loop that reads the line, if one does."""
+    """The calls of one model. `loop` is the event loop that reads the line, if one does.
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
+    While the model `is_starting`, it can call no other, and while it `is_completing`, in
+    auto_complete_config, nobody answers anything. `callers` are the models that wait for the
+    latest batch.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.is_starting = True
+        self.is_completing = False
+        self.callers: list[str] = []
         self._numbers = itertools.count(1)
         self._slots: dict[int, Slot] = {}
         self.readers: dict[Any, int] = {}
         self.loop: Any = None
 
-    # --- requests to other models ---
-
-    def run(self, request: InferenceRequest, *, decoupled: bool) -> Any:
-        """See InferenceRequest.exec."""
-        slot = self.send(request, decoupled=decoupled)
-        if decoupled:
-            return Responses(self, slot)
-        return self.wait(slot)
-
-    def run_async(self, request: InferenceRequest, *, decoupled: bool) -> Any:
-        """See InferenceRequest.async_exec."""
-        return begin_run(self, request, decoupled=decoupled)
-
     def wait(self, slot: Slot) -> Any:
         """Return the next reply of a slot."""
         try:
-            self.worker.line.wait(lambda: slot.replies)
+            self.line.wait(lambda: slot.replies)
         except LineClosed:
             return InferenceResponse(error=TritonError("the server has gone"))
         return slot.replies.pop(0)
@@ -84,61 +83,38 @@ class Calls:
     def hang_up(self, slot: Slot) -> None:
         """Tell the server that no more replies are wanted; a finalizer may call this."""
         if self._slots.pop(slot.number, None) is not None and not slot.is_over:
-            self.worker.line.send_unwaiting(packet.HANG_UP, [slot.number])
+            self.line.send_unwaiting(packet.HANG_UP, [slot.number])
 
-    def send(self, request: InferenceRequest, *, decoupled: bool, loop: Any = None) -> Slot:
+    def send(self, describe: Describe, *, decoupled: bool, loop: Any = None) -> Slot:
         """Send a call and return the slot for its replies; `loop` is the loop that awaits them.
 
-        Raises TritonModelException.
+        `describe` writes the request. Raises TritonModelException.
         """
-        worker = self.worker
-        if worker.is_starting:
+        if self.is_starting:
             raise TritonModelException("other models can be called only while execute runs")
-        if request._open is not None:
-            raise TritonModelException("a request that has come cannot be sent; make a new one")
         payload = Payload()
         # Received bytes are only named, where this waits for the answer and so keeps them.
-        lender = worker.line if loop is None and not decoupled else None
-        parameters = request._parameters
-        odd = packet.odd_numbers(parameters) if parameters else None
-        if odd:
-            parameters = {name: value for name, value in parameters.items() if name not in odd}
-        document: tuple[Any, ...] = (
-            request._model,
-            request._version,
-            request._id,
-            tuple([write_tensor(tensor, payload, lender) for tensor in request._inputs]),
-            tuple(request._outputs or ()),
-            parameters or None,
-            request._correlation_id,
-            request._flags,
-            request._timeout,
-            request._priority,
-        )
-        if odd:
-            document = (*document, odd)
+        document, parent = describe(payload, self.line if loop is None and not decoupled else None)
         slot = self._slot(loop)
         try:
-            whole: Any = (document, decoupled, tuple(worker.callers))
-            if request._parameters:  # a dictionary cannot be hashed
+            whole: Any = (document, decoupled, tuple(self.callers))
+            if type(document) is list:  # it cannot be hashed
                 whole = list(whole)
-            trace = request._trace
-            parent = trace._number if trace is not None else executing.get()
-            worker.line.send(packet.CALL, whole, payload, (slot.number, parent, 0))
+            if parent < 0:
+                parent = executing.get()
+            self.line.send(packet.CALL, whole, payload, (slot.number, parent, 0))
         except BaseException:
             del self._slots[slot.number]
             raise
         return slot
 
-    # --- everything else ---
-
     def command(self, verb: str, *arguments: Any) -> Any:
         """Run a command on the server and return its answer. Raises TritonModelException."""
-        if self.worker.is_completing:
+        if self.is_completing:
             raise TritonModelException("auto_complete_config cannot ask the server for anything")
         slot = self._slot(None)
         try:
-            self.worker.line.send(packet.COMMAND, [slot.number, verb, list(arguments)])
+            self.line.send(packet.COMMAND, [slot.number, verb, list(arguments)])
         except BaseException:
             del self._slots[slot.number]
             raise
@@ -167,7 +143,7 @@ class Calls:
     def credit(self, slot: Slot) -> None:
         """Tell the server that one more reply was consumed."""
         if not slot.is_over:
-            self.worker.line.send(packet.CREDIT, [slot.number])
+            self.line.send(packet.CREDIT, [slot.number])
 
 
 def _read(what: list[Any], data: Any) -> Any:

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from .. import current
 from ..compiled import mypyc_attr
-from ..packet import even_numbers
+from ..packet import even_numbers, odd_numbers
+from .awaiting import Responses, begin_run
 from .error import TritonModelException, WrongType, kind_of
 from .given import number_given, text_given
 from .response import InferenceResponseSender, as_json, checked_parameters
-from .tensor import Tensor, named, read_tensor
+from .tensor import Tensor, named, read_tensor, write_tensor
 
 if TYPE_CHECKING:
-    from ..open import Open
+    from ..line import Line, Payload
+    from ..open import OpenRequest
 
 SEQUENCE_START, SEQUENCE_END = 1, 2
 RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
@@ -107,12 +109,12 @@ class InferenceRequest:
         self._preferred: PreferredMemory | None = preferred_memory
         self._trace: InferenceTrace | None = trace
         self._parameters: dict[str, Any] = checked_parameters(parameters) or {}
-        self._open: Open | None = None
+        self._open: OpenRequest | None = None
         self._sender: InferenceResponseSender | None = None
         self._release_flags = RELEASE_ALL
 
     @staticmethod
-    def _arrived(one: Open, document: list[Any], data: Any) -> InferenceRequest:
+    def _arrived(one: OpenRequest, document: list[Any], data: Any) -> InferenceRequest:
         """Return the request that a packet describes."""
         request = InferenceRequest.__new__(InferenceRequest)
         request._id, inputs, request._outputs, parameters, more = document
@@ -165,7 +167,7 @@ class InferenceRequest:
 
     def requested_output_names(self) -> set[str]:
         """Return the names of the requested outputs: all of them if none were requested by name."""
-        names = current.worker().output_names if self._outputs is None else self._outputs
+        names = current.session().output_names if self._outputs is None else self._outputs
         return set(names)
 
     def preferred_memory(self) -> PreferredMemory | None:
@@ -203,11 +205,39 @@ class InferenceRequest:
 
         With `decoupled`, return an iterator over any number of responses.
         """
-        return current.worker().calls.run(self, decoupled=bool(decoupled))
+        calls = current.session().calls
+        slot = calls.send(self._describe, decoupled=bool(decoupled))
+        return Responses(calls, slot) if decoupled else calls.wait(slot)
 
     def async_exec(self, decoupled: Any = False) -> Any:
         """Return an awaitable of the result of exec; several may run at once."""
-        return current.worker().calls.run_async(self, decoupled=bool(decoupled))
+        return begin_run(current.session().calls, self._describe, decoupled=bool(decoupled))
+
+    def _describe(self, payload: Payload, lender: Line | None) -> tuple[Any, int]:
+        """See Describe."""
+        if self._open is not None:
+            raise TritonModelException("a request that has come cannot be sent; make a new one")
+        parameters = self._parameters
+        odd = odd_numbers(parameters) if parameters else None
+        if odd:
+            parameters = {name: value for name, value in parameters.items() if name not in odd}
+        document: Any = (
+            self._model,
+            self._version,
+            self._id,
+            tuple([write_tensor(tensor, payload, lender) for tensor in self._inputs]),
+            tuple(self._outputs or ()),
+            parameters or None,
+            self._correlation_id,
+            self._flags,
+            self._timeout,
+            self._priority,
+        )
+        if odd:
+            document = (*document, odd)
+        trace = self._trace
+        parent = trace._number if trace is not None else -1
+        return list(document) if self._parameters else document, parent
 
     def __repr__(self) -> str:
         return f"InferenceRequest(id={self._id!r}, inputs={self._inputs!r})"

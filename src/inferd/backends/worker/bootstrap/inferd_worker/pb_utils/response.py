@@ -11,7 +11,7 @@ from .error import TritonError, TritonModelException, WrongType, kind_of
 from .tensor import Tensor, named
 
 if TYPE_CHECKING:
-    from ..open import Open
+    from ..open import OpenRequest
 
 FINAL = 1
 """TRITONSERVER_RESPONSE_COMPLETE_FINAL."""
@@ -101,7 +101,7 @@ class InferenceResponseSender:
 
     __slots__ = ("_open",)
 
-    def __init__(self, one: Open) -> None:
+    def __init__(self, one: OpenRequest) -> None:
         self._open = one
 
     def send(self, response: Any = None, flags: Any = 0) -> None:
