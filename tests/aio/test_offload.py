@@ -1,4 +1,4 @@
-"""One call at a time in a thread, or a few, whoever waits or leaves."""
+"""One call of a kind at a time in a thread, or a few, whoever waits or leaves."""
 
 import asyncio
 import gc
@@ -7,8 +7,8 @@ import weakref
 
 import pytest
 
-from inferd.aio import offload as lane_module
-from inferd.aio.offload import Offload
+from inferd.aio import offload as offload_module
+from inferd.aio.offload import Offload, Work
 from inferd.errors import Unavailable
 
 
@@ -39,26 +39,28 @@ async def turns(count=10):
 
 
 async def test_what_a_function_returns_or_raises_is_passed_on():
-    lane = Offload("test")
-    assert await lane.run(int, "7") == 7
+    offload = Offload()
+    assert await offload.run(Work.DECODE, int, "7") == 7
     with pytest.raises(ValueError, match="invalid literal"):
-        await lane.run(int, "seven")
-    assert await lane.run(lambda: threading.current_thread().name) == "test"
-    assert await lane.run(lambda: threading.current_thread().daemon)
+        await offload.run(Work.DECODE, int, "seven")
+    assert (
+        await offload.run(Work.DECODE, lambda: threading.current_thread().name) == "inferd-decode"
+    )
+    assert await offload.run(Work.DECODE, lambda: threading.current_thread().daemon)
 
 
 async def test_calls_run_one_at_a_time_in_order():
-    lane, gate = Offload("test"), Gate()
-    calls = [asyncio.ensure_future(lane.run(gate, number)) for number in range(5)]
+    offload, gate = Offload(), Gate()
+    calls = [asyncio.ensure_future(offload.run(Work.DECODE, gate, number)) for number in range(5)]
     await turns()
     gate.open.set()
     assert await asyncio.gather(*calls) == list(range(5))
     assert gate.most == 1
 
 
-async def test_a_wider_lane_runs_a_few_at_a_time():
-    lane, gate = Offload("test", 3), Gate()
-    calls = [asyncio.ensure_future(lane.run(gate, number)) for number in range(9)]
+async def test_a_wider_kind_runs_a_few_at_a_time():
+    offload, gate = Offload({Work.DECODE: 3}), Gate()
+    calls = [asyncio.ensure_future(offload.run(Work.DECODE, gate, number)) for number in range(9)]
     await turns()
     for _ in range(3):
         assert gate.started.acquire(timeout=20)
@@ -67,13 +69,22 @@ async def test_a_wider_lane_runs_a_few_at_a_time():
     assert gate.most == 3
 
 
+async def test_calls_of_other_kinds_need_not_wait():
+    offload, gate = Offload(), Gate()
+    first = asyncio.ensure_future(offload.run(Work.DECODE, gate, 1))
+    assert await offload.run(Work.ENCODE, int, "7") == 7
+    assert not first.done()
+    gate.open.set()
+    assert await first == 1
+
+
 async def test_a_thread_whose_caller_has_gone_still_counts():
-    lane, gate = Offload("test"), Gate()
-    first = asyncio.ensure_future(lane.run(gate, 1))
+    offload, gate = Offload(), Gate()
+    first = asyncio.ensure_future(offload.run(Work.DECODE, gate, 1))
     await turns()
     assert gate.started.acquire(timeout=20)
     first.cancel()
-    second = asyncio.ensure_future(lane.run(gate, 2))
+    second = asyncio.ensure_future(offload.run(Work.DECODE, gate, 2))
     await turns()
     assert first.cancelled()
     assert gate.running == 1
@@ -84,16 +95,16 @@ async def test_a_thread_whose_caller_has_gone_still_counts():
 
 @pytest.mark.slow
 async def test_who_leaves_while_waiting_leaves_nothing_behind():
-    lane, gate, big = Offload("test"), Gate(), Big()
-    first = asyncio.ensure_future(lane.run(gate, 1))
-    second = asyncio.ensure_future(lane.run(gate, big))
+    offload, gate, big = Offload(), Gate(), Big()
+    first = asyncio.ensure_future(offload.run(Work.DECODE, gate, 1))
+    second = asyncio.ensure_future(offload.run(Work.DECODE, gate, big))
     await turns()
     second.cancel()
     await turns()
-    kept = weakref.ref(big)
+    found = weakref.ref(big)
     del big, second
     gc.collect()
-    assert kept() is None
+    assert found() is None
     gate.open.set()
     assert await first == 1
 
@@ -104,32 +115,33 @@ async def test_a_failure_leaves_nothing_for_the_garbage_collector():
         raise ValueError(msg)
 
     big = Big()
-    kept = weakref.ref(big)
+    found = weakref.ref(big)
     gc.collect()
     gc.disable()
     try:
         with pytest.raises(ValueError, match="on purpose"):
-            await Offload("test").run(fail, big)
+            await Offload().run(Work.DECODE, fail, big)
         del big
         for thread in threading.enumerate():  # it may still have to come to its end
-            if thread.name == "test":
+            if thread.name == "inferd-decode":
                 thread.join()
         await turns()
-        assert kept() is None
+        assert found() is None
     finally:
         gc.enable()
 
 
 async def test_only_so_many_wait(monkeypatch):
-    monkeypatch.setattr(lane_module, "MAX_WAITING", 2)
-    lane, gate = Offload("test"), Gate()
-    calls = [asyncio.ensure_future(lane.run(gate, number)) for number in range(2)]
+    monkeypatch.setattr(offload_module, "MAX_WAITING", 2)
+    offload, gate = Offload(), Gate()
+    calls = [asyncio.ensure_future(offload.run(Work.DECODE, gate, number)) for number in range(2)]
     await turns()
     with pytest.raises(Unavailable, match="2 large requests are waiting"):
-        await lane.run(gate, 3)
+        await offload.run(Work.ENCODE, gate, 3)
+    assert await offload.run(Work.PROCESS_METRICS, int, "3") == 3
     calls[1].cancel()
     await turns()
-    calls.append(asyncio.ensure_future(lane.run(gate, 4)))
+    calls.append(asyncio.ensure_future(offload.run(Work.DECODE, gate, 4)))
     await turns()
     gate.open.set()
     assert await calls[0] == 0
@@ -137,7 +149,7 @@ async def test_only_so_many_wait(monkeypatch):
 
 
 async def test_a_system_without_threads_costs_one_call(monkeypatch):
-    lane = Offload("test")
+    offload = Offload()
     with monkeypatch.context() as patch:
         # The limit of the system, which a test cannot reach without harm to others.
         def fail(_thread):
@@ -146,15 +158,15 @@ async def test_a_system_without_threads_costs_one_call(monkeypatch):
 
         patch.setattr(threading.Thread, "start", fail)
         with pytest.raises(RuntimeError):
-            await lane.run(int, "1")
-    assert await lane.run(int, "2") == 2
+            await offload.run(Work.DECODE, int, "1")
+    assert await offload.run(Work.DECODE, int, "2") == 2
 
 
 def test_a_call_that_never_ends_does_not_keep_the_loop_from_closing():
     gate = Gate()
 
     async def leave():
-        call = asyncio.ensure_future(Offload("test").run(gate, 1))
+        call = asyncio.ensure_future(Offload().run(Work.DECODE, gate, 1))
         await turns()
         call.cancel()
 

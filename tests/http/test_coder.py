@@ -7,8 +7,9 @@ import weakref
 
 import pytest
 
-from inferd.aio import offload as lane_module
+from inferd.aio import offload as offload_module
 from inferd.aio.inline import INLINE_CODED_BYTES, INLINE_INFLATED_BYTES
+from inferd.aio.offload import Offload
 from inferd.errors import Unavailable
 from inferd.http.coder import Coder
 from inferd.http.coding import BadCoding, InflatesTooFar
@@ -29,7 +30,7 @@ def at_once(coroutine):
 
 
 def test_what_is_short_is_coded_without_waiting():
-    coder = Coder(1 << 20)
+    coder = Coder(1 << 20, Offload())
     coded = at_once(coder.deflate([SMALL[:9], SMALL[9:]], b"gzip"))
     assert gzip.decompress(coded) == SMALL
     assert at_once(coder.inflate(coded, b"gzip")) == SMALL
@@ -38,14 +39,14 @@ def test_what_is_short_is_coded_without_waiting():
 
 @pytest.mark.parametrize("data", [LARGE, bytes(INLINE_INFLATED_BYTES + 1)])
 async def test_what_is_long_is_coded_all_the_same(data):
-    coder = Coder(1 << 20)
+    coder = Coder(1 << 20, Offload())
     coded = await coder.deflate([data[:9], memoryview(data)[9:]], b"gzip")
     assert await coder.inflate(coded, b"gzip") == data
 
 
 @pytest.mark.parametrize("level", [0, 9])
 async def test_bad_and_too_long_bodies_raise_the_same_wherever_they_are_inflated(level):
-    coder = Coder(len(LARGE) - 1)
+    coder = Coder(len(LARGE) - 1, Offload())
     coded = gzip.compress(LARGE, level)
     with pytest.raises(InflatesTooFar, match=str(len(LARGE) - 1)):
         await coder.inflate(coded, b"gzip")
@@ -54,8 +55,8 @@ async def test_bad_and_too_long_bodies_raise_the_same_wherever_they_are_inflated
 
 
 async def test_only_so_many_wait(monkeypatch):
-    monkeypatch.setattr(lane_module, "MAX_WAITING", 1)
-    coder = Coder(1 << 20)
+    monkeypatch.setattr(offload_module, "MAX_WAITING", 1)
+    coder = Coder(1 << 20, Offload())
     first = asyncio.ensure_future(coder.deflate([LARGE], b"gzip"))
     await asyncio.sleep(0)
     with pytest.raises(Unavailable):
@@ -65,7 +66,7 @@ async def test_only_so_many_wait(monkeypatch):
 
 @pytest.mark.slow
 async def test_nothing_is_kept_of_a_body_that_was_coded_or_given_up():
-    coder = Coder(1 << 20)
+    coder = Coder(1 << 20, Offload())
     bodies = [Body(gzip.compress(LARGE, 0)) for _ in range(3)]
     kept = [weakref.ref(body) for body in bodies]
     inflating = [asyncio.ensure_future(coder.inflate(body, b"gzip")) for body in bodies]

@@ -1,52 +1,85 @@
-"""Offload: runs work that would hold up the event loop in threads, one or a few at a time."""
+"""Offload: runs in threads what would hold up the event loop, for all protocols of a server."""
 
 import asyncio
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import Enum
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar, TypeVarTuple
 
 from inferd.errors import Overloaded
 
 MAX_WAITING = 1000
-"""How many calls may use one lane or wait for it; more are refused as Overloaded."""
+"""How many calls may run or wait in one server; more are refused as Overloaded."""
+
+
+class Work(Enum):
+    """The kinds of work: calls of one kind wait for each other, not for those of other kinds."""
+
+    DECODE = "decode"
+    DECODE_SLOWLY = "decode-slowly"  # takes seconds, which other large requests need not wait
+    ENCODE = "encode"
+    INFLATE = "inflate"
+    DEFLATE = "deflate"
+    LOAD_REQUEST = "load-request"
+    CONFIG = "config"
+    STATUS = "status"
+    PROCESS_METRICS = "process-metrics"
+    DEVICE_METRICS = "device-metrics"
+
+
+# zlib releases the interpreter lock, but each inflating thread needs its own memory.
+_CODING_WIDTH = min(4, os.cpu_count() or 1)
+
+WIDTHS: Mapping[Work, int] = MappingProxyType(
+    {Work.INFLATE: _CODING_WIDTH, Work.DEFLATE: _CODING_WIDTH}
+)
+"""How many calls of a kind run at once, if more than one."""
+
+_UNCOUNTED = (Work.PROCESS_METRICS, Work.DEVICE_METRICS)  # wanted most when too many calls wait
 
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
 
 
 class Offload:
-    """Runs functions in threads, one at a time: the work is large, and two need twice the memory.
+    """Runs functions in threads, of each kind one at a time: two large ones need twice the memory.
 
-    `width` lets a few run at once, for work that releases the interpreter lock. A caller cancelled
-    while waiting leaves nothing behind. Each call gets a new daemon thread (about 50 µs, for calls
-    that take milliseconds): there is nothing to close, and nothing keeps the process from exiting.
+    That bounds the memory because a server has one Offload, which all its protocols share.
+    `widths` lets a few of a kind run at once, for work that releases the interpreter lock. A caller
+    cancelled while waiting leaves nothing behind. Each call gets a new daemon thread (about 50 µs,
+    for calls that take milliseconds): there is nothing to close, and nothing keeps the process from
+    exiting.
     """
 
-    def __init__(self, name: str, width: int = 1) -> None:
-        self._name = name
-        self._free = asyncio.Semaphore(width)
+    def __init__(self, widths: Mapping[Work, int] = WIDTHS) -> None:
+        self._free = {work: asyncio.Semaphore(widths.get(work, 1)) for work in Work}
         self._count = 0
 
-    async def run(self, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
-        """Return `function(*args)`, run in a thread once earlier calls have ended.
+    async def run(
+        self, work: Work, function: Callable[[*_Args], _Result], *args: *_Args
+    ) -> _Result:
+        """Return `function(*args)`, run in a thread once earlier calls of its kind have ended.
 
         Raises what the function raises, and Overloaded if too many calls wait.
         """
-        if self._count >= MAX_WAITING:
+        size = 0 if work in _UNCOUNTED else 1
+        if size and self._count >= MAX_WAITING:
             msg = f"{MAX_WAITING} large requests are waiting to be read or written; try again later"
             raise Overloaded(msg)
-        self._count += 1
+        self._count += size
         try:
-            await self._free.acquire()
+            await self._free[work].acquire()
         except BaseException:
-            self._count -= 1
+            self._count -= size
             raise
-        return await self._started(function, args)
+        return await self._started(work, size, function, args)
 
     def _started(
-        self, function: Callable[[*_Args], _Result], args: tuple[*_Args]
+        self, work: Work, size: int, function: Callable[[*_Args], _Result], args: tuple[*_Args]
     ) -> "asyncio.Future[_Result]":
         """Start the thread. No frame that an exception passes through may keep the future.
 
@@ -57,32 +90,32 @@ class Offload:
         done: asyncio.Future[_Result] = loop.create_future()
         waiting = [done]
 
-        def work() -> None:
+        def call() -> None:
             try:
-                tell = partial(_succeed, function(*args))
+                settle = partial(_succeed, function(*args))
             except BaseException as error:  # noqa: BLE001  the caller gets it
-                tell = partial(_fail, error)
+                settle = partial(_fail, error)
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(finish, tell)
-            del tell
+                loop.call_soon_threadsafe(finish, settle)
+            del settle
 
-        def finish(tell: Callable[[asyncio.Future[_Result]], None]) -> None:
+        def finish(settle: Callable[[asyncio.Future[_Result]], None]) -> None:
             # Not in the caller: it may have been cancelled while the thread was still busy.
-            self._leave()
+            self._leave(work, size)
             done = waiting.pop()
             if not done.done():
-                tell(done)
+                settle(done)
 
         try:
-            threading.Thread(target=work, name=self._name, daemon=True).start()
+            threading.Thread(target=call, name=f"inferd-{work.value}", daemon=True).start()
         except RuntimeError:  # the system is out of threads
-            self._leave()
+            self._leave(work, size)
             raise
         return done
 
-    def _leave(self) -> None:
-        self._free.release()
-        self._count -= 1
+    def _leave(self, work: Work, size: int) -> None:
+        self._free[work].release()
+        self._count -= size
 
 
 def _succeed(result: _Result, done: "asyncio.Future[_Result]") -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from inferd.aio.offload import Offload
+from inferd.aio.offload import Work
 from inferd.api.failure import FailureLog
 from inferd.api.table_routes import TableRoutes
 from inferd.config.options.metrics import MetricsSettings
@@ -37,14 +37,13 @@ class MetricsRoutes(TableRoutes):
         self._settings = settings
         self._devices = devices
         self._devices_timeout_s = devices_timeout_s
-        self._reading_process = Offload("inferd-process-metrics")
-        self._asking_devices = Offload("inferd-device-metrics")
+        self._offload = engine.offload
         routes = [Route("GET", "/metrics", "metrics", self.metrics)]
         super().__init__(routes, engine.tracer, FailureLog(log))
 
     async def metrics(self, _request: HttpRequest) -> HttpAnswer:
         """Return all metrics. Other connections get their turns between the pieces of the text."""
-        others = await self._reading_process.run(process_families)
+        others = await self._offload.run(Work.PROCESS_METRICS, process_families)
         others += self._engine.capacity.families()
         others += await self._ask_devices()
         others += self._engine.cache_families()
@@ -61,7 +60,7 @@ class MetricsRoutes(TableRoutes):
     async def _ask_devices(self) -> list[Family]:
         try:
             async with asyncio.timeout(self._devices_timeout_s):
-                return await self._asking_devices.run(self._devices.families)
+                return await self._offload.run(Work.DEVICE_METRICS, self._devices.families)
         except (TimeoutError, InferdError):
             log.warning("the devices do not tell how they are: metrics without them")
             return []

@@ -62,7 +62,7 @@ class HttpRoutes:
         self._engine = engine
         self._rules = rules
         self.tracer = engine.tracer
-        coder = Coder(rules.max_json_bytes)
+        coder = Coder(rules.max_json_bytes, engine.offload)
         self.strips: Strips | None = engine.capacity.strips
         self._coded = CodedBodies(coder, engine.capacity)
         self._failures = FailureLog(log)

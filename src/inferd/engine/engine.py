@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import inferd
+from inferd.aio.offload import Offload
 from inferd.compiled import mypyc_attr
 from inferd.config.model import ModelConfig
 from inferd.config.options.log import LogSettings
@@ -69,7 +70,8 @@ class Engine:
     load makes the whole server not ready. The logging and trace extensions read and change `log`
     and `tracer`. `regions` holds the shared memory of clients, who have none unless
     `allow_client_shm`. `custom_metrics` are the models' own metrics. `capacity` counts what is
-    under way, and may be given limits.
+    under way, and may be given limits. `offload` has the threads in which every protocol decodes
+    and encodes what is large.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Engine:
         allow_client_shm: bool = False,
     ) -> None:
         self.capacity = Capacity()
+        self.offload = Offload()
         self.custom_metrics = CustomMetrics()
         self.regions = Regions(allowed=allow_client_shm)
         self._name = name

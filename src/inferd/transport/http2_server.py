@@ -70,7 +70,9 @@ class Http2Server:
         most_held = max(engine.capacity.max_bytes, SMALL_BYTES)
         self.max_message_bytes = int(min(options.max_receive_bytes, most_held))
         # Whatever the compression level of answers, clients may send compressed messages.
-        self.coder = Coder(min(options.max_inflated_bytes, options.max_receive_bytes))
+        self.coder = Coder(
+            min(options.max_inflated_bytes, options.max_receive_bytes), engine.offload
+        )
         self.is_stopping = False
         self.clock = clock
         self.now = clock()

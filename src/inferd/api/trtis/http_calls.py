@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from inferd.aio.offload import Offload
+from inferd.aio.offload import Work
 from inferd.api.access import Access
 from inferd.api.failure import FailureLog
 from inferd.api.trtis.http_infer import TrtisInference, first_value, format_of, refused
@@ -54,7 +54,7 @@ class TrtisRoutes:
         self.inference = TrtisInference(trtis, failures)
         self._regions = trtis.engine.regions
         self._failures = failures
-        self._encoding = Offload("inferd-status")
+        self._offload = trtis.engine.offload
         guards = (access.guard(api) for api in ("model-config", "statistics"))
         self._status_guards = [guard for guard in guards if guard is not None]
 
@@ -179,9 +179,11 @@ class TrtisRoutes:
             return HttpAnswer(200, [trtis_status.as_binary(message)], _OCTETS)
         accept = request.headers.get(b"accept")
         if may_be_json and (form == "json" or (not form and accept == _JSON)):
-            body = await self._encoding.run(trtis_status.as_json, message)
+            body = await self._offload.run(Work.STATUS, trtis_status.as_json, message)
             return HttpAnswer(200, [body], _JSON)
-        return HttpAnswer(200, [await self._encoding.run(trtis_status.as_text, message)], _TEXT)
+        return HttpAnswer(
+            200, [await self._offload.run(Work.STATUS, trtis_status.as_text, message)], _TEXT
+        )
 
     # --- models and regions ---
 

@@ -7,7 +7,7 @@ engine calls that V2 makes.
 from time import perf_counter_ns
 
 import inferd
-from inferd.aio.offload import Offload
+from inferd.aio.offload import Work
 from inferd.api.overload import copied_bytes
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState, ServerState
@@ -47,9 +47,7 @@ class Trtis:
         self._began_ns = perf_counter_ns()
         self._durations: dict[str, Duration] = {}
         self._forms: dict[tuple[str, str], Form] = {}
-        self._decoding = Offload("inferd-decode")
-        self._encoding = Offload("inferd-encode")
-        self._telling = Offload("inferd-status")
+        self._offload = engine.offload
 
     def next_number(self) -> int:
         """Return the number of a new request: 1 for the first."""
@@ -80,7 +78,7 @@ class Trtis:
         """Decode in a thread what `form.decode_request` refused as NotFast."""
         source.rewind()
         decode, resolve = form.decode_long, self.engine.regions.span
-        request = await self._decoding.run(decode, version, header, source, resolve)
+        request = await self._offload.run(Work.DECODE, decode, version, header, source, resolve)
         request.copied_bytes = copied_bytes(request, source.data)
         return request
 
@@ -88,7 +86,7 @@ class Trtis:
         self, form: Form, header: InferHeader, request: InferRequest, response: InferResponse
     ) -> Answer:
         """Encode in a thread what `form.encode_response` refused as NotFast."""
-        return await self._encoding.run(form.encode_long, header, request, response)
+        return await self._offload.run(Work.ENCODE, form.encode_long, header, request, response)
 
     # --- health and status ---
 
@@ -124,7 +122,7 @@ class Trtis:
             {} if name else self._durations.copy(),
         )
         models = [self._model_row(name, entries) for name, entries in rows.items()]
-        return await self._telling.run(trtis_status.server_status, server, models)
+        return await self._offload.run(Work.STATUS, trtis_status.server_status, server, models)
 
     def _model_row(self, name: str, entries: list[IndexEntry]) -> ModelRow:
         config = self.engine.known_config(name)

@@ -6,11 +6,11 @@ Events are server-sent events (HTML Standard), each with one object.
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 
 from inferd.aio.inline import NotFast
-from inferd.aio.offload import Offload
+from inferd.aio.offload import Work
 from inferd.api.failure import FailureLog
 from inferd.api.overload import RETRY_AFTER, copied_bytes
 from inferd.api.tracing import begin_http
@@ -50,7 +50,7 @@ class GenerateRoutes:
         self._engine = engine
         self._codec = V2Generate(rules, engine.regions.span)
         self._failures = failures
-        self._lane = Offload("inferd-generate")
+        self._offload = engine.offload
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -116,11 +116,16 @@ class GenerateRoutes:
         try:
             asked = decode(on_loop=True)
         except NotFast:
-            if self._engine.capacity.is_full:
-                raise self._engine.capacity.too_many_requests() from None
-            asked = await self._lane.run(decode)
+            asked = await self._decoded_in_thread(decode)
         asked.request.copied_bytes = copied_bytes(asked.request, body)
         return asked
+
+    async def _decoded_in_thread(self, decode: "partial[Asked]") -> Asked:
+        if self._engine.capacity.is_full:
+            raise self._engine.capacity.too_many_requests()
+        with suppress(NotFast):
+            return await self._offload.run(Work.DECODE, partial(decode, may_be_slow=False))
+        return await self._offload.run(Work.DECODE_SLOWLY, decode)
 
     def _responses(self, asked: Asked, http: HttpRequest) -> Responses:
         """Return the engine's responses. Errors in the request are raised at once."""
@@ -159,7 +164,9 @@ class GenerateRoutes:
         try:
             return self._codec.encode_response(asked, response, on_loop=True)
         except NotFast:
-            return await self._lane.run(self._codec.encode_response, asked, response)
+            return await self._offload.run(
+                Work.ENCODE, self._codec.encode_response, asked, response
+            )
 
     def note(self, where: str, error: Exception) -> tuple[int, str]:
         """Log `error` if it is the server's or a model's fault; return its status and text."""

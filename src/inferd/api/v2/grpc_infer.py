@@ -6,7 +6,7 @@ from time import monotonic_ns
 from typing import Any
 
 from inferd.aio.inline import NotFast
-from inferd.aio.offload import Offload
+from inferd.aio.offload import Work
 from inferd.api.header_forward import HeaderForward, add_forwarded
 from inferd.api.overload import copied_bytes
 from inferd.api.tracing import OVER_GRPC, begin_grpc, until_sent
@@ -33,7 +33,6 @@ class Inference:
         self._typed_answers = typed_answers
         self._resolve = engine.regions.span
         self._forward = forward
-        self._decoding = Offload("inferd-decode")
 
     def model_infer(self, data: Any, call: Call) -> Begun:
         """See UnaryHandler; `data` is a view if the message is large."""
@@ -49,7 +48,7 @@ class Inference:
     async def _decode_and_infer(self, data: Any, call: Call) -> list[Any]:
         decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
         try:
-            request: InferRequest = await self._decoding.run(decode, data)
+            request: InferRequest = await self._engine.offload.run(Work.DECODE, decode, data)
         except InferdError:
             self._check_model(data)
             raise

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from inferd.aio.offload import Offload
+from inferd.aio.offload import Work
 from inferd.engine.engine import Engine
 from inferd.http.grpc.handler import Call, Method, Unary
 from inferd.wire.v2 import repository as v2_repository
@@ -14,8 +14,7 @@ class RepositoryMethods:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._decoding = Offload("inferd-load-request")
-        self._encoding = Offload("inferd-config")
+        self._offload = engine.offload
 
     def methods(self) -> dict[str, Method]:
         """Return the methods by name."""
@@ -36,7 +35,7 @@ class RepositoryMethods:
     async def repository_model_load(self, data: bytes, call: Call) -> list[Any]:
         """Handle RepositoryModelLoad (Model Repository extension)."""
         self._engine.check_is_explicit()
-        load = await self._decoding.run(v2_repository.decode_load_message, data)
+        load = await self._offload.run(Work.LOAD_REQUEST, v2_repository.decode_load_message, data)
         await self._engine.load(load)
         return [v2_repository.encode_done(load.model)]
 
@@ -51,4 +50,4 @@ class RepositoryMethods:
         """Handle ModelConfig (Model Configuration extension)."""
         name, version = v2_grpc_metadata.decode_model_request("ModelConfig", data)
         config = self._engine.model_config(name, version)
-        return [await self._encoding.run(v2_repository.encode_config_message, config)]
+        return [await self._offload.run(Work.CONFIG, v2_repository.encode_config_message, config)]

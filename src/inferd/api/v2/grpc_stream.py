@@ -18,7 +18,7 @@ from time import monotonic_ns
 from typing import Any, cast
 
 from inferd.aio.inline import NotFast
-from inferd.aio.offload import Offload
+from inferd.aio.offload import Work
 from inferd.aio.promise import resume
 from inferd.api.failure import FailureLog
 from inferd.api.header_forward import HeaderForward, add_forwarded
@@ -63,7 +63,6 @@ class StreamMethods:
         self.engine = engine
         self.typed_answers = typed_answers
         self.forward = forward
-        self.decoding = Offload("inferd-decode")
         self.failures = FailureLog(logging.getLogger("inferd.grpc"))
 
     def methods(self) -> dict[str, Method]:
@@ -203,7 +202,7 @@ class InferStream:
         try:
             request = decode(data, on_loop=True)
         except NotFast:
-            request = await methods.decoding.run(decode, data)
+            request = await methods.engine.offload.run(Work.DECODE, decode, data)
             request.copied_bytes = copied_bytes(request, data)
         asked.request, asked.request_id = request, request.id
         request.arrived_ns = monotonic_ns()

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from inferd.aio.inline import NotFast
-from inferd.aio.offload import Offload
+from inferd.aio.offload import Work
 from inferd.api.access import Headers
 from inferd.api.coded_bodies import CODING, CodedBodies
 from inferd.api.header_forward import add_forwarded
@@ -40,9 +40,7 @@ class RestInference:
         self._codec = V2Rest(rules, engine.regions.span)
         self._coder = coder
         self._coded = coded
-        self._decoding = Offload("inferd-decode")
-        self._slow_decoding = Offload("inferd-decode-slowly")
-        self._encoding = Offload("inferd-encode")
+        self._offload = engine.offload
         self.call = self.infer  # bound once, so that `is` recognizes it
 
     async def infer(
@@ -165,7 +163,7 @@ class RestInference:
         self, headers: Headers, asked: InferRequest, response: InferResponse
     ) -> HttpAnswer:
         encode = functools.partial(self._codec.encode_infer_response, in_thread=True)
-        encoded = await self._encoding.run(encode, asked, response)
+        encoded = await self._offload.run(Work.ENCODE, encode, asked, response)
         begun = self._as_accepted(headers, _inferred(encoded))
         return begun if isinstance(begun, HttpAnswer) else await begun
 
@@ -184,10 +182,12 @@ class RestInference:
         decode = self._codec.decode_large
         request = None
         with suppress(NotFast):
-            request = await self._decoding.run(decode, model, version, body, json_size)
+            request = await self._offload.run(Work.DECODE, decode, model, version, body, json_size)
         if request is None:
             decode = self._codec.decode_slowly
-            request = await self._slow_decoding.run(decode, model, version, body, json_size)
+            request = await self._offload.run(
+                Work.DECODE_SLOWLY, decode, model, version, body, json_size
+            )
         request.copied_bytes = copied_bytes(request, body)
         return request
 

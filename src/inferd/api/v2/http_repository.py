@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from inferd.aio.offload import Offload
+from inferd.aio.offload import Work
 from inferd.engine.engine import Engine
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import Route
@@ -23,8 +23,7 @@ class RepositoryRoutes:
     def __init__(self, engine: Engine, max_json_bytes: int) -> None:
         self._engine = engine
         self._max_json_bytes = max_json_bytes
-        self._decoding = Offload("inferd-load-request")
-        self._encoding = Offload("inferd-config")
+        self._offload = engine.offload
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -49,7 +48,9 @@ class RepositoryRoutes:
         """Handle Load (Model Repository extension)."""
         self._engine.check_is_explicit()
         decode = v2_repository.decode_load_request
-        load = await self._decoding.run(decode, model, request.body, self._max_json_bytes)
+        load = await self._offload.run(
+            Work.LOAD_REQUEST, decode, model, request.body, self._max_json_bytes
+        )
         await self._engine.load(load)
         return HttpAnswer(200, [v2_repository.encode_loaded(model)])
 
@@ -66,4 +67,6 @@ class RepositoryRoutes:
     async def config(self, _request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """Handle the Model Configuration extension."""
         config = self._engine.model_config(model, version)
-        return HttpAnswer(200, [await self._encoding.run(v2_repository.encode_config, config)])
+        return HttpAnswer(
+            200, [await self._offload.run(Work.CONFIG, v2_repository.encode_config, config)]
+        )

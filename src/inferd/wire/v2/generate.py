@@ -59,7 +59,8 @@ class V2Generate:
     """The codec of the generate calls.
 
     What may take long is refused as NotFast with `on_loop`, and then done without it, in a thread,
-    one at a time. `resolve` finds the shared memory a tensor refers to.
+    one at a time. What takes seconds is refused without `may_be_slow`, too. `resolve` finds the
+    shared memory a tensor refers to.
     """
 
     def __init__(self, rules: JsonRules, resolve: Resolve = no_regions) -> None:
@@ -74,6 +75,7 @@ class V2Generate:
         inputs: Sequence[TensorMetadata],
         *,
         on_loop: bool = False,
+        may_be_slow: bool = True,
     ) -> Asked:
         """Return what `body`, which is JSON, asks of a model that has `inputs`.
 
@@ -93,6 +95,8 @@ class V2Generate:
             with contextlib.suppress(NotFast):
                 return self._read_long(model, version, body, by_name)
             _check_exact_size(size)
+            if not may_be_slow:
+                raise NotFast
         # Each member is a tensor or a parameter, so that one given twice has no meaning.
         values = loads_exact(body, once=True)
         if type(values) is not dict:
@@ -103,7 +107,14 @@ class V2Generate:
         return Asked(self._request(model, version, values, by_name), is_v2=False)
 
     def decode_infer_request(
-        self, model: str, version: str, body: memoryview, json_size: int, *, on_loop: bool = False
+        self,
+        model: str,
+        version: str,
+        body: memoryview,
+        json_size: int,
+        *,
+        on_loop: bool = False,
+        may_be_slow: bool = True,
     ) -> Asked:
         """Return the inference request in `body`, whose first `json_size` bytes are JSON.
 
@@ -114,6 +125,8 @@ class V2Generate:
             return _asked(self._rest.decode_infer_request(model, version, body, json_size))
         with contextlib.suppress(NotFast):
             return _asked(self._rest.decode_large(model, version, body, json_size))
+        if not may_be_slow:
+            raise NotFast
         return _asked(self._rest.decode_slowly(model, version, body, json_size))
 
     def _read_long(
