@@ -401,7 +401,7 @@ async def test_the_requests_of_a_sequence_come_to_its_step_in_the_order_they_cam
         await settled()
         assert models.came == came
     await asyncio.gather(*tasks)
-    assert not scheduler.order
+    assert not scheduler.runner.order
 
 
 @run
@@ -444,7 +444,7 @@ async def test_one_that_fails_before_the_step_lets_the_next_pass():
         await first
     await second
     assert models.came == "2"
-    assert not scheduler.order
+    assert not scheduler.runner.order
 
 
 @run
@@ -456,7 +456,7 @@ async def test_one_that_fails_in_the_step_lets_the_next_pass():
     models.release("1")
     assert len(await asyncio.gather(*tasks, return_exceptions=True)) == 2
     assert models.came == "12"
-    assert not scheduler.order
+    assert not scheduler.runner.order
 
 
 @pytest.mark.parametrize("left", ["1", "2", "12", "21"])
@@ -475,7 +475,7 @@ async def test_those_whose_clients_leave_let_the_next_pass(left):
         models.release("1")
     await asyncio.gather(*tasks, return_exceptions=True)
     assert models.came == "".join(id for id in "123" if id not in left)
-    assert not scheduler.order
+    assert not scheduler.runner.order
 
 
 @run
@@ -492,7 +492,7 @@ async def test_one_that_leaves_when_its_turn_has_just_come_lets_the_next_pass():
     second.cancel()
     await asyncio.gather(first, third)
     assert models.came == "13"
-    assert not scheduler.order
+    assert not scheduler.runner.order
 
 
 @run
@@ -536,7 +536,7 @@ async def test_an_ensemble_that_follows_another_keeps_the_order_of_its_sequences
     models.release("1")
     await asyncio.gather(*tasks)
     assert models.came == "12"
-    assert not scheduler.order
+    assert not scheduler.runner.order
 
 
 @run
@@ -554,7 +554,7 @@ async def test_a_decoupled_step_gets_the_requests_of_a_sequence_in_order_too():
     models.release("1")
     await asyncio.gather(*tasks)
     assert [request.id for request in models.asked if request.model == "each"] == ["1", "2"]
-    assert not scheduler.order
+    assert not scheduler.runner.order
 
 
 # --- times, limits and the end ---

@@ -49,7 +49,8 @@ class DynamicScheduler(QueueingScheduler):
         keeps_order: bool = False,
         alarm: Callable[[Callable[[], None]], Timer] = Alarm,
     ) -> None:
-        super().__init__(pace, plan, alarm)
+        super().__init__(pace, plan.max_batch_size, alarm)
+        self._plan = plan
         self._execution = execution
         self._queue = queue
         self._free_count = execution.instance_count

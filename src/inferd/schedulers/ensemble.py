@@ -1,82 +1,38 @@
 """EnsembleScheduler: a request to an ensemble becomes requests to the models of its steps.
 
-A step starts as soon as its inputs exist. Where only one step can run it is simply awaited, so a
-chain of small models creates no task and stays on the event loop; steps that can run concurrently
-do. Tensors pass from step to step under other names and are never copied. Each step is a request
-like any other: it is batched, counted, and answered by whichever version serves at the time.
-
-The answers of a decoupled step come out in order, though several may be processed at once.
+How these run is the business of `ensemble_parts`. The answers of a decoupled step come out in
+order, though several may be processed at once.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Sequence
-from functools import partial
-from math import prod
+from collections.abc import AsyncGenerator, Collection
 
-from inferd.core.interfaces import Models, PromptModels
+from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import BackendFailed, InferdError, Overloaded, Unavailable
+from inferd.errors import Overloaded, Unavailable
 from inferd.observe.stats import Counts
-from inferd.schedulers.ensemble_parts.parallel_steps import BREATH_NS, run_side_by_side
-from inferd.schedulers.ensemble_parts.plan import Plan, Step
-from inferd.schedulers.ensemble_parts.sequence_order import Place, SequenceOrder, Ticket
+from inferd.schedulers.ensemble_parts.plan import Plan
+from inferd.schedulers.ensemble_parts.run import EnsembleRun
+from inferd.schedulers.ensemble_parts.runner import StepRunner
 from inferd.schedulers.ensemble_parts.stream import answers_of
-from inferd.tensor.tensor import Tensor, reshaped
 
 MAX_RUNNING = 10_000
 """How many requests to one ensemble may run at once; more are refused as Overloaded."""
-
-MAX_SHOWN = 4
-"""How many inputs of a failed step the error message lists."""
-
-
-class Run:
-    """A request to the ensemble, the tensors there are so far, by name, and if a step made any.
-
-    With a `ticket` it belongs to a sequence, and takes its turn at steps that know these.
-    """
-
-    __slots__ = ("has_begun", "request", "tensors", "ticket")
-
-    def __init__(self, request: InferRequest, tensors: dict[str, Tensor]) -> None:
-        self.request = request
-        self.tensors = tensors
-        self.has_begun = False
-        self.ticket: Ticket | None = None
-
-    def part(self) -> "Run":
-        """Return a copy of the run that goes on with one of several answers."""
-        return Run(self.request, dict(self.tensors))
-
-    def take(self, step: Step, response: InferResponse) -> None:
-        """Store the outputs of a step under the ensemble's tensor names."""
-        self.has_begun = True
-        names = step.outputs
-        for tensor in response.outputs:
-            outer = names.get(tensor.name)
-            if outer is not None:
-                self.tensors[outer] = tensor
 
 
 class EnsembleScheduler:
     """Runs requests as `plan` says, by requests to `models`; the clock is that of `counts`.
 
     The times of a request span its steps; what they wait and compute stands in their own counts.
-
-    The steps of the numbers `with_sequences` get the requests of a sequence in the order in which
-    these come here. (Behind a decoupled step this holds for none: each answer is a request.)
+    For `with_sequences` see StepRunner.
     """
 
     def __init__(
         self, plan: Plan, models: Models, counts: Counts, with_sequences: Collection[int] = ()
     ) -> None:
-        self.plan = plan
-        self.models = models
-        self._prompt = models if isinstance(models, PromptModels) else None
+        self._plan = plan
+        self.runner = StepRunner(plan, models, counts.clock, with_sequences)
         self._clock = counts.clock
-        self.places = _places(plan, with_sequences)
-        self.order = SequenceOrder()
         self._running_count = 0
         self._is_closed = False
         self._ended: asyncio.Future[None] | None = None
@@ -88,20 +44,20 @@ class EnsembleScheduler:
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run. Raises a step's error, with the step and its inputs named."""
-        run = self.begin(request)
+        run = self._begin(request)
         try:
-            await self.run_steps(run, self.plan.needed(request.outputs))
-            return self.answer(run)
+            await self.runner.run_steps(run, self._plan.needed(request.outputs))
+            return self.runner.answer(run)
         finally:
-            self.end(run)
+            self._end(run)
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
-        return answers_of(self, request)
+        return answers_of(self.runner, lambda: self._begin(request), self._end)
 
     def follow(self, replaced: "EnsembleScheduler") -> None:
         """Let no request overtake those of its sequence that `replaced` has; before the first."""
-        self.order = replaced.order
+        self.runner.order = replaced.runner.order
 
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close."""
@@ -111,185 +67,30 @@ class EnsembleScheduler:
         if self._ended is not None:
             await asyncio.wait((self._ended,), timeout=timeout_s)
 
-    def begin(self, request: InferRequest) -> Run:
-        """Count a request, until `end`, and let it take its turn among those of its sequence.
+    def _begin(self, request: InferRequest) -> EnsembleRun:
+        """Count a request, until `_end`, and let it take its turn among those of its sequence.
 
         Raises Unavailable, and Overloaded when too many run.
         """
-        name = self.plan.name
+        name = self._plan.name
         if self._is_closed:
             msg = f"model '{name}' is being unloaded"
             raise Unavailable(msg)
         if self._running_count >= MAX_RUNNING:
             msg = f"{MAX_RUNNING} requests to ensemble '{name}' run already; try again later"
             raise Overloaded(msg)
-        run = Run(request, self._inputs(request))
+        run = EnsembleRun(request, self.runner.inputs(request))
         self._running_count += 1
         request.started_ns = self._clock()
-        if request.sequence is not None and self.places:
-            self._line_up(run)
+        if request.sequence is not None and self.runner.places:
+            self.runner.line_up(run)
         return run
 
-    def _line_up(self, run: Run) -> None:
-        """Let a request that names a sequence take its turn at the steps that it needs.
-
-        Not one that a model has sent: another of the sequence may wait for that model.
-        """
-        request = run.request
-        sequence = request.sequence
-        if sequence is None or not sequence.id or request.callers:
-            return
-        needed = [step.number for step in self.plan.needed(request.outputs)]
-        places = [self.places[number] for number in needed if number in self.places]
-        run.ticket = self.order.line_up(sequence.id, places)
-
-    def end(self, run: Run) -> None:
+    def _end(self, run: EnsembleRun) -> None:
         """Note that a request has been answered, or will not be."""
         run.request.ended_ns = self._clock()
         if run.ticket is not None:
-            self.order.leave(run.ticket)
+            self.runner.order.leave(run.ticket)
         self._running_count -= 1
         if self._ended is not None and not self._running_count and not self._ended.done():
             self._ended.set_result(None)
-
-    # --- inputs and outputs ---
-
-    def _inputs(self, request: InferRequest) -> dict[str, Tensor]:
-        tensors = {tensor.name: tensor for tensor in request.inputs}
-        for name, (dims, target) in self.plan.input_reshapes.items():
-            if (one := tensors.get(name)) is not None:
-                shape = reshaped(one.shape, dims, target)
-                tensors[name] = Tensor(name, one.datatype, shape, one.data)
-        return tensors
-
-    def answer(self, run: Run, *, is_final: bool = True) -> InferResponse:
-        """Return the answer to the client, made from the tensors of `run`."""
-        outputs = []
-        for name in self.plan.outputs:
-            one = run.tensors.get(name)
-            if one is not None:  # else not asked for, or it needs a missing optional input
-                outputs.append(Tensor(name, one.datatype, self._shape(name, one), one.data))
-        request = run.request
-        return InferResponse(request.model, "", request.id, outputs, final=is_final)
-
-    def _shape(self, name: str, output: Tensor) -> tuple[int, ...]:
-        """Return the shape that clients see. Raises BackendFailed when the reshape does not fit."""
-        if name not in self.plan.output_reshapes:
-            return output.shape
-        dims, target = self.plan.output_reshapes[name]
-        shape = reshaped(output.shape, target, dims)
-        if prod(shape) != prod(output.shape):
-            msg = (
-                f"ensemble '{self.plan.name}': output '{name}' is {list(output.shape)}, which its "
-                f"reshape from {list(target)} to {list(dims)} does not fit"
-            )
-            raise BackendFailed(msg)
-        return shape
-
-    # --- steps that answer once ---
-
-    async def run_steps(self, run: Run, steps: Sequence[Step]) -> None:
-        """Run `steps`, each as soon as it can; the first failure ends all of them."""
-        if not self.plan.is_chain:
-            await run_side_by_side(steps, partial(self._run_step, run), self._clock)
-            return
-        since_ns = self._clock()
-        for step in steps:
-            await self._run_step(run, step)
-            if (now_ns := self._clock()) - since_ns > BREATH_NS:
-                await asyncio.sleep(0)  # all of it may have run on the event loop
-                since_ns = now_ns
-
-    async def _run_step(self, run: Run, step: Step) -> None:
-        if run.ticket is not None:
-            await self.order.enter(run.ticket, self.places.get(step.number))
-        call = self.call(run, step)
-        if self._runs_now(run, step, call):
-            return
-        try:
-            response = await self.models.infer(call)
-        except InferdError as error:
-            raise self.failed(step, call, error) from error
-        run.take(step, response)
-
-    def _runs_now(self, run: Run, step: Step, call: InferRequest) -> bool:
-        """Run a step if it need not wait for anything; return whether it ran."""
-        if self._prompt is None:
-            return False
-        try:
-            response = self._prompt.infer_now(call)
-        except InferdError as error:
-            raise self.failed(step, call, error) from error
-        if response is None:
-            return False
-        run.take(step, response)
-        return True
-
-    def call(self, run: Run, step: Step) -> InferRequest:
-        """Return the request to the model of `step`."""
-        request, tensors = run.request, run.tensors
-        inputs = [
-            Tensor(inner, one.datatype, one.shape, one.data)
-            for inner, outer in step.inputs
-            if (one := tensors.get(outer)) is not None
-        ]
-        return InferRequest(
-            step.model,
-            step.version,
-            request.id,
-            inputs,
-            # Without an optional input some outputs may be missing, so none is asked for by name.
-            step.wanted if len(inputs) == len(step.inputs) else [],
-            request.parameters,
-            priority=request.priority,
-            timeout_us=self._left_us(run, step) if request.timeout_us else 0,
-            sequence=request.sequence,
-            arrived_ns=request.arrived_ns,
-            callers=request.callers,
-            trace=request.trace,
-        )
-
-    def _left_us(self, run: Run, step: Step) -> int:
-        """Return how much of the request's timeout is left to `step`; the first steps get all.
-
-        Raises Unavailable when nothing is left.
-        """
-        request = run.request
-        spent_us = (self._clock() - request.started_ns) // 1000 if run.has_begun else 0
-        if spent_us < request.timeout_us:
-            return request.timeout_us - spent_us
-        msg = (
-            f"ensemble '{self.plan.name}', {step}: the request's timeout of {request.timeout_us} "
-            f"microseconds has passed before"
-        )
-        raise Unavailable(msg)
-
-    def failed(self, step: Step, call: InferRequest, error: InferdError) -> InferdError:
-        """Return `error` with its context added: the step and its inputs."""
-        outer = dict(step.inputs)
-        given = [
-            f"input '{one.name}' is tensor '{outer[one.name]}', {one.datatype.value} "
-            f"{list(one.shape)}"
-            for one in call.inputs[:MAX_SHOWN]
-        ]
-        if more := len(call.inputs) - len(given):
-            given.append(f"and {more} more")
-        told = f"ensemble '{self.plan.name}', {step}: {error.message}"
-        failed = type(error)(f"{told} ({'; '.join(given)})" if given else told)
-        failed.__cause__ = error  # for the log; compiled, `raise ... from` would not set it
-        return failed
-
-
-def _places(plan: Plan, with_sequences: Collection[int]) -> dict[int, Place]:
-    """Return before which steps, by number, the requests of a sequence line up, and in which line.
-
-    A line is that of a model, and if several steps call it, of the first, the second and so on: the
-    numbers of the steps may be others when the ensemble is replaced.
-    """
-    places: dict[int, Place] = {}
-    counts: Counter[str] = Counter()
-    for step in plan.steps:
-        if step.number in with_sequences and not step.depth:
-            places[step.number] = step.model, counts[step.model]
-            counts[step.model] += 1
-    return places

@@ -94,7 +94,8 @@ class SequenceScheduler(QueueingScheduler):
         *,
         alarm: Callable[[Callable[[], None]], Timer] = Alarm,
     ) -> None:
-        super().__init__(pace, dressing.plan, alarm)
+        super().__init__(pace, dressing.plan.max_batch_size, alarm)
+        self._plan = dressing.plan
         self._iterates = rules.iterates
         self._is_decoupled = dressing.plan.is_decoupled
         self._gives_turns = self._is_decoupled and not rules.iterates

@@ -1,11 +1,10 @@
 """Batches that need not be joined: requests whose inputs lie in one piece (memory.batch_memory)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from inferd.core.request import InferRequest
 from inferd.memory.batch_memory import Row
-from inferd.schedulers.queueing.queue import Waiting
 
 
 class Piece(NamedTuple):
@@ -27,24 +26,6 @@ def piece_of(requests: Sequence[InferRequest], *, keeps_order: bool) -> Piece | 
     piece = _found(first, requests, keeps_order=keeps_order)
     first.strip.note_joined(as_view=piece is not None)
     return piece
-
-
-def realigned(queue: Iterable[Waiting], count: int) -> int:
-    """Return how many of the first `count` requests come before the first row of another block.
-
-    Return `count` if there is none, or if they begin with a block themselves.
-    """
-    requests = iter(queue)
-    first = next(requests).request.row
-    if first is None or not first.index:
-        return count
-    for number in range(1, count):
-        row = next(requests).request.row
-        if row is None or row.index or row.block is None:
-            continue
-        if row.block is not first.block:
-            return number
-    return count
 
 
 def _found(first: Row, requests: Sequence[InferRequest], *, keeps_order: bool) -> Piece | None:

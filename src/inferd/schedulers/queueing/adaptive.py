@@ -27,7 +27,7 @@ slow and when it is busy, and only one of these is a reason), and gradient metho
 
 from math import ceil
 
-from inferd.schedulers.execution.piece import realigned
+from inferd.schedulers.queueing.alignment import realigned
 from inferd.schedulers.queueing.queue import RequestQueue
 from inferd.schedulers.queueing.timing import beginning
 

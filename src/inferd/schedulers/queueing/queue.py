@@ -14,9 +14,8 @@ from inferd.aio.driver import fulfil, reject
 from inferd.aio.promise import Promise
 from inferd.compiled import mypyc_attr
 from inferd.config.model import DynamicBatching, QueuePolicy
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferRequest
 from inferd.errors import InferdError
-from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.queueing.policy import MAX_WAITING, Levels, full, timeout_us_of, too_late
 
 Done = Promise[Any]
@@ -187,8 +186,8 @@ class _Level:
         self.late: OrderedDict[int, Waiting] = OrderedDict()
 
 
-def tell(waiting: Waiting, answer: InferResponse | InferdError | Execution) -> None:
-    """Give `answer` to the caller, if it still waits."""
+def tell(waiting: Waiting, answer: object) -> None:
+    """Give `answer` or an InferdError to the caller, if it still waits; see `Done`."""
     done = waiting.done
     if done is None or done.done():
         return

@@ -8,7 +8,6 @@ from inferd.aio.timer import Timer
 from inferd.compiled import mypyc_attr
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.streaming import one_answer
-from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.queueing.queue import Done, Waiting
 from inferd.schedulers.queueing.timing import FixedPace, Pace
 
@@ -20,11 +19,11 @@ class QueueingScheduler:
     def __init__(
         self,
         pace: Pace,
-        plan: BatchPlan,
+        max_batch_size: int,
         alarm: Callable[[Callable[[], None]], Timer],
     ) -> None:
         self._pace = pace
-        self._plan = plan
+        self._max_batch_size = max_batch_size
         self._alarm = alarm(self._advance)
         self._clock = self._alarm.clock
         self._loop: asyncio.AbstractEventLoop | None = None  # asking for it is a system call
@@ -49,7 +48,7 @@ class QueueingScheduler:
 
     def hurry(self) -> None:
         """See GatheringScheduler.hurry."""
-        self._pace = FixedPace(self._plan.max_batch_size, (), 0)
+        self._pace = FixedPace(self._max_batch_size, (), 0)
         self._advance()
 
     async def close(self, timeout_s: float) -> None:
