@@ -189,14 +189,14 @@ def decode_http(headers: Mapping[str, str], body: bytes) -> tuple[str, Arrays]:
 
 def decode_trtis(kind: str, headers: Mapping[str, str], body: bytes) -> tuple[str, Arrays]:
     """Return the id, without its leading 1, and the flat outputs of an answer in the old format."""
-    told = headers["NV-InferResponse"]
+    header = headers["NV-InferResponse"]
     dtype = NUMPY_TYPES["INT32" if kind == "simple" else "FP32"]
     outputs = {}
     position = 0
-    for name, size in re.findall(r'name: "(\w+)" raw {[^}]*batch_byte_size: (\d+)', told):
+    for name, size in re.findall(r'name: "(\w+)" raw {[^}]*batch_byte_size: (\d+)', header):
         outputs[name] = np.frombuffer(body[position : position + int(size)], dtype)
         position += int(size)
-    found = re.search(r"(?<![_\w])id: 1(\d+)", told)
+    found = re.search(r"(?<![_\w])id: 1(\d+)", header)
     return found[1] if found else "", outputs
 
 

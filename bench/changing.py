@@ -68,10 +68,10 @@ class Caller(asyncio.Protocol):
     def __init__(self, heads: list[bytes], body: bytes, ends_at: float) -> None:
         self._heads, self._body, self._ends_at = heads, body, ends_at
         self._transport = cast("asyncio.Transport", None)
-        self._came = b""
+        self._received = b""
         self._stream = -1
         self._data_bytes = 0
-        self._asked_at = 0.0
+        self._sent_at = 0.0
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.took_us: list[float] = []
         self.bad = 0
@@ -92,16 +92,16 @@ class Caller(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle every complete frame."""
-        came = self._came + data
+        received = self._received + data
         at = 0
-        while at + FRAME_HEADER.size <= len(came):
-            high, low, kind, flags, stream = FRAME_HEADER.unpack_from(came, at)
+        while at + FRAME_HEADER.size <= len(received):
+            high, low, kind, flags, stream = FRAME_HEADER.unpack_from(received, at)
             stop = at + FRAME_HEADER.size + (high << 16 | low)
-            if stop > len(came):
+            if stop > len(received):
                 break
-            self._take(kind, flags, stream, came[at + FRAME_HEADER.size : stop])
+            self._take(kind, flags, stream, received[at + FRAME_HEADER.size : stop])
             at = stop
-        self._came = came[at:]
+        self._received = received[at:]
 
     def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if kind == DATA:
@@ -114,7 +114,7 @@ class Caller(asyncio.Protocol):
             self._answered()
 
     def _answered(self) -> None:
-        self.took_us.append((time.perf_counter() - self._asked_at) * 1e6)
+        self.took_us.append((time.perf_counter() - self._sent_at) * 1e6)
         self.bad += not self._data_bytes  # a status alone: an error
         self.bytes += self._data_bytes
         if time.monotonic() < self._ends_at:
@@ -125,7 +125,7 @@ class Caller(asyncio.Protocol):
     def _ask(self) -> None:
         self._stream += 2
         self._data_bytes = 0
-        self._asked_at = time.perf_counter()
+        self._sent_at = time.perf_counter()
         head = self._heads[self._stream // 2 % HEADS]
         self._transport.write(
             frame(HEADERS, END_HEADERS, self._stream, head)

@@ -308,14 +308,14 @@ class Checker(threading.Thread):
     def __init__(self, server: Server, case: Case, models: list[str]) -> None:
         super().__init__(daemon=True)
         self._server, self._case, self._models = server, case, models
-        self._stop_asked = threading.Event()
+        self._is_stopped = threading.Event()
         self.sent = 0
         self.wrong: list[str] = []
 
     def run(self) -> None:
         """Send a few requests a second until stop()."""
         random = np.random.default_rng()
-        while not self._stop_asked.wait(1 / CHECKS_PER_S):
+        while not self._is_stopped.wait(1 / CHECKS_PER_S):
             size = int(random.choice(cases.SIZES[self._case.kind]))
             inputs = cases.make_inputs(self._case.kind, size, random)
             request_id = random_id()
@@ -334,7 +334,7 @@ class Checker(threading.Thread):
 
     def stop(self) -> None:
         """End the thread and wait for it."""
-        self._stop_asked.set()
+        self._is_stopped.set()
         self.join()
 
 

@@ -42,12 +42,12 @@ class Scraper(threading.Thread):
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
         self._port = port
-        self._stop_asked = threading.Event()
+        self._is_stopped = threading.Event()
         self.count = 0
 
     def run(self) -> None:
         """See the class."""
-        while not self._stop_asked.is_set():
+        while not self._is_stopped.is_set():
             connection = http.client.HTTPConnection(HOST, self._port, timeout=10)
             connection.request("GET", "/metrics")
             text = connection.getresponse().read()
@@ -55,11 +55,11 @@ class Scraper(threading.Thread):
             if b"nv_inference_request_success{" not in text:
                 sys.exit("the metrics do not tell of any model")
             self.count += 1
-            self._stop_asked.wait(SCRAPE_EVERY_S)
+            self._is_stopped.wait(SCRAPE_EVERY_S)
 
     def stop(self) -> None:
         """End the thread and wait for it."""
-        self._stop_asked.set()
+        self._is_stopped.set()
         self.join()
 
 

@@ -137,11 +137,11 @@ async def offer(asks: list[Ask], rate: float, seconds: float, tally: Tally) -> N
     began = time.perf_counter()
 
     async def one(ask: Ask) -> None:
-        asked = time.perf_counter()
+        sent_s = time.perf_counter()
         outcome = await ask()
         tally.outcomes[outcome] += 1
         if outcome == OK:
-            tally.latencies_s.append(time.perf_counter() - asked)
+            tally.latencies_s.append(time.perf_counter() - sent_s)
 
     due, number = began, 0
     async with asyncio.TaskGroup() as group:
@@ -155,9 +155,9 @@ async def offer(asks: list[Ask], rate: float, seconds: float, tally: Tally) -> N
 async def watch(server: Server, look: Ask, seconds: float, tally: Tally) -> None:
     """Record the server's memory and the duration of a health check once a second."""
     for _ in range(int(seconds)):
-        asked = time.perf_counter()
+        sent_s = time.perf_counter()
         tally.outcomes[f"health {await look()}"] += 1
-        tally.side_ms.append((time.perf_counter() - asked) * 1000)
+        tally.side_ms.append((time.perf_counter() - sent_s) * 1000)
         tally.memory_mb.append(servers.resident_bytes(server.pid) / 2**20)
         await asyncio.sleep(1)
 

@@ -250,7 +250,7 @@ def bare_us(call: Call, image: np.ndarray, seconds: float) -> float:
     return (time.process_time() - before) / runs * 1e6
 
 
-def asked_us(call: Call, image: np.ndarray, seconds: float) -> float:
+def call_us(call: Call, image: np.ndarray, seconds: float) -> float:
     """Return the CPU microseconds per call in a process that is asked through sockets.
 
     In a tight loop a call finds everything in the caches, as in no server: one of PyTorch's takes
@@ -344,13 +344,13 @@ def measured(
         rows = [
             (
                 bare_us(call, image, seconds),
-                asked_us(call, image, seconds),
+                call_us(call, image, seconds),
                 *served_us(server, request, seconds),
             )
             for _ in range(repeats)
         ]
-        bare_all, asked_all, served_all, rates = zip(*rows, strict=True)
-        yield model, min(bare_all), min(asked_all), min(served_all), max(rates)
+        bare_all, call_all, served_all, rates = zip(*rows, strict=True)
+        yield model, min(bare_all), min(call_all), min(served_all), max(rates)
 
 
 def main() -> None:
@@ -371,10 +371,10 @@ def main() -> None:
         print("| --- | --- | --- | --- | --- | --- | --- | --- |")
         with run_server("inferd", command, ports, Path(name) / "log") as server:
             rows = measured(server, repository, models, options.seconds, options.repeats)
-            for model, bare, asked, served, rate in rows:
+            for model, bare, call, served, rate in rows:
                 limit = LIMITS[models[model][1]]
-                times = f"{bare:.1f} | {asked:.1f} | {served:.1f}"
-                adds = f"{served - asked:.1f} | {served - bare:.1f} | {limit:.0f}"
+                times = f"{bare:.1f} | {call:.1f} | {served:.1f}"
+                adds = f"{served - call:.1f} | {served - bare:.1f} | {limit:.0f}"
                 print(f"| {model} | {times} | {adds} | {rate:.0f} |", flush=True)
 
 

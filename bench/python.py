@@ -71,12 +71,12 @@ def rows_of() -> Iterator[tuple[str, Case, str, int, int]]:
                 for clients in (1, 16):
                     name = f"{protocol} {kind} {label} {clients}"
                     yield name, Case(protocol, kind), model, size, clients
-    for told, size in ELEMENTS.items():
+    for size_text, size in ELEMENTS.items():
         case = Case("bin", "identity")
         for model in ("ensemble", "pipeline"):
             for clients in CLIENTS:
-                yield f"{model} {told} {clients}", case, model, size, clients
-        yield f"{SIDE_BY_SIDE} {told} {CLIENTS[-1]}", case, "pipelines", size, CLIENTS[-1]
+                yield f"{model} {size_text} {clients}", case, model, size, clients
+        yield f"{SIDE_BY_SIDE} {size_text} {CLIENTS[-1]}", case, "pipelines", size, CLIENTS[-1]
 
 
 def measure_all(servers: list[Server], seconds: int, repeats: int, only: str) -> Rows:

@@ -19,7 +19,7 @@ from pathlib import Path
 from servers import HOST, cpu_seconds, free_port, run_server
 
 LIMIT_MS = 50.0
-ASKED_EACH = 3
+SCRAPES_EACH = 3
 SCRAPE_INTERVAL_S = 15.0
 
 _CONFIG = """
@@ -43,7 +43,7 @@ def make_repository(folder: Path, count: int) -> Path:
 def ask_all(port: int, count: int) -> None:
     """Send requests to every model, so that there is something to report."""
     connection = http.client.HTTPConnection(HOST, port, timeout=10)
-    for number in range(count * ASKED_EACH):
+    for number in range(count * SCRAPES_EACH):
         connection.request("POST", f"/v2/models/model_{number % count}/infer", _BODY)
         answer = connection.getresponse()
         answer.read()

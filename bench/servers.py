@@ -214,13 +214,13 @@ def run_triton(environment: Path, repository: Path, work: Path) -> Iterator[Serv
 
     The models run on the interpreter of the environment.
     """
-    told = subprocess.run(
+    printed = subprocess.run(
         [str(environment / "bin" / "python"), "-c", _TELL_PATHS],
         check=True,
         capture_output=True,
         text=True,
     ).stdout
-    version, library, packages = told.split()
+    version, library, packages = printed.split()
     folder = Path(packages) / "pytriton" / "tritonserver"
     backends = work / "triton-backends"
     shutil.rmtree(backends, ignore_errors=True)

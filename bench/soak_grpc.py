@@ -156,20 +156,20 @@ class Soaked:
     server: Server
     process: subprocess.Popen[str]
 
-    def held(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """Have the server return free memory; return what it holds."""
         self.process.send_signal(signal.SIGUSR1)
         assert self.process.stdout is not None
         return dict(json.loads(self.process.stdout.readline()))
 
-    def held_at_last(self) -> dict[str, int]:
+    def open_at_last(self) -> dict[str, int]:
         """Return what it holds once nothing is open, or after SETTLED_S."""
         until = time.monotonic() + SETTLED_S
-        held = self.held()
-        while (held["streams"] or held["connections"]) and time.monotonic() < until:
+        counts = self.counts()
+        while (counts["streams"] or counts["connections"]) and time.monotonic() < until:
             time.sleep(0.1)
-            held = self.held()
-        return held
+            counts = self.counts()
+        return counts
 
     @property
     def resident_mb(self) -> float:
@@ -277,17 +277,17 @@ class Client:
         """Compare id and values; deadline, metadata and compression vary from call to call."""
         size = self._random.choice([0, 1, 10, 100, 1000, 10_000, 100_000])
         values = np.full(size, self._random.random(), np.float32)
-        asked = infer_request(values, call_id=str(self._random.random()))
+        request = infer_request(values, call_id=str(self._random.random()))
         coding = self._random.choice([None, None, None, grpc.Compression.Gzip])
         metadata = [(f"x-key-{self._random.randrange(50)}", str(self._random.random()))]
         call = channel.unary_unary(INFER, _encode, pb.ModelInferResponse.FromString)
         timeout_s = TIMEOUT_S + self._random.random()
         try:
-            answer = await call(asked, timeout=timeout_s, metadata=metadata, compression=coding)
+            answer = await call(request, timeout=timeout_s, metadata=metadata, compression=coding)
         except grpc.aio.AioRpcError as error:
             self._tally.note("checked", right=False, found=error)
             return
-        right = answer.id == asked.id and answer.raw_output_contents[0] == values.tobytes()
+        right = answer.id == request.id and answer.raw_output_contents[0] == values.tobytes()
         self._tally.note("checked", right=right, found=f"{size} values")
 
     async def invalid(self, channel: grpc.aio.Channel) -> None:
@@ -307,8 +307,8 @@ class Client:
 
     async def cancelled(self, channel: grpc.aio.Channel) -> None:
         """Start a slow call and cancel it; on a busy machine that may be too late."""
-        asked = infer_request(np.zeros(100, np.float32), "slow").SerializeToString()
-        call = channel.unary_unary(INFER)(asked, timeout=TIMEOUT_S)
+        request = infer_request(np.zeros(100, np.float32), "slow").SerializeToString()
+        call = channel.unary_unary(INFER)(request, timeout=TIMEOUT_S)
         await asyncio.sleep(self._random.random() * 0.01)
         call.cancel()
         found = await call.code()
@@ -318,8 +318,8 @@ class Client:
 
     async def late(self, channel: grpc.aio.Channel) -> None:
         """Start a slow call with too short a deadline."""
-        asked = infer_request(np.zeros(100, np.float32), "slow").SerializeToString()
-        found = await _status(channel.unary_unary(INFER)(asked, timeout=0.005))
+        request = infer_request(np.zeros(100, np.float32), "slow").SerializeToString()
+        found = await _status(channel.unary_unary(INFER)(request, timeout=0.005))
         self._tally.note("late", right=found is grpc.StatusCode.DEADLINE_EXCEEDED, found=found)
 
     async def streamed(self, channel: grpc.aio.Channel) -> None:
@@ -501,7 +501,7 @@ def soak(soaked: Soaked, calls: int) -> int:
     for turn in range(ROUNDS):
         asyncio.run(run_round(port, calls // ROUNDS, turn, answers, tally))
         most_mb = max(most_mb, soaked.resident_mb)
-        soaked.held()
+        soaked.counts()
         memory_mb.append(soaked.resident_mb)
         print(
             f"round {turn + 1:2}: {sum(tally.counts.values()):>9,} calls, "
@@ -510,7 +510,7 @@ def soak(soaked: Soaked, calls: int) -> int:
             flush=True,
         )
     cpu_s = servers.cpu_seconds(soaked.process.pid)
-    held = soaked.held_at_last()
+    counts = soaked.open_at_last()
     total = sum(tally.counts.values())
     fifth = ROUNDS_OF_A_FIFTH
     warm_mb = statistics.median(memory_mb[fifth : 2 * fifth])
@@ -523,11 +523,11 @@ def soak(soaked: Soaked, calls: int) -> int:
         f"  memory {warm_mb:.1f} MB in the second fifth, {end_mb:.1f} MB in the last (medians), "
         f"{most_mb:.1f} MB at most with what is held back"
     )
-    print(f"  left at the end: {held['streams']} streams, {held['connections']} connections, "
-          f"{held['tasks']} tasks")  # fmt: skip
+    print(f"  left at the end: {counts['streams']} streams, {counts['connections']} connections, "
+          f"{counts['tasks']} tasks")  # fmt: skip
     for fault in tally.wrong[:20]:
         print(f"  WRONG: {fault}", file=sys.stderr)
-    stuck = held["streams"] or held["connections"]
+    stuck = counts["streams"] or counts["connections"]
     verdict = bool(tally.wrong or stuck or growth > GROWTH_LIMIT)
     print(f"  {len(tally.wrong)} wrong, memory {growth:+.1%}: {'FAILED' if verdict else 'passed'}")
     return int(verdict)

@@ -111,8 +111,8 @@ async def run_connection(server: Server, index: int, tally: Tally, is_over: asyn
             inputs = cases.make_inputs("simple", int(random_.integers(1, 9)), random_)
             started = time.monotonic()
             try:
-                asked = connection.infer(protocol, model, number, inputs)
-                outcome: object = await asyncio.wait_for(asked, ANSWER_TIMEOUT_S)
+                answer = connection.infer(protocol, model, number, inputs)
+                outcome: object = await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
             except (OSError, EOFError, TimeoutError, grpc.aio.AioRpcError) as error:
                 tally.wrong.append(f"{protocol} {model}: lost, {error!r}")
                 return
@@ -136,11 +136,11 @@ async def kill_on(
     server: Server, tally: Tally, options: argparse.Namespace, seen: set[int]
 ) -> None:
     """Kill the worker at a random moment of every second, until the time is over."""
-    moments = random.Random(options.seed)
+    random_times = random.Random(options.seed)
     started = time.monotonic()
     for second in range(options.seconds):
-        moment = started + (second + moments.random()) * PERIOD_S
-        await asyncio.sleep(max(0.0, moment - time.monotonic()))
+        at_s = started + (second + random_times.random()) * PERIOD_S
+        await asyncio.sleep(max(0.0, at_s - time.monotonic()))
         if time.monotonic() > started + options.seconds * PERIOD_S:
             return
         pids = workers_of(server, VICTIM)

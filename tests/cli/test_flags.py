@@ -314,7 +314,7 @@ def test_a_switch_of_trtis_is_true_or_false():
         read_command_line(["--allow-model-control=yes"])
 
 
-def test_both_versions_of_the_api_may_be_asked_for():
+def test_both_versions_of_the_api_may_be_requested():
     settings = read_settings(read_command_line(["--api-version=2"]).flags, {})
     assert settings.warnings == ("accepted, but without effect in this version: --api-version",)
     with pytest.raises(InvalidConfig, match=r"^--api-version: 3 is none of 1, 2$"):

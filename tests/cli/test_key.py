@@ -21,7 +21,7 @@ def make(capsys, tmp_path):
     return path, run
 
 
-def test_keys_are_added_to_the_file_and_told_once(make):
+def test_keys_are_added_to_the_file_and_printed_once(make):
     path, run = make
     keys = {}
     for name, groups in (("alice", ()), ("bob", ("inference,health",))):
@@ -40,7 +40,7 @@ def test_a_new_file_is_for_its_owner_alone(make):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_last_line_without_an_end_is_kept_whole(make):
+def test_a_last_line_without_an_end_is_retained_whole(make):
     path, run = make
     path.write_text("# mine")
     run("alice")

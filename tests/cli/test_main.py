@@ -16,7 +16,7 @@ def run(code):
 
 
 @pytest.mark.parametrize("word", ["--version", "-V"])
-def test_the_version_is_told(capsys, word):
+def test_the_version_is_printed(capsys, word):
     assert main([word]) == 0
     assert capsys.readouterr().out == f"inferd {inferd.__version__}\n"
 
@@ -32,7 +32,7 @@ def test_an_unknown_verb_is_wrong_usage(capsys):
     assert capsys.readouterr().err == "inferd: there is no command 'severe'; see inferd --help\n"
 
 
-def test_a_path_without_a_verb_is_told_which_one_serves_it(capsys, tmp_path):
+def test_the_error_for_a_path_without_a_verb_names_the_one_that_serves_it(capsys, tmp_path):
     assert main([str(tmp_path)]) == 2
     assert capsys.readouterr().err.endswith(f"; to serve it: inferd serve {tmp_path}\n")
 

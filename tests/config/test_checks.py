@@ -319,7 +319,9 @@ ILL_PLACED = {
 
 @pytest.mark.parametrize(("complaint", "unsound"), ILL_PLACED.items())
 @pytest.mark.parametrize("check", [check_io, check_instances])
-def test_where_instances_cannot_run_is_told_with_the_inputs_and_outputs(complaint, unsound, check):
+def test_where_instances_cannot_run_is_reported_with_the_inputs_and_outputs(
+    complaint, unsound, check
+):
     check_config(unsound)
     with pytest.raises(InvalidConfig, match="^model 'm', some file: " + re.escape(complaint)):
         check(unsound, "some file")

@@ -26,7 +26,7 @@ def path(way, name):
     return ".".join([*(outer + ends[wrap] for outer, wrap in way), name])
 
 
-def test_a_value_of_a_wrong_kind_is_told_with_field_found_and_expected(config_fields):
+def test_a_value_of_a_wrong_kind_is_reported_with_field_found_and_expected(config_fields):
     refused = 0
     for field, way in config_fields:
         for value in WRONG:
@@ -51,8 +51,8 @@ def test_what_is_let_through_the_reader_takes_or_refuses_for_another_reason(conf
                 check_document(given, ROOT)
                 parse_json(json.dumps(given), "config")
             except InvalidConfig as error:
-                told = error.message
-                assert ", got " in told or any(words in told for words in others), told
+                reported = error.message
+                assert ", got " in reported or any(words in reported for words in others), reported
 
 
 @pytest.mark.parametrize(

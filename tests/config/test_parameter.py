@@ -62,6 +62,6 @@ def test_what_says_no_is_off(text):
 def test_what_says_neither_is_refused(text):
     with pytest.raises(
         InvalidConfig, match=r"parameter k is '.*', expected true or false$"
-    ) as told:
+    ) as reported:
         is_on(config(k=text), "k")
-    assert len(told.value.message) < MAX_SHOWN + 100
+    assert len(reported.value.message) < MAX_SHOWN + 100

@@ -354,10 +354,10 @@ def test_no_value_of_any_field_makes_protobuf_speak_for_us(config_fields):
             try:
                 parse_pbtxt(text, "f")
             except InvalidConfig as error:
-                told = error.message
-                assert not re.search('Expected|Couldn|codec|String|Value|Enum type|type "', told), (
-                    told
-                )
+                reported = error.message
+                assert not re.search(
+                    'Expected|Couldn|codec|String|Value|Enum type|type "', reported
+                ), reported
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "gbk", "utf-8"])

@@ -50,16 +50,16 @@ def test_what_is_written_once_and_read_is_sound(links):
         ("nobody reads step 1 (model 'm') output 'O' → tensor 't'", [("X", "Y"), ("X", "t")]),
     ],
 )
-def test_what_is_not_tied_together_is_told_with_its_way(text, links):
+def test_what_is_not_tied_together_is_reported_with_its_way(text, links):
     assert text in complaints(*links)
 
 
-def test_an_input_nobody_reads_is_told():
-    told = complaints(("X", "Y"), takes=("X", "W"))
-    assert told == ["nobody reads the ensemble's input 'W' → tensor 'W'"]
+def test_an_input_nobody_reads_is_reported():
+    reported = complaints(("X", "Y"), takes=("X", "W"))
+    assert reported == ["nobody reads the ensemble's input 'W' → tensor 'W'"]
 
 
 def test_an_ensemble_without_steps_leaves_its_tensors_untied():
     config = ModelConfig("e", output=(ModelOutput("Y", DataType.FP32, (1,)),))
-    told = list(wiring_complaints(config))
-    assert told == ["no step writes tensor 'Y' → the ensemble's output 'Y'"]
+    reported = list(wiring_complaints(config))
+    assert reported == ["no step writes tensor 'Y' → the ensemble's output 'Y'"]

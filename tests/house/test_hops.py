@@ -57,8 +57,8 @@ TO_THE_ENGINE_AND_BACK = [
 ]
 KNOWN_REQUEST = [  # says the same as one before but for its id and values
     "codec.V2Rest.decode_infer_request",
-    "plan.Plans.request",
-    "plan._Plan.filled",
+    "template.Templates.request",
+    "template._TextTemplate.filled",
 ]
 KNOWN_ANSWER = [  # which differs from one before in its id and values, too
     "http_infer.RestInference._encoded",
@@ -132,7 +132,7 @@ GRPC_HOPS = [  # of a call like one before on the same connection
     "grpc_infer.Inference.model_infer",
     "codec.decode_infer_request",
     "fields.Layout.cut",
-    "codec._Plan.filled",
+    "codec._MessageTemplate.filled",
     "grpc_infer.Inference._infer",
     *TO_THE_ENGINE_AND_BACK,
     "codec.encode_infer_response",

@@ -113,11 +113,11 @@ def test_a_failure_costs_those_traces_and_no_others(caplog):
 
 
 @pytest.mark.parametrize(
-    ("counts", "told"), [([1, 1], ["1"]), ([7, 5], ["7", "12"]), ([1000, 1], ["1000"])]
+    ("counts", "reported"), [([1, 1], ["1"]), ([7, 5], ["7", "12"]), ([1000, 1], ["1000"])]
 )
-def test_complaints_are_made_each_time_ten_times_as_much_is_lost(caplog, counts, told):
+def test_complaints_are_made_each_time_ten_times_as_much_is_lost(caplog, counts, reported):
     complaints = Complaints("were lost")
     with caplog.at_level(logging.WARNING, "inferd.trace"):
         for count in counts:
             complaints.add(count, ": no room")
-    assert caplog.messages == [f"{count} were lost: no room" for count in told]
+    assert caplog.messages == [f"{count} were lost: no room" for count in reported]

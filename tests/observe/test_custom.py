@@ -50,7 +50,7 @@ def test_the_same_labels_are_the_same_metric():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "told"),
+    ("name", "kind", "reported"),
     [
         ("", "gauge", "no name of a metric"),
         ("a b", "gauge", "no name of a metric"),
@@ -60,10 +60,10 @@ def test_the_same_labels_are_the_same_metric():
         ("taken", "counter", "is a gauge already, not a counter"),
     ],
 )
-def test_a_family_that_cannot_be_is_refused(name, kind, told):
+def test_a_family_that_cannot_be_is_refused(name, kind, reported):
     metrics = CustomMetrics()
     metrics.add_family("taken", "", "gauge")
-    with pytest.raises(InvalidRequest, match=told):
+    with pytest.raises(InvalidRequest, match=reported):
         metrics.add_family(name, "", kind)
 
 

@@ -20,12 +20,12 @@ class Meter:
     """A device that tells how often it was asked; with `uuids` it stands for the GPUs."""
 
     def __init__(self, uuids=()):
-        self.asked = 0
+        self.requested = 0
         self._uuids = list(uuids)
 
     def families(self):
-        self.asked += 1
-        return [Family("asked", "gauge", "How often", [("", self.asked)])]
+        self.requested += 1
+        return [Family("asked", "gauge", "How often", [("", self.requested)])]
 
     def uuids(self):
         return self._uuids
@@ -47,7 +47,7 @@ def values(families):
     return {family.name: family.samples[0][1] for family in families}
 
 
-def test_the_processors_are_as_busy_as_since_they_were_last_asked(proc):
+def test_the_processors_are_as_busy_as_since_the_last_measurement(proc):
     cpu = Cpu(proc(100, 100))
     proc(130, 110)
     assert values(cpu.families())["nv_cpu_utilization"] == 0.75
@@ -55,7 +55,7 @@ def test_the_processors_are_as_busy_as_since_they_were_last_asked(proc):
     assert values(cpu.families())["nv_cpu_utilization"] == 0.0
 
 
-def test_asked_again_in_the_same_moment_they_are_as_busy_as_before(proc):
+def test_measured_again_at_once_they_are_as_busy_as_before(proc):
     cpu = Cpu(proc(100, 100))
     proc(150, 150)
     assert [values(cpu.families())["nv_cpu_utilization"] for _ in range(2)] == [0.5, 0.5]
@@ -80,17 +80,17 @@ def test_a_system_that_tells_nothing_has_no_metrics(proc, name):
     assert Cpu(folder).families() == []
 
 
-def test_devices_are_asked_again_when_the_interval_has_passed():
+def test_devices_are_measured_again_when_the_interval_has_passed():
     clock, meter = Clock(), Meter()
     devices = Devices(meter, None, 2.0, clock)
-    told = []
+    reported = []
     for _ in range(4):
-        told.append(values(devices.families())["asked"])
+        reported.append(values(devices.families())["asked"])
         clock.now_s += 1.0
-    assert told == [1, 1, 2, 2]
+    assert reported == [1, 1, 2, 2]
 
 
-def test_devices_nobody_wants_are_not_asked():
+def test_devices_without_an_option_are_not_measured():
     assert Devices(None, None, 1.0).families() == []
 
 

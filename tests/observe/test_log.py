@@ -184,13 +184,13 @@ def test_a_change_takes_effect_at_once_and_leaves_the_rest(tmp_path, opened):
     assert log.settings == LogSettings("json", tmp_path / "log", verbose=2, warning=False)
     LOGGER.debug("d")
     LOGGER.warning("w")
-    told, detail = (tmp_path / "log").read_text().splitlines()
-    assert "INFO" in told
-    assert told.endswith("a client changes the log settings: format json, verbose 2")
+    reported, detail = (tmp_path / "log").read_text().splitlines()
+    assert "INFO" in reported
+    assert reported.endswith("a client changes the log settings: format json, verbose 2")
     assert json.loads(detail)["message"] == "d"
 
 
-def test_a_change_of_nothing_is_not_told(tmp_path, opened):
+def test_a_change_of_nothing_is_not_logged(tmp_path, opened):
     log = opened(file=tmp_path / "log")
     log.change(LogChange(info=True, file="log"))
     assert (tmp_path / "log").read_text() == ""
@@ -248,7 +248,7 @@ def test_a_file_that_cannot_be_opened_leaves_the_settings_as_they_were(tmp_path,
     assert "still" in (tmp_path / "log").read_text()
 
 
-def test_a_log_that_is_not_the_servers_own_is_only_told():
+def test_a_log_that_is_not_the_servers_own_is_only_reported():
     log = Log(LogSettings())
     log.change(LogChange(info=True))
     with pytest.raises(Unsupported, match="belongs to the program"):

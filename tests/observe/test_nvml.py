@@ -65,7 +65,7 @@ class Driver:
         return self._energy
 
 
-def told(gpus):
+def reported(gpus):
     return {family.name: (family.kind, family.samples) for family in gpus.families()}
 
 
@@ -74,7 +74,7 @@ def both(first, second):
 
 
 def test_each_gpu_tells_all_six_metrics():
-    assert told(Gpus(Driver())) == {
+    assert reported(Gpus(Driver())) == {
         "nv_gpu_utilization": ("gauge", both(0.4, 0.41)),
         "nv_gpu_memory_total_bytes": ("gauge", both(2**36, 2**36)),
         "nv_gpu_memory_used_bytes": ("gauge", both(2**34, 2**34)),
@@ -84,7 +84,7 @@ def test_each_gpu_tells_all_six_metrics():
     }
 
 
-def test_the_library_is_opened_once_when_the_gpus_are_first_asked():
+def test_the_library_is_opened_once_when_the_gpus_are_first_measured():
     driver = Driver()
     gpus = Gpus(driver)
     assert driver.loaded == []
@@ -101,7 +101,7 @@ def test_the_library_is_opened_once_when_the_gpus_are_first_asked():
     ],
 )
 def test_a_meter_a_gpu_does_not_have_is_left_out(driver):
-    names = set(told(Gpus(driver)))
+    names = set(reported(Gpus(driver)))
     assert "nv_energy_consumption" not in names
     assert len(names) == 5
 
@@ -116,7 +116,7 @@ def test_a_machine_without_the_driver_has_no_gpus(caplog):
 
 
 @pytest.mark.parametrize("driver", [Driver(init=9), Driver(missing=["nvmlInit_v2"])])
-def test_a_driver_that_does_not_work_is_told_of_once(driver, caplog):
+def test_a_driver_that_does_not_work_is_reported_once(driver, caplog):
     caplog.set_level(logging.INFO)
     gpus = Gpus(driver)
     assert gpus.families() == gpus.families() == []
@@ -128,7 +128,7 @@ def test_the_real_library_is_looked_for_where_the_system_has_them():
     assert all(family.name.startswith("nv_") for family in Gpus().families())
 
 
-def test_the_share_of_memory_in_use_is_told_of_each_gpu():
+def test_the_share_of_memory_in_use_is_reported_each_gpu():
     gpus = Gpus(Driver())
     assert [gpus.memory_use(index) for index in (0, 1, 2, -1)] == [0.25, 0.25, None, None]
     assert Gpus(Driver(missing=["nvmlDeviceGetMemoryInfo"])).memory_use(0) is None

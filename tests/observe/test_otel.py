@@ -11,7 +11,7 @@ from inferd.observe.parent import Parent
 from inferd.observe.trace import Trace
 
 EPOCH_NS = 1_700_000_000_000_000_000
-MOMENTS = [
+ACTIVITIES = [
     "HTTP_RECV_START",
     "HTTP_RECV_END",
     "REQUEST_START",
@@ -29,8 +29,8 @@ MOMENTS = [
 
 def trace_of(*names, parent=None, **fields):
     trace = Trace(1, "digits", TraceSettings(levels=("TIMESTAMPS",)), parent)
-    for name in names or MOMENTS:
-        trace.stamp(name, 10 * (1 + MOMENTS.index(name)))
+    for name in names or ACTIVITIES:
+        trace.stamp(name, 10 * (1 + ACTIVITIES.index(name)))
     for name, value in fields.items():
         setattr(trace, name, value)
     return trace
@@ -46,7 +46,7 @@ def recorded(*traces):
     return {span.name: span for span in exporter.get_finished_spans()}
 
 
-def test_a_trace_is_three_spans_one_in_the_other_with_its_moments_as_events():
+def test_a_trace_is_three_spans_one_in_the_other_with_its_stamps_as_events():
     spans = recorded(trace_of())
     assert list(spans) == ["InferRequest", "digits", "compute"]
     root, model, compute = spans.values()
@@ -56,9 +56,9 @@ def test_a_trace_is_three_spans_one_in_the_other_with_its_moments_as_events():
     assert root.kind is SpanKind.SERVER
     found = [[event.name for event in span.events] for span in spans.values()]
     assert found == [
-        [*MOMENTS[:2], "INFER_RESPONSE_COMPLETE", *MOMENTS[10:]],
-        [*MOMENTS[2:4], "REQUEST_END"],
-        MOMENTS[4:8],
+        [*ACTIVITIES[:2], "INFER_RESPONSE_COMPLETE", *ACTIVITIES[10:]],
+        [*ACTIVITIES[2:4], "REQUEST_END"],
+        ACTIVITIES[4:8],
     ]
 
 
@@ -67,8 +67,8 @@ def test_a_childs_spans_are_within_its_parents_model():
     child = trace.child("step")
     inner = child.child("inner")
     for one in (child, inner):
-        for name in MOMENTS[2:10]:
-            one.stamp(name, 10 * (1 + MOMENTS.index(name)))
+        for name in ACTIVITIES[2:10]:
+            one.stamp(name, 10 * (1 + ACTIVITIES.index(name)))
     spans = recorded(trace)
     assert sorted(spans) == ["InferRequest", "compute", "digits", "inner", "step"]
     assert spans["step"].parent == spans["digits"].context
@@ -78,7 +78,7 @@ def test_a_childs_spans_are_within_its_parents_model():
     assert "error.type" not in spans["step"].attributes
 
 
-def test_times_are_those_of_the_moments_since_1970():
+def test_times_are_those_of_the_stamps_since_1970():
     root, model, compute = recorded(trace_of()).values()
     times = [
         (span.start_time - EPOCH_NS, span.end_time - EPOCH_NS) for span in (root, model, compute)
@@ -110,11 +110,11 @@ def test_a_failure_is_an_error_of_the_server_when_it_is_its_fault(error, status)
 
 
 def test_what_a_request_did_not_get_to_has_no_span():
-    assert list(recorded(trace_of(*MOMENTS[:2], "REQUEST_START", "REQUEST_END"))) == [
+    assert list(recorded(trace_of(*ACTIVITIES[:2], "REQUEST_START", "REQUEST_END"))) == [
         "InferRequest",
         "digits",
     ]
-    assert list(recorded(trace_of(*MOMENTS[:2]))) == ["InferRequest"]
+    assert list(recorded(trace_of(*ACTIVITIES[:2]))) == ["InferRequest"]
     empty = Trace(1, "m", TraceSettings())
     assert recorded(empty) == {}
 

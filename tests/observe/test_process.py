@@ -29,8 +29,8 @@ def write(folder, limit):
     return folder
 
 
-@pytest.mark.parametrize(("limit", "told"), [("1024", 1024), ("unlimited", float("inf"))])
-def test_fields_are_found_behind_any_name(tmp_path, limit, told):
+@pytest.mark.parametrize(("limit", "reported"), [("1024", 1024), ("unlimited", float("inf"))])
+def test_fields_are_found_behind_any_name(tmp_path, limit, reported):
     families = process_families(write(tmp_path, limit))
     values = {family.name: family.samples[0][1] for family in families}
     ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
@@ -40,7 +40,7 @@ def test_fields_are_found_behind_any_name(tmp_path, limit, told):
         "process_virtual_memory_bytes": 20,
         "process_resident_memory_bytes": 21 * page,
         "process_open_fds": 1,
-        "process_max_fds": told,
+        "process_max_fds": reported,
     }
 
 

@@ -106,7 +106,7 @@ def test_the_names_of_counters_are_written_as_triton_writes_them():
     assert not any(name.endswith("_total") for name in written)
 
 
-def test_without_models_only_what_is_of_the_server_is_told():
+def test_without_models_only_what_is_of_the_server_is_reported():
     assert set(families()) == {name for name, (_, labels) in COUNTS.items() if not labels}
 
 
@@ -119,7 +119,7 @@ def test_what_is_switched_off_is_left_out(setting, names):
     assert kinds(found) == {name: kind for name, kind in DEFAULT.items() if name not in names}
 
 
-def test_summaries_and_the_first_response_are_there_when_asked_for():
+def test_summaries_and_the_first_response_are_there_when_requested():
     counts = SummaryCounts()
     counts.first_responses = Histogram((100.0, 500.0))
     found = kinds(families(observed(counts=counts), settings=ALL))
@@ -154,7 +154,7 @@ def test_counters_tell_what_was_counted():
     }
 
 
-def test_failures_are_told_by_all_four_reasons_from_the_start():
+def test_failures_are_reported_by_all_four_reasons_from_the_start():
     counts = Counts()
     counts.add_failure(InferRequest("m", queued_ns=1), Unavailable("too late"))
     counts.add_failure(InferRequest("m"), Unavailable("full"))
@@ -213,7 +213,7 @@ def test_a_summary_of_nothing_is_not_a_number():
     assert all(math.isnan(each) for each in values(family).values())
 
 
-def test_the_time_to_the_first_answer_is_told_in_the_buckets_of_the_model():
+def test_the_time_to_the_first_answer_is_reported_in_the_buckets_of_the_model():
     clock_ns = [1]
     counts = Counts(lambda: clock_ns[0])
     counts.first_responses = Histogram((100.0, 500.0))
@@ -266,7 +266,7 @@ def test_models_on_a_gpu_have_its_name():
 
 
 @pytest.mark.slow
-def test_many_models_are_told_of_in_pieces_each_metric_together():
+def test_many_models_are_written_in_pieces_each_metric_together():
     models = [observed(f"m{number}", str(v)) for number in range(30) for v in (1, 2)]
     pieces = list(exposition(models, ALL))
     lines_in_a_piece = max(piece.count("\n") for piece in pieces)

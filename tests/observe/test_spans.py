@@ -26,8 +26,8 @@ def silent():
 
 def trace(number=1):
     trace = Trace(number, "m", TraceSettings(levels=("TIMESTAMPS",), mode="opentelemetry"))
-    for moment in ("HTTP_RECV_START", "REQUEST_START", "REQUEST_END", "HTTP_SEND_END"):
-        trace.stamp(moment)
+    for activity in ("HTTP_RECV_START", "REQUEST_START", "REQUEST_END", "HTTP_SEND_END"):
+        trace.stamp(activity)
     return trace
 
 

@@ -35,7 +35,7 @@ ALONE = (0, 1000, 1100, 1900, 2000)
 QUEUED = (500, *ALONE[1:])
 
 
-def told(counts):
+def reported(counts):
     return counts.statistics("m", "1")
 
 
@@ -51,7 +51,7 @@ def test_an_answer_from_the_cache_is_a_success_that_ran_nothing():
     missed.answered_ns = missed.ended_ns + 70
     counts.add_success(missed)
     counts.add_cache_miss(70)
-    row = told(counts)
+    row = reported(counts)
     stats = row.inference_stats
     assert (row.inference_count, row.execution_count) == (3, 1)
     assert (stats.cache_hit, stats.cache_miss) == (Duration(1, 400), Duration(1, 70))
@@ -68,14 +68,14 @@ def test_a_hit_is_no_last_inference():
     found = request(queued=500, ended=900)
     found.shared = True
     counts.add_success(found)
-    assert told(counts).last_inference == 0
+    assert reported(counts).last_inference == 0
 
 
 # --- requests that ran alone ---
 
 
 def test_a_block_begins_with_nothing():
-    found = told(Counts())
+    found = reported(Counts())
     assert (found.name, found.version) == ("m", "1")
     assert (found.last_inference, found.inference_count, found.execution_count) == (0, 0, 0)
     assert found.inference_stats.success == found.inference_stats.queue == Duration(0, 0)
@@ -85,7 +85,7 @@ def test_a_block_begins_with_nothing():
 def test_a_request_alone_is_one_success_and_one_execution():
     counts = Counts()
     counts.add_success(request(*ALONE, batch_size=3))
-    found = told(counts)
+    found = reported(counts)
     assert (found.inference_count, found.execution_count) == (3, 1)
     stats = found.inference_stats
     assert stats.success == Duration(1, 1000)
@@ -102,7 +102,7 @@ def test_a_request_alone_is_one_success_and_one_execution():
 def test_the_time_in_the_queue_is_part_of_the_request():
     counts = Counts()
     counts.add_success(request(*QUEUED))
-    stats = told(counts).inference_stats
+    stats = reported(counts).inference_stats
     assert stats.queue == Duration(1, 500)
     assert stats.success == Duration(1, 1500)
 
@@ -112,7 +112,7 @@ def test_the_way_back_from_a_thread_is_part_of_the_request_alone():
     given = request(*QUEUED)
     given.answered_ns = 2600
     counts.add_success(given)
-    stats = told(counts).inference_stats
+    stats = reported(counts).inference_stats
     assert stats.success == Duration(1, 2100)
     assert stats.compute_output == Duration(1, 100)
     assert counts.request_histogram[12] == 1  # 2048 ns and more
@@ -121,7 +121,7 @@ def test_the_way_back_from_a_thread_is_part_of_the_request_alone():
 def test_a_backend_that_tells_no_phases_has_all_its_time_in_infer():
     counts = Counts()
     counts.add_success(request(started=1000, ended=1700))
-    stats = told(counts).inference_stats
+    stats = reported(counts).inference_stats
     assert stats.compute_input == stats.compute_output == Duration(1, 0)
     assert stats.compute_infer == Duration(1, 700)
 
@@ -130,7 +130,7 @@ def test_batch_sizes_have_a_row_each_in_order():
     counts = Counts()
     for batch_size in (8, 1, 8):
         counts.add_success(request(*ALONE, batch_size=batch_size))
-    rows = told(counts).batch_stats
+    rows = reported(counts).batch_stats
     assert [(row.batch_size, row.compute_input.count) for row in rows] == [(1, 1), (8, 2)]
 
 
@@ -141,7 +141,7 @@ def test_the_last_inference_is_in_milliseconds_since_1970():
     after_ms = time.time_ns() // 1_000_000
     started_ns = clock.now_ns + 5_000_000
     counts.add_success(request(started=started_ns, ended=started_ns + 1))
-    assert before_ms + 5 <= told(counts).last_inference <= after_ms + 5
+    assert before_ms + 5 <= reported(counts).last_inference <= after_ms + 5
 
 
 def test_a_duration_counts_in_the_bucket_of_its_bit_length():
@@ -170,7 +170,7 @@ def test_requests_that_shared_an_execution_count_it_once_and_its_time_each():
     counts.add_shared_execution(ran, members)
     for member in members:
         counts.add_success(member)
-    found = told(counts)
+    found = reported(counts)
     assert (found.inference_count, found.execution_count) == (3, 1)
     stats = found.inference_stats
     assert stats.queue == Duration(2, 600 + 100)
@@ -184,7 +184,7 @@ def test_one_batch_size_has_one_row_whether_shared_or_not():
     counts = Counts()
     counts.add_success(request(*ALONE, batch_size=2))
     counts.add_shared_execution(request(*ALONE), [request(), request()])
-    [row] = told(counts).batch_stats
+    [row] = reported(counts).batch_stats
     assert (row.batch_size, row.compute_input) == (2, Duration(2, 200))
 
 
@@ -194,7 +194,7 @@ def test_a_shared_execution_that_failed_counts_once_and_fails_each():
     counts.add_shared_execution(request(*ALONE), members, failed=True)
     for member in members:
         counts.add_failure(member, BackendFailed("no"))
-    found = told(counts)
+    found = reported(counts)
     assert (found.inference_count, found.execution_count) == (0, 1)
     assert found.inference_stats.fail.count == 2
     [row] = found.batch_stats
@@ -207,7 +207,7 @@ def test_the_executions_of_all_batch_sizes_are_all_executions_failed_or_not():
     counts.add_failure(request(*ALONE, batch_size=2), BackendFailed("no"))
     for failed in (False, True):
         counts.add_shared_execution(request(*ALONE), [request(), request()], failed=failed)
-    found = told(counts)
+    found = reported(counts)
     [row] = found.batch_stats
     assert (row.batch_size, row.compute_infer) == (2, Duration(4, 3200))
     assert found.execution_count == 4
@@ -220,7 +220,7 @@ def test_more_batch_sizes_than_anybody_has_are_counted_together():
         counts.add_success(request(*ALONE, batch_size=batch_size))
     for batch_size in sizes:
         counts.add_shared_execution(request(*ALONE), [request(batch_size=batch_size)])
-    found = told(counts)
+    found = reported(counts)
     assert found.inference_count == sum(sizes)
     assert found.execution_count == 2 * len(sizes)
     assert len(found.batch_stats) == MAX_BATCH_ROWS + 1
@@ -235,7 +235,7 @@ def test_a_request_that_failed_in_the_model_counts_its_execution_but_no_inferenc
     counts = Counts(clock)
     clock.now_ns = 2000
     counts.add_failure(request(started=1500, batch_size=3), BackendFailed("no"))
-    found = told(counts)
+    found = reported(counts)
     assert (found.inference_count, found.execution_count) == (0, 1)
     assert found.inference_stats.fail == Duration(1, 500)
     assert found.inference_stats.success == Duration(0, 0)
@@ -268,7 +268,7 @@ def test_a_request_that_never_got_in_is_refused_and_no_failure():
     counts.add_failure(request(), Unavailable("the queue is full"))
     counts.add_failure(request(), InvalidRequest("no sequence id"))
     assert counts.refused_count == 1
-    assert told(counts).inference_stats.fail == Duration(0, 0)
+    assert reported(counts).inference_stats.fail == Duration(0, 0)
 
 
 # --- answers of decoupled models ---
@@ -285,7 +285,7 @@ def test_answers_are_counted_by_their_place_in_the_stream():
     clock.now_ns = 1400
     answers.come()
     answers.gone(is_empty=True)
-    rows = told(counts).response_stats
+    rows = reported(counts).response_stats
     assert list(rows) == ["0", "1"]
     assert rows["0"].compute_infer == Duration(1, 300)
     assert rows["0"].compute_output == Duration(1, 50)
@@ -306,7 +306,7 @@ def test_what_ends_a_stream_counts_in_the_place_of_the_answer_it_took(error, out
     answers.gone(is_empty=False)
     clock.now_ns = 1200
     answers.fail(error)
-    rows = told(counts).response_stats
+    rows = reported(counts).response_stats
     assert getattr(rows["1"], outcome) == Duration(1, 200)
     assert rows["1"].success == Duration(0, 0)
 
@@ -314,33 +314,33 @@ def test_what_ends_a_stream_counts_in_the_place_of_the_answer_it_took(error, out
 def test_an_error_among_the_answers_counts_in_its_place_and_fails_the_request():
     clock = Clock()
     counts = Counts(clock)
-    asked = request(started=1000)
-    answers = AnswerCount(counts, asked)
+    requested = request(started=1000)
+    answers = AnswerCount(counts, requested)
     error = BackendFailed("one of two")
     clock.now_ns = 1200
     answers.come()
     answers.gone(is_empty=True, error=error)
     answers.come()
     answers.gone(is_empty=False)
-    counts.add_outcome(asked, error)
-    rows = told(counts).response_stats
+    counts.add_outcome(requested, error)
+    rows = reported(counts).response_stats
     assert (rows["0"].fail, rows["0"].empty_response) == (Duration(1, 200), Duration(0, 0))
     assert rows["1"].success.count == 1
-    stats = told(counts).inference_stats
+    stats = reported(counts).inference_stats
     assert (stats.success.count, stats.fail.count) == (0, 1)
 
 
 def test_a_stream_that_never_began_has_no_answers():
     counts = Counts()
     AnswerCount(counts, request()).fail(Unavailable("full"))
-    assert told(counts).response_stats == {}
+    assert reported(counts).response_stats == {}
 
 
 def test_a_stream_without_end_fills_no_memory():
     counts = Counts()
     for index in range(MAX_RESPONSE_ROWS + 5):
         counts.add_response(index, "success", 1, 1)
-    rows = told(counts).response_stats
+    rows = reported(counts).response_stats
     assert len(rows) == MAX_RESPONSE_ROWS
     assert rows[str(MAX_RESPONSE_ROWS - 1)].success.count == 6
 
@@ -348,7 +348,7 @@ def test_a_stream_without_end_fills_no_memory():
 # --- by batch size ---
 
 
-def test_each_batch_size_of_requests_is_told_apart():
+def test_each_batch_size_of_requests_is_distinguished():
     counts = Counts(clock=lambda: 3000)
     counts.add_success(request(*QUEUED, batch_size=1))
     counts.add_success(request(*ALONE, batch_size=4))
@@ -367,7 +367,7 @@ def test_each_batch_size_of_requests_is_told_apart():
     assert found[2].compute_infer == Duration(1, 800)
     assert (found[4].success.count, found[4].fail) == (1, Duration(1, 2000))
     assert found[7].success == found[7].cache_hit == Duration(1, 400)
-    whole = told(counts).inference_stats
+    whole = reported(counts).inference_stats
     assert whole.success.count == sum(one.success.count for one in found.values())
     assert whole.success.ns == sum(one.success.ns for one in found.values())
-    assert told(counts).inference_count == 1 + 4 + 1 + 2
+    assert reported(counts).inference_count == 1 + 4 + 1 + 2

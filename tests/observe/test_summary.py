@@ -55,7 +55,7 @@ def test_what_is_older_than_the_window_is_forgotten():
     assert summary.quantiles([0.01]) == [pytest.approx(9_000, rel=0.032)]
 
 
-def test_what_came_since_a_look_long_ago_counts():
+def test_what_was_added_since_a_look_long_ago_counts():
     clock = Clock()
     summary = Summary(clock)
     clock.now_s = 10 * WINDOW_S

@@ -6,7 +6,7 @@ import pytest
 
 from inferd.config.options.trace import TraceSettings
 from inferd.errors import InvalidRequest
-from inferd.observe import trace as moments
+from inferd.observe import trace as trace_module
 from inferd.observe.trace import MAX_CHILDREN, MAX_TENSOR_BYTES, MAX_TRACE_BYTES, Trace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -18,7 +18,7 @@ def tensor(name="T", size=4):
     return Tensor(name, DataType.UINT8, (size,), np.zeros(size, np.uint8))
 
 
-def test_moments_are_now_or_when_told():
+def test_a_stamp_is_now_or_the_given_time():
     trace = Trace(1, "m", BOTH)
     before = time.perf_counter_ns()
     trace.stamp("A")
@@ -49,7 +49,7 @@ def test_tensors_are_copied_as_they_are_now():
 
 def test_a_large_tensor_is_noted_without_its_data():
     trace = Trace(1, "m", BOTH)
-    large = tensor(size=moments.MAX_TENSOR_BYTES + 1)
+    large = tensor(size=trace_module.MAX_TENSOR_BYTES + 1)
     trace.note_tensors("X", [large])
     [noted] = trace.tensors
     assert (noted.tensor.shape, noted.tensor.data, noted.has_data) == (large.shape, b"", False)
@@ -57,9 +57,9 @@ def test_a_large_tensor_is_noted_without_its_data():
 
 def test_a_trace_that_holds_much_notes_more_without_data():
     trace = Trace(1, "m", BOTH)
-    trace.note_tensors("X", [tensor(size=moments.MAX_TENSOR_BYTES)] * 10)
+    trace.note_tensors("X", [tensor(size=trace_module.MAX_TENSOR_BYTES)] * 10)
     assert [one.has_data for one in trace.tensors] == [True] * 3 + [False] * 7
-    assert trace.size_bytes <= moments.MAX_TRACE_BYTES
+    assert trace.size_bytes <= trace_module.MAX_TRACE_BYTES
 
 
 def test_tensors_of_one_activity_are_repeated_for_another():
@@ -73,13 +73,13 @@ def test_tensors_of_one_activity_are_repeated_for_another():
 
 def test_a_trace_is_bounded_whatever_is_noted():
     trace = Trace(1, "m" * 10_000, BOTH)
-    for _ in range(moments.MAX_STAMPS + 10):
+    for _ in range(trace_module.MAX_STAMPS + 10):
         trace.stamp("A", 1)
     for _ in range(3):
-        trace.note_tensors("X", [tensor()] * (moments.MAX_TENSORS - 1))
-    assert len(trace.stamps) == moments.MAX_STAMPS
-    assert len(trace.tensors) == moments.MAX_TENSORS
-    assert len(trace.model) == moments.MAX_TEXT
+        trace.note_tensors("X", [tensor()] * (trace_module.MAX_TENSORS - 1))
+    assert len(trace.stamps) == trace_module.MAX_STAMPS
+    assert len(trace.tensors) == trace_module.MAX_TENSORS
+    assert len(trace.model) == trace_module.MAX_TEXT
 
 
 @pytest.mark.parametrize(

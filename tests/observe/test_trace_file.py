@@ -30,7 +30,7 @@ def read_ids(path):
 # --- the form ---
 
 
-def test_a_trace_is_its_model_then_its_moments_in_order_then_its_tensors():
+def test_a_trace_is_its_model_then_its_stamps_in_order_then_its_tensors():
     trace = trace_of(7, version="3", request_id="q")
     trace.stamp("B", 20)
     trace.stamp("A", 10)
@@ -88,9 +88,9 @@ def test_elements_are_separated_by_commas(datatype, values, text):
     array = np.array(values, object if datatype is DataType.BYTES else datatype.numpy)
     trace = trace_of()
     trace.note_tensors("X", [Tensor.from_numpy("T", array, datatype)])
-    _, told = json.loads(b"[%b]" % encode_trace(trace))
-    assert told["tensor"]["data"] == text
-    assert told["tensor"]["dtype"] == datatype.value
+    _, reported = json.loads(b"[%b]" % encode_trace(trace))
+    assert reported["tensor"]["data"] == text
+    assert reported["tensor"]["dtype"] == datatype.value
 
 
 def test_bytes_with_wrong_lengths_have_no_elements_to_tell():
@@ -99,13 +99,13 @@ def test_bytes_with_wrong_lengths_have_no_elements_to_tell():
     assert json.loads(b"[%b]" % encode_trace(trace))[1]["tensor"]["data"] == ""
 
 
-def test_a_scalar_and_a_tensor_too_large_to_be_kept():
+def test_a_scalar_and_a_tensor_too_large_to_be_retained():
     trace = trace_of()
     scalar = Tensor("S", DataType.INT32, (), np.int32(5).tobytes())
     large = Tensor("L", DataType.UINT8, (2**20 + 1,), bytes(2**20 + 1))
     trace.note_tensors("X", [scalar, large])
-    _, *told = json.loads(b"[%b]" % encode_trace(trace))
-    assert [(one["tensor"]["data"], one["tensor"]["shape"]) for one in told] == [
+    _, *reported = json.loads(b"[%b]" % encode_trace(trace))
+    assert [(one["tensor"]["data"], one["tensor"]["shape"]) for one in reported] == [
         ("5", ""),
         ("", "1048577"),
     ]

@@ -14,7 +14,7 @@ FOLDER = Path("/allowed")
 ON = ("TIMESTAMPS",)
 
 
-class Kept:
+class Recorder:
     """A sink that keeps what it gets."""
 
     def __init__(self):
@@ -33,7 +33,7 @@ class Kept:
 
 def tracer_of(folder=FOLDER, **settings):
     settings = {"levels": ON, "rate": 1, "file": FILE} | settings
-    return Tracer(TraceSettings(**settings), Kept(), AllowedFolder(folder, "--trace-directory"))
+    return Tracer(TraceSettings(**settings), Recorder(), AllowedFolder(folder, "--trace-directory"))
 
 
 def ids(tracer, count, model="m", parent=None):
@@ -51,7 +51,7 @@ def test_the_last_of_each_rate_requests_is_traced(rate, traced):
     assert ids(tracer_of(rate=rate), 5) == traced
 
 
-def test_after_count_traces_nothing_is_traced_and_nothing_is_asked():
+def test_after_count_traces_nothing_is_traced_and_no_clock_is_read():
     tracer = tracer_of(count=2, rate=2)
     assert tracer.is_on
     assert ids(tracer, 10) == [2, 4]
@@ -97,7 +97,7 @@ def test_what_its_client_records_is_traced_whatever_rate_and_count_are():
 
 
 def test_finished_traces_go_to_the_sink():
-    sink = Kept()
+    sink = Recorder()
     tracer = Tracer(TraceSettings(levels=ON, rate=1, file=FILE), sink)
     trace = tracer.begin("m")
     tracer.finish(trace)
@@ -227,7 +227,7 @@ def test_without_an_allowed_folder_the_file_stays_where_it_is():
         tracer.change(TraceChange(file="x"))
 
 
-def test_a_start_without_a_file_is_told_of(caplog):
+def test_a_start_without_a_file_is_reported(caplog):
     tracer = tracer_of(levels=ON, file=None, rate=1)
     assert "trace_level is TIMESTAMPS, but there is no trace file: nothing is" in caplog.text
     assert tracer.begin("m") is None
@@ -259,7 +259,7 @@ def test_tensors_are_not_for_spans():
 
 
 def test_nothing_is_traced_after_closing():
-    sink = Kept()
+    sink = Recorder()
     tracer = Tracer(TraceSettings(levels=ON, rate=1, file=FILE), sink)
     tracer.open()
     asyncio.run(tracer.close(3.0))

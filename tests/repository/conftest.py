@@ -17,7 +17,7 @@ PAGE = 3
 class FakeBucket(ThreadingHTTPServer):
     """A bucket on loopback that answers as S3 and Google do, or, with an `account`, as Azure.
 
-    It holds `objects`, name to content; `asked` are the names that were fetched, in order.
+    It holds `objects`, name to content; `requested` are the names that were fetched, in order.
 
     `refused` are answered with 403, "*" is the list. `before_get` is called with the name of what
     is fetched next. `put` also says when an object changed, in seconds.
@@ -32,7 +32,7 @@ class FakeBucket(ThreadingHTTPServer):
         self.objects = {}
         self.times = {}
         self.refused = set()
-        self.asked = []
+        self.requested = []
         self.before_get = None
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -48,17 +48,17 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         path, query = urlsplit(self.path)[2:4]
         path = unquote(path)
-        asked = {name: values[0] for name, values in parse_qs(query).items()}
+        requested = {name: values[0] for name, values in parse_qs(query).items()}
         if path.rstrip("/") == self.server.base:
-            self._list(asked.get("prefix", ""), self._after(asked))
+            self._list(requested.get("prefix", ""), self._after(requested))
         else:
             self._get(path.removeprefix(self.server.base + "/"))
 
     def log_message(self, *_):
         """Say nothing."""
 
-    def _after(self, asked):
-        return next((asked[n] for n in ("continuation-token", "marker") if n in asked), "")
+    def _after(self, requested):
+        return next((requested[n] for n in ("continuation-token", "marker") if n in requested), "")
 
     def _list(self, prefix, after):
         if "*" in self.server.refused:
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get(self, name):
         if self.command == "GET":
-            self.server.asked.append(name)
+            self.server.requested.append(name)
             if self.server.before_get:
                 self.server.before_get(name)
         if name in self.server.refused:

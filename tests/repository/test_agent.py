@@ -93,7 +93,7 @@ def test_the_files_of_several_models_are_read_side_by_side(tmp_path, together):
     assert [model.error for model in Repositories([tmp_path]).find_all()] == [None] * 8
 
 
-def test_of_several_wrong_files_the_first_is_told(folder):
+def test_of_several_wrong_files_the_first_is_reported(folder):
     given = {f"MD5:{number * './'}1/none": MD5 for number in range(9)}
     with pytest.raises(InvalidConfig, match="there is no file '1/none'"):
         run_agents(folder, config(RepositoryAgent("checksum", given)))

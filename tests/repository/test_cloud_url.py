@@ -39,6 +39,6 @@ def test_everything_else_is_a_path(text):
         ("as:///container/models", "names no place in Azure Blob Storage"),
     ],
 )
-def test_a_url_without_a_place_is_told(text, expected):
+def test_a_url_without_a_place_is_reported(text, expected):
     with pytest.raises(InvalidConfig, match=expected):
         cloud_url(text)

@@ -106,7 +106,7 @@ def test_the_credential_file_may_name_a_profile(environ, credential_file):
 @pytest.mark.parametrize(
     "content", ["{", "[]", '"text"', '{"s3": []}', '{"s3": {"": 1}}', '{"s3": {"": [1]}}']
 )
-def test_a_credential_file_that_is_none_is_told_without_what_is_in_it(
+def test_a_credential_file_that_is_none_is_reported_without_what_is_in_it(
     content, environ, credential_file
 ):
     credential_file(content)
@@ -117,14 +117,14 @@ def test_a_credential_file_that_is_none_is_told_without_what_is_in_it(
 @pytest.mark.parametrize(
     "variable", ["TRITON_CLOUD_CREDENTIAL_PATH", "GOOGLE_APPLICATION_CREDENTIALS"]
 )
-def test_a_file_that_is_not_there_is_told(variable, environ, tmp_path):
+def test_a_file_that_is_not_there_is_reported(variable, environ, tmp_path):
     environ[variable] = str(tmp_path / "nowhere")
     with pytest.raises(InvalidConfig, match=variable) as failure:
         credentials(GS, environ)
     assert str(tmp_path) not in failure.value.message
 
 
-def test_a_file_of_aws_that_is_none_is_told(environ, tmp_path):
+def test_a_file_of_aws_that_is_none_is_reported(environ, tmp_path):
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws" / "credentials").write_text("aws_secret_access_key = hidden")
     with pytest.raises(InvalidConfig, match="'credentials' cannot be read") as failure:

@@ -274,12 +274,12 @@ def test_version_folders_come_first(folder):
         ("x" * (1 << 20) + "\n", InvalidConfig, "is larger than"),
     ],
 )
-def test_what_cannot_be_served_is_told(folder, content, error, text):
+def test_what_cannot_be_served_is_reported(folder, content, error, text):
     with pytest.raises(error, match=text):
         found(folder(content))
 
 
-def test_settings_that_are_not_json_are_told(folder):
+def test_settings_that_are_not_json_are_reported(folder):
     where = folder({})
     (where / "model-settings.json").write_text("{")
     with pytest.raises(InvalidConfig, match="is not JSON"):

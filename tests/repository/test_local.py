@@ -45,7 +45,7 @@ def test_a_folder_that_is_gone_is_refused_without_the_path(tmp_path):
     assert error.message == "model 'a' cannot be read: No such file or directory"
 
 
-def test_folders_that_are_no_versions_are_told(add_model, tmp_path):
+def test_folders_that_are_no_versions_are_reported(add_model, tmp_path):
     folder = add_model(tmp_path, "a", versions=(1, "v2"))
     [ignored] = find_model(folder).ignored
     assert ignored.startswith("folder 'v2' is no version")

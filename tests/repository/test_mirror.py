@@ -12,7 +12,7 @@ import inferd
 from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.cloud_url import cloud_url
 from inferd.repository.repositories import Repositories
-from inferd.repository.watch import Watch
+from inferd.repository.watch import ModelWatch
 
 FILES = {
     "models/a/config.pbtxt": b"max_batch_size: 4",
@@ -67,21 +67,21 @@ def test_models_are_found_with_their_configuration(repositories):
     assert [content(a, 1), content(a, 2), content(b)] == [b"first", b"second", b"b's"]
 
 
-def test_only_the_model_that_is_asked_for_is_fetched(repositories, bucket):
+def test_only_the_model_that_is_requested_is_fetched(repositories, bucket):
     assert list(repositories.places()) == ["a", "b"]
-    assert bucket.asked == []
+    assert bucket.requested == []
     assert content(repositories.find("b")) == b"b's"
-    assert bucket.asked == ["models/b/1/model.onnx"]
+    assert bucket.requested == ["models/b/1/model.onnx"]
     assert repositories.find("c") is None
 
 
 def test_what_has_not_changed_is_fetched_once(repositories, bucket):
     repositories.find_all()
-    bucket.asked.clear()
+    bucket.requested.clear()
     bucket.put("models/a/2/model.onnx", b"third.")
     a, _ = repositories.find_all()
     assert content(a, 2) == b"third."
-    assert bucket.asked == ["models/a/2/model.onnx"]
+    assert bucket.requested == ["models/a/2/model.onnx"]
 
 
 def test_what_serves_keeps_the_file_it_has_open(repositories, bucket):
@@ -103,7 +103,7 @@ def test_what_is_gone_there_is_gone_here(repositories, bucket):
 
 @pytest.mark.slow
 def test_a_watch_sees_changes_as_in_a_folder(repositories, bucket):
-    watch = Watch(repositories)
+    watch = ModelWatch(repositories)
     assert watch.look() == ["a", "b"]
     assert watch.look() == []
     bucket.put("models/b/1/model.onnx", b"B's")  # as long, in the same second
@@ -114,7 +114,7 @@ def test_a_watch_sees_changes_as_in_a_folder(repositories, bucket):
 
 
 def test_a_cloud_that_does_not_answer_changes_nothing(repositories, bucket):
-    watch = Watch(repositories)
+    watch = ModelWatch(repositories)
     watch.look()
     bucket.refused.add("*")
     with pytest.raises(NotLoadable, match=r"cannot be listed: .*403 Forbidden"):
@@ -129,7 +129,7 @@ def test_one_object_that_cannot_be_had_is_its_models_error_alone(repositories, b
     a, b = repositories.find_all()
     assert "does not give 'a/2/model.onnx': these credentials may not read it" in a.error.message
     assert b.error is None
-    watch = Watch(repositories)
+    watch = ModelWatch(repositories)
     assert watch.look() == ["a", "b"]
     assert watch.look() == []
     bucket.refused.clear()
@@ -224,13 +224,13 @@ def test_a_server_serves_what_lies_in_a_cloud_and_loads_what_clients_ask_for(buc
         client.close()
 
 
-def test_a_folder_for_models_that_is_not_there_is_told(bucket, monkeypatch, tmp_path):
+def test_a_folder_for_models_that_is_not_there_is_reported(bucket, monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_AWS_MOUNT_DIRECTORY", str(tmp_path / "nowhere"))
     with pytest.raises(InvalidConfig, match="there is no folder for the models of 's3://"):
         Repositories([cloud_url(f"s3://{bucket.url}/models")])
 
 
-def test_a_bucket_that_is_not_there_is_told(bucket):
+def test_a_bucket_that_is_not_there_is_reported(bucket):
     with pytest.raises(NotLoadable, match=r"cannot be listed: .*404 Not Found") as failure:
         Repositories([cloud_url(f"s3://{bucket.url}/nothing")])
     assert "hidden" not in failure.value.message

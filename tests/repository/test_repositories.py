@@ -30,12 +30,12 @@ def test_every_folder_is_a_model_and_the_rest_is_passed_over(add_model, tmp_path
     assert files_of(a, 1, a.config).file == tmp_path / "a" / "1" / "model.onnx"
 
 
-def test_a_file_where_folders_of_models_are_expected_is_told(add_model, tmp_path, caplog):
+def test_a_file_where_folders_of_models_are_expected_is_reported(add_model, tmp_path, caplog):
     (tmp_path / "model.onnx").touch()
     (tmp_path / "README.md").touch()
     assert find_models([tmp_path]) == []
-    [told] = caplog.messages
-    assert told.endswith(f"to serve the file in it: inferd serve {tmp_path / 'model.onnx'}")
+    [reported] = caplog.messages
+    assert reported.endswith(f"to serve the file in it: inferd serve {tmp_path / 'model.onnx'}")
     add_model(tmp_path, "a")
     assert len(find_models([tmp_path])) == 1
     assert len(caplog.messages) == 1
@@ -63,8 +63,10 @@ def add_settings(tmp_path):
     def add(path, content=None):
         folder = tmp_path / path
         folder.mkdir(parents=True)
-        told = {"implementation": "mlserver_xgboost.XGBoostModel"} if content is None else content
-        (folder / "model-settings.json").write_text(json.dumps(told))
+        reported = (
+            {"implementation": "mlserver_xgboost.XGBoostModel"} if content is None else content
+        )
+        (folder / "model-settings.json").write_text(json.dumps(reported))
         (folder / "model.json").touch()
         return folder
 

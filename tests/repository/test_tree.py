@@ -16,7 +16,7 @@ def paths(folder):
     return [entry.path for entry in walk(folder)]
 
 
-def test_files_are_told_in_order_with_size_and_time(tmp_path):
+def test_files_are_reported_in_order_with_size_and_time(tmp_path):
     write(tmp_path / "b" / "c.txt", "four")
     write(tmp_path / "a.txt")
     os.utime(tmp_path / "a.txt", ns=(7, 8))

@@ -55,8 +55,8 @@ def test_all_uploads_together_have_one_limit(folder):
 def test_closing_deletes_what_is_left(folder):
     uploads = Uploads(6)
     uploads.store({"1/a": b"abc"})
-    kept = uploads.store({"1/a": b"abc"})
-    kept.discard()
+    retained = uploads.store({"1/a": b"abc"})
+    retained.discard()
     uploads.close()
     assert list(folder.iterdir()) == []
     uploads.store({"1/a": b"abcdef"})

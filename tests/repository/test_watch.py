@@ -6,7 +6,7 @@ import pytest
 
 from inferd.errors import NotLoadable
 from inferd.repository.repositories import Repositories
-from inferd.repository.watch import Watch, marks_of
+from inferd.repository.watch import ModelWatch, marks_of
 
 NAMES = ("a", "b")
 
@@ -22,7 +22,7 @@ def folder(add_model, tmp_path):
 
 @pytest.fixture
 def watch(folder):
-    watch = Watch(Repositories([folder.parent]))
+    watch = ModelWatch(Repositories([folder.parent]))
     assert watch.look() == list(NAMES)
     assert watch.look() == []
     return watch
@@ -52,7 +52,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_is_told_once(watch, folder, change):
+def test_a_change_is_reported_once(watch, folder, change):
     change(folder)
     assert watch.look() == ["a"]
     assert watch.look() == []
@@ -82,7 +82,7 @@ def test_caches_and_backups_are_no_change(watch, folder, noise):
     assert watch.look() == []
 
 
-def test_models_that_come_and_go_are_told(watch, folder, add_model):
+def test_models_that_come_and_go_are_reported(watch, folder, add_model):
     add_model(folder.parent, "c")
     assert watch.look() == ["c"]
     folder.rename(folder.parent.parent / "away")
@@ -90,7 +90,7 @@ def test_models_that_come_and_go_are_told(watch, folder, add_model):
     assert watch.look() == []
 
 
-def test_what_is_forgotten_is_told_again_also_when_it_is_gone(watch, folder):
+def test_what_is_forgotten_is_reported_again_also_when_it_is_gone(watch, folder):
     watch.forget("a")
     watch.forget("gone")
     assert watch.look() == ["a", "gone"]
@@ -108,7 +108,7 @@ def test_a_repository_that_cannot_be_read_has_not_changed(watch, folder):
 def test_a_bare_file_is_watched_alone(tmp_path):
     file = tmp_path / "net.onnx"
     file.write_text("")
-    watch = Watch(Repositories([file]))
+    watch = ModelWatch(Repositories([file]))
     assert watch.look() == ["net"]
     (tmp_path / "other").write_text("")
     assert watch.look() == []

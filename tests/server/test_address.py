@@ -14,7 +14,7 @@ from inferd.server.address import default_address, host_and_port, in_container, 
         ({}, {"/run/.containerenv"}, True),
     ],
 )
-def test_a_container_is_told_by_its_marks(environ, files, expected):
+def test_a_container_is_recognized_by_its_marks(environ, files, expected):
     assert in_container(environ, files.__contains__) is expected
 
 

@@ -207,7 +207,7 @@ def test_limits_of_http_hold_at_a_platforms_port(config):
     assert status == 413 and "10 bytes" in json.loads(answer)["error"]
 
 
-def test_api_keys_are_asked_for_at_a_platforms_port_but_for_health(config, tmp_path, body):
+def test_api_keys_are_required_at_a_platforms_port_but_for_health(config, tmp_path, body):
     keys = tmp_path / "keys"
     infer, tell = (hash_key(key).hex() for key in (b"secret", b"other"))
     keys.write_text(f"me:{infer}:inference\nyou:{tell}:model-config\n")
@@ -264,8 +264,8 @@ def test_invocations_may_stream_what_a_decoupled_model_generates(several):
     stream = {"sagemaker_default_model": "r", "sagemaker_inference_type": "generate_stream"}
     with server_in_thread(several(**stream, **SAGEMAKER)) as server:
         port = server.cloud_ports["SageMaker"]
-        asked = json.dumps({"IN": [4, 5], "DELAY": [0, 0], "WAIT": 0}).encode()
-        status, headers, answer = send(port, "POST", "/invocations", asked)
+        requested = json.dumps({"IN": [4, 5], "DELAY": [0, 0], "WAIT": 0}).encode()
+        status, headers, answer = send(port, "POST", "/invocations", requested)
     assert (status, headers["Content-Type"]) == (200, "text/event-stream; charset=utf-8")
     events = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith(b"data: ")]
     assert [event["OUT"] for event in events] == [4, 5]

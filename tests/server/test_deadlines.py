@@ -186,11 +186,11 @@ def test_no_timeout_and_the_longest_wait_for_ever(repository, model, timeout_us)
     async def test(site):
         async with site.busy(model):
             parameters = {"timeout": timeout_us, **sequence(model, 2)}
-            asked = asyncio.ensure_future(site.post(model, **parameters))
+            requested = asyncio.ensure_future(site.post(model, **parameters))
             await until(lambda: site.count(model) == (2, 1))
             await failed(site.ask(model, 20_000, **sequence(model, 3)))  # time passes
             assert site.count(model) == (2, 1)
-            asked.cancel()
+            requested.cancel()
             await until(lambda: site.count(model) == (1, 0))
 
     serving(repository, test)
@@ -248,9 +248,9 @@ def test_what_waits_when_its_deadline_comes_leaves_the_queue(repository, model, 
 def test_a_rest_client_that_leaves_takes_what_waits_along(repository):
     async def test(site):
         async with site.busy("direct"):
-            asked = asyncio.ensure_future(site.post("direct"))
+            requested = asyncio.ensure_future(site.post("direct"))
             await until(lambda: site.count("direct") == (2, 1))
-            asked.cancel()
+            requested.cancel()
             await until(lambda: site.count("direct") == (1, 0))
 
     serving(repository, test)

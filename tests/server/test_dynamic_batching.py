@@ -339,7 +339,7 @@ def test_a_full_queue_refuses_over_both_protocols_until_there_is_room(models):
 
 
 @pytest.mark.parametrize(("asked_us", "got_us"), [(0, 30_000), (10_000, 10_000), (90_000, 30_000)])
-def test_a_request_that_waits_too_long_is_refused_over_both_protocols(models, asked_us, got_us):
+def test_a_request_that_waits_too_long_is_refused_over_both_protocols(models, requested_us, got_us):
     policy = "{ default_timeout_microseconds: 30000 allow_timeout_override: true }"
     config = ECHO + batching(max_queue_delay_microseconds=A_MINUTE_US, default_queue_policy=policy)
     text = (
@@ -349,11 +349,11 @@ def test_a_request_that_waits_too_long_is_refused_over_both_protocols(models, as
 
     async def serve(server, connect):
         rest = await connect()
-        rest.ask("m", [1], timeout=asked_us)
+        rest.ask("m", [1], timeout=requested_us)
         assert (await rest.answer())[:2] == (503, {"error": text})
         async with triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
             with pytest.raises(InferenceServerException, match=text) as got:
-                await client.infer("m", [grpc_input([1])], timeout=asked_us)
+                await client.infer("m", [grpc_input([1])], timeout=requested_us)
             assert got.value.status() == "StatusCode.UNAVAILABLE"
         row = await rest.statistics("m")
         assert (row["inference_stats"]["fail"]["count"], row["execution_count"]) == (2, 0)
@@ -460,11 +460,11 @@ def test_a_slow_reader_gets_its_own_answer_whatever_others_ask_meanwhile(models)
             for number, one in enumerate(quick):
                 await check(one, 100 * turn + number + 10)
 
-        def held_count():
-            held = [one._transport.get_write_buffer_size() for one in server._http.connections]
-            return sum(size > 0 for size in held)
+        def buffered_count():
+            buffered = [one._transport.get_write_buffer_size() for one in server._http.connections]
+            return sum(size > 0 for size in buffered)
 
-        await until(lambda: held_count() == len(slow))
+        await until(lambda: buffered_count() == len(slow))
         for number, one in enumerate(slow, 1):
             await check(one, number)
         assert await quick[0].batches("m") == {2: 7}

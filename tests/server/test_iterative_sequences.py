@@ -59,11 +59,11 @@ class Clients:
         self.grpc = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
         self.http = triton_http.InferenceServerClient(f"127.0.0.1:{server.http_port}")
 
-    async def stream(self, *asked):
+    async def stream(self, *requested):
         """Send (model, elements, fields) over one stream; return the elements and errors, by id."""
 
         async def requests():
-            for number, (model, elements, fields) in enumerate(asked):
+            for number, (model, elements, fields) in enumerate(requested):
                 yield {
                     "model_name": model,
                     "inputs": _inputs(triton_grpc, elements, fields.pop("delays", None)),
@@ -72,7 +72,7 @@ class Clients:
                     **fields,
                 }
 
-        got = {str(number): [] for number in range(len(asked))}
+        got = {str(number): [] for number in range(len(requested))}
         order, missing = [], set(got)
         responses = self.grpc.stream_infer(requests())
         async for result, error in responses:

@@ -23,10 +23,10 @@ PAGES = 4 * 4 * 1024
 
 def faults(*, keeps, environ=""):
     program = PROGRAM.format(keeps=keeps, environ=environ)
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
     ).stdout
-    return int(told)
+    return int(reported)
 
 
 @pytest.mark.slow

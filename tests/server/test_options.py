@@ -133,12 +133,12 @@ def test_what_is_traced_is_what_the_options_say():
     assert spans.follows_clients
 
 
-def test_the_collector_of_the_environment_is_told(monkeypatch):
+def test_the_collector_of_the_environment_is_reported(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:word@there:4318")
     spans = tracer(ServerConfig(trace_config=("mode=opentelemetry",)))
-    told = json.loads(encode_trace_settings(spans.settings()))
-    assert told["url"] == "http://there:4318/v1/traces"
-    assert told["bsp_schedule_delay"] == "5000"
+    reported = json.loads(encode_trace_settings(spans.settings()))
+    assert reported["url"] == "http://there:4318/v1/traces"
+    assert reported["bsp_schedule_delay"] == "5000"
 
 
 def test_clients_may_put_the_log_where_the_options_say():

@@ -112,11 +112,11 @@ def wait_until(condition):
 
 def read_all(client):
     """Return everything until the server closes; a reset, of what it never accepted, is one way."""
-    came = bytearray()
+    received = bytearray()
     with contextlib.suppress(ConnectionResetError):
         while piece := client.recv(65536):
-            came += piece
-    return bytes(came)
+            received += piece
+    return bytes(received)
 
 
 def test_it_starts_says_what_it_serves_and_where_and_answers(start, repository, echo, ask, body):
@@ -208,17 +208,17 @@ def test_requests_that_outlast_the_exit_timeout_are_cut(start, repository, echo,
     assert "requests were cut" in server.said
 
 
-@pytest.mark.parametrize("is_asked", [False, True])
+@pytest.mark.parametrize("is_ended", [False, True])
 def test_without_time_to_exit_a_server_cuts_what_is_in_flight(
-    start, repository, echo, open_request, is_asked
+    start, repository, echo, open_request, is_ended
 ):
     server = start(repository(m=echo()), *ON_FREE_PORTS, "--exit-timeout-secs=0")
     url = server.wait_ready()
-    if is_asked:
+    if is_ended:
         open_request(url)
     server.process.terminate()
-    assert server.end() == (1 if is_asked else 0)
-    assert ("requests were cut" in server.said) is is_asked
+    assert server.end() == (1 if is_ended else 0)
+    assert ("requests were cut" in server.said) is is_ended
 
 
 def test_a_blocked_event_loop_cannot_outlast_the_exit_timeout(start, repository, echo):

@@ -12,7 +12,7 @@ import tritonclient.http as http
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
-KEPT = """
+CACHED = """
 backend: "identity"
 max_batch_size: 8
 response_cache { enable: true }
@@ -25,9 +25,9 @@ VALUES = np.array([[0.5, 2.5, 1.5]], np.float32)
 
 @pytest.fixture
 def served(repository):
-    """served(ask, **options) runs `ask(server)` in a thread while a server has the model `kept`."""
-    root = repository(kept=KEPT)
-    (root / "kept" / "labels.txt").write_text("a\nb\nc\n")
+    """served(ask, **options) runs `ask(server)` in a thread; the server has the model `cached`."""
+    root = repository(cached=CACHED)
+    (root / "cached" / "labels.txt").write_text("a\nb\nc\n")
 
     def serve(ask, **options):
         config = ServerConfig(
@@ -53,7 +53,7 @@ def given(client, values=VALUES):
 
 
 def hits(client):
-    [row] = client.get_inference_statistics("kept")["model_stats"]
+    [row] = client.get_inference_statistics("cached")["model_stats"]
     return row["inference_stats"]["cache_hit"]["count"], row["execution_count"]
 
 
@@ -61,13 +61,13 @@ def test_all_ways_of_asking_share_the_answers(served):
     def ask(server):
         with http.InferenceServerClient(f"127.0.0.1:{server.http_port}") as rest:
             tensors = given(http)
-            binary = rest.infer("kept", tensors)
+            binary = rest.infer("cached", tensors)
             as_json = http.InferInput("X", [1, 3], "FP32")
             as_json.set_data_from_numpy(VALUES, binary_data=False)
-            plain = rest.infer("kept", [as_json], request_id="7")
+            plain = rest.infer("cached", [as_json], request_id="7")
             assert plain.get_response()["id"] == "7"
             with grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as rpc:
-                found = rpc.infer("kept", given(grpc))
+                found = rpc.infer("cached", given(grpc))
             for answer in (binary, plain, found):
                 assert answer.as_numpy("Y").tolist() == VALUES.tolist()
             assert hits(rest) == (2, 1)
@@ -75,13 +75,13 @@ def test_all_ways_of_asking_share_the_answers(served):
     served(ask)
 
 
-def test_classes_are_made_of_kept_answers(served):
+def test_classes_are_made_of_cached_answers(served):
     def ask(server):
         with http.InferenceServerClient(f"127.0.0.1:{server.http_port}") as rest:
-            rest.infer("kept", given(http), outputs=[http.InferRequestedOutput("Y")])
+            rest.infer("cached", given(http), outputs=[http.InferRequestedOutput("Y")])
             for count, classes in ((1, [b"2.500000:1:b"]), (2, [b"2.500000:1:b", b"1.500000:2:c"])):
                 wanted = http.InferRequestedOutput("Y", class_count=count)
-                answer = rest.infer("kept", given(http), outputs=[wanted])
+                answer = rest.infer("cached", given(http), outputs=[wanted])
                 assert answer.as_numpy("Y").tolist() == [classes]
             assert hits(rest) == (2, 1)
 
@@ -100,16 +100,16 @@ def test_shared_memory_goes_in_and_out_of_the_cache(served, shared):
             for offset in (64, 128):
                 wanted = http.InferRequestedOutput("Y")
                 wanted.set_shared_memory("region", VALUES.nbytes, offset)
-                rest.infer("kept", [tensor], outputs=[wanted])
+                rest.infer("cached", [tensor], outputs=[wanted])
                 assert memory.read(np.float32, 3, offset).tolist() == VALUES[0].tolist()
-            memory.write(np.zeros(3, np.float32), 64)  # nothing kept lies there
+            memory.write(np.zeros(3, np.float32), 64)  # nothing cached lies there
             memory.write(np.zeros(3, np.float32), 128)
             wanted = [http.InferRequestedOutput("Y")]
-            answer = rest.infer("kept", given(http), outputs=wanted)
+            answer = rest.infer("cached", given(http), outputs=wanted)
             assert answer.as_numpy("Y").tolist() == VALUES.tolist()
             assert hits(rest) == (2, 1)
             memory.write(2 * VALUES)
-            answer = rest.infer("kept", [tensor], outputs=wanted)
+            answer = rest.infer("cached", [tensor], outputs=wanted)
             assert answer.as_numpy("Y").tolist() == (2 * VALUES).tolist()
 
     served(ask, allow_client_shm=True)
@@ -119,16 +119,16 @@ def test_the_metrics_tell_of_the_cache(served):
     def ask(server):
         with http.InferenceServerClient(f"127.0.0.1:{server.http_port}") as rest:
             for _ in range(3):
-                rest.infer("kept", given(http))
+                rest.infer("cached", given(http))
         with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics") as answer:
             return answer.read().decode().splitlines()
 
     lines = served(ask)
     assert "nv_cache_num_entries 1" in lines
     assert "nv_cache_num_lookups 3" in lines
-    assert 'nv_cache_num_hits_per_model{model="kept",version="1"} 2' in lines
-    assert 'nv_inference_request_success{model="kept",version="1"} 3' in lines
-    assert 'nv_inference_exec_count{model="kept",version="1"} 1' in lines
+    assert 'nv_cache_num_hits_per_model{model="cached",version="1"} 2' in lines
+    assert 'nv_inference_request_success{model="cached",version="1"} 3' in lines
+    assert 'nv_inference_exec_count{model="cached",version="1"} 1' in lines
 
 
 def test_without_a_cache_there_are_no_metrics_of_it(served):
@@ -148,16 +148,16 @@ def test_a_server_answers_with_its_redis_and_without_it(served, redis_server):
             grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as rpc,
         ):
             deadline = time.monotonic() + PATIENCE_S
-            while hits(rest)[0] == 0:  # what is kept is stored behind the answer
-                rest.infer("kept", given(http))
+            while hits(rest)[0] == 0:  # what is cached is stored behind the answer
+                rest.infer("cached", given(http))
                 assert time.monotonic() < deadline
             before = hits(rest)
-            assert rpc.infer("kept", given(grpc)).as_numpy("Y").tolist() == VALUES.tolist()
+            assert rpc.infer("cached", given(grpc)).as_numpy("Y").tolist() == VALUES.tolist()
             assert hits(rest) == (before[0] + 1, before[1])
             redis.stop()
             for client, kind in ((rest, http), (rpc, grpc)):
                 for _ in range(3):
-                    answer = client.infer("kept", given(kind))
+                    answer = client.infer("cached", given(kind))
                     assert answer.as_numpy("Y").tolist() == VALUES.tolist()
             assert hits(rest) == (before[0] + 1, before[1] + 6)
 

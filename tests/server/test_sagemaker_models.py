@@ -64,14 +64,14 @@ def load(port, name, url):
     return send(port, "POST", "/models", {"model_name": name, "url": url}, TARGET)
 
 
-def test_a_model_is_loaded_asked_told_of_and_unloaded(port, unpacked, body):
+def test_a_model_is_loaded_called_listed_and_unloaded(port, unpacked, body):
     assert send(port, "GET", "/ping")[0] == 200
     assert send(port, "GET", "/models") == (200, {"models": []})
     url = unpacked("a1b2")
-    told = {"modelName": "a1b2", "modelUrl": url}
-    assert load(port, "a1b2", url) == (200, told)
-    assert send(port, "GET", "/models") == (200, {"models": [told]})
-    assert send(port, "GET", "/models/a1b2") == (200, told)
+    reported = {"modelName": "a1b2", "modelUrl": url}
+    assert load(port, "a1b2", url) == (200, reported)
+    assert send(port, "GET", "/models") == (200, {"models": [reported]})
+    assert send(port, "GET", "/models/a1b2") == (200, reported)
     status, answer = send(port, "POST", "/models/a1b2/invoke", body, TARGET)
     assert (status, answer["model_name"], answer["outputs"][0]["data"]) == (200, "a1b2", [7.0])
     assert send(port, "DELETE", "/models/a1b2") == (200, {})
@@ -146,7 +146,7 @@ def test_a_model_that_does_not_load_may_be_loaded_again(port, unpacked, broken, 
     assert load(port, "a1", url)[0] == 200
 
 
-def test_a_model_there_is_no_memory_for_is_told_by_a_status_of_its_own(port, models):
+def test_a_model_there_is_no_memory_for_is_reported_by_a_status_of_its_own(port, models):
     folder = models / "a1" / "model" / "big" / "1"
     folder.mkdir(parents=True)
     (folder.parent / "config.pbtxt").write_text(

@@ -155,7 +155,7 @@ both = pytest.mark.parametrize("transport", CLIENTS)
 
 @both
 @pytest.mark.parametrize("kind", TYPES)
-def test_a_model_is_told_where_in_its_sequence_a_request_is(models, transport, kind):
+def test_a_model_learns_where_in_its_sequence_a_request_is(models, transport, kind):
     async def talk(ask):
         return [
             await ask("show", [1], 7, start=True),
@@ -191,7 +191,7 @@ def test_the_id_comes_in_the_type_of_its_control(models, transport, id_type, id,
 
 @both
 @pytest.mark.parametrize(
-    ("x", "asked", "text"),
+    ("x", "requested", "text"),
     [
         ([1], {}, "must specify a non-zero or non-empty correlation ID"),
         ([1], {"id": 5}, "sequence 5 to model .* must specify the START flag"),
@@ -199,10 +199,10 @@ def test_the_id_comes_in_the_type_of_its_control(models, transport, id_type, id,
         ([1, 2], {"id": 5, "start": True}, "must specify batch-size 1"),
     ],
 )
-def test_what_belongs_to_no_sequence_is_refused(models, transport, x, asked, text):
+def test_what_belongs_to_no_sequence_is_refused(models, transport, x, requested, text):
     async def talk(ask):
         with pytest.raises(InferenceServerException, match=text) as caught:
-            await ask("show", x, **asked)
+            await ask("show", x, **requested)
         return caught.value.status()
 
     status = serving(models(show=show()), transport, talk)

@@ -241,7 +241,7 @@ def test_metrics_have_a_port_of_their_own(config, ask, body):
     assert server.metrics_port == 0
 
 
-def test_metrics_go_where_http_goes_unless_told_otherwise(config):
+def test_metrics_go_where_http_goes_unless_an_option_says_otherwise(config):
     assert Server(config(http_address="127.0.0.2")).metrics_address == "127.0.0.2"
     assert Server(config(metrics_address="127.0.0.3")).metrics_address == "127.0.0.3"
 
@@ -251,7 +251,7 @@ def test_metrics_of_the_processors_may_be_left_out(config):
         assert "nv_cpu_utilization" not in scrape(server)
 
 
-def test_summaries_may_be_asked_for(config):
+def test_summaries_may_be_requested(config):
     with server_in_thread(config(metrics_config=("summary_latencies=true",))) as server:
         assert 'nv_inference_queue_summary_us{model="m",version="1",quantile="0.5"}' in scrape(
             server
@@ -269,7 +269,7 @@ def test_a_metrics_port_that_is_taken_stops_the_start(config):
     assert asyncio.run(serve()).places() == []
 
 
-def test_metrics_are_told_while_the_server_drains(config):
+def test_metrics_are_reported_while_the_server_drains(config):
     async def serve():
         async with Server(config()) as server:
             drain = asyncio.create_task(server.drain(timeout_s=60, delay_s=60))
@@ -294,7 +294,7 @@ def test_metrics_are_told_while_the_server_drains(config):
         ({"allow_client_shm": False}, False),
     ],
 )
-def test_clients_may_register_shared_memory_only_on_this_machine_unless_told(
+def test_clients_may_register_shared_memory_only_on_this_machine_by_default(
     config, options, expected
 ):
     assert Server(config(**options)).engine.regions.allowed is expected

@@ -34,11 +34,11 @@ def threads():
     """Tell the servers that run now and did not before the test."""
     before = set(threading.enumerate())
 
-    def told():
+    def reported():
         new = set(threading.enumerate()) - before
         return [thread.name for thread in new if thread.name == "inferd-server"]
 
-    return told
+    return reported
 
 
 def test_a_function_is_served_inside_the_context(ask, threads):
@@ -118,7 +118,7 @@ def test_options_are_those_of_the_command_line(ask):
         ({"load_model": ["m"]}, "--load-model needs --model-control-mode=explicit"),
     ],
 )
-def test_wrong_options_are_told_before_anything_starts(options, complaint):
+def test_wrong_options_are_reported_before_anything_starts(options, complaint):
     with pytest.raises(InvalidConfig, match=complaint):
         inferd.Server(double, **options)
 

@@ -110,7 +110,7 @@ def test_a_path_no_system_can_have_is_a_file_that_is_not_there():
     assert noticed == [1]
 
 
-def test_what_cannot_be_used_later_is_told_and_tried_again_at_the_next_change(file, caplog):
+def test_what_cannot_be_used_later_is_reported_and_tried_again_at_the_next_change(file, caplog):
     caplog.set_level("INFO")
     watcher = FileWatcher()
 

@@ -118,7 +118,7 @@ def regions(gpu):
     assert gpu.opened == 0
 
 
-def test_a_region_is_registered_told_and_unregistered(regions, gpu):
+def test_a_region_is_registered_reported_and_unregistered(regions, gpu):
     regions.register_cuda("g", HANDLE, 0, 48)
     assert regions.cuda_status() == regions.cuda_status("g") == [CudaRegionStatus("g", 0, 48)]
     assert gpu.opened == 1
@@ -191,14 +191,14 @@ def test_a_handle_the_driver_refuses_is_refused(regions):
         regions.register_cuda("g", bytes(64), 0, 48)
 
 
-def test_memory_whose_size_cannot_be_told_is_closed_again(regions, gpu):
+def test_memory_whose_size_is_unknown_is_closed_again(regions, gpu):
     gpu.fails = "cuMemGetAddressRange_v2"
     with pytest.raises(RegionFailed, match="CUDA_ERROR_INVALID_VALUE"):
         regions.register_cuda("g", HANDLE, 0, 48)
     assert gpu.opened == 0
 
 
-def test_copies_that_fail_are_told(regions, gpu):
+def test_copies_that_fail_are_reported(regions, gpu):
     regions.register_cuda("g", HANDLE, 0, 48)
     span = regions.span("g", 0, 4)
     for gpu.fails, call in (("cuMemcpyDtoH_v2", span.fetch), ("cuMemcpyHtoD_v2", span.flush)):

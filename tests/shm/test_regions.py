@@ -25,7 +25,7 @@ def names(regions):
     return [one.name for one in regions.system_status()]
 
 
-def test_regions_are_registered_told_and_unregistered(regions, shared):
+def test_regions_are_registered_reported_and_unregistered(regions, shared):
     given = shared()
     regions.register_system("a", given.key, 0, 64)
     regions.register_system("b", given.key, 64, 4032)
@@ -52,7 +52,7 @@ def test_requests_for_the_same_place_share_a_span_until_the_region_is_another(re
         regions.span("a", 0, 64)
 
 
-def test_what_is_not_there_can_be_unregistered_but_not_told(regions, shared):
+def test_what_is_not_there_can_be_unregistered_but_not_reported(regions, shared):
     regions.register_system("a", shared().key, 0, 64)
     regions.unregister(SystemRegion, "x")
     regions.unregister(CudaRegion, "a")

@@ -150,7 +150,7 @@ def test_a_region_there_are_no_addresses_for_leaves_nothing_behind(shared):
     assert set(guard()._watched) == watches
 
 
-def test_an_object_that_shrank_is_told_until_it_has_grown_again(shared):
+def test_an_object_that_shrank_is_reported_until_it_has_grown_again(shared):
     given = shared(2 * PAGE)
     made = region(given)
     given.resize(PAGE)
@@ -177,7 +177,7 @@ def test_a_region_is_looked_at_once_in_a_round_and_always_between_rounds(shared)
     span.look()
 
 
-def test_memory_that_was_lost_is_told_in_the_same_round(shared):
+def test_memory_that_was_lost_is_reported_in_the_same_round(shared):
     given, round_number = shared(PAGE), RoundNumber()
     span = SystemRegion("r", given.key, 0, PAGE, round_number).span(0, 4)
     round_number.number = 1
@@ -188,7 +188,7 @@ def test_memory_that_was_lost_is_told_in_the_same_round(shared):
         span.look()
 
 
-def test_an_object_that_was_removed_is_told_even_if_another_took_its_name(shared):
+def test_an_object_that_was_removed_is_reported_even_if_another_took_its_name(shared):
     given = shared()
     made = region(given)
     given.remove()
@@ -199,7 +199,7 @@ def test_an_object_that_was_removed_is_told_even_if_another_took_its_name(shared
         made.span(0, 4).look()
 
 
-def test_memory_lost_while_in_use_is_told_by_the_span_and_ever_after(shared):
+def test_memory_lost_while_in_use_is_reported_by_the_span_and_ever_after(shared):
     given = shared(PAGE)
     made = region(given)
     span = made.span(0, 4)

@@ -122,7 +122,7 @@ def test_a_nan_whose_payload_is_low_stays_a_nan():
 @pytest.mark.parametrize("datatype", HALVES)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (2, 2)])
 @pytest.mark.parametrize("value", [1.5, float("nan"), 1 + 2**-8, 1e300])
-def test_shapes_are_kept_and_nothing_warns(datatype, shape, value):
+def test_shapes_are_retained_and_nothing_warns(datatype, shape, value):
     with warnings.catch_warnings(action="error"):
         got = float64_to_half(np.full(shape, value), datatype)
         back = half_to_float32(got, datatype)

@@ -43,7 +43,7 @@ def test_a_body_that_is_too_long_is_not_read():
         decoded(b" " * 65537)
 
 
-def test_models_are_told_with_their_folders():
+def test_models_are_reported_with_their_folders():
     assert json.loads(encode_model("m", "/x")) == {"modelName": "m", "modelUrl": "/x"}
     assert json.loads(encode_models({})) == {"models": []}
     rows = json.loads(encode_models({"m": "/x", "n": "/y"}))["models"]

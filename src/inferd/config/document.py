@@ -120,10 +120,10 @@ _KINDS: dict[int, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _wrong(where: str, expected: str, value: Any) -> InvalidConfig:
-    return InvalidConfig(f"{where or 'the whole'}: expected {expected}, got {_told(value)}")
+    return InvalidConfig(f"{where or 'the whole'}: expected {expected}, got {_shown_value(value)}")
 
 
-def _told(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -122,8 +122,8 @@ class CustomMetrics:
                 msg = f"metric family '{family}': '{label[:100]}' is no name of a label"
                 raise InvalidRequest(msg)
         if list(bounds) != sorted(set(bounds)) or not all(map(isfinite, bounds)):
-            told = f"the buckets {list(bounds)} are not finite numbers in order"
-            msg = f"metric family '{family}': {told}"
+            reason = f"the buckets {list(bounds)} are not finite numbers in order"
+            msg = f"metric family '{family}': {reason}"
             raise InvalidRequest(msg)
         key = ",".join(f'{name}="{escaped(labels[name])}"' for name in sorted(labels))
         if key not in metrics:

@@ -28,20 +28,20 @@ class Devices:
         self._gpus = gpus
         self._interval_s = interval_s
         self._clock = clock
-        self._asked_s = -inf
-        self._said: list[Family] = []
+        self._measured_s = -inf
+        self._families: list[Family] = []
 
     def families(self) -> list[Family]:
         """Return the metrics of all devices; may take milliseconds."""
         now_s = self._clock()
-        if now_s - self._asked_s >= self._interval_s:
-            self._asked_s = now_s
-            self._said = self._cpu.families() if self._cpu else []
+        if now_s - self._measured_s >= self._interval_s:
+            self._measured_s = now_s
+            self._families = self._cpu.families() if self._cpu else []
             if self._gpus:
-                self._said += self._gpus.families()
+                self._families += self._gpus.families()
                 uuids = self._gpus.uuids()
                 self.gpu_uuid = uuids[0] if len(uuids) == 1 else ""
-        return self._said
+        return self._families
 
 
 class Cpu:

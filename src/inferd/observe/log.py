@@ -189,8 +189,8 @@ class _Text(logging.Formatter):
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         if self._is_utc:
             return _utc(record)
-        moment = datetime.fromtimestamp(record.created).astimezone()
-        return moment.replace(tzinfo=None).isoformat(" ", "milliseconds")
+        created = datetime.fromtimestamp(record.created).astimezone()
+        return created.replace(tzinfo=None).isoformat(" ", "milliseconds")
 
 
 class _JsonLines(logging.Formatter):
@@ -216,5 +216,5 @@ class _JsonLines(logging.Formatter):
 
 
 def _utc(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return moment.replace(tzinfo=None).isoformat("T", "milliseconds") + "Z"
+    created = datetime.fromtimestamp(record.created, UTC)
+    return created.replace(tzinfo=None).isoformat("T", "milliseconds") + "Z"

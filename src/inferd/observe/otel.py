@@ -28,16 +28,16 @@ from opentelemetry.trace import (
 import inferd
 from inferd.config.options.trace import CollectorSettings
 from inferd.errors import Code
-from inferd.observe import trace as moments
+from inferd.observe import trace as activities
 from inferd.observe.parent import Parent
 from inferd.observe.trace import Trace
 
-_OF_REQUEST = (moments.REQUEST_START, moments.QUEUE_START, moments.REQUEST_END)
+_OF_REQUEST = (activities.REQUEST_START, activities.QUEUE_START, activities.REQUEST_END)
 _OF_COMPUTE = (
-    moments.COMPUTE_START,
-    moments.COMPUTE_INPUT_END,
-    moments.COMPUTE_OUTPUT_START,
-    moments.COMPUTE_END,
+    activities.COMPUTE_START,
+    activities.COMPUTE_INPUT_END,
+    activities.COMPUTE_OUTPUT_START,
+    activities.COMPUTE_END,
 )
 
 _OUR_FAULT = (Code.INTERNAL.value, Code.UNAVAILABLE.value, Code.UNKNOWN.value)
@@ -122,8 +122,8 @@ class _Maker:
         span = self._tracer.start_span(
             _clean(name), context, kind, self._attributes, start_time=start_ns
         )
-        for moment, ns in events:
-            span.add_event(moment, timestamp=ns)
+        for activity, ns in events:
+            span.add_event(activity, timestamp=ns)
         if self._error in _OUR_FAULT:
             span.set_status(Status(StatusCode.ERROR, self._error))
         span.end(end_ns)

@@ -54,7 +54,7 @@ class Observed(NamedTuple):
     is_cached: bool = False
 
 
-class _Reading:
+class _Snapshot:
     """A snapshot of the numbers of one model version, with its labels as text."""
 
     def __init__(self, observed: Observed, gpu_uuid: str) -> None:
@@ -90,7 +90,7 @@ def exposition(
     """
     readings = []
     for group in _groups(observed):
-        readings += [_Reading(one, gpu_uuid) for one in group]
+        readings += [_Snapshot(one, gpu_uuid) for one in group]
         yield ""
     if readings:
         yield from _counts(readings)
@@ -113,17 +113,17 @@ def exposition(
 # --- families of the models ---
 
 
-def _counts(readings: Sequence[_Reading]) -> Iterator[str]:
+def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
     def simple(name: str, kind: str, help: str, values: Iterable[float]) -> str:
         labels = (reading.labels for reading in readings)
         return Family(name, kind, help, list(zip(labels, values, strict=True))).text()
 
-    told = [reading.statistics for reading in readings]
+    statistics = [reading.statistics for reading in readings]
     yield simple(
         "nv_inference_request_success",
         "counter",
         "Requests that were answered",
-        (one.inference_stats.success.count for one in told),
+        (one.inference_stats.success.count for one in statistics),
     )
     yield Family(
         "nv_inference_request_failure",
@@ -139,13 +139,13 @@ def _counts(readings: Sequence[_Reading]) -> Iterator[str]:
         "nv_inference_count",
         "counter",
         "Inferences: the batch sizes of all answered requests added up",
-        (one.inference_count for one in told),
+        (one.inference_count for one in statistics),
     )
     yield simple(
         "nv_inference_exec_count",
         "counter",
         "Executions of the model",
-        (one.execution_count for one in told),
+        (one.execution_count for one in statistics),
     )
     yield simple(
         "nv_inference_pending_request_count",
@@ -185,14 +185,14 @@ _PHASES = (
 """In the order of Counts.histograms and SummaryCounts.summaries."""
 
 
-def _latencies(readings: Sequence[_Reading]) -> Iterator[str]:
+def _latencies(readings: Sequence[_Snapshot]) -> Iterator[str]:
     for phase in _PHASES:
         samples = [(reading.labels, reading.durations(phase).ns // 1000) for reading in readings]
         help = f"{phase.help}, added up, in microseconds"
         yield Family(f"nv_inference_{phase.word}_duration_us", "counter", help, samples).text()
 
 
-def _first_responses(readings: Sequence[_Reading]) -> Iterator[str]:
+def _first_responses(readings: Sequence[_Snapshot]) -> Iterator[str]:
     name = FIRST_RESPONSES
     yield head(name, "histogram", "Time to the first answer of a stream, in milliseconds")
     lines: list[str] = []
@@ -211,18 +211,18 @@ _CACHE_LOOKUPS = (("hit", "hits"), ("miss", "misses"))
 """In the order of SummaryCounts.cache_summaries."""
 
 
-def _cache_lookups(readings: Sequence[_Reading]) -> Iterator[str]:
+def _cache_lookups(readings: Sequence[_Snapshot]) -> Iterator[str]:
     for word, words in _CACHE_LOOKUPS:
         found = [(one.labels, one.lookups(word)) for one in readings]
-        counts = [(labels, told.count) for labels, told in found]
-        times = [(labels, told.ns // 1000) for labels, told in found]
+        counts = [(labels, time.count) for labels, time in found]
+        times = [(labels, time.ns // 1000) for labels, time in found]
         help = f"Cache {words}"
         yield Family(f"nv_cache_num_{words}_per_model", "counter", help, counts).text()
         help = f"Time of cache {words}, added up, in microseconds"
         yield Family(f"nv_cache_{word}_duration_per_model", "counter", help, times).text()
 
 
-def _cache_summaries(readings: Sequence[_Reading], levels: Sequence[float]) -> Iterator[str]:
+def _cache_summaries(readings: Sequence[_Snapshot], levels: Sequence[float]) -> Iterator[str]:
     for index, (word, words) in enumerate(_CACHE_LOOKUPS):
         name = f"nv_cache_{word}_summary_per_model"
         yield head(name, "summary", f"Time of cache {words}, of the last minute, in microseconds")
@@ -237,7 +237,7 @@ def _bound(value: float) -> str:
     return repr(value).removesuffix(".0")
 
 
-def _summaries(readings: Sequence[_Reading], levels: Sequence[float]) -> Iterator[str]:
+def _summaries(readings: Sequence[_Snapshot], levels: Sequence[float]) -> Iterator[str]:
     for index, phase in enumerate(_PHASES):
         name = f"nv_inference_{phase.word}_summary_us"
         yield head(name, "summary", f"{phase.help}, of the last minute, in microseconds")
@@ -260,7 +260,7 @@ def _summary(
     return "".join(lines)
 
 
-def _phase_histograms(readings: Sequence[_Reading]) -> Iterator[str]:
+def _phase_histograms(readings: Sequence[_Snapshot]) -> Iterator[str]:
     for index, phase in enumerate(_PHASES):
         name = f"inferd_{phase.word}_duration_seconds"
         yield head(name, "histogram", f"{phase.help}, in seconds")

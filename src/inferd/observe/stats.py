@@ -335,15 +335,15 @@ class AnswerCount:
         self._request = request
         self._clock = counts.clock
         self._index = 0
-        self._came_ns = 0
+        self._arrived_ns = 0
         self._went_ns = 0
 
     def come(self) -> None:
         """Note that an answer has arrived."""
-        self._came_ns = self._clock()
+        self._arrived_ns = self._clock()
         if self._index == 0 and (histogram := self._counts.first_responses):
             began_ns = self._request.queued_ns or self._request.started_ns
-            histogram.add((self._came_ns - began_ns) / 1e6)
+            histogram.add((self._arrived_ns - began_ns) / 1e6)
 
     def gone(self, *, is_empty: bool, error: BaseException | None = None) -> None:
         """Note that the reader took the answer, or its `error`, and asks for the next one."""
@@ -359,11 +359,11 @@ class AnswerCount:
 
     def _add(self, outcome: Outcome) -> None:
         now_ns = self._clock()
-        came_ns = self._came_ns or now_ns
+        arrived_ns = self._arrived_ns or now_ns
         began_ns = self._went_ns or self._request.started_ns
-        self._counts.add_response(self._index, outcome, came_ns - began_ns, now_ns - came_ns)
+        self._counts.add_response(self._index, outcome, arrived_ns - began_ns, now_ns - arrived_ns)
         self._index += 1
-        self._came_ns = 0
+        self._arrived_ns = 0
         self._went_ns = now_ns
 
 

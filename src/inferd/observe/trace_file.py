@@ -156,12 +156,12 @@ def _objects(trace: Trace, parent: Trace | None = None) -> Iterator[dict[str, An
     for name, ns in sorted(trace.stamps, key=lambda stamp: stamp[1]):
         yield {"id": trace.id, "timestamps": [{"name": name, "ns": ns}]}
     for one in trace.tensors:
-        yield {"id": trace.id, "activity": one.activity, "tensor": _told(one)}
+        yield {"id": trace.id, "activity": one.activity, "tensor": _as_json(one)}
     for child in trace.children:
         yield from _objects(child, trace)
 
 
-def _told(one: TracedTensor) -> dict[str, str]:
+def _as_json(one: TracedTensor) -> dict[str, str]:
     tensor = one.tensor
     return {
         "name": printable(tensor.name),

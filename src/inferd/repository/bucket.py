@@ -28,7 +28,7 @@ MAX_REASON = 200
 _CHUNK_BYTES = 8 << 20
 
 
-class Object(NamedTuple):
+class BucketObject(NamedTuple):
     """One object; `path` is relative to the location, with slashes."""
 
     path: str
@@ -56,12 +56,12 @@ class Bucket:
             msg = f"'{url.text}' cannot be opened with the credentials that are set"
             raise InvalidConfig(msg) from error
 
-    def objects(self) -> list[Object]:
+    def objects(self) -> list[BucketObject]:
         """Return all objects. Raises NotLoadable."""
-        found: list[Object] = []
+        found: list[BucketObject] = []
         try:
             for chunk in self._obstore.list(self._store, chunk_size=1000):
-                found += map(_object, chunk)
+                found += map(_listed, chunk)
                 if len(found) > MAX_OBJECTS:
                     msg = f"'{self._url.text}' has more than {MAX_OBJECTS} objects"
                     raise NotLoadable(msg)
@@ -70,7 +70,7 @@ class Bucket:
             raise self._failure(what, error) from error
         return found
 
-    def fetch(self, one: Object, file: Path) -> None:
+    def fetch(self, one: BucketObject, file: Path) -> None:
         """Write the object `one`, as it was when listed, to `file`.
 
         Raises NotLoadable when it has changed since or cannot be read, and OSError.
@@ -90,7 +90,7 @@ class Bucket:
 
     def _failure(self, what: str, error: Exception) -> NotLoadable:
         log.debug("%s %s: %s", self._url.text, what, error)
-        reason = _REASONS.get(type(error).__name__) or _told(error)
+        reason = _REASONS.get(type(error).__name__) or _provider_message(error)
         return NotLoadable(f"'{self._url.text}' {what}: {reason}")
 
 
@@ -102,7 +102,7 @@ _REASONS = {
 }
 
 
-def _told(error: Exception) -> str:
+def _provider_message(error: Exception) -> str:
     """Return the provider's message, without the request and the document around it."""
     line = str(error).partition("\n")[0]
     return line.rpartition(" - ")[2].partition(": <")[0][:MAX_REASON]
@@ -130,6 +130,6 @@ def _open(url: CloudUrl, settings: dict[str, str]) -> "ObjectStore":
     return opened
 
 
-def _object(found: Any) -> Object:
+def _listed(found: Any) -> BucketObject:
     modified_ns = int(found["last_modified"].timestamp() * 1_000_000) * 1000
-    return Object(found["path"], found["size"], modified_ns, found["e_tag"] or "")
+    return BucketObject(found["path"], found["size"], modified_ns, found["e_tag"] or "")

@@ -114,11 +114,11 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
     """
     version = 1
     if (folder / SETTINGS_FILE).is_file():
-        told, filename, version = _read_settings(folder)
+        settings, filename, version = _read_settings(folder)
     elif (folder / MLFLOW_FILE).is_file():
-        told, filename = _read_mlflow(folder)
+        settings, filename = _read_mlflow(folder)
     else:
-        told, filename, version = _read_variables(folder)
+        settings, filename, version = _read_variables(folder)
     if not is_inside(filename):
         msg = f"model '{folder.name}': its file '{filename}' lies outside of its folder"
         raise InvalidConfig(msg)
@@ -128,13 +128,13 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
         raise InvalidConfig(msg)
     merged = replace(
         config,
-        name=config.name or told.name,
-        backend=config.backend or told.backend,
-        max_batch_size=config.max_batch_size or told.max_batch_size,
-        dynamic_batching=config.dynamic_batching or told.dynamic_batching,
-        input=config.input or told.input,
-        output=config.output or told.output,
-        parameters=_defaults(told.backend) | told.parameters | config.parameters,
+        name=config.name or settings.name,
+        backend=config.backend or settings.backend,
+        max_batch_size=config.max_batch_size or settings.max_batch_size,
+        dynamic_batching=config.dynamic_batching or settings.dynamic_batching,
+        input=config.input or settings.input,
+        output=config.output or settings.output,
+        parameters=_defaults(settings.backend) | settings.parameters | config.parameters,
         default_model_filename=config.default_model_filename or Path(filename).name,
     )
     return merged, file, version

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from inferd.config.checks import is_inside
 from inferd.errors import InvalidConfig, NotLoadable
-from inferd.repository.bucket import Bucket, Object
+from inferd.repository.bucket import Bucket, BucketObject
 from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.layout import is_version
 
@@ -51,8 +51,8 @@ class Mirror:
     def __init__(self, bucket: Bucket, folder: Path) -> None:
         self.folder = folder
         self._bucket = bucket
-        self._listed: dict[str, dict[str, Object]] = {}
-        self._here: dict[str, dict[str, Object]] = defaultdict(dict)
+        self._listed: dict[str, dict[str, BucketObject]] = {}
+        self._here: dict[str, dict[str, BucketObject]] = defaultdict(dict)
         self._lock = threading.Lock()
         self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
 
@@ -61,7 +61,7 @@ class Mirror:
 
         Raises NotLoadable when the cloud does not answer; then nothing has changed.
         """
-        listed: dict[str, dict[str, Object]] = defaultdict(dict)
+        listed: dict[str, dict[str, BucketObject]] = defaultdict(dict)
         for found in self._bucket.objects():
             model, _, path = found.path.partition("/")
             if path and _is_sound(found.path):
@@ -102,7 +102,7 @@ class Mirror:
         """Delete everything fetched."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _fetch(self, found: Object, file: Path) -> None:
+    def _fetch(self, found: BucketObject, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_name(f".{file.name}{_PART}")
         try:
@@ -128,7 +128,7 @@ def _is_sound(path: str) -> bool:
     return is_inside(path) and "\0" not in path and str(PurePosixPath(path)) == path
 
 
-def _is_folder(path: str, found: Object, around: Iterable[str]) -> bool:
+def _is_folder(path: str, found: BucketObject, around: Iterable[str]) -> bool:
     """Tell whether an empty object stands for a folder, since clouds have none."""
     return found.size == 0 and (
         is_version(path) or any(other.startswith(f"{path}/") for other in around)

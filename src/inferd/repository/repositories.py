@@ -30,7 +30,7 @@ _READ_AT_ONCE = 4
 """How many models are read, fetched or compared with their checksums in parallel."""
 
 
-class Place(NamedTuple):
+class ModelPath(NamedTuple):
     """Where a model lies: its folder or bare file; `root` is the repository it belongs to."""
 
     name: str
@@ -61,7 +61,7 @@ class Repositories:
         self._gpu_count = gpu_count
         self._strict = strict
         self._roots: list[Path] = []
-        self._alone: list[Place] = []
+        self._alone: list[ModelPath] = []
         self._mirrors: dict[Path, Mirror] = {}
         try:
             for path in paths:
@@ -73,12 +73,12 @@ class Repositories:
             self.close()
             raise
 
-    def places(self) -> dict[str, list[Place]]:
+    def places(self) -> dict[str, list[ModelPath]]:
         """Return where each model lies now, by name, in the order of names.
 
         Raises NotLoadable when a repository cannot be read.
         """
-        found: dict[str, list[Place]] = defaultdict(list)
+        found: dict[str, list[ModelPath]] = defaultdict(list)
         for place in self._alone:
             found[place.name].append(place)
         for root in self._roots:
@@ -86,7 +86,7 @@ class Repositories:
                 if root in self._mirrors:
                     self._mirrors[root].look()
                     # Files are fetched when needed: until then, only folder names are known.
-                    here = [Place(folder_name(one), one, root) for one in _model_folders(root)]
+                    here = [ModelPath(folder_name(one), one, root) for one in _model_folders(root)]
                 else:
                     here = list(_places_in(root))
             except OSError as error:
@@ -113,7 +113,7 @@ class Repositories:
         places = self.places().get(name)
         return self._read(places, override) if places else None
 
-    def fetch(self, place: Place) -> None:
+    def fetch(self, place: ModelPath) -> None:
         """Fetch the files of the model at `place`, if it is in a cloud. Raises NotLoadable."""
         if place.root in self._mirrors:
             self._mirrors[place.root].fetch(place.name)
@@ -137,10 +137,10 @@ class Repositories:
             is_alone = path.is_dir() and is_model(path)
             if path.is_file() or (platform_of_file(path.name) and not is_alone):
                 model = single_model(path, gpu_count=self._gpu_count)
-                self._alone.append(Place(model.name, path, is_file=True))
+                self._alone.append(ModelPath(model.name, path, is_file=True))
             elif is_alone:
                 model = find_model(path, self._config_name, name="", strict=self._strict)
-                self._alone.append(Place(model.name, path))
+                self._alone.append(ModelPath(model.name, path))
             else:
                 if not _model_folders(path):
                     _tell_of_files(path)
@@ -149,7 +149,7 @@ class Repositories:
             msg = f"'{path}' cannot be read: {error.strerror}"
             raise InvalidConfig(msg) from error
 
-    def _read(self, places: list[Place], override: ModelConfig | None = None) -> FoundModel:
+    def _read(self, places: list[ModelPath], override: ModelConfig | None = None) -> FoundModel:
         [place, *more] = places
         if more:
             msg = f"model '{place.name}' appears in {len(places)} places, expected one"
@@ -188,7 +188,7 @@ def model_in(folder: Path) -> Path:
     return found[0]
 
 
-def _places_in(repository: Path) -> Iterator[Place]:
+def _places_in(repository: Path) -> Iterator[ModelPath]:
     """Yield the places of a repository's models: its folders, or MLServer's nested deeper."""
     for folder in _model_folders(repository):
         models = [folder]
@@ -196,7 +196,7 @@ def _places_in(repository: Path) -> Iterator[Place]:
             with suppress(OSError):  # an unreadable folder is reported when it is read
                 models = nested_foreign(folder) or models
         for model in models:
-            yield Place(_foreign_name(model) or folder_name(model), model, repository)
+            yield ModelPath(_foreign_name(model) or folder_name(model), model, repository)
 
 
 def _foreign_name(folder: Path) -> str:

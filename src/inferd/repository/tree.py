@@ -16,7 +16,7 @@ NO_MODELS = ("__pycache__", "lost+found")
 _TEMPORARY = ("~", ".pyc", ".swp")
 
 
-class Entry(NamedTuple):
+class ModelFile(NamedTuple):
     """One file; `path` is relative to the folder where the walk began, with slashes."""
 
     path: str
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     modified_ns: int
 
 
-def walk(folder: Path) -> Iterator[Entry]:
+def walk(folder: Path) -> Iterator[ModelFile]:
     """Yield the files below `folder`, following links, in the order of their names.
 
     Files that Python and editors leave behind are skipped: caches, hidden files, backups. So are
@@ -33,14 +33,14 @@ def walk(folder: Path) -> Iterator[Entry]:
     yield from _walk(folder, "", ())
 
 
-def entries_of(file: Path) -> Iterator[Entry]:
+def entries_of(file: Path) -> Iterator[ModelFile]:
     """Yield the entry of a model file, or those of a folder in its place."""
     if file.is_dir():
         yield from walk(file)
     else:
         with suppress(OSError):
             found = file.stat()
-            yield Entry(file.name, found.st_size, found.st_mtime_ns)
+            yield ModelFile(file.name, found.st_size, found.st_mtime_ns)
 
 
 def is_noise(name: str) -> bool:
@@ -60,7 +60,7 @@ def link_out(folder: Path, root: Path) -> str | None:
     return None
 
 
-def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[Entry]:
+def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[ModelFile]:
     for name in _names(folder):
         if is_noise(name):
             continue
@@ -69,7 +69,7 @@ def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iter
         except OSError:
             continue
         if not stat.S_ISDIR(found.st_mode):
-            yield Entry(prefix + name, found.st_size, found.st_mtime_ns)
+            yield ModelFile(prefix + name, found.st_size, found.st_mtime_ns)
         elif (here := (found.st_dev, found.st_ino)) not in above and len(above) < MAX_DEPTH:
             yield from _walk(folder / name, f"{prefix}{name}/", (*above, here))
 

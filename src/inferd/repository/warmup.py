@@ -95,8 +95,8 @@ def _check_declared(
     if declared is None:
         return
     if datatype is not declared.datatype:
-        told = "none" if declared.datatype is None else declared.datatype.value
-        msg = f"{place} has data_type {datatype.value}, the model's is {told}"
+        expected = "none" if declared.datatype is None else declared.datatype.value
+        msg = f"{place} has data_type {datatype.value}, the model's is {expected}"
         raise InvalidConfig(msg)
     fits = len(dims) == len(declared.dims) and all(
         wanted in (-1, dim) for dim, wanted in zip(dims, declared.dims, strict=True)

@@ -1,4 +1,4 @@
-"""Watch: finds the models whose files have changed since the last look.
+"""ModelWatch: finds the models whose files have changed since the last look.
 
 A model is unchanged while its files have the same names, sizes and modification times. The newest
 time alone would miss a file that was replaced by an older one. The times of folders say nothing:
@@ -16,8 +16,8 @@ import msgspec
 from inferd.config.checks import CONFIG_FILE
 from inferd.errors import NotLoadable
 from inferd.repository.layout import is_version
-from inferd.repository.repositories import Place, Repositories
-from inferd.repository.tree import Entry, entries_of, walk
+from inferd.repository.repositories import ModelPath, Repositories
+from inferd.repository.tree import ModelFile, entries_of, walk
 
 _CONFIGS = "configs/"
 
@@ -37,7 +37,7 @@ NO_MARKS = Marks(b"", b"", {})
 """The marks of files that are not watched."""
 
 
-class Watch:
+class ModelWatch:
     """Compares the models of `repositories` with what it saw at the last look.
 
     `look` is called in a thread, one call at a time; others may call `forget` meanwhile.
@@ -65,7 +65,7 @@ class Watch:
             if before.get(name) != now.get(name) or name in forgotten
         )
 
-    def _marks(self, name: str, places: list[Place]) -> list[Marks]:
+    def _marks(self, name: str, places: list[ModelPath]) -> list[Marks]:
         try:
             for place in places:
                 self._repositories.fetch(place)
@@ -91,7 +91,7 @@ class Watch:
         self._forgotten.add(name)
 
 
-def marks_at(place: Place) -> Marks:
+def marks_at(place: ModelPath) -> Marks:
     """Return the marks of the model at `place`."""
     if place.is_file:
         return marks_of(place.path.parent, place.path)
@@ -102,9 +102,9 @@ def marks_of(folder: Path, file: Path | None = None) -> Marks:
     """Return the marks of the model in `folder`, or of the bare model `file` in it."""
     if file is not None:
         return Marks(b"", b"", {"1": _digest(entries_of(file))})
-    config: list[Entry] = []
-    shared: list[Entry] = []
-    versions: dict[str, list[Entry]] = {name: [] for name in _version_names(folder)}
+    config: list[ModelFile] = []
+    shared: list[ModelFile] = []
+    versions: dict[str, list[ModelFile]] = {name: [] for name in _version_names(folder)}
     for entry in walk(folder):
         first, slash, _ = entry.path.partition("/")
         if entry.path == CONFIG_FILE or entry.path.startswith(_CONFIGS):
@@ -128,7 +128,7 @@ def _version_names(folder: Path) -> list[str]:
         return []
 
 
-def _digest(entries: Iterable[Entry]) -> bytes:
+def _digest(entries: Iterable[ModelFile]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for entry in entries:
         digest.update(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # glibc's malloc.h
 _MMAP_BYTES = 32 << 20
-_KEPT_BYTES = 64 << 20
+_RETAINED_BYTES = 64 << 20
 
 
 def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> None:
@@ -25,4 +25,4 @@ def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> None:
     except (OSError, AttributeError):
         return
     mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)
-    mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+    mallopt(_TRIM_THRESHOLD, _RETAINED_BYTES)

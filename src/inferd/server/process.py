@@ -48,7 +48,7 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
         LOGGER.warning("%s", warning)
     _allow_connections(config)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_Process(config, log).serve())
+        return runner.run(_ServerProcess(config, log).serve())
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -90,7 +90,7 @@ def _allow_connections(config: ServerConfig) -> None:
         )
 
 
-class _Process:
+class _ServerProcess:
     """The life cycle of this process's one server."""
 
     def __init__(self, config: ServerConfig, log: Log) -> None:

@@ -6,7 +6,7 @@ from inferd.core.metadata import IndexEntry, ModelState
 from inferd.observe.log import printable
 
 _HEADER = ("Model", "Version", "State", "Reason")
-_NOT_ASKED = "no models asked for: clients load them, or --load-model at the start"
+_NONE_REQUESTED = "no models asked for: clients load them, or --load-model at the start"
 
 
 def failures(index: Sequence[IndexEntry]) -> list[str]:
@@ -24,7 +24,7 @@ def model_table(index: Sequence[IndexEntry], *, is_on_demand: bool = False) -> l
     `is_on_demand`: none are loaded until clients ask for them.
     """
     if not index:
-        return [_NOT_ASKED if is_on_demand else "no models found"]
+        return [_NONE_REQUESTED if is_on_demand else "no models found"]
     rows = [_HEADER, *(row for entry in index for row in _rows(entry))]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [

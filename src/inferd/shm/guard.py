@@ -1,4 +1,4 @@
-"""Guard: memory that disappears under a mapping fails its request, never the process.
+"""MemoryGuard: memory that disappears under a mapping fails its request, never the process.
 
 Any client may truncate a shared memory object while the server reads or writes its mapping. The
 next access to a page that is gone raises SIGBUS, whose default action ends the process, and no
@@ -38,7 +38,7 @@ class _Action(ctypes.Structure):
     )
 
 
-class Watch:
+class GuardedRange:
     """A mapped range of addresses; `is_lost` once its memory is gone and zeros took its place."""
 
     __slots__ = ("end", "is_lost", "start")
@@ -53,7 +53,7 @@ IS_SUPPORTED = sys.platform == "linux" and sys.maxsize > 2**32
 """Whether the signal structures of this system are those this module assumes."""
 
 
-class Guard:
+class MemoryGuard:
     """Watches ranges of this process's memory. There is only one: `guard()`."""
 
     def __init__(self) -> None:
@@ -64,20 +64,20 @@ class Guard:
             *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
             *(ctypes.c_int, ctypes.c_int, ctypes.c_long),
         )
-        self._watched: dict[int, Watch] = {}
+        self._watched: dict[int, GuardedRange] = {}
         self._handler = _Handler(self._on_fault)  # must live as long as the process
         self._address = ctypes.cast(self._handler, ctypes.c_void_p).value
         self._before = _Action()
         self._has_passed_on = False
 
-    def watch(self, start: int, size_bytes: int) -> Watch:
+    def watch(self, start: int, size_bytes: int) -> GuardedRange:
         """Guard the mapping at the address `start` until `forget`."""
         self._install()
-        watch = Watch(start, size_bytes)
+        watch = GuardedRange(start, size_bytes)
         self._watched[start] = watch
         return watch
 
-    def forget(self, watch: Watch) -> None:
+    def forget(self, watch: GuardedRange) -> None:
         """Stop guarding; call this before the range is unmapped. Any thread may call it."""
         self._watched.pop(watch.start, None)
 
@@ -99,7 +99,7 @@ class Guard:
                     return
         self._pass_on(code)
 
-    def _replace(self, watch: Watch) -> bool:
+    def _replace(self, watch: GuardedRange) -> bool:
         """Map zeros over the whole range; whatever is written there from now on is lost."""
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED | _MAP_NORESERVE
         access = mmap.PROT_READ | mmap.PROT_WRITE
@@ -120,6 +120,6 @@ class Guard:
 
 
 @functools.cache
-def guard() -> Guard:
+def guard() -> MemoryGuard:
     """Return the guard of this process: a signal has one action, however many servers there are."""
-    return Guard()
+    return MemoryGuard()

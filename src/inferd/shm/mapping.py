@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from inferd.errors import InferdError, InvalidRequest, RegionFailed, Unavailable
-from inferd.shm.guard import Watch, guard
+from inferd.shm.guard import GuardedRange, guard
 
 RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
 """Refused prefixes: objects of this server and of Triton's Python backend, and semaphores."""
@@ -26,7 +26,7 @@ class Mapping(mmap.mmap):
     """A guarded mapping; every view of it keeps it alive and its file open."""
 
     fd = -1  # until the memory is mapped; from then on the mapping closes the file
-    watch: Watch
+    watch: GuardedRange
     memory: tuple[int, ...]
     skipped: int  # bytes before the region: mappings begin at page boundaries
 

@@ -12,7 +12,7 @@ MAX_REMEMBERED = 64
 """How many spans of a region are kept: clients use the same places again and again."""
 
 
-class _Object:
+class _SharedObject:
     """The object that a region lies in, which is checked from time to time.
 
     `needed` is the size it must have. It does not keep the memory mapped: the views do.
@@ -69,7 +69,7 @@ class SystemSpan(Span):
     __slots__ = ("_object",)
 
     def __init__(
-        self, view: memoryview, extent: tuple[tuple[int, ...], int, int], region: _Object
+        self, view: memoryview, extent: tuple[tuple[int, ...], int, int], region: _SharedObject
     ) -> None:
         super().__init__(view, extent, region)
         self._object = region
@@ -103,7 +103,9 @@ class SystemRegion:
         self.status = SystemRegionStatus(name, key, offset, size_bytes)
         mapping = open_mapping(key, offset, size_bytes)
         self._mapping: Mapping | None = mapping
-        self._object = _Object(mapping, name, offset + size_bytes, round_number or RoundNumber())
+        self._object = _SharedObject(
+            mapping, name, offset + size_bytes, round_number or RoundNumber()
+        )
         self.spans: dict[tuple[int, int], Span] = {}
         """The latest spans, by offset and size: requests may share them."""
 

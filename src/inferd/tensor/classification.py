@@ -63,26 +63,26 @@ def top_classes(tensor: Tensor, top_k: int, *, batch_dims: int) -> list[list[tup
     """
     count = prod(tensor.shape[batch_dims:])
     entry_count = prod(tensor.shape[:batch_dims])
-    kept = min(top_k, count)
-    if count > MAX_ELEMENTS or entry_count * kept > MAX_ELEMENTS:
+    class_count = min(top_k, count)
+    if count > MAX_ELEMENTS or entry_count * class_count > MAX_ELEMENTS:
         msg = (
-            f"output '{tensor.name}' has {entry_count} times {count} elements, of which {kept} "
-            f"each are wanted as classes: both may be {MAX_ELEMENTS} at most"
+            f"output '{tensor.name}' has {entry_count} times {count} elements, of which "
+            f"{class_count} each are wanted as classes: both may be {MAX_ELEMENTS} at most"
         )
         raise InvalidRequest(msg)
     entries = tensor.numpy().reshape(entry_count, count)
-    return [_greatest(entry, kept) for entry in entries]
+    return [_greatest(entry, class_count) for entry in entries]
 
 
-def _greatest(values: Any, kept: int) -> list[tuple[Any, int]]:
+def _greatest(values: Any, class_count: int) -> list[tuple[Any, int]]:
     keys = values
     if values.dtype.kind == "f":
         keys = np.where(np.isnan(values), -np.inf, values)
     indices = np.arange(len(keys))
-    if kept < len(keys):
-        least = np.partition(keys, len(keys) - kept)[len(keys) - kept]
+    if class_count < len(keys):
+        least = np.partition(keys, len(keys) - class_count)[len(keys) - class_count]
         indices = np.flatnonzero(keys >= least)
     # A stable ascending sort of the reversed row, read backwards, orders equal ones by index.
     order = np.argsort(keys[indices][::-1], kind="stable")[::-1]
-    chosen = indices[len(indices) - 1 - order][:kept]
+    chosen = indices[len(indices) - 1 - order][:class_count]
     return list(zip(values[chosen].tolist(), chosen.tolist(), strict=True))

@@ -25,14 +25,14 @@ def answer_reflection(version: str, data: bytes, services: Iterable[str]) -> byt
         valid_host=request.host, original_request=request
     )
     question = request.WhichOneof("message_request")
-    asked: Any = getattr(request, question) if question else None
+    name: Any = getattr(request, question) if question else None
     if question == "list_services":
-        for name in services:
-            response.list_services_response.service.add(name=name)
+        for service in services:
+            response.list_services_response.service.add(name=service)
     elif question == "all_extension_numbers_of_type":
-        _answer_extensions(response, asked)
+        _answer_extensions(response, name)
     elif question in ("file_by_filename", "file_containing_symbol"):
-        _answer_file(response, question, asked)
+        _answer_file(response, question, name)
     else:
         # proto3 has no extensions to find; an unset question is one we do not know.
         code = _NOT_FOUND if question else _UNIMPLEMENTED
@@ -41,11 +41,11 @@ def answer_reflection(version: str, data: bytes, services: Iterable[str]) -> byt
     return encoded
 
 
-def _answer_file(response: Any, question: str, asked: str) -> None:
+def _answer_file(response: Any, question: str, name: str) -> None:
     try:
-        found = pool().FindFileByName(asked) if question == "file_by_filename" else _file_of(asked)
+        found = pool().FindFileByName(name) if question == "file_by_filename" else _file_of(name)
     except KeyError:
-        _set_error(response, _NOT_FOUND, f"there is no descriptor of '{asked}'")
+        _set_error(response, _NOT_FOUND, f"there is no descriptor of '{name}'")
         return
     for file in _with_imports(found):
         response.file_descriptor_response.file_descriptor_proto.append(file.serialized_pb)
@@ -63,13 +63,13 @@ def _file_of(symbol: str) -> FileDescriptor:
         return found.file
 
 
-def _answer_extensions(response: Any, asked: str) -> None:
+def _answer_extensions(response: Any, name: str) -> None:
     try:
-        pool().FindMessageTypeByName(asked)
+        pool().FindMessageTypeByName(name)
     except KeyError:
-        _set_error(response, _NOT_FOUND, f"there is no message '{asked}'")
+        _set_error(response, _NOT_FOUND, f"there is no message '{name}'")
         return
-    response.all_extension_numbers_response.base_type_name = asked
+    response.all_extension_numbers_response.base_type_name = name
 
 
 def _with_imports(file: FileDescriptor) -> list[FileDescriptor]:

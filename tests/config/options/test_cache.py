@@ -40,7 +40,7 @@ def test_without_a_size_there_is_no_cache(texts):
         (["local,size=" + "9" * 5000], "size is '9999"),
     ],
 )
-def test_what_makes_no_sense_is_told(texts, complaint):
+def test_what_makes_no_sense_is_reported(texts, complaint):
     with pytest.raises(InvalidConfig, match=complaint):
         read_cache_config(texts)
 

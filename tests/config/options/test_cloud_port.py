@@ -54,7 +54,7 @@ def test_vertex_ai_turns_itself_on_and_the_other_ports_off():
     assert config.model_repository == ("gs://bucket/models",)
 
 
-def test_what_was_asked_for_stays_on_vertex_ai():
+def test_explicit_options_win_on_vertex_ai():
     flags = [("allow_http", "true"), ("allow_vertex_ai", "false"), ("model_repository", "models")]
     environ = {"AIP_MODE": "PREDICTION", "AIP_STORAGE_URI": "gs://x", "INFERD_ALLOW_GRPC": "1"}
     config = settings(environ, *flags)

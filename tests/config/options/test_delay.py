@@ -4,7 +4,7 @@ from inferd.config.options.delay import Hold, read_hold
 from inferd.errors import InvalidConfig
 
 
-def test_without_the_variables_nothing_is_held():
+def test_without_the_variables_nothing_is_delayed():
     assert read_hold({}) == Hold(0, 0)
     assert not read_hold({"TRITONSERVER_DELAY_SCHEDULER": "", "OTHER": "5"})
 
@@ -16,6 +16,6 @@ def test_each_variable_has_its_number():
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "1.5", "٣", "9" * 10, " "])
-def test_what_is_no_number_of_requests_is_told(text):
+def test_what_is_no_number_of_requests_is_reported(text):
     with pytest.raises(InvalidConfig, match="TRITONSERVER_DELAY_SCHEDULER is"):
         read_hold({"TRITONSERVER_DELAY_SCHEDULER": text})

@@ -34,6 +34,6 @@ def test_policies_are_known_by_name():
         "a,numa-node=9999999",
     ],
 )
-def test_what_makes_no_sense_is_told(text):
+def test_what_makes_no_sense_is_reported(text):
     with pytest.raises(InvalidConfig, match="--host-policy is"):
         read_host_policies([text])

@@ -32,7 +32,7 @@ def test_the_last_of_several_settings_counts():
     ("text", "levels"),
     [("0.5:0.05,0.9:0.01", (0.5, 0.9)), ("0.99", (0.99,)), ("0.9:0.1,0.5:0.1,0.9", (0.5, 0.9))],
 )
-def test_quantiles_are_told_in_order_whatever_error_they_may_have(text, levels):
+def test_quantiles_are_reported_in_order_whatever_error_they_may_have(text, levels):
     assert read_metrics_config([f"summary_quantiles={text}"]).summary_quantiles == levels
 
 

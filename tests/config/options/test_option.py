@@ -132,7 +132,7 @@ def test_toml_of_the_wrong_kind_is_refused(name, given):
         OPTIONS[name].read_toml(given, "file: key")
 
 
-def test_a_wrong_boolean_of_toml_is_not_told_the_words_of_the_command_line():
+def test_the_error_for_a_wrong_boolean_of_toml_has_no_words_of_the_command_line():
     with pytest.raises(InvalidConfig) as caught:
         OPTIONS["is_on"].read_toml("on", "file: is-on")
     assert caught.value.message == "file: is-on: 'on' is not true or false"

@@ -19,7 +19,7 @@ from inferd.errors import InvalidConfig
         ("chrome-extension://abcdef", "chrome-extension://abcdef"),
     ],
 )
-def test_an_origin_is_kept_as_a_browser_sends_it(text, sent):
+def test_an_origin_is_retained_as_a_browser_sends_it(text, sent):
     assert read_origins([text]) == {sent}
 
 

@@ -105,14 +105,14 @@ def test_a_wrong_flag_and_a_wrong_variable_are_refused_by_name():
         read_settings([], {"INFERD_HTTP_PORT": "x"})
 
 
-def test_a_misspelled_variable_is_told():
+def test_a_misspelled_variable_is_reported():
     settings = read_settings([], {"INFERD_HTTP_PROT": "1", "OTHER": "1"})
     assert settings.warnings == (
         "the variable INFERD_HTTP_PROT is not known, did you mean INFERD_HTTP_PORT?",
     )
 
 
-def test_a_misspelled_port_is_told_though_kubernetes_sets_ports_too():
+def test_a_misspelled_port_is_reported_though_kubernetes_sets_ports_too():
     settings = read_settings([], {"INFERD_HTPP_PORT": "8080"})
     assert settings.warnings == (
         "the variable INFERD_HTPP_PORT is not known, did you mean INFERD_HTTP_PORT?",
@@ -138,7 +138,7 @@ def test_what_kubernetes_sets_for_a_service_called_inferd_http_is_left_aside():
     )
 
 
-def test_ports_are_those_that_mlserver_is_told_by_kserve():
+def test_ports_are_those_that_kserve_gives_mlserver():
     environ = {"MLSERVER_HTTP_PORT": "8080", "MLSERVER_GRPC_PORT": "9000"}
     config = read_settings([], environ).config
     assert (config.http_port, config.grpc_port) == (8080, 9000)
@@ -153,7 +153,7 @@ def test_what_kubernetes_sets_for_a_service_called_mlserver_http_is_left_aside()
     )
 
 
-def test_options_without_effect_are_told_in_one_warning_when_they_differ_from_the_default():
+def test_options_without_effect_are_reported_in_one_warning_when_they_differ_from_the_default():
     flags = [
         flag("http_thread_count", "4"),
         flag("sagemaker_thread_count", "4"),
@@ -285,6 +285,6 @@ def test_a_program_gives_options_by_name_in_pythons_own_types():
         ({"allow_http": False, "allow_grpc": False}, "leave nothing to serve"),
     ],
 )
-def test_options_a_program_gets_wrong_are_told(given, complaint):
+def test_options_a_program_gets_wrong_are_reported(given, complaint):
     with pytest.raises(InvalidConfig, match=complaint):
         read_options(given)

@@ -65,7 +65,7 @@ THERE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://there:1"}
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "reported"),
     [
         ({}, USUAL),
         (THERE, replace(USUAL, url="http://there:1/v1/traces")),
@@ -87,8 +87,8 @@ THERE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://there:1"}
         ),
     ],
 )
-def test_the_variables_of_opentelemetry_are_told(environment, told):
-    assert in_effect(CollectorSettings(), environment) == told
+def test_the_variables_of_opentelemetry_are_reported(environment, reported):
+    assert in_effect(CollectorSettings(), environment) == reported
 
 
 def test_options_go_before_the_variables():

@@ -108,8 +108,12 @@ def test_parameters_of_outputs_may_be_null_or_of_no_meaning(padding):
         b'{"name":"z","parameters":null}]}' + padding
     )
     for document in (read_fast(text), read_exact(memoryview(text))):
-        asked = document.outputs[0].parameters
-        assert (asked.binary_data, asked.classification, asked.shared_memory_region) == (None,) * 3
+        requested = document.outputs[0].parameters
+        assert (
+            requested.binary_data,
+            requested.classification,
+            requested.shared_memory_region,
+        ) == (None,) * 3
         assert document.outputs[1].parameters is None
 
 
@@ -174,13 +178,13 @@ def test_a_reader_reads_one_document_after_another():
 
 
 @pytest.mark.simdjson
-def test_a_document_that_is_kept_does_not_disturb_the_next():
+def test_a_document_that_is_retained_does_not_disturb_the_next():
     reader = JsonReader()
-    kept = reader.read_fast(memoryview(DOCUMENT + PADDING))
+    retained = reader.read_fast(memoryview(DOCUMENT + PADDING))
     with pytest.raises(NotFast):  # simdjson lets go of its first document before the next
         reader.read_fast(memoryview(DOCUMENT + PADDING))
     assert reader.read_fast(memoryview(DOCUMENT + PADDING)).inputs[0].data.as_list() == [1]
-    assert kept.inputs[0].data.as_list() == [1]
+    assert retained.inputs[0].data.as_list() == [1]
 
 
 def test_a_reader_reads_on_after_a_document_it_refused():
@@ -192,11 +196,11 @@ def test_a_reader_reads_on_after_a_document_it_refused():
 
 
 @pytest.mark.simdjson
-def test_the_memory_of_a_huge_document_is_not_kept():
+def test_the_memory_of_a_huge_document_is_not_retained():
     reader = JsonReader()
     reader.read_fast(memoryview(DOCUMENT + PADDING))
-    kept = reader._parser
-    assert kept is not None
+    retained = reader._parser
+    assert retained is not None
     huge = DOCUMENT + b" " * KEEP_PARSER_BYTES
     reader.read_fast(memoryview(huge))
     assert reader._parser is None
@@ -522,7 +526,7 @@ ANY = st.recursive(
     LEAVES, lambda x: st.lists(x, max_size=2) | st.dictionaries(TEXTS, x, max_size=2), max_leaves=4
 )
 SCALARS = st.dictionaries(TEXTS, ANY, max_size=3)
-ASKED = st.fixed_dictionaries(
+OUTPUT_PARAMETERS = st.fixed_dictionaries(
     {},
     optional={
         "binary_data": st.booleans() | LEAVES,
@@ -538,7 +542,7 @@ INPUTS = st.fixed_dictionaries(
 )
 ODD_INPUTS = st.fixed_dictionaries({}, optional={"name": ANY, "shape": ANY, "datatype": ANY})
 OUTPUTS = st.fixed_dictionaries(
-    {"name": TEXTS}, optional={"parameters": st.none() | ASKED, "k": ANY}
+    {"name": TEXTS}, optional={"parameters": st.none() | OUTPUT_PARAMETERS, "k": ANY}
 )
 DOCUMENTS = st.fixed_dictionaries(
     {"inputs": st.lists(INPUTS | INPUTS | INPUTS | ODD_INPUTS, max_size=3)},

@@ -43,9 +43,9 @@ def refusal(body, *inputs, **how):
 
 
 def test_members_that_have_an_inputs_name_are_inputs_the_others_parameters():
-    asked = decode({"text_input": "hi", "n": 3, "t": 0.5, "s": "x", "b": True}, TEXT)
-    request = asked.request
-    assert (request.model, request.version, asked.is_v2) == ("m", "2", False)
+    requested = decode({"text_input": "hi", "n": 3, "t": 0.5, "s": "x", "b": True}, TEXT)
+    request = requested.request
+    assert (request.model, request.version, requested.is_v2) == ("m", "2", False)
     [tensor] = request.inputs
     assert (tensor.name, tensor.datatype, tensor.shape) == ("text_input", BYTES, (1,))
     assert tensor.strings() == [b"hi"]
@@ -67,9 +67,9 @@ def test_the_id_is_the_requests_and_a_parameter():
 def test_a_models_inputs_may_have_any_name():
     names = ("id", "parameters", "inputs", "priority", "triton_x")
     inputs = [declared(name) for name in names]
-    asked = decode({name: [1, 2] for name in names}, *inputs)
-    assert [tensor.name for tensor in asked.request.inputs] == list(names)
-    assert (asked.request.id, asked.request.parameters, asked.is_v2) == ("", {}, False)
+    requested = decode({name: [1, 2] for name in names}, *inputs)
+    assert [tensor.name for tensor in requested.request.inputs] == list(names)
+    assert (requested.request.id, requested.request.parameters, requested.is_v2) == ("", {}, False)
 
 
 def test_parameters_that_mean_something_to_infer_are_the_models():
@@ -202,12 +202,12 @@ NUMBERS = [*range(100), *[7] * LONG_BYTES]
 def request_of(body, *inputs):
     """Return what a body asks, in what can be compared; or the refusal."""
     try:
-        asked = decode(body, *inputs)
+        requested = decode(body, *inputs)
     except InvalidRequest as error:
         return error.message
-    request = asked.request
+    request = requested.request
     tensors = [(one.name, one.datatype, one.shape, bytes(one.view())) for one in request.inputs]
-    return asked.is_v2, request.id, request.parameters, tensors
+    return requested.is_v2, request.id, request.parameters, tensors
 
 
 @pytest.mark.parametrize("has_simdjson", [True, False])
@@ -309,19 +309,23 @@ def v2_body(**more):
 
 
 def test_an_array_of_inputs_is_an_inference_request():
-    asked = decode(v2_body(), TEXT)
-    assert asked.is_v2
-    assert (asked.request.model, asked.request.version, asked.request.id) == ("m", "2", "7")
-    assert asked.request.inputs[0].strings() == [b"hi"]
-    assert asked.request.parameters == {"n": 1}
+    requested = decode(v2_body(), TEXT)
+    assert requested.is_v2
+    assert (requested.request.model, requested.request.version, requested.request.id) == (
+        "m",
+        "2",
+        "7",
+    )
+    assert requested.request.inputs[0].strings() == [b"hi"]
+    assert requested.request.parameters == {"n": 1}
 
 
 def test_its_answer_is_one_too_and_never_binary():
     wanted = [{"name": "y", "parameters": {"binary_data": True}}]
-    asked = decode(v2_body(outputs=wanted, parameters={"binary_data_output": True}), TEXT)
-    assert asked.request.outputs == [WantedOutput("y")]
+    requested = decode(v2_body(outputs=wanted, parameters={"binary_data_output": True}), TEXT)
+    assert requested.request.outputs == [WantedOutput("y")]
     response = InferResponse("m", "2", "7", [row("y", [1.5])])
-    assert json.loads(V2Generate(RULES).encode_response(asked, response)) == {
+    assert json.loads(V2Generate(RULES).encode_response(requested, response)) == {
         "id": "7",
         "model_name": "m",
         "model_version": "2",
@@ -330,8 +334,8 @@ def test_its_answer_is_one_too_and_never_binary():
 
 
 def test_inputs_that_are_no_array_are_a_parameter():
-    asked = decode({"inputs": "a text"}, TEXT)
-    assert (asked.is_v2, asked.request.parameters) == (False, {"inputs": "a text"})
+    requested = decode({"inputs": "a text"}, TEXT)
+    assert (requested.is_v2, requested.request.parameters) == (False, {"inputs": "a text"})
 
 
 def test_a_bad_inference_request_is_refused_as_one():
@@ -349,14 +353,14 @@ def test_bytes_behind_the_json_are_its_tensors(on_loop):
     parameters = {"binary_data_size": 6}
     tensor = {"name": "s", "datatype": "BYTES", "shape": [1], "parameters": parameters}
     text = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
-    asked = infer_request(text + b"\2\0\0\0hi", len(text), on_loop=on_loop)
-    assert asked.is_v2 and not asked.request.binary_output
-    assert asked.request.inputs[0].strings() == [b"hi"]
+    requested = infer_request(text + b"\2\0\0\0hi", len(text), on_loop=on_loop)
+    assert requested.is_v2 and not requested.request.binary_output
+    assert requested.request.inputs[0].strings() == [b"hi"]
 
 
 def test_a_raw_binary_request_is_answered_in_json():
-    asked = infer_request(b"\0\0\x80\x3f", 0, on_loop=True)
-    assert asked.is_v2 and asked.request.raw and not asked.request.binary_output
+    requested = infer_request(b"\0\0\x80\x3f", 0, on_loop=True)
+    assert requested.is_v2 and requested.request.raw and not requested.request.binary_output
 
 
 def test_an_odd_inference_request_is_read_in_the_end():
@@ -376,15 +380,17 @@ def test_its_tensors_may_be_in_shared_memory(padding):
     body = json.dumps({"inputs": [place("x")], "outputs": [place("z"), place("y")]}).encode()
     codec = V2Generate(RULES, lambda region, _offset, _size: spans[region])
     text = memoryview(body + padding)
-    for asked in (
+    for requested in (
         codec.decode_request("m", "2", text, []),
         codec.decode_infer_request("m", "2", text, len(text)),
     ):
-        request = asked.request
+        request = requested.request
         assert request.inputs[0].data is spans["x"].view
         assert [one.place for one in request.outputs] == [spans["z"], spans["y"]]
     # A decoupled model may leave one out: what is placed has no data in the answer.
-    answer = json.loads(codec.encode_response(asked, InferResponse("m", "2", "", [placed("y")])))
+    answer = json.loads(
+        codec.encode_response(requested, InferResponse("m", "2", "", [placed("y")]))
+    )
     assert answer["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [1]}]
 
 

@@ -14,7 +14,7 @@ from inferd.wire.v2.logging import (
 )
 
 ALL = LogSettings("json", Path("/var/log/server.txt"), 3, info=False, warning=True, error=False)
-TOLD = {
+AS_JSON = {
     "log_file": "server.txt",
     "log_info": False,
     "log_warning": True,
@@ -32,22 +32,22 @@ def request_of(**values):
     return request.SerializeToString()
 
 
-def test_all_six_settings_are_told_in_tritons_order_without_the_files_path():
-    assert list(json.loads(encode_log_settings(ALL)).items()) == list(TOLD.items())
+def test_all_six_settings_are_reported_in_tritons_order_without_the_files_path():
+    assert list(json.loads(encode_log_settings(ALL)).items()) == list(AS_JSON.items())
     assert json.loads(encode_log_settings(LogSettings()))["log_file"] == ""
 
 
 def test_a_message_tells_the_same():
     message = pb.LogSettingsResponse.FromString(encode_log_message(ALL))
-    told = {
+    reported = {
         name: getattr(value, value.WhichOneof("parameter_choice"))
         for name, value in message.settings.items()
     }
-    assert told == TOLD
+    assert reported == AS_JSON
     assert message.settings["log_verbose_level"].WhichOneof("parameter_choice") == "uint32_param"
 
 
-def test_what_is_told_is_a_request_for_the_same():
+def test_settings_in_an_answer_are_a_request_for_the_same():
     assert decode_log_request(memoryview(encode_log_settings(ALL))) == CHANGE
     assert decode_log_message(encode_log_message(ALL)) == CHANGE
 

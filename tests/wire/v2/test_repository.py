@@ -339,16 +339,16 @@ def test_a_configuration_survives_both_encodings():
 
 
 def test_a_configuration_in_json_has_tritons_layout():
-    told = orjson.loads(wire.encode_config(CONFIG))
-    assert told["version_policy"] == {"specific": {"versions": [1, 2**40]}}
-    assert told["max_batch_size"] == 8
-    assert told["input"][0]["data_type"] == "TYPE_FP32"
-    assert told["input"][0]["format"] == "FORMAT_NONE"
-    assert told["output"][0]["data_type"] == "TYPE_STRING"
-    assert told["model_warmup"] == []
-    assert told["metric_tags"] == {}
-    assert "sequence_batching" not in told
-    assert "model_transaction_policy" not in told
+    reported = orjson.loads(wire.encode_config(CONFIG))
+    assert reported["version_policy"] == {"specific": {"versions": [1, 2**40]}}
+    assert reported["max_batch_size"] == 8
+    assert reported["input"][0]["data_type"] == "TYPE_FP32"
+    assert reported["input"][0]["format"] == "FORMAT_NONE"
+    assert reported["output"][0]["data_type"] == "TYPE_STRING"
+    assert reported["model_warmup"] == []
+    assert reported["metric_tags"] == {}
+    assert "sequence_batching" not in reported
+    assert "model_transaction_policy" not in reported
 
 
 def test_a_configuration_message_is_that_of_tritons_client():

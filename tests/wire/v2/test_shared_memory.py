@@ -151,7 +151,7 @@ def test_an_absent_offset_is_0(codec, regions, owned):
     assert codec.decode([input_at()]).inputs[0].numpy().tolist() == [0, 1, 2, 3]
 
 
-def test_other_parameters_of_an_input_are_kept(codec):
+def test_other_parameters_of_an_input_are_retained(codec):
     assert codec.decode([input_at(0, p=1)]).inputs[0].parameters == {"p": 1}
 
 
@@ -404,15 +404,15 @@ def test_more_than_a_request_may_have_is_not_copied(codec, monkeypatch):
     ],
 )
 def test_outputs_lie_apart_from_each_other(codec, inputs, outputs, is_fine):
-    asked = bytes_at(inputs)
+    requested = bytes_at(inputs)
     wanted = [(f"y{i}", place) for i, place in enumerate(outputs)]
     if is_fine:
-        request = codec.decode(asked, wanted, data="d")
+        request = codec.decode(requested, wanted, data="d")
         assert len(request.spans) == len(inputs) + len(outputs)
         assert are_views(request) == [True] * len(inputs)
         return
     with pytest.raises(InvalidRequest, match=r"'y[01]' is to be written to shared memory"):
-        codec.decode(asked, wanted, data="d")
+        codec.decode(requested, wanted, data="d")
 
 
 # --- answers ---

@@ -86,7 +86,7 @@ def test_a_message_tells_the_same():
     assert (second.name, len(second.response_stats)) == ("ü", 0)
 
 
-def test_what_is_told_is_read_back():
+def test_statistics_are_read_back():
     assert decode_statistics(encode_statistics(ROWS)) == ROWS
     assert decode_statistics_message(encode_statistics_message(ROWS)) == ROWS
 

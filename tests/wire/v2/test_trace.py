@@ -22,7 +22,7 @@ ALL = TraceSettings(
     file=Path("/var/t.json"),
     mode="opentelemetry",
 )
-TOLD = {
+AS_JSON = {
     "trace_level": ["TIMESTAMPS", "TENSORS"],
     "trace_rate": "5",
     "trace_count": "7",
@@ -51,11 +51,11 @@ def decoded_message(model="", **values):
     return decode_trace_message(request.SerializeToString())
 
 
-def test_all_settings_are_told_in_tritons_order_without_the_files_path():
-    assert list(json.loads(encode_trace_settings(ALL)).items()) == list(TOLD.items())
+def test_all_settings_are_reported_in_tritons_order_without_the_files_path():
+    assert list(json.loads(encode_trace_settings(ALL)).items()) == list(AS_JSON.items())
 
 
-def test_where_spans_go_is_told_as_it_was_set_and_without_credentials():
+def test_where_spans_go_is_reported_as_it_was_set_and_without_credentials():
     url = "https://user:secret@collector:4318/v1/traces?key=secret"
     collector = CollectorSettings(url=url, bsp_schedule_delay=200, resource=(("a", "b"),))
     settings = TraceSettings(mode="opentelemetry", collector=collector)
@@ -63,25 +63,27 @@ def test_where_spans_go_is_told_as_it_was_set_and_without_credentials():
     plain = json.loads(encode_trace_settings(TraceSettings(mode="opentelemetry")))
     assert json.loads(encode_trace_settings(settings)) == plain | added
     message = pb.TraceSettingResponse.FromString(encode_trace_message(settings))
-    told = {name: list(value.value) for name, value in message.settings.items()}
-    assert {name: told[name] for name in added} == {name: [text] for name, text in added.items()}
+    reported = {name: list(value.value) for name, value in message.settings.items()}
+    assert {name: reported[name] for name in added} == {
+        name: [text] for name, text in added.items()
+    }
     nothing = replace(settings, collector=CollectorSettings())
     assert json.loads(encode_trace_settings(nothing)) == plain
 
 
 def test_no_level_is_off_and_no_file_is_empty():
-    told = json.loads(encode_trace_settings(TraceSettings()))
-    assert (told["trace_level"], told["trace_file"]) == (["OFF"], "")
+    reported = json.loads(encode_trace_settings(TraceSettings()))
+    assert (reported["trace_level"], reported["trace_file"]) == (["OFF"], "")
 
 
 def test_a_message_tells_the_same():
     message = pb.TraceSettingResponse.FromString(encode_trace_message(ALL))
-    told = {name: list(value.value) for name, value in message.settings.items()}
-    assert told == {k: v if isinstance(v, list) else [v] for k, v in TOLD.items()}
+    reported = {name: list(value.value) for name, value in message.settings.items()}
+    assert reported == {k: v if isinstance(v, list) else [v] for k, v in AS_JSON.items()}
 
 
-def test_what_is_told_is_a_request_for_the_same():
-    assert decoded(**TOLD) == CHANGE
+def test_settings_in_an_answer_are_a_request_for_the_same():
+    assert decoded(**AS_JSON) == CHANGE
     message = decode_trace_message(encode_trace_message(ALL))
     assert message == ("", CHANGE)
 

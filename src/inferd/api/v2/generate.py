@@ -26,7 +26,7 @@ from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.generate import (
     EVENT_STREAM,
     NO_EVENT,
-    Asked,
+    GenerateRequest,
     V2Generate,
     encode_error_event,
     encode_event,
@@ -92,7 +92,7 @@ class GenerateRoutes:
             await self._decoded(request, model, version, as_infer=True), request
         )
 
-    async def _stream(self, asked: Asked, request: HttpRequest) -> HttpAnswer:
+    async def _stream(self, asked: GenerateRequest, request: HttpRequest) -> HttpAnswer:
         asked.request.takes_errors = True
         responses = self._responses(asked, request)
         events = Events(self, asked, responses, request.target.decode("latin-1"))
@@ -105,7 +105,7 @@ class GenerateRoutes:
 
     async def _decoded(
         self, request: HttpRequest, model: str, version: str, *, as_infer: bool = False
-    ) -> Asked:
+    ) -> GenerateRequest:
         inputs = self._engine.model_metadata(model, version).inputs
         body = request.body
         json_size = v2_binary.json_length(request.headers.get(_HEADER), len(body))
@@ -120,14 +120,14 @@ class GenerateRoutes:
         asked.request.copied_bytes = copied_bytes(asked.request, body)
         return asked
 
-    async def _decoded_in_thread(self, decode: "partial[Asked]") -> Asked:
+    async def _decoded_in_thread(self, decode: "partial[GenerateRequest]") -> GenerateRequest:
         if self._engine.capacity.is_full:
             raise self._engine.capacity.too_many_requests()
         with suppress(NotFast):
             return await self._offload.run(Work.DECODE, partial(decode, may_be_slow=False))
         return await self._offload.run(Work.DECODE_SLOWLY, decode)
 
-    def _responses(self, asked: Asked, http: HttpRequest) -> Responses:
+    def _responses(self, asked: GenerateRequest, http: HttpRequest) -> Responses:
         """Return the engine's responses. Errors in the request are raised at once."""
         tracer = self._engine.tracer
         model = asked.request.model
@@ -159,7 +159,7 @@ class GenerateRoutes:
         finally:
             self._engine.tracer.finish(trace)
 
-    async def encoded(self, asked: Asked, response: InferResponse) -> bytes:
+    async def encoded(self, asked: GenerateRequest, response: InferResponse) -> bytes:
         """Return `response` as JSON text."""
         try:
             return self._codec.encode_response(asked, response, on_loop=True)
@@ -186,7 +186,7 @@ class Events:
     filler = NO_EVENT
 
     def __init__(
-        self, routes: GenerateRoutes, asked: Asked, responses: Responses, where: str
+        self, routes: GenerateRoutes, asked: GenerateRequest, responses: Responses, where: str
     ) -> None:
         self.status = 200
         self.headers = b""

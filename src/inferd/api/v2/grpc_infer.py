@@ -58,7 +58,7 @@ class Inference:
 
     def _check_model(self, data: Any) -> None:
         """Check the model of an undecodable request: its error takes precedence."""
-        model, version = v2_grpc.asked_model(data)
+        model, version = v2_grpc.requested_model(data)
         if model:
             self._engine.check_model(model, version)
 

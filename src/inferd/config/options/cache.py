@@ -77,14 +77,14 @@ def read_cache_config(
         raise InvalidConfig(msg)
     [name] = names
     if name == "local":
-        return _local(_Settings(name, settings, ("size",)))
+        return _local(_CacheOptions(name, settings, ("size",)))
     if name == "redis":
-        return _redis(_Settings(name, settings, _REDIS), environment or {})
+        return _redis(_CacheOptions(name, settings, _REDIS), environment or {})
     msg = f"{_FLAG}: there is no cache '{name}', expected local or redis"
     raise InvalidConfig(msg)
 
 
-class _Settings:
+class _CacheOptions:
     """The settings of one cache, as strings."""
 
     def __init__(self, cache: str, given: Mapping[str, str], known: Sequence[str]) -> None:
@@ -120,7 +120,7 @@ class _Settings:
         return value
 
 
-def _local(settings: _Settings) -> LocalCacheSettings | None:
+def _local(settings: _CacheOptions) -> LocalCacheSettings | None:
     size_bytes = settings.number("size")
     return LocalCacheSettings(size_bytes) if size_bytes else None
 
@@ -142,7 +142,7 @@ _REDIS = (
 )
 
 
-def _redis(settings: _Settings, environment: Mapping[str, str]) -> RedisCacheSettings:
+def _redis(settings: _CacheOptions, environment: Mapping[str, str]) -> RedisCacheSettings:
     host = settings.text("host")
     if host is None:
         msg = f"{_FLAG}: cache redis needs a host, as in redis,host=localhost"

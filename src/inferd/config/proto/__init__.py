@@ -17,7 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 MODEL_CONFIG = "inference.ModelConfig"
 """The full name of the message that config.pbtxt holds."""
 
-_held: list[Any] = []
+_retained: list[Any] = []
 """Descriptors and message classes of all pools.
 
 protobuf caches them by address without holding a reference. A thread could find an object there
@@ -45,8 +45,8 @@ def _hold(messages: Mapping[str, Any]) -> None:
     """Hold the descriptors of `messages` and of all they contain, and their classes."""
     for message in messages.values():
         enums = [field.enum_type for field in message.fields if field.enum_type is not None]
-        _held.extend((message, GetMessageClass(message), *message.fields, *message.oneofs))
-        _held.extend((*enums, *(value for enum in enums for value in enum.values)))
+        _retained.extend((message, GetMessageClass(message), *message.fields, *message.oneofs))
+        _retained.extend((*enums, *(value for enum in enums for value in enum.values)))
         _hold(message.nested_types_by_name)
 
 

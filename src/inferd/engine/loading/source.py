@@ -24,7 +24,7 @@ from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE, is_app
 from inferd.repository.repositories import Repositories, model_in
 from inferd.repository.tree import link_out
 from inferd.repository.upload import Upload, Uploads
-from inferd.repository.watch import NO_MARKS, Marks, Watch, marks_of
+from inferd.repository.watch import NO_MARKS, Marks, ModelWatch, marks_of
 
 log = logging.getLogger("inferd.engine")
 
@@ -70,7 +70,7 @@ class Sources:
         self._repositories = Repositories(())
         self._roots: list[Path] = []
         self._given: dict[str, GivenModel] = {}
-        self.watch = Watch(self._repositories)
+        self.watch = ModelWatch(self._repositories)
 
     def open(
         self, paths: Sequence[Path | CloudUrl], given: Sequence[GivenModel] = ()
@@ -100,7 +100,7 @@ class Sources:
 
     def _found(self) -> list[FoundModel]:
         """Return the models to load at the start besides those given."""
-        self.watch = Watch(self._repositories)
+        self.watch = ModelWatch(self._repositories)
         if self._mode == "poll":  # before the files are read, so that changes meanwhile are noticed
             self.watch.look()
         wanted = self._options.load_model

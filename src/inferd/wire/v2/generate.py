@@ -48,7 +48,7 @@ _ADVICE = "an inference request, which this call takes as well, may have its ten
 _HALVES = (DataType.FP16, DataType.BF16)
 
 
-class Asked(msgspec.Struct, gc=False):
+class GenerateRequest(msgspec.Struct, gc=False):
     """The request in a generate body; `is_v2`: the body was an inference request."""
 
     request: InferRequest
@@ -76,7 +76,7 @@ class V2Generate:
         *,
         on_loop: bool = False,
         may_be_slow: bool = True,
-    ) -> Asked:
+    ) -> GenerateRequest:
         """Return what `body`, which is JSON, asks of a model that has `inputs`.
 
         Raises as `decode_infer_request`.
@@ -103,8 +103,8 @@ class V2Generate:
             msg = "the request body is JSON, but not an object"
             raise InvalidRequest(msg)
         if type(values.get("inputs")) is list and "inputs" not in by_name:
-            return _asked(self._rest.request_of(model, version, values, on_loop=on_loop))
-        return Asked(self._request(model, version, values, by_name), is_v2=False)
+            return _answered_in_json(self._rest.request_of(model, version, values, on_loop=on_loop))
+        return GenerateRequest(self._request(model, version, values, by_name), is_v2=False)
 
     def decode_infer_request(
         self,
@@ -115,29 +115,31 @@ class V2Generate:
         *,
         on_loop: bool = False,
         may_be_slow: bool = True,
-    ) -> Asked:
+    ) -> GenerateRequest:
         """Return the inference request in `body`, whose first `json_size` bytes are JSON.
 
         Raises as V2Rest.decode_infer_request; NotFast, if `on_loop`, which comes first, for what
         should be done in a thread.
         """
         if on_loop:
-            return _asked(self._rest.decode_infer_request(model, version, body, json_size))
+            return _answered_in_json(
+                self._rest.decode_infer_request(model, version, body, json_size)
+            )
         with contextlib.suppress(NotFast):
-            return _asked(self._rest.decode_large(model, version, body, json_size))
+            return _answered_in_json(self._rest.decode_large(model, version, body, json_size))
         if not may_be_slow:
             raise NotFast
-        return _asked(self._rest.decode_slowly(model, version, body, json_size))
+        return _answered_in_json(self._rest.decode_slowly(model, version, body, json_size))
 
     def _read_long(
         self, model: str, version: str, body: memoryview, inputs: dict[str, TensorMetadata]
-    ) -> Asked:
+    ) -> GenerateRequest:
         """Return what a long body asks. Raises NotFast when it must be read exactly."""
         values = read_members(body)
         if type(values.get("inputs")) in (list, msgspec.Raw) and "inputs" not in inputs:
             del values  # a large one is read once more, by the reader made for it
-            return _asked(self._rest.decode_large(model, version, body, len(body)))
-        return Asked(self._request(model, version, values, inputs), is_v2=False)
+            return _answered_in_json(self._rest.decode_large(model, version, body, len(body)))
+        return GenerateRequest(self._request(model, version, values, inputs), is_v2=False)
 
     def _request(
         self, model: str, version: str, values: dict[str, Any], inputs: dict[str, TensorMetadata]
@@ -181,16 +183,16 @@ class V2Generate:
         return decode_data(name, datatype, _shape_for(declared, len(elements)), elements)
 
     def encode_response(
-        self, asked: Asked, response: InferResponse, *, on_loop: bool = False
+        self, generated: GenerateRequest, response: InferResponse, *, on_loop: bool = False
     ) -> bytes:
         """Return `response` as JSON text: outputs and parameters by name, in alphabetical order.
 
         An output of one element is that element, any other a flat array. Raises InvalidRequest
         when an output cannot be written as JSON; with `on_loop` also NotFast when that is long.
         """
-        if asked.is_v2:
+        if generated.is_v2:
             buffers, _ = self._rest.encode_infer_response(
-                asked.request, response, in_thread=not on_loop
+                generated.request, response, in_thread=not on_loop
             )
             return b"".join(buffers)
         fields: dict[str, bytes] = {
@@ -226,12 +228,12 @@ def encode_error_event(message: str) -> bytes:
     return encode_event(encode_error(message))
 
 
-def _asked(request: InferRequest) -> Asked:
+def _answered_in_json(request: InferRequest) -> GenerateRequest:
     """Return what an inference request asks, whose answers are JSON whatever it says."""
     request.binary_output = False
     for wanted in request.outputs:
         wanted.binary = None
-    return Asked(request, is_v2=True)
+    return GenerateRequest(request, is_v2=True)
 
 
 def _check_exact_size(size: int) -> None:

@@ -12,7 +12,7 @@ from inferd.wire.v2.settings import read_object, wrong_value
 _LARGEST = 2**32 - 1  # gRPC carries the level as uint32
 
 
-class _Setting(NamedTuple):
+class _LogSetting(NamedTuple):
     field: str
     kind: type
     choice: str  # the member of gRPC's oneof
@@ -22,12 +22,12 @@ class _Setting(NamedTuple):
 _BOOLEAN = "true or false"
 _LEVEL = f"a whole number from 0 to {_LARGEST}"
 _SETTINGS = {
-    "log_file": _Setting("file", str, "string_param", "a string"),
-    "log_info": _Setting("info", bool, "bool_param", _BOOLEAN),
-    "log_warning": _Setting("warning", bool, "bool_param", _BOOLEAN),
-    "log_error": _Setting("error", bool, "bool_param", _BOOLEAN),
-    "log_verbose_level": _Setting("verbose", int, "uint32_param", _LEVEL),
-    "log_format": _Setting("format", str, "string_param", "a string"),
+    "log_file": _LogSetting("file", str, "string_param", "a string"),
+    "log_info": _LogSetting("info", bool, "bool_param", _BOOLEAN),
+    "log_warning": _LogSetting("warning", bool, "bool_param", _BOOLEAN),
+    "log_error": _LogSetting("error", bool, "bool_param", _BOOLEAN),
+    "log_verbose_level": _LogSetting("verbose", int, "uint32_param", _LEVEL),
+    "log_format": _LogSetting("format", str, "string_param", "a string"),
 }
 """The settings, in Triton's order."""
 
@@ -42,7 +42,7 @@ def decode_log_request(body: memoryview) -> LogChange:
 
 def encode_log_settings(settings: LogSettings) -> bytes:
     """Return the six settings as /v2/logging answers; of the file only its name."""
-    return orjson.dumps(_told(settings))
+    return orjson.dumps(_as_json(settings))
 
 
 def decode_log_message(data: bytes) -> LogChange:
@@ -62,7 +62,7 @@ def decode_log_message(data: bytes) -> LogChange:
 def encode_log_message(settings: LogSettings) -> bytes:
     """Return the six settings as a LogSettingsResponse."""
     message = message_class("inference.LogSettingsResponse")()
-    for name, value in _told(settings).items():
+    for name, value in _as_json(settings).items():
         setattr(message.settings[name], _SETTINGS[name].choice, value)
     encoded: bytes = message.SerializeToString()
     return encoded
@@ -80,7 +80,7 @@ def _change(values: Mapping[str, Any]) -> LogChange:
     return LogChange(**changed)
 
 
-def _told(settings: LogSettings) -> dict[str, Any]:
-    told = {name: getattr(settings, setting.field) for name, setting in _SETTINGS.items()}
-    told["log_file"] = settings.file.name if settings.file else ""
-    return told
+def _as_json(settings: LogSettings) -> dict[str, Any]:
+    values = {name: getattr(settings, setting.field) for name, setting in _SETTINGS.items()}
+    values["log_file"] = settings.file.name if settings.file else ""
+    return values

@@ -98,14 +98,14 @@ class _IndexRow(msgspec.Struct):
 
 
 def _index_row(row: IndexEntry) -> dict[str, str]:
-    told = {"name": _text(row.name)}
+    members = {"name": _text(row.name)}
     if row.version:
-        told["version"] = row.version
+        members["version"] = row.version
     if row.state is not None:
-        told["state"] = row.state.value
+        members["state"] = row.state.value
     if row.reason or row.version:  # MLServer's clients require it even if there is no reason
-        told["reason"] = _text(row.reason)
-    return told
+        members["reason"] = _text(row.reason)
+    return members
 
 
 def _text(text: str) -> str:

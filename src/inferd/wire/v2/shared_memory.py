@@ -57,14 +57,14 @@ def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Re
 
 def output_reference(output: Output) -> Reference | None:
     """Return where to put `output`, None if not in shared memory. Raises as `decode_reference`."""
-    asked = output.parameters
-    if asked is None or asked.shared_memory_region is None:
+    parameters = output.parameters
+    if parameters is None or parameters.shared_memory_region is None:
         return None
     return decode_reference(
         f"output '{output.name}'",
-        asked.shared_memory_region,
-        asked.shared_memory_offset,
-        asked.shared_memory_byte_size,
+        parameters.shared_memory_region,
+        parameters.shared_memory_offset,
+        parameters.shared_memory_byte_size,
     )
 
 

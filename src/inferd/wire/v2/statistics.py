@@ -60,11 +60,11 @@ def encode_statistics_message(rows: Sequence[ModelStatistics]) -> bytes:
     for row in rows:
         fields: dict[str, Any] = msgspec.to_builtins(row)
         responses = fields.pop("response_stats")
-        told = message.model_stats.add(**fields)
+        entry = message.model_stats.add(**fields)
         for index, durations in responses.items():
             for name, duration in durations.items():
-                told_duration = getattr(told.response_stats[index], name)
-                told_duration.count, told_duration.ns = duration["count"], duration["ns"]
+                total = getattr(entry.response_stats[index], name)
+                total.count, total.ns = duration["count"], duration["ns"]
     encoded: bytes = message.SerializeToString()
     return encoded
 
@@ -75,20 +75,20 @@ def decode_statistics_message(data: bytes) -> list[ModelStatistics]:
         message = parse(_RESPONSE, data)
     except InvalidRequest as error:
         raise _malformed(error) from error
-    return [_row(told) for told in message.model_stats]
+    return [_row(row) for row in message.model_stats]
 
 
-def _row(told: Any) -> ModelStatistics:
+def _row(row: Any) -> ModelStatistics:
     return ModelStatistics(
-        told.name,
-        told.version,
-        told.last_inference,
-        told.inference_count,
-        told.execution_count,
-        _read(told.inference_stats, InferStatistics),
-        {index: _read(one, ResponseStatistics) for index, one in told.response_stats.items()},
-        [_read(one, BatchStatistics) for one in told.batch_stats],
-        [_read(one, MemoryUsage) for one in told.memory_usage],
+        row.name,
+        row.version,
+        row.last_inference,
+        row.inference_count,
+        row.execution_count,
+        _read(row.inference_stats, InferStatistics),
+        {index: _read(one, ResponseStatistics) for index, one in row.response_stats.items()},
+        [_read(one, BatchStatistics) for one in row.batch_stats],
+        [_read(one, MemoryUsage) for one in row.memory_usage],
     )
 
 

@@ -52,11 +52,11 @@ def decode_trace_request(body: memoryview) -> TraceChange:
 
 def encode_trace_settings(settings: TraceSettings) -> bytes:
     """Return the settings as .../trace/setting answers; of the file only its name."""
-    told: dict[str, Any] = {
+    members: dict[str, Any] = {
         name: values if _SETTINGS[name].read is _all else values[0]
-        for name, values in _told(settings).items()
+        for name, values in _as_json(settings).items()
     }
-    return orjson.dumps(told | _collector_told(settings.collector))
+    return orjson.dumps(members | _collector_as_json(settings.collector))
 
 
 def decode_trace_message(data: bytes) -> TraceRequest:
@@ -74,9 +74,9 @@ def decode_trace_message(data: bytes) -> TraceRequest:
 def encode_trace_message(settings: TraceSettings) -> bytes:
     """Return the settings as a TraceSettingResponse."""
     message = message_class("inference.TraceSettingResponse")()
-    for name, values in _told(settings).items():
+    for name, values in _as_json(settings).items():
         message.settings[name].value.extend(values)
-    for name, value in _collector_told(settings.collector).items():
+    for name, value in _collector_as_json(settings.collector).items():
         message.settings[name].value.append(value)
     encoded: bytes = message.SerializeToString()
     return encoded
@@ -114,23 +114,23 @@ def _number(least: int, most: int) -> Callable[[str, Sequence[str]], int]:
     return read
 
 
-class _Setting(NamedTuple):
+class _TraceSetting(NamedTuple):
     field: str
     read: Callable[[str, Sequence[str]], Any]
 
 
 _SETTINGS = {
-    "trace_level": _Setting("levels", _all),
-    "trace_rate": _Setting("rate", _number(0, LARGEST)),
-    "trace_count": _Setting("count", _number(-1, LARGEST_COUNT)),
-    "log_frequency": _Setting("log_frequency", _number(0, LARGEST)),
-    "trace_file": _Setting("file", _one),
-    "trace_mode": _Setting("mode", _one),
+    "trace_level": _TraceSetting("levels", _all),
+    "trace_rate": _TraceSetting("rate", _number(0, LARGEST)),
+    "trace_count": _TraceSetting("count", _number(-1, LARGEST_COUNT)),
+    "log_frequency": _TraceSetting("log_frequency", _number(0, LARGEST)),
+    "trace_file": _TraceSetting("file", _one),
+    "trace_mode": _TraceSetting("mode", _one),
 }
 """The settings, in Triton's order."""
 
 
-def _told(settings: TraceSettings) -> dict[str, list[str]]:
+def _as_json(settings: TraceSettings) -> dict[str, list[str]]:
     return {
         "trace_level": list(settings.levels) or [OFF],
         "trace_rate": [str(settings.rate)],
@@ -141,16 +141,16 @@ def _told(settings: TraceSettings) -> dict[str, list[str]]:
     }
 
 
-def _collector_told(collector: CollectorSettings | None) -> dict[str, str]:
+def _collector_as_json(collector: CollectorSettings | None) -> dict[str, str]:
     """Return the settings of mode opentelemetry that were given, the URL without credentials."""
     if collector is None:
         return {}
     parts = urlsplit(collector.url or "")
     host = parts.netloc.rpartition("@")[2]
-    told = {
+    members = {
         "url": urlunsplit((parts.scheme, host, parts.path, "", "")),
         "bsp_max_queue_size": collector.bsp_max_queue_size,
         "bsp_schedule_delay": collector.bsp_schedule_delay,
         "bsp_max_export_batch_size": collector.bsp_max_export_batch_size,
     }
-    return {name: str(value) for name, value in told.items() if value}
+    return {name: str(value) for name, value in members.items() if value}

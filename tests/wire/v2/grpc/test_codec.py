@@ -144,17 +144,17 @@ def test_the_contents_of_a_known_message_are_checked():
         decode_infer_request(data + b"\x1a\x02\xff\xff")
 
 
-def test_nothing_is_kept_of_a_message_with_more_raw_contents_than_inputs():
+def test_nothing_is_remembered_of_a_message_with_more_raw_contents_than_inputs():
     data = message(item("many"), raw=[b""] * 1000).SerializeToString()
     tracemalloc.start()
     try:
         for _ in range(3):
             with pytest.raises(InvalidRequest, match="1000 entries"):
                 decode_infer_request(data)
-        kept_bytes, _ = tracemalloc.get_traced_memory()
+        retained_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert kept_bytes < 30_000  # a layout would have a thousand places
+    assert retained_bytes < 30_000  # a layout would have a thousand places
 
 
 def test_an_id_that_is_not_utf8_is_invalid():
@@ -243,7 +243,7 @@ def test_binary_data_and_unknown_parameters_of_an_output_are_ignored():
     assert decoded(outputs=[output]).outputs == [WantedOutput("OUT")]
 
 
-def test_parameters_of_an_input_are_kept():
+def test_parameters_of_an_input_are_retained():
     given_one = item()
     given_one.parameters["k"].int64_param = 5
     given_one.parameters["unset"].SetInParent()
@@ -391,7 +391,7 @@ def test_an_answer_survives_the_way_to_the_client():
     assert back == response
 
 
-def test_the_last_answer_is_told_by_its_parameter():
+def test_a_parameter_marks_the_last_answer():
     answer = pb.ModelInferResponse(model_name="m")
     answer.parameters["triton_final_response"].bool_param = False
     assert not decode_infer_response(answer.SerializeToString()).final
@@ -405,8 +405,8 @@ def test_a_model_does_not_decide_which_answer_of_a_stream_is_the_last(claim, fin
     response = InferResponse("m", "1", "x", [sample(DataType.FP32)], given, final)
     data = b"".join(encode_stream_response(InferRequest("m", id="x"), response))
     answer = pb.ModelStreamInferResponse.FromString(data).infer_response
-    told = answer.parameters["triton_final_response"]
-    assert (told.WhichOneof("parameter_choice"), told.bool_param) == ("bool_param", final)
+    reported = answer.parameters["triton_final_response"]
+    assert (reported.WhichOneof("parameter_choice"), reported.bool_param) == ("bool_param", final)
     assert answer.parameters["p"].int64_param == 1 and len(answer.raw_output_contents) == 1
 
 

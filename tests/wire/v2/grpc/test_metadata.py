@@ -39,7 +39,7 @@ def test_a_model_request_names_model_and_version(call):
 
 
 @pytest.mark.parametrize("value", [True, False])
-def test_live_and_ready_are_told(value):
+def test_live_and_ready_are_reported(value):
     assert pb.ServerLiveResponse.FromString(v2.encode_live(live=value)).live is value
     assert v2.decode_live(v2.encode_live(live=value)) is value
     assert (
@@ -49,7 +49,7 @@ def test_live_and_ready_are_told(value):
     assert v2.decode_ready("ModelReady", v2.encode_ready("ModelReady", ready=value)) is value
 
 
-def test_server_metadata_are_told():
+def test_server_metadata_are_reported():
     data = v2.encode_server_metadata(SERVER)
     message = pb.ServerMetadataResponse.FromString(data)
     assert (message.name, message.version) == ("inferd", "1.0")
@@ -57,7 +57,7 @@ def test_server_metadata_are_told():
     assert v2.decode_server_metadata(data) == SERVER
 
 
-def test_model_metadata_are_told():
+def test_model_metadata_are_reported():
     data = v2.encode_model_metadata(MODEL)
     message = pb.ModelMetadataResponse.FromString(data)
     assert (message.name, list(message.versions), message.platform) == (

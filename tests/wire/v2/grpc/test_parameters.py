@@ -105,7 +105,7 @@ def test_the_ids_zero_and_empty_mean_no_sequence(choice):
 
 
 @pytest.mark.parametrize("choice", [{}, {"sequence_id": {"string_param": ""}}])
-def test_flags_are_kept_without_a_sequence(choice):
+def test_flags_are_retained_without_a_sequence(choice):
     request = decoded(**choice, sequence_start={"bool_param": True})
     assert request.sequence == Sequence(0, start=True)
     assert decoded(**choice, sequence_end={"bool_param": True}).sequence == Sequence(0, end=True)

@@ -17,9 +17,9 @@ def test_empty_contents_may_stand_beside_raw_ones():
     inputs = [item(), item("INPUT1")]
     for one in inputs:
         one.contents.SetInParent()
-    asked = message(*inputs, raw=[FOUR, FOUR]).SerializeToString()
+    requested = message(*inputs, raw=[FOUR, FOUR]).SerializeToString()
     for _ in range(3):  # read whole, then compared with what was read before
-        request = decode_infer_request(asked)
+        request = decode_infer_request(requested)
         assert [bytes(one.data) for one in request.inputs] == [FOUR, FOUR]
 
 

@@ -116,7 +116,7 @@ def test_an_answer_survives_the_way_to_the_client(data, binary):
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_outputs_are_asked_for_as_the_inputs_go(binary):
+def test_outputs_are_requested_as_the_inputs_go(binary):
     request = InferRequest("m", outputs=[WantedOutput("a"), WantedOutput("b", not binary)])
     buffers, _ = encode_infer_request(request, binary=binary)
     assert json.loads(buffers[0])["outputs"] == [
@@ -125,7 +125,7 @@ def test_outputs_are_asked_for_as_the_inputs_go(binary):
     ]
 
 
-def test_binary_outputs_can_be_asked_for_with_json_inputs():
+def test_binary_outputs_can_be_requested_with_json_inputs():
     buffers, size = encode_infer_request(
         InferRequest("m", inputs=[Y], binary_output=True), binary=False
     )

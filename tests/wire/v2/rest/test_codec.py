@@ -151,7 +151,7 @@ def test_parameters_of_no_use_leave_an_input_without(parameters):
     assert tensor.parameters is None and tensor.numpy().tolist() == [1]
 
 
-def test_parameters_of_inputs_are_kept_when_scalar():
+def test_parameters_of_inputs_are_retained_when_scalar():
     parameters = {"s": "t", "b": True, "i": -5, "d": 1.5, "big": 2**64, "n": None, "o": {"a": 1}}
     [tensor] = decode({"inputs": [INPUT | {"parameters": parameters}]}).inputs
     assert tensor.parameters == {"s": "t", "b": True, "i": -5, "d": 1.5, "big": 2.0**64}
@@ -188,7 +188,7 @@ def test_a_region_of_null_is_none():
 
 
 @pytest.mark.parametrize("cased", ["Binary_Data_Size", "BINARY_DATA_SIZE", "Shared_Memory_Region"])
-def test_parameters_are_told_apart_by_case(cased):
+def test_parameters_are_distinguished_by_case(cased):
     [tensor] = decode({"inputs": [INPUT | {"parameters": {cased: 1}}]}).inputs
     assert tensor.parameters == {cased: 1}
 
@@ -277,8 +277,8 @@ def test_parameters_keep_their_kind(text, expected):
 
 def test_a_null_parameter_is_none():
     nulls = dict.fromkeys(["p", "priority", "sequence_id", "binary_data_output", "triton_x"])
-    request = decode(with_parameters(**nulls, kept=1))
-    assert request.parameters == {"kept": 1} and not request.binary_output
+    request = decode(with_parameters(**nulls, retained=1))
+    assert request.parameters == {"retained": 1} and not request.binary_output
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ def refusal(**parameters):
     return caught.value.message
 
 
-def test_parameters_without_a_meaning_are_kept():
-    kept = {"text": "a", "count": 3, "share": 0.5, "yes": True}
-    assert read(**kept).parameters == kept
+def test_parameters_without_a_meaning_are_retained():
+    retained = {"text": "a", "count": 3, "share": 0.5, "yes": True}
+    assert read(**retained).parameters == retained
 
 
 @pytest.mark.parametrize("key", ["triton_", "triton_x", "triton_final_response"])
@@ -32,7 +32,7 @@ def test_reserved_names_are_refused(key):
     assert f"'{key}'" in message and "reserved" in message
 
 
-def test_reserved_names_are_told_by_their_case():
+def test_reserved_names_are_recognized_by_their_case():
     parameters = {"Triton_x": 1, "Priority": "a"}
     assert read(**parameters).parameters == parameters
 
@@ -98,13 +98,13 @@ def test_binary_output_is_a_choice_for_all():
     assert not read(binary_data_output=False).binary_output
 
 
-def test_what_has_a_meaning_goes_back_to_where_it_came_from():
+def test_what_has_a_meaning_goes_back_into_its_parameter():
     request = InferRequest("m", priority=3, timeout_us=9, sequence=Sequence("s", start=True))
     assert read(**reserved_parameters(request)) == request
     assert reserved_parameters(InferRequest("m")) == {}
 
 
-def test_of_a_tensors_parameters_the_scalars_without_a_meaning_are_kept():
+def test_of_a_tensors_parameters_the_scalars_without_a_meaning_are_retained():
     given = {"a": 1, "b": [1], "c": None, "binary_data_size": 4, "shared_memory_region": "r"}
     assert scalars(given) == {"a": 1}
     assert scalars({"b": {}}) is None

@@ -99,11 +99,11 @@ def decode_infer_request(
     refer to. Raises InvalidRequest and the errors of `resolve`; with `on_loop` also NotFast for a
     message that should be decoded in a thread.
     """
-    known = _known(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else []
-    for layout, plan in known:
+    known = _known_layouts(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else []
+    for layout, template in known:
         if (found := layout.cut(data)) is not None:
             request_id, raw = found
-            request = plan.filled(raw)
+            request = template.filled(raw)
             if request_id:
                 request.id = decode_text(request_id)
             return request
@@ -116,7 +116,7 @@ def request_id(data: Any) -> str:
     return "" if split is None else split.id.decode(errors="replace")
 
 
-def asked_model(data: Any) -> tuple[str, str]:
+def requested_model(data: Any) -> tuple[str, str]:
     """Return model and version of a ModelInferRequest that may be malformed.
 
     Each is "" if it cannot be found first in the message, where serializers put it.
@@ -277,10 +277,10 @@ class _Shared(Record):
     def fill(self, request: InferRequest, resolve: Resolve, *, on_loop: bool) -> None:
         """Add the inputs to `request`, which has the others, and set the places of its outputs."""
         spans: list[Span] = []
-        for index, planned, reference in self.inputs:
-            tensor = Tensor(planned.name, planned.datatype, planned.shape, b"")
-            if planned.parameters:
-                tensor.parameters = planned.parameters.copy()
+        for index, pattern, reference in self.inputs:
+            tensor = Tensor(pattern.name, pattern.datatype, pattern.shape, b"")
+            if pattern.parameters:
+                tensor.parameters = pattern.parameters.copy()
             spans.append(resolve(*reference))
             read_input(tensor, spans[-1], on_loop=on_loop)
             request.inputs.insert(index, tensor)
@@ -290,7 +290,7 @@ class _Shared(Record):
         take_spans(request, spans, on_loop=on_loop)
 
 
-class _Plan(Record):
+class _MessageTemplate(Record):
     """What a raw request says, apart from its data: `request` lacks id and data; never change it.
 
     `counts` are the element counts of its inputs, `sizes` their sizes in bytes, -1 for BYTES.
@@ -335,13 +335,13 @@ class _Plan(Record):
 
     def filled(self, raw: list[memoryview]) -> InferRequest:
         """Return a new request with the i-th entry of `raw` as the i-th input's data."""
-        planned = self.request
+        pattern = self.request
         inputs: list[Tensor] = []
-        request = planned.__copy__()  # copy.copy() would look for this method
+        request = pattern.__copy__()  # copy.copy() would look for this method
         request.inputs = inputs
-        if len(raw) != len(planned.inputs):
-            check_entries(raw, planned.inputs)
-        for index, tensor in enumerate(planned.inputs):
+        if len(raw) != len(pattern.inputs):
+            check_entries(raw, pattern.inputs)
+        for index, tensor in enumerate(pattern.inputs):
             data = raw[index]
             parameters = tensor.parameters
             if parameters:
@@ -350,15 +350,15 @@ class _Plan(Record):
             if len(data) != self.sizes[index]:
                 check_raw(data, tensor.name, tensor.datatype, self.counts[index])
         if self.shared is not None:  # it sets places in them
-            request.outputs = [copy(wanted) for wanted in planned.outputs]
-        if planned.parameters:
-            request.parameters = planned.parameters.copy()
-        if planned.sequence is not None:
-            request.sequence = copy(planned.sequence)
+            request.outputs = [copy(wanted) for wanted in pattern.outputs]
+        if pattern.parameters:
+            request.parameters = pattern.parameters.copy()
+        if pattern.sequence is not None:
+            request.sequence = copy(pattern.sequence)
         return request
 
 
-def _plan(message: Any) -> _Plan:
+def _template(message: Any) -> _MessageTemplate:
     items = _unshared(message.inputs)
     tensors = [described(item) for item in items]
     for item in items:
@@ -369,69 +369,69 @@ def _plan(message: Any) -> _Plan:
     many = any(
         size == -1 and one[1] > INLINE_STRINGS for size, one in zip(sizes, tensors, strict=True)
     )
-    return _Plan(request, [count for _, count in tensors], sizes, many, _shared(message))
+    return _MessageTemplate(request, [count for _, count in tensors], sizes, many, _shared(message))
 
 
 @lru_cache(maxsize=512)
-def _known(_size: int, _model: bytes) -> list[tuple[Layout, _Plan]]:
+def _known_layouts(_size: int, _model: bytes) -> list[tuple[Layout, _MessageTemplate]]:
     """Return how to read messages of that length to that model: one entry, or none yet.
 
-    The entry holds the layout of the parts that change, and the plan for the rest.
+    The entry holds the layout of the parts that change, and the template for the rest.
     """
     return []
 
 
 def _decode_anew(
-    data: Any, known: list[tuple[Layout, _Plan]], resolve: Resolve, *, on_loop: bool
+    data: Any, known: list[tuple[Layout, _MessageTemplate]], resolve: Resolve, *, on_loop: bool
 ) -> InferRequest:
     """Return the request of a message of unknown layout."""
     split = split_message(data, _RAW_INPUT[0])
-    plan: _Plan | None
+    template: _MessageTemplate | None
     if split is None or not split.raw:
         if on_loop and len(data) > INLINE_TYPED_BYTES:
             raise NotFast
-        plan = _all_shared_plan(split)
-        if split is None or plan is None:
+        template = _all_shared_template(split)
+        if split is None or template is None:
             return _decode_whole(data, resolve, on_loop=on_loop)
     elif on_loop and len(split.rest) > INLINE_TYPED_BYTES:
         raise NotFast
     elif len(split.rest) <= _MAX_REMEMBERED_BYTES:
-        plan = _remembered_plan(split.rest)
-        if plan.may_be_known(len(split.raw)):
-            known[:] = [(Layout(data, split), plan)]
+        template = _remembered_template(split.rest)
+        if template.may_be_known(len(split.raw)):
+            known[:] = [(Layout(data, split), template)]
     else:
-        plan = _plan(parse(_REQUEST, split.rest))
-    if on_loop and plan.has_many_strings:
+        template = _template(parse(_REQUEST, split.rest))
+    if on_loop and template.has_many_strings:
         raise NotFast
-    request = plan.filled(split.raw)
+    request = template.filled(split.raw)
     request.id = decode_text(split.id)
-    if plan.shared is not None:
-        plan.shared.fill(request, resolve, on_loop=on_loop)
+    if template.shared is not None:
+        template.shared.fill(request, resolve, on_loop=on_loop)
     return request
 
 
 @lru_cache(maxsize=256)
-def _remembered_plan(rest: bytes) -> _Plan:
-    """Return the plan of a message without id and raw contents.
+def _remembered_template(rest: bytes) -> _MessageTemplate:
+    """Return the template of a message without id and raw contents.
 
     A client that repeats a call sends the same bytes except for these two.
     """
-    plan = _plan(parse(_REQUEST, rest))
-    plan.request.batch_key = object()
-    return plan
+    template = _template(parse(_REQUEST, rest))
+    template.request.batch_key = object()
+    return template
 
 
-def _all_shared_plan(split: Split | None) -> _Plan | None:
-    """Return the plan of a message whose inputs are all in shared memory, None for any other."""
+def _all_shared_template(split: Split | None) -> _MessageTemplate | None:
+    """Return the template of a message with all inputs in shared memory, None for others."""
     if split is None or len(split.rest) > _MAX_REMEMBERED_BYTES or _IN_REGION not in split.rest:
         return None
-    return _remembered_shared_plan(split.rest)
+    return _remembered_shared_template(split.rest)
 
 
 @lru_cache(maxsize=256)
-def _remembered_shared_plan(rest: bytes) -> _Plan | None:
+def _remembered_shared_template(rest: bytes) -> _MessageTemplate | None:
     message = parse(_REQUEST, rest)
-    return None if _unshared(message.inputs) else _plan(message)
+    return None if _unshared(message.inputs) else _template(message)
 
 
 def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest:

@@ -85,12 +85,12 @@ def described(item: Any) -> tuple[Tensor, int]:
         _check_unusual_shape(name, shape)
     tensor = Tensor(name, datatype, shape, b"")
     if item.parameters:
-        kept = {
+        parameters = {
             key: value
             for key, choice in item.parameters.items()
             if key not in PARAMETERS and (value := decode_parameter(choice)) is not None
         }
-        tensor.parameters = kept or None
+        tensor.parameters = parameters or None
     return tensor, count
 
 

@@ -56,10 +56,10 @@ def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[A
 
 
 def _output_entry(wanted: WantedOutput, *, binary: bool) -> dict[str, Any]:
-    asked: dict[str, Any] = {"binary_data": binary if wanted.binary is None else wanted.binary}
+    parameters: dict[str, Any] = {"binary_data": binary if wanted.binary is None else wanted.binary}
     if wanted.top_k:
-        asked["classification"] = wanted.top_k
-    return {"name": wanted.name, "parameters": asked}
+        parameters["classification"] = wanted.top_k
+    return {"name": wanted.name, "parameters": parameters}
 
 
 class _OutputDocument(msgspec.Struct):

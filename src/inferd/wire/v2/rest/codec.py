@@ -25,7 +25,7 @@ from inferd.wire.json.document import Document, Input, JsonReader, Output
 from inferd.wire.v2.binary import Blobs, decode_raw_request
 from inferd.wire.v2.rest.answer import JOIN_BYTES, KnownAnswer, is_repeatable
 from inferd.wire.v2.rest.parameters import scalars, set_parameters
-from inferd.wire.v2.rest.plan import MOST_BYTES, Plans
+from inferd.wire.v2.rest.template import MOST_BYTES, Templates
 from inferd.wire.v2.shared_memory import (
     OFFSET,
     PARAMETERS,
@@ -91,7 +91,7 @@ class V2Rest:
         self._refused_as_text = () if rules.half_floats else _HALVES
         self._reader = JsonReader()
         self._large_reader = JsonReader()
-        self._plans = Plans(self._describe, resolve)
+        self._templates = Templates(self._describe, resolve)
         self._answers: dict[tuple[object, str, str], KnownAnswer] = {}
 
     def decode_infer_request(
@@ -110,7 +110,7 @@ class V2Rest:
             raise NotFast
         if json_size <= MOST_BYTES:
             text, data = bytes(body[:json_size]), body[json_size:]
-            if (request := self._plans.request(model, version, text, data)) is not None:
+            if (request := self._templates.request(model, version, text, data)) is not None:
                 return request
         part = body if json_size == len(body) else body[:json_size]
         try:
@@ -132,7 +132,7 @@ class V2Rest:
         """
         if len(text) > MOST_BYTES:
             return None
-        return self._plans.request(model, version, text, data)
+        return self._templates.request(model, version, text, data)
 
     def decode_large(
         self, model: str, version: str, body: memoryview, json_size: int
@@ -365,15 +365,15 @@ def no_halves(tensor: Tensor) -> InferdError:
 def _wanted_outputs(outputs: list[Output], blobs: Blobs, resolve: Resolve) -> list[WantedOutput]:
     wanted = []
     for one in outputs:
-        asked = one.parameters
-        if asked is None:
+        parameters = one.parameters
+        if parameters is None:
             wanted.append(WantedOutput(one.name))
             continue
-        top_k = asked.classification or 0
+        top_k = parameters.classification or 0
         if top_k < 0:
             msg = f"output '{one.name}': classification must be a count of classes, 0 or more"
             raise InvalidRequest(msg)
-        output = WantedOutput(one.name, asked.binary_data, top_k)
+        output = WantedOutput(one.name, parameters.binary_data, top_k)
         wanted.append(output)
         if (reference := output_reference(one)) is not None:
             blobs.add_span(place_output(output, reference, resolve))

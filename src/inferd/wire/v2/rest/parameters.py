@@ -24,7 +24,7 @@ def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
 
     Raises InvalidRequest, naming the parameter and what it must be.
     """
-    kept: Parameters = {}
+    others: Parameters = {}
     for key, value in parameters.items():
         if value is None:
             continue
@@ -36,8 +36,8 @@ def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
             )
             raise InvalidRequest(msg)
         else:
-            kept[key] = parameter(key, value)
-    request.parameters = kept
+            others[key] = parameter(key, value)
+    request.parameters = others
     if request.sequence and not request.sequence.id:  # Triton: id 0 or no id means no sequence
         request.sequence = _flags_of(request.sequence)
 
@@ -140,12 +140,12 @@ def reserved_parameters(request: InferRequest) -> Parameters:
 
 def scalars(parameters: dict[str, Any]) -> Parameters | None:
     """Return the custom parameters that are scalars, None if there are none; ignore the others."""
-    kept = {
+    others = {
         key: parameter(key, value)
         for key, value in parameters.items()
         if key not in _NOT_CUSTOM and isinstance(value, bool | int | str | float | Decimal)
     }
-    return kept or None
+    return others or None
 
 
 _NOT_CUSTOM = PARAMETERS | {"binary_data_size"}

@@ -17,7 +17,7 @@ from inferd.shm.regions import Regions
 from inferd.shm.system import SystemRegion
 from inferd.tensor.dtype import DataType
 from inferd.wire.v2.rest.codec import JsonRules, V2Rest
-from inferd.wire.v2.rest.plan import MOST_BYTES
+from inferd.wire.v2.rest.template import MOST_BYTES
 
 TIMES = 3  # after so many requests that are alike the next one is only compared
 NUMBERS = [d for d in DataType if d not in (DataType.BYTES, DataType.FP16, DataType.BF16)]
@@ -137,7 +137,7 @@ def test_a_text_that_comes_once_is_not_learned():
     assert decode(reader, text).batch_key is not None
 
 
-def test_texts_that_begin_alike_are_told_apart():
+def test_texts_that_begin_alike_are_distinguished():
     texts = [
         text_of({"inputs": [numbers("a"), numbers("b", range(count))]}) for count in range(1, 4)
     ]
@@ -421,7 +421,7 @@ def test_of_many_texts_only_some_are_remembered():
         for _ in range(TIMES):
             with contextlib.suppress(NotFast):
                 decode(reader, text, b"1")
-    assert reader._plans._known.cache_info().currsize <= 512
+    assert reader._templates._alike.cache_info().currsize <= 512
 
 
 def test_texts_with_and_without_an_id_take_turns():

@@ -1,4 +1,4 @@
-"""Plans for repeated JSON requests: the constant text is parsed once, then only compared.
+"""Templates for repeated JSON requests: the constant text is parsed once, then only compared.
 
 A client that repeats a call sends the same text except for its id and for elements written as
 numbers. Such a text has holes: the id, and the data array of each input that has one. The rest
@@ -9,7 +9,7 @@ Holes are found by their keys, which a name or an odd parameter could imitate. S
 before a text is remembered: marks are put into its holes, and the ordinary reader must find them
 as the id and as the data of the inputs, in order.
 
-Of shared memory a plan holds only the references: each request resolves the regions itself. If
+Of shared memory a template holds only the references: each request resolves the regions itself. If
 one of them is not as it should be, the text is parsed after all, which reports the error.
 
 Rejected: a hash of the text as the key (somebody could send another text with the same hash), and
@@ -50,14 +50,14 @@ from inferd.wire.v2.shared_memory import (
 )
 
 MOST_BYTES = 8192
-"""Longer texts get no plan: there, parsing the elements is the main cost."""
+"""Longer texts get no template: there, parsing the elements is the main cost."""
 
-_MOST_KEPT_BYTES = 1024
+_MOST_CONSTANT_BYTES = 1024
 """The most bytes of a text's constant part that are remembered."""
 
 _MOST_KEYS = 512
-_MOST_PLANS = 4
-"""The most plans per key; texts that begin alike may continue differently."""
+_MOST_TEMPLATES = 4
+"""The most templates per key; texts that begin alike may continue differently."""
 
 # An id at the beginning, where clients put it. One with escapes or non-ASCII does not match.
 _ID = re.compile(rb'\{[ \n]?"id": ?"([ !#-\[\]-~]*)"')
@@ -107,7 +107,7 @@ class _Part(Record):
         self.shared = shared
 
 
-class _Plan:
+class _TextTemplate:
     """What one text says, apart from its id and elements; `request` lacks these and the model.
 
     `places` are the shared memory references of wanted outputs, with the outputs' indexes.
@@ -148,7 +148,7 @@ class _Plan:
 
         `data` is the binary part.
 
-        Return None when the text does not match the plan. Raises InferdError or NotFast for its
+        Return None when the text does not match the template. Raises InferdError or NotFast for its
         shared memory, and the errors of `read` and `pack` for unsuitable elements.
         """
         before = self._before
@@ -174,13 +174,13 @@ class _Plan:
             inputs.append(Tensor(part.name, part.datatype, part.shape, elements))
         if at != len(text):
             return None
-        planned = self._request
-        request = planned.__copy__()  # copy.copy() would look for this method
+        pattern = self._request
+        request = pattern.__copy__()  # copy.copy() would look for this method
         request.inputs = inputs
-        if planned.parameters:
-            request.parameters = planned.parameters.copy()
-        if planned.sequence is not None:
-            request.sequence = copy(planned.sequence)
+        if pattern.parameters:
+            request.parameters = pattern.parameters.copy()
+        if pattern.sequence is not None:
+            request.sequence = copy(pattern.sequence)
         if self._is_shared:
             self._share(request, resolve)
         return request
@@ -201,18 +201,18 @@ class _Plan:
         take_spans(request, spans, on_loop=True)
 
 
-class _Known:
-    """The plans of texts that begin alike."""
+class _AlikeTexts:
+    """The templates of texts that begin alike."""
 
-    __slots__ = ("plans", "tries")
+    __slots__ = ("templates", "tries")
 
     def __init__(self) -> None:
-        self.plans: list[_Plan] = []
+        self.templates: list[_TextTemplate] = []
         self.tries = -1  # the first such text is not learned: it may be the only one
 
 
-class Plans:
-    """The plans of one codec; it belongs to one thread.
+class Templates:
+    """The templates of one codec; it belongs to one thread.
 
     `describe` adds a document's outputs and parameters to a request, `resolve` finds the shared
     memory that it refers to.
@@ -223,17 +223,17 @@ class Plans:
     ) -> None:
         self._describe = describe
         self._resolve = resolve
-        self._known = lru_cache(maxsize=_MOST_KEYS)(_known)
+        self._alike = lru_cache(maxsize=_MOST_KEYS)(_alike)
         self._reader = JsonReader()
         # The next is often like the last one. None was: what has an id is not compared.
-        self._last = _Plan(InferRequest(""), b"", [], [], has_id=True)
+        self._last = _TextTemplate(InferRequest(""), b"", [], [], has_id=True)
 
     def request(
         self, model: str, version: str, text: bytes, data: memoryview
     ) -> InferRequest | None:
         """Return the request whose JSON part is `text`; tensors are views of `data`, the rest.
 
-        Return None when no plan matches the text, or it must be parsed for another reason.
+        Return None when no template matches the text, or it must be parsed for another reason.
         """
         last = self._last
         try:
@@ -245,13 +245,13 @@ class Plans:
                     return request
             found = _ID.match(text)
             start = found.end() if found is not None else 0
-            known = self._alike(text, start)
-            if known is None:
+            alike = self._templates_like(text, start)
+            if alike is None:
                 return None
-            for plan in known.plans:
-                request = plan.filled(text, start, data, self._resolve)
+            for template in alike.templates:
+                request = template.filled(text, start, data, self._resolve)
                 if request is not None:
-                    self._last = plan
+                    self._last = template
                     request.model = model
                     request.version = version
                     if found is not None:
@@ -259,24 +259,24 @@ class Plans:
                     return request
         except (msgspec.MsgspecError, struct.error, OverflowError, InferdError, NotFast):
             return None
-        if known.tries < _MOST_PLANS:
-            known.tries += 1
-            if known.tries and (learned := self._learned(text, start)) is not None:
-                known.plans.append(learned)
+        if alike.tries < _MOST_TEMPLATES:
+            alike.tries += 1
+            if alike.tries and (learned := self._learned(text, start)) is not None:
+                alike.templates.append(learned)
         return None
 
-    def _alike(self, text: bytes, start: int) -> _Known | None:
-        """Return the plans of texts that begin like `text` behind its id; None if that is long."""
+    def _templates_like(self, text: bytes, start: int) -> _AlikeTexts | None:
+        """Return the templates for texts that begin like `text` behind its id; None if long."""
         stop = text.find(_DATA, start)
         key = text[start:stop] if stop >= 0 else text[start:]
-        return self._known(key) if len(key) <= _MOST_KEPT_BYTES else None
+        return self._alike(key) if len(key) <= _MOST_CONSTANT_BYTES else None
 
-    def _learned(self, text: bytes, start: int) -> _Plan | None:
-        """Return the plan of a text whose id, if it begins with one, ends at `start`."""
+    def _learned(self, text: bytes, start: int) -> _TextTemplate | None:
+        """Return the template of a text whose id, if it begins with one, ends at `start`."""
         holes = [found.span(1) for found in _ARRAY.finditer(text, start)]
         edges = [start, *chain(*holes), len(text)]
         pieces = [text[at:stop] for at, stop in zip(edges[::2], edges[1::2], strict=True)]
-        if sum(map(len, pieces)) > _MOST_KEPT_BYTES:
+        if sum(map(len, pieces)) > _MOST_CONSTANT_BYTES:
             return None
         mark = b"1"
         while mark in text:
@@ -296,11 +296,11 @@ class Plans:
         places = _places(document.outputs or ())
         for number, _ in places:
             request.outputs[number].place = None  # each request resolves its own
-        return _Plan(request, pieces[0], parts, places, has_id=start > 0)
+        return _TextTemplate(request, pieces[0], parts, places, has_id=start > 0)
 
 
-def _known(_key: bytes) -> _Known:
-    return _Known()
+def _alike(_key: bytes) -> _AlikeTexts:
+    return _AlikeTexts()
 
 
 def _parts(inputs: list[Input], holes: list[tuple[bytes, bytes]]) -> list[_Part] | None:
