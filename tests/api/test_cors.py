@@ -2,7 +2,8 @@
 
 import pytest
 
-from inferd.api.access import Access, KeyRing
+from inferd.api.access import KeyRing
+from inferd.http.access import Access
 
 PAGE = "https://page.example"
 NAMED = {"cors_origins": frozenset((PAGE, "http://localhost:3000"))}
@@ -54,7 +55,7 @@ async def test_a_page_of_a_named_origin_may_read_the_answer(serving, infer):
 @pytest.mark.parametrize("status", [401, 404, 405])
 async def test_a_page_may_read_errors_too(serving, status):
     path = {401: "/v2", 404: "/nowhere", 405: "/v2/health/live"}[status]
-    access = Access(ring=KeyRing({}), keyless=frozenset(("health",)))
+    access = Access(keys=KeyRing({}), keyless=frozenset(("health",)))
     async with serving(**NAMED, access=access) as site:
         method = "DELETE" if status == 405 else "GET"
         answer = await site.ask(request(path, f"Origin: {PAGE}", method=method))
@@ -63,7 +64,7 @@ async def test_a_page_may_read_errors_too(serving, status):
 
 
 async def test_a_page_may_read_that_its_body_is_not_wanted(serving):
-    async with serving(**NAMED, access=Access(ring=KeyRing({}))) as site:
+    async with serving(**NAMED, access=Access(keys=KeyRing({}))) as site:
         lines = (f"Origin: {PAGE}", "Content-Length: 1000000")
         answer = await site.ask(request("/v2/models/id/infer", *lines, method="POST"))
         assert answer.status == 401
@@ -125,7 +126,7 @@ async def test_a_preflight_is_told_verbs_and_headers(serving):
 
 
 async def test_a_preflight_needs_no_key(serving):
-    async with serving(**NAMED, access=Access(ring=KeyRing({}))) as site:
+    async with serving(**NAMED, access=Access(keys=KeyRing({}))) as site:
         assert (await site.ask(preflight("/v2"))).status == 200
         assert (await site.ask(request("/v2", f"Origin: {PAGE}"))).status == 401
 

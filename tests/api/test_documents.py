@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.api.access import Access, Secret
+from inferd.http.access import Access, Secret
 from inferd.wire.documents import openapi, proto_files
 
 

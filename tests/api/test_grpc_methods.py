@@ -9,7 +9,6 @@ import pytest
 from grpc_health.v1 import health_pb2
 from tritonclient.grpc import service_pb2 as pb
 
-from inferd.api.access import Access, Secret
 from inferd.api.grpc_methods import (
     API_OF,
     HEALTH_SERVICE,
@@ -25,6 +24,7 @@ from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
 from inferd.errors import InvalidRequest, ModelNotFound, ServiceNotFound, Unavailable
+from inferd.http.access import Access, Secret
 from inferd.http.grpc.handler import Unary
 from inferd.server.options import grpc_options
 from inferd.tensor.dtype import DataType

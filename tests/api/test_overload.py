@@ -14,8 +14,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
+from inferd.api.copies import copied_bytes
 from inferd.api.metrics import MetricsRoutes
-from inferd.api.overload import TAKEN_BYTES, copied_bytes
 from inferd.api.trtis.trtis import Trtis
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.options.metrics import MetricsSettings
@@ -24,6 +24,7 @@ from inferd.core.request import InferRequest, Span
 from inferd.engine.serving.served import Served
 from inferd.errors import Overloaded
 from inferd.http.message import HttpRequest
+from inferd.http.overload import TAKEN_BYTES
 from inferd.memory.capacity import Capacity
 from inferd.observe.devices import Devices
 from inferd.server.options import grpc_options

@@ -12,8 +12,6 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import service_pb2 as pb
 
-from inferd.api.access import OPEN
-from inferd.api.failure import FailureLog
 from inferd.api.trtis.grpc_calls import TrtisMethods
 from inferd.api.trtis.http_infer import TrtisInference
 from inferd.api.trtis.trtis import Trtis
@@ -23,6 +21,8 @@ from inferd.config.server import ServerConfig
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
+from inferd.http.access import OPEN
+from inferd.http.failure import FailureLog
 from inferd.http.message import HttpRequest
 from inferd.observe.tracer import Tracer
 from inferd.schedulers.direct import DirectScheduler

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from inferd.api.access import OPEN
-from inferd.api.failure import FailureLog
 from inferd.api.grpc_methods import grpc_methods
 from inferd.api.routes import HttpRoutes
 from inferd.api.trtis.http_calls import TrtisRoutes
@@ -15,6 +13,8 @@ from inferd.api.trtis.trtis import Trtis
 from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import EXTENSIONS, Engine
+from inferd.http.access import OPEN
+from inferd.http.failure import FailureLog
 from inferd.wire.json.document import OutputParameters
 from inferd.wire.v2.grpc import parameters as v2_grpc_parameters
 from inferd.wire.v2.rest import parameters as v2_rest_parameters

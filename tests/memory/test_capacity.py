@@ -1,5 +1,6 @@
 import pytest
 
+from inferd.api.metrics import capacity_families
 from inferd.errors import Code
 from inferd.memory.capacity import Capacity
 
@@ -34,7 +35,7 @@ def test_a_refusal_names_its_option_says_when_to_come_back_and_is_counted():
     ):
         assert error.code is Code.UNAVAILABLE and error.retry_s == 1
         assert option in error.message
-    text = "".join(family.text() for family in capacity.families())
+    text = "".join(family.text() for family in capacity_families(capacity))
     assert 'inferd_overload_refused_total{reason="requests"} 1\n' in text
     assert 'inferd_overload_refused_total{reason="bytes"} 2\n' in text
 
@@ -50,5 +51,5 @@ def test_what_has_more_bytes_than_all_may_have_is_too_large_and_no_overload():
 def test_metrics_tell_what_is_under_way():
     capacity = Capacity()
     capacity.request_count, capacity.buffered_bytes = 3, 5
-    text = "".join(family.text() for family in capacity.families())
+    text = "".join(family.text() for family in capacity_families(capacity))
     assert "inferd_inflight_requests 3\n" in text and "inferd_inflight_bytes 5\n" in text

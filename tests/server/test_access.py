@@ -11,10 +11,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
-from inferd.api.access import OPEN, KeyRing
+from inferd.api.access import KeyRing
 from inferd.config.options.api_keys import ApiKey, make_key
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
+from inferd.http.access import OPEN
 from inferd.server.access import MAX_BYTES, fill_ring, grpc_access, http_access
 from inferd.server.thread import server_in_thread
 from inferd.server.watch import FileWatcher

@@ -33,13 +33,12 @@ from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
 from inferd.errors import BackendFailed, Code, InferdError, InvalidConfig
 from inferd.http.grpc.handler import Stream, Unary
-from inferd.http.grpc.status import status_of
+from inferd.http.grpc.status import GRPC_STATUS, status_of
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.transport.grpc_options import GrpcOptions
 from inferd.transport.grpc_server import GrpcServer
 from inferd.transport.http2_server import Http2Server
-from inferd.wire.v2.grpc.codec import GRPC_STATUS
 
 OPTIONS = GrpcOptions(
     typed_answers=False,

@@ -8,9 +8,9 @@ import re
 from collections.abc import Coroutine
 from typing import Any
 
-from inferd.api.access import Headers
 from inferd.api.routes import HttpRoutes
 from inferd.errors import Forbidden, InferdError
+from inferd.http.access import Headers
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 
 MAX_AGE_S = 600
@@ -47,9 +47,9 @@ class CorsRoutes:
         answer.headers += self._told(request.headers.get(b"origin"))
         return answer
 
-    def is_inference(self, target: bytes) -> bool:
-        """See HttpRoutes.is_inference."""
-        return self._routes.is_inference(target)
+    def is_refusable(self, target: bytes) -> bool:
+        """See HttpRoutes.is_refusable."""
+        return self._routes.is_refusable(target)
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer to `request`, whatever happens."""

@@ -6,8 +6,7 @@ One handler per method: the codec decodes the message, the engine answers, the c
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from inferd.api.access import OPEN, Access
-from inferd.api.header_forward import HeaderForward
+from inferd.api.header_forward import header_forward
 from inferd.api.trtis.grpc_calls import TRTIS_API_OF, TrtisMethods
 from inferd.api.trtis.trtis import Trtis
 from inferd.api.v2.grpc_infer import Inference
@@ -24,7 +23,9 @@ from inferd.errors import (
     ServiceNotFound,
     Unavailable,
 )
+from inferd.http.access import OPEN, Access
 from inferd.http.grpc.handler import Call, Method, Stream, StreamHandler, Unary
+from inferd.http.header_forward import HeaderForward
 from inferd.transport.grpc_options import GrpcOptions
 from inferd.wire import grpc_health, grpc_reflection
 from inferd.wire.grpc_health import Serving
@@ -107,7 +108,7 @@ def port_methods(
     A method that belongs to no API group counts as an inference.
     """
     where, secret = "--grpc-header-forward-pattern", options.access.secret_names
-    forward = HeaderForward.of(options.header_forward_pattern, where, secret)
+    forward = header_forward(options.header_forward_pattern, where, secret)
     access = options.access
     ours = grpc_methods(
         engine,
@@ -121,7 +122,7 @@ def port_methods(
     for path, method in (*ours.items(), *more.items()):
         api = TRTIS_API_OF.get(path) or API_OF.get(path.rpartition("/")[2], "inference")
         guard = access.guard(api)
-        methods[path] = method._replace(guard=guard, is_inference=api == "inference")
+        methods[path] = method._replace(guard=guard, is_refusable=api == "inference")
     return methods
 
 

@@ -4,13 +4,14 @@ import asyncio
 import logging
 
 from inferd.aio.offload import Work
-from inferd.api.failure import FailureLog
 from inferd.api.table_routes import TableRoutes
 from inferd.config.options.metrics import MetricsSettings
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
+from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import Route
+from inferd.memory.capacity import Capacity
 from inferd.observe.devices import Devices
 from inferd.observe.family import Family
 from inferd.observe.process import process_families
@@ -44,7 +45,7 @@ class MetricsRoutes(TableRoutes):
     async def metrics(self, _request: HttpRequest) -> HttpAnswer:
         """Return all metrics. Other connections get their turns between the pieces of the text."""
         others = await self._offload.run(Work.PROCESS_METRICS, process_families)
-        others += self._engine.capacity.families()
+        others += capacity_families(self._engine.capacity)
         others += await self._ask_devices()
         others += self._engine.cache_families()
         pieces = []
@@ -64,3 +65,31 @@ class MetricsRoutes(TableRoutes):
         except (TimeoutError, InferdError):
             log.warning("the devices do not tell how they are: metrics without them")
             return []
+
+
+def capacity_families(capacity: Capacity) -> list[Family]:
+    """Return the metrics of what is under way and what was refused."""
+    refused = [
+        ('reason="requests"', capacity.refused_for_requests),
+        ('reason="bytes"', capacity.refused_for_bytes),
+    ]
+    return [
+        Family(
+            "inferd_inflight_requests",
+            "gauge",
+            "Inferences under way",
+            [("", capacity.request_count)],
+        ),
+        Family(
+            "inferd_inflight_bytes",
+            "gauge",
+            "Request data in memory",
+            [("", capacity.buffered_bytes)],
+        ),
+        Family(
+            "inferd_overload_refused_total",
+            "counter",
+            "Requests turned away by a limit of the whole server",
+            refused,
+        ),
+    ]

@@ -4,12 +4,8 @@ import logging
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from inferd.api.access import OPEN, Access, Headers
 from inferd.api.coded_bodies import CODING, CodedBodies
 from inferd.api.documents import DocumentRoutes
-from inferd.api.failure import FailureLog
-from inferd.api.header_forward import HeaderForward
-from inferd.api.overload import RETRY_AFTER
 from inferd.api.trtis.http_calls import TrtisRoutes, is_old
 from inferd.api.trtis.trtis import Trtis
 from inferd.api.v2.generate import GenerateRoutes
@@ -22,8 +18,12 @@ from inferd.api.v2.http_statistics import StatisticsRoutes
 from inferd.api.v2.http_trace import TraceRoutes
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
+from inferd.http.access import OPEN, Access, Headers
 from inferd.http.coder import Coder
+from inferd.http.failure import FailureLog
+from inferd.http.header_forward import HeaderForward
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
+from inferd.http.overload import RETRY_AFTER
 from inferd.http.router import Route, Router, Target
 from inferd.wire.trtis.http import RESPONSE, STATUS
 from inferd.wire.v2 import binary as v2_binary
@@ -166,7 +166,7 @@ class HttpRoutes:
         if found is not None and found.guard is not None:
             found.guard.check(headers)
 
-    def is_inference(self, target: bytes) -> bool:
+    def is_refusable(self, target: bytes) -> bool:
         """Return whether `target` is an inference, which an overloaded server refuses."""
         found = self._router.find(target)
         return found is not None and found.api == "inference"

@@ -3,11 +3,11 @@
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
-from inferd.api.access import OPEN, Access, Headers
-from inferd.api.failure import FailureLog
-from inferd.api.header_forward import HeaderForward
 from inferd.api.routes import not_found, refusal, wrong_method
 from inferd.errors import InferdError
+from inferd.http.access import OPEN, Access, Headers
+from inferd.http.failure import FailureLog
+from inferd.http.header_forward import HeaderForward
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import Route, Router
 from inferd.observe.tracer import Tracer
@@ -41,8 +41,8 @@ class TableRoutes:
         if found is not None and found.guard is not None:
             found.guard.check(headers)
 
-    def is_inference(self, target: bytes) -> bool:
-        """See HttpRoutes.is_inference."""
+    def is_refusable(self, target: bytes) -> bool:
+        """See HttpRoutes.is_refusable."""
         found = self._router.find(target)
         return found is not None and found.api == "inference"
 

@@ -1,13 +1,12 @@
 """HTTP/1.1 requests and answers, as the connection and the routes exchange them."""
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Protocol, Self
 
 import httptools
 
-from inferd.api.header_forward import HeaderForward, text_of
+from inferd.http.header_forward import HeaderForward
 from inferd.memory.batch_memory import Row
 from inferd.record import Record
 
@@ -213,7 +212,7 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
         is_kept_alive = b"close" not in wishes and (not is_http_10 or b"keep-alive" in wishes)
     request = HttpRequest(parser.get_method(), collected.target, headers, is_kept_alive, is_http_10)
     if forward is not None:
-        request.forwarded = forwarded_of(fields, forward)
+        request.forwarded = forward.chosen_fields(fields)
     return request
 
 
@@ -343,13 +342,6 @@ def known_head(head: bytes, request: HttpRequest) -> KnownHead:
             fields.append((name, head[at:start]))
             at = stop
     return KnownHead(fields, head[at:], request)
-
-
-def forwarded_of(
-    fields: Iterable[tuple[bytes, ...]], forward: HeaderForward
-) -> dict[str, str] | None:
-    """Return the header `fields` that `forward` chooses, None if there are none."""
-    return forward.chosen((text_of(name), text_of(value)) for name, value in fields) or None
 
 
 def body_length(request: HttpRequest, max_bytes: int) -> int:

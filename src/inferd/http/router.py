@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
-from inferd.api.access import OPEN, Access, Guard, Headers
-from inferd.api.header_forward import HeaderForward
 from inferd.errors import InferdError
+from inferd.http.access import OPEN, Access, Guard, Headers
+from inferd.http.header_forward import HeaderForward
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.memory.batch_memory import Strips
 from inferd.observe.tracer import Tracer
@@ -56,8 +56,8 @@ class Routes(Protocol):
         """
         ...
 
-    def is_inference(self, target: bytes) -> bool:
-        """See HttpRoutes.is_inference."""
+    def is_refusable(self, target: bytes) -> bool:
+        """See HttpRoutes.is_refusable."""
         ...
 
     def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:

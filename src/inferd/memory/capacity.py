@@ -2,7 +2,6 @@
 
 from inferd.errors import InferdError, Overloaded, TooLarge
 from inferd.memory.batch_memory import Strips
-from inferd.observe.family import Family
 
 UNLIMITED = (1 << 62) - 1
 """More than there will ever be, and still an unboxed integer in compiled code."""
@@ -67,30 +66,3 @@ class Capacity:
             f"the server holds as much request data as it may, {self.max_bytes} bytes "
             f"(--max-inflight-bytes); try again later"
         )
-
-    def families(self) -> list[Family]:
-        """Return the metrics of what is under way and what was refused."""
-        refused = [
-            ('reason="requests"', self.refused_for_requests),
-            ('reason="bytes"', self.refused_for_bytes),
-        ]
-        return [
-            Family(
-                "inferd_inflight_requests",
-                "gauge",
-                "Inferences under way",
-                [("", self.request_count)],
-            ),
-            Family(
-                "inferd_inflight_bytes",
-                "gauge",
-                "Request data in memory",
-                [("", self.buffered_bytes)],
-            ),
-            Family(
-                "inferd_overload_refused_total",
-                "counter",
-                "Requests turned away by a limit of the whole server",
-                refused,
-            ),
-        ]

@@ -4,9 +4,9 @@ import ssl
 
 import msgspec
 
-from inferd.api.access import OPEN, Access
 from inferd.api.trtis.trtis import Trtis
 from inferd.errors import InvalidConfig
+from inferd.http.access import OPEN, Access
 
 
 class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):

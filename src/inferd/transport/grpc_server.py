@@ -16,15 +16,14 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 
-from inferd.api.access import Guard, joined
-from inferd.api.failure import FailureLog
 from inferd.api.grpc_methods import port_methods
-from inferd.api.overload import RETRY_PUSHBACK
 from inferd.engine.engine import Engine
 from inferd.errors import Overloaded
+from inferd.http.access import Guard, joined
+from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, Metadata, Method, StreamHandler, Unary, told_refusal
 from inferd.http.grpc.input import SMALL_BYTES
-from inferd.http.grpc.status import status_of
+from inferd.http.grpc.status import RETRY_PUSHBACK, status_of
 from inferd.memory.capacity import Capacity
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 
@@ -188,7 +187,7 @@ class _Handlers:
         self._refusing = {
             path: grpc.stream_stream_rpc_method_handler(functools.partial(self._refuse, method))
             for path, method in methods.items()
-            if method.is_inference and isinstance(method, Unary)
+            if method.is_refusable and isinstance(method, Unary)
         }
 
     def service(self, handler_call_details: Any) -> Any:
@@ -239,7 +238,7 @@ def _adapted_unary(
     async def run(data: bytes, context: Any) -> Any:
         call = AioCall(context, capacity)
         try:
-            if method.is_inference or len(data) > SMALL_BYTES:  # health checks are never refused
+            if method.is_refusable or len(data) > SMALL_BYTES:  # health checks are never refused
                 call.hold(len(data))
             begun = method.handler(data, call)
             answer = b"".join(begun if isinstance(begun, list) else await begun)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
-from inferd.api.failure import FailureLog
 from inferd.api.grpc_methods import port_methods
 from inferd.engine.engine import Engine
 from inferd.http.coder import Coder
+from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Method
 from inferd.http.grpc.input import SMALL_BYTES
 from inferd.http.grpc.messages import is_grpc

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from inferd.api.access import OPEN, Access
 from inferd.api.cors import CorsRoutes
-from inferd.api.header_forward import HeaderForward
+from inferd.api.header_forward import header_forward
 from inferd.api.routes import HttpRoutes
 from inferd.api.trtis.trtis import Trtis
 from inferd.engine.engine import Engine
+from inferd.http.access import OPEN, Access
 from inferd.http.h1.connection import HttpConnection
 from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity
@@ -185,7 +185,7 @@ def v2_routes(engine: Engine, options: HttpOptions) -> HttpRoutes:
         engine,
         JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes),
         not_ready_status=options.not_ready_status,
-        forward=HeaderForward.of(
+        forward=header_forward(
             options.header_forward_pattern,
             "--http-header-forward-pattern",
             options.access.secret_names,

@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 import pytest
 from google.protobuf import text_format
 
-from inferd.api.access import Access, KeyRing
-from inferd.api.overload import TAKEN_BYTES
+from inferd.api.access import KeyRing
 from inferd.api.trtis.trtis import Trtis
 from inferd.errors import Overloaded, Unavailable
+from inferd.http.access import Access
+from inferd.http.overload import TAKEN_BYTES
 from inferd.wire.proto import message_class
 
 INTERNAL, INVALID_ARG, UNAVAILABLE, UNSUPPORTED = 3, 5, 6, 7
@@ -231,7 +232,7 @@ async def began(site):
 
 
 async def test_who_may_not_call_is_told_before_a_large_body_has_come(old):
-    async with old(access=Access(ring=KeyRing({}))) as site:
+    async with old(access=Access(keys=KeyRing({}))) as site:
         answer = await site.ask(post("Content-Length: 1000000"))
         check(answer, 401, UNAVAILABLE)
         assert answer.headers["www-authenticate"] == "Bearer"

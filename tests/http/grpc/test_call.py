@@ -8,10 +8,10 @@ import grpc.aio
 import msgspec
 import pytest
 
-from inferd.api.access import Guard, Secret
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest, Restricted
+from inferd.http.access import Guard, Secret
 from inferd.http.grpc.call import prepare
 from inferd.http.grpc.handler import Stream, Unary
 from inferd.http.h2.request import BaseHead, decode_request_head

@@ -1,8 +1,9 @@
 """Heads: what is seen of one that cannot be read. How whole ones are read: test_http_connection."""
 
+import re
+
 import pytest
 
-from inferd.api.header_forward import HeaderForward
 from inferd.http.h1.head import (
     MOST_HEADS,
     MOST_KEPT_BYTES,
@@ -10,6 +11,7 @@ from inferd.http.h1.head import (
     HeadReader,
     unread_request,
 )
+from inferd.http.header_forward import HeaderForward
 from inferd.http.message import HttpError, parse_head
 
 HEAD = b"POST /api/infer/m HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -106,7 +108,9 @@ def test_a_long_head_is_kept_only_as_the_last_one():
 
 
 def test_headers_that_are_forwarded_are_those_of_each_head():
-    heads = HeadReader(1000, 100, HeaderForward.of("content.*", "", frozenset()))
+    heads = HeadReader(
+        1000, 100, HeaderForward(re.compile("content.*", re.IGNORECASE).search, frozenset())
+    )
     for length in (1, 2, 1):
         heads.read(head_to(b"m", length))
         assert heads.request.forwarded == {"Content-Length": f"{length}"}

@@ -9,14 +9,14 @@ import logging
 import re
 from pathlib import Path
 
-from inferd.api.access import Access
 from inferd.api.cloud.port import CloudCalls
-from inferd.api.failure import FailureLog
 from inferd.api.routes import HttpRoutes, error_answer
 from inferd.api.table_routes import TableRoutes
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
+from inferd.http.access import Access
+from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import Route
 from inferd.observe.log import printable

@@ -7,13 +7,13 @@ has one URL for everything.
 import logging
 from copy import copy
 
-from inferd.api.access import Access, Headers
 from inferd.api.cloud.port import CloudCalls
-from inferd.api.failure import FailureLog
 from inferd.api.routes import HttpRoutes
 from inferd.api.table_routes import TableRoutes
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
+from inferd.http.access import Access, Headers
+from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import Route, path_of
 from inferd.wire.v2.content_type import BinaryType

@@ -11,16 +11,17 @@ from time import perf_counter_ns
 from typing import Any
 
 from inferd.aio.inline import NotFast
-from inferd.api.access import Access
-from inferd.api.failure import FailureLog
-from inferd.api.header_forward import HeaderForward, add_forwarded
+from inferd.api.header_forward import add_forwarded
 from inferd.api.tracing import OVER_GRPC, begin_grpc, until_sent
 from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
 from inferd.api.v2.grpc_stream import Asked, InferStream, Outcome, StreamMethods
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, InvalidRequest, UnknownCall, Unsupported
+from inferd.http.access import Access
+from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, Method, Stream, Unary
+from inferd.http.header_forward import HeaderForward
 from inferd.wire.trtis import grpc as trtis_grpc
 from inferd.wire.trtis import status as trtis_status
 from inferd.wire.trtis.answer import Answer

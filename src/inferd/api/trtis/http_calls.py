@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from inferd.aio.offload import Work
-from inferd.api.access import Access
-from inferd.api.failure import FailureLog
 from inferd.api.trtis.http_infer import TrtisInference, first_value, format_of, refused
 from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
 from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.http.access import Access
+from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import HttpCall, Route, Target, path_of
 from inferd.wire.trtis import status as trtis_status

@@ -5,15 +5,15 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from inferd.aio.inline import NotFast
-from inferd.api.failure import FailureLog
 from inferd.api.header_forward import add_forwarded
-from inferd.api.overload import RETRY_AFTER
 from inferd.api.tracing import OVER_HTTP, begin_http, until_sent
 from inferd.api.trtis.trtis import Trtis
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.traced import TracedEngine
 from inferd.errors import Code, InferdError, InvalidRequest
+from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
+from inferd.http.overload import RETRY_AFTER
 from inferd.wire.trtis.answer import Answer
 from inferd.wire.trtis.header import InferHeader
 from inferd.wire.trtis.http import REQUEST, Body, decode_request_header

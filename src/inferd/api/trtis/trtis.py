@@ -8,7 +8,7 @@ from time import perf_counter_ns
 
 import inferd
 from inferd.aio.offload import Work
-from inferd.api.overload import copied_bytes
+from inferd.api.copies import copied_bytes
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState, ServerState
 from inferd.core.request import InferRequest, InferResponse

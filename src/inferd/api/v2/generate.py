@@ -11,14 +11,15 @@ from functools import partial
 
 from inferd.aio.inline import NotFast
 from inferd.aio.offload import Work
-from inferd.api.failure import FailureLog
-from inferd.api.overload import RETRY_AFTER, copied_bytes
+from inferd.api.copies import copied_bytes
 from inferd.api.tracing import begin_http
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, Overloaded
+from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
+from inferd.http.overload import RETRY_AFTER
 from inferd.http.router import Route
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace

@@ -7,14 +7,15 @@ from typing import Any
 
 from inferd.aio.inline import NotFast
 from inferd.aio.offload import Work
-from inferd.api.header_forward import HeaderForward, add_forwarded
-from inferd.api.overload import copied_bytes
+from inferd.api.copies import copied_bytes
+from inferd.api.header_forward import add_forwarded
 from inferd.api.tracing import OVER_GRPC, begin_grpc, until_sent
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError
 from inferd.http.grpc.handler import Call
+from inferd.http.header_forward import HeaderForward
 from inferd.observe.trace import Trace
 from inferd.wire.v2.grpc import codec as v2_grpc
 

@@ -20,16 +20,17 @@ from typing import Any, cast
 from inferd.aio.inline import NotFast
 from inferd.aio.offload import Work
 from inferd.aio.promise import resume
-from inferd.api.failure import FailureLog
-from inferd.api.header_forward import HeaderForward, add_forwarded
-from inferd.api.overload import copied_bytes
+from inferd.api.copies import copied_bytes
+from inferd.api.header_forward import add_forwarded
 from inferd.api.tracing import begin_grpc
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import Cancelled, Code
+from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, Method, Stream
-from inferd.http.grpc.status import status_of
+from inferd.http.grpc.status import GRPC_STATUS, status_of
+from inferd.http.header_forward import HeaderForward
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.wire.v2.grpc import codec as v2_grpc
@@ -283,7 +284,7 @@ class InferStream:
         self._methods.failures.note("ModelStreamInfer", error)
         code, text = status_of(error)
         request = asked.request
-        has_run = code == v2_grpc.GRPC_STATUS[Code.INTERNAL] or (request and request.started_ns)
+        has_run = code == GRPC_STATUS[Code.INTERNAL] or (request and request.started_ns)
         if request is None or not has_run:
             return v2_grpc.encode_stream_error(text, asked.request_id)
         return v2_grpc.encode_late_error(request, text, is_final=is_final)

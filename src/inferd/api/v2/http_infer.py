@@ -7,16 +7,16 @@ from typing import Any
 
 from inferd.aio.inline import NotFast
 from inferd.aio.offload import Work
-from inferd.api.access import Headers
 from inferd.api.coded_bodies import CODING, CodedBodies
+from inferd.api.copies import copied_bytes
 from inferd.api.header_forward import add_forwarded
-from inferd.api.overload import copied_bytes
 from inferd.api.tracing import OVER_HTTP, begin_http, until_sent
 from inferd.api.v2.rows import INFER_HEADER
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError
+from inferd.http.access import Headers
 from inferd.http.coder import Coder
 from inferd.http.content_coding import MIN_BYTES, choose_coding
 from inferd.http.message import HttpAnswer, HttpRequest

@@ -15,9 +15,8 @@ from typing import Any, Final, cast
 
 from inferd.aio.driver import Driven
 from inferd.aio.promise import Promise, resume
-from inferd.api.access import Guard, joined
-from inferd.api.overload import RETRY_PUSHBACK
 from inferd.errors import InferdError, Overloaded
+from inferd.http.access import Guard, joined
 from inferd.http.coding import deflate
 from inferd.http.grpc import messages as grpc_messages
 from inferd.http.grpc.handler import Metadata, Method, Stream, Unary, send_all, told_refusal
@@ -37,7 +36,7 @@ from inferd.http.grpc.messages import (
     GrpcHead,
     encode_small_answer,
 )
-from inferd.http.grpc.status import status_of
+from inferd.http.grpc.status import RETRY_PUSHBACK, status_of
 from inferd.http.h2.frames import ErrorCode
 from inferd.http.h2.hpack import Field, encode_fields
 from inferd.http.h2.request import RequestHead

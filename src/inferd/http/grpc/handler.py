@@ -6,8 +6,8 @@ Handlers see bytes and a Call, never grpcio, so the transport can be exchanged.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
-from inferd.api.access import Guard
 from inferd.errors import InferdError, Overloaded, TooLarge
+from inferd.http.access import Guard
 
 Metadata = list[tuple[str, str | bytes]]
 """Pairs in order, keys in lower case; the values of keys that end in -bin are bytes."""
@@ -73,13 +73,13 @@ StreamHandler = Callable[[AsyncIterator[bytes], Call], AsyncIterator[list[Any]]]
 class Unary(NamedTuple):
     """A method that takes one message and returns one; the transport checks `guard` first.
 
-    If `is_inference`, an overloaded server may refuse a call before its message has arrived. If
+    If `is_refusable`, an overloaded server may refuse a call before its message has arrived. If
     `refusal` is given, the client then gets the answer it returns instead of an error status.
     """
 
     handler: UnaryHandler
     guard: Guard | None = None
-    is_inference: bool = False
+    is_refusable: bool = False
     refusal: Callable[[InferdError], list[Any]] | None = None
 
 
@@ -88,7 +88,7 @@ class Stream(NamedTuple):
 
     handler: StreamHandler
     guard: Guard | None = None
-    is_inference: bool = False
+    is_refusable: bool = False
 
 
 Method = Unary | Stream

@@ -151,7 +151,7 @@ class GrpcInput(H2Stream):
         capacity, method = self._port.server.capacity, self._grpc.method
         if self.is_local_done:
             return False
-        if capacity.is_full and method.is_inference and self._queue is None:
+        if capacity.is_full and method.is_refusable and self._queue is None:
             self._fail(capacity.too_many_requests())
         elif stop - start >= PREFIX_BYTES:
             _, size = PREFIX.unpack_from(data, start)
@@ -206,7 +206,7 @@ class GrpcInput(H2Stream):
         capacity.buffered_bytes += count
         if capacity.buffered_bytes <= capacity.max_bytes:
             return True
-        if count <= SMALL_BYTES and not self._grpc.method.is_inference:
+        if count <= SMALL_BYTES and not self._grpc.method.is_refusable:
             return True  # an overloaded server still answers health checks
         if not self.is_local_done:
             self._fail(capacity.too_many_bytes(count))

@@ -1,7 +1,26 @@
-"""The gRPC status for an error."""
+"""The gRPC status for an error, and the hint when to try again."""
 
-from inferd.errors import Code, InferdError
-from inferd.wire.v2.grpc.codec import GRPC_STATUS
+from inferd.errors import Code, InferdError, Overloaded
+from inferd.http.grpc.handler import Metadata
+
+GRPC_STATUS = {
+    Code.UNKNOWN: 2,
+    Code.INTERNAL: 13,
+    Code.NOT_FOUND: 5,
+    Code.INVALID_ARG: 3,
+    Code.UNAVAILABLE: 14,
+    Code.UNSUPPORTED: 12,
+    Code.ALREADY_EXISTS: 6,
+    Code.CANCELLED: 1,
+    Code.RESTRICTED: 14,  # UNAVAILABLE, like Triton
+    Code.UNAUTHENTICATED: 16,
+    Code.FORBIDDEN: 7,
+    Code.TOO_LARGE: 8,  # RESOURCE_EXHAUSTED, as for any message above a limit
+}
+"""The gRPC status code (google.rpc.Code) of each reason."""
+
+RETRY_PUSHBACK: Metadata = [("grpc-retry-pushback-ms", f"{1000 * Overloaded.retry_s}")]
+"""How long clients wait before they retry (gRPC Retry Design, A6, Pushback)."""
 
 _MAX_DETAILS_BYTES = 1500
 """Status details are a header: percent-encoded they must stay well below the 8 KiB peers accept."""

@@ -2,9 +2,9 @@
 
 from typing import cast
 
-from inferd.api.overload import memory_of
 from inferd.http.h1.chunked import ChunkedBody
 from inferd.http.message import NO_BODY, HttpError, HttpRequest
+from inferd.http.overload import memory_of
 from inferd.memory.batch_memory import Row
 from inferd.memory.capacity import Capacity
 

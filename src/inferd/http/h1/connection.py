@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from inferd.aio.driver import Driven
 from inferd.aio.promise import Promise, resume
-from inferd.api.overload import check_head
 from inferd.api.v2.rows import row_for
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError, Overloaded
@@ -34,6 +33,7 @@ from inferd.http.message import (
     encode_stream_head,
 )
 from inferd.http.outflow import Outflow
+from inferd.http.overload import check_head
 from inferd.memory.batch_memory import LEAST_BYTES
 
 if TYPE_CHECKING:

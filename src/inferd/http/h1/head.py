@@ -2,7 +2,7 @@
 
 import re
 
-from inferd.api.header_forward import HeaderForward
+from inferd.http.header_forward import HeaderForward
 from inferd.http.message import (
     NO_REQUEST,
     ChangingHead,

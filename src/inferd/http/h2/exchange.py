@@ -10,9 +10,8 @@ from http import HTTPMethod
 from typing import TYPE_CHECKING, Any, cast
 
 from inferd.aio.promise import resume
-from inferd.api.access import joined
-from inferd.api.overload import check_head, memory_of
 from inferd.errors import InferdError
+from inferd.http.access import joined
 from inferd.http.grpc.call import QUEUED_BYTES
 from inferd.http.grpc.messages import is_grpc
 from inferd.http.h1.body import check_pace
@@ -26,9 +25,9 @@ from inferd.http.message import (
     HttpError,
     HttpRequest,
     Pieces,
-    forwarded_of,
 )
 from inferd.http.outflow import Outflow
+from inferd.http.overload import check_head, memory_of
 
 if TYPE_CHECKING:
     from inferd.http.h2.protocol import Http2Connection
@@ -150,7 +149,7 @@ class RestExchange(H2Stream):
             body=memoryview(self._body or b""),
         )
         if self._routes.forward is not None:
-            request.forwarded = forwarded_of(head.fields, self._routes.forward)
+            request.forwarded = self._routes.forward.chosen_fields(head.fields)
         answering = self._routes.answer(request)
         try:
             waits_for = answering.send(None)

@@ -10,7 +10,7 @@ from typing import Any
 
 from inferd.aio.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
 from inferd.core.request import InferRequest, InferResponse, Resolve, Span, WantedOutput
-from inferd.errors import Code, InferdError, InvalidRequest
+from inferd.errors import InferdError, InvalidRequest
 from inferd.record import Record
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -53,22 +53,6 @@ from inferd.wire.v2.shared_memory import (
     read_input,
     take_spans,
 )
-
-GRPC_STATUS = {
-    Code.UNKNOWN: 2,
-    Code.INTERNAL: 13,
-    Code.NOT_FOUND: 5,
-    Code.INVALID_ARG: 3,
-    Code.UNAVAILABLE: 14,
-    Code.UNSUPPORTED: 12,
-    Code.ALREADY_EXISTS: 6,
-    Code.CANCELLED: 1,
-    Code.RESTRICTED: 14,  # UNAVAILABLE, like Triton
-    Code.UNAUTHENTICATED: 16,
-    Code.FORBIDDEN: 7,
-    Code.TOO_LARGE: 8,  # RESOURCE_EXHAUSTED, as for any message above a limit
-}
-"""The gRPC status code (google.rpc.Code) of each reason."""
 
 _REQUEST = "inference.ModelInferRequest"
 _RESPONSE = "inference.ModelInferResponse"

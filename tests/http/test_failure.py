@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from inferd.api.failure import MAX_KINDS, FailureLog
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, NotLoadable
+from inferd.http.failure import MAX_KINDS, FailureLog
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ _MAX_WHERE = 200
 
 
 class FailureLog:
-    """Writes one line for each failure that is the server's or a model's fault.
+    """Writes one line for each failure that is not the client's fault.
 
     Only the first failure from each place in the code gets its traceback: a client that has found
-    how to make a model fail can repeat it at will.
+    out how to cause one can repeat it at will.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
