@@ -14,13 +14,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
-from inferd.api.copies import copied_bytes
 from inferd.api.metrics import MetricsRoutes
 from inferd.api.trtis.trtis import Trtis
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.options.metrics import MetricsSettings
 from inferd.config.server import ServerConfig
-from inferd.core.request import InferRequest, Span
 from inferd.engine.serving.served import Served
 from inferd.errors import Overloaded
 from inferd.http.message import HttpRequest
@@ -29,7 +27,6 @@ from inferd.memory.capacity import Capacity
 from inferd.observe.devices import Devices
 from inferd.server.options import grpc_options
 from inferd.tensor.dtype import DataType
-from inferd.tensor.tensor import Tensor
 from inferd.transport.grpc_server import AioCall, GrpcServer
 from inferd.transport.http2_server import Http2Server
 from inferd.wire.proto import message_class
@@ -409,27 +406,3 @@ async def test_a_message_is_refused_before_the_rest_of_it_has_come(serving):
                 assert site.engine.capacity.buffered_bytes == 0
         finally:
             await server.stop(0)
-
-
-# --- what copies count ---
-
-
-def test_views_of_the_body_and_of_shared_memory_take_nothing_and_copies_do():
-    body = bytes(100)
-    shared, fetched = memoryview(bytearray(7)), memoryview(bytearray(11))
-    request = InferRequest(
-        "m",
-        inputs=[
-            Tensor("A", DataType.UINT8, (10,), memoryview(body)[:10]),
-            Tensor("B", DataType.UINT8, (7,), shared),
-            Tensor("C", DataType.UINT8, (11,), fetched),
-            Tensor("D", DataType.UINT8, (13,), b"x" * 13),
-            Tensor("E", DataType.FP32, (5,), np.zeros(5, "f4")),
-        ],
-        spans=[
-            Span(shared, ((1,), 0, 7), None),
-            Span(fetched, ((2,), 0, 11), None, is_copy=True),
-        ],
-    )
-    assert copied_bytes(request, body) == 11 + 13 + 20
-    assert copied_bytes(request, memoryview(body)) == 11 + 13 + 20
