@@ -288,7 +288,7 @@ def test_large_bodies_are_received_side_by_side_and_each_gets_its_own_answer(mod
     async def serve(server, connect):
         wide = Wide([await connect() for _ in range(4)])
         random = np.random.default_rng(3)
-        strips = server.engine.capacity.strips
+        batch_memory = server.engine.capacity.batch_memory
         view_count = 0
         for turn in range(24):
             numbers = random.integers(1, 1000, 4).tolist()
@@ -296,10 +296,10 @@ def test_large_bodies_are_received_side_by_side_and_each_gets_its_own_answer(mod
             fields = {"id": f"turn {turn}"} if turn % 5 == 0 else {}
             got = await wide.ask(numbers, order, 1 + turn % 4, **fields)
             assert got == [{-number} for number in numbers]
-            [strip] = strips._strips.values()
-            view_count += strip.is_joined and not strip._miss_count
+            [pool] = batch_memory._pools.values()
+            view_count += pool.is_joined and not pool._miss_count
         assert view_count > 8
-        assert strips.block_bytes <= 2 * 32 * 4 * WIDE
+        assert batch_memory.block_bytes <= 2 * 32 * 4 * WIDE
         assert server.engine.capacity.buffered_bytes == 0
 
     serving(models(wide=(config, negation(WIDE))), serve)

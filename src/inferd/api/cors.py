@@ -33,7 +33,7 @@ class CorsRoutes:
         self.is_guarded = routes.is_guarded
         self.forward = routes.forward
         self.tracer = routes.tracer
-        self.strips = routes.strips
+        self.batch_memory = routes.batch_memory
         names = ", ".join(routes.own_headers).encode()
         self._exposed = b"Access-Control-Expose-Headers: %b\r\n" % names
 

@@ -31,7 +31,7 @@ from inferd.wire.v2.rest import codec as v2_rest
 from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules
 
 if TYPE_CHECKING:
-    from inferd.memory.batch_memory import Strips
+    from inferd.memory.batch_memory import BatchMemory
 
 log = logging.getLogger("inferd.http")
 
@@ -63,7 +63,7 @@ class HttpRoutes:
         self._rules = rules
         self.tracer = engine.tracer
         coder = Coder(rules.max_json_bytes, engine.offload)
-        self.strips: Strips | None = engine.capacity.strips
+        self.batch_memory: BatchMemory | None = engine.capacity.batch_memory
         self._coded = CodedBodies(coder, engine.capacity)
         self._failures = FailureLog(log)
         self._inference = RestInference(engine, rules, coder, self._coded)

@@ -13,7 +13,7 @@ from inferd.http.router import Route, Router
 from inferd.observe.tracer import Tracer
 
 if TYPE_CHECKING:
-    from inferd.memory.batch_memory import Strips
+    from inferd.memory.batch_memory import BatchMemory
 
 
 class TableRoutes:
@@ -31,7 +31,7 @@ class TableRoutes:
         self.is_guarded = access is not OPEN
         self.forward = forward
         self.tracer = tracer
-        self.strips: Strips | None = None
+        self.batch_memory: BatchMemory | None = None
         self._failures = failures
         self._router = Router(routes, access)
 

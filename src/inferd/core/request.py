@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError
-from inferd.memory.batch_memory import Row
+from inferd.memory.batch_memory import BlockSlot
 from inferd.record import Record
 from inferd.tensor.tensor import Parameters, Tensor
 
@@ -147,7 +147,7 @@ class InferRequest(Record):
     from text or copied out of shared memory. `takes_errors`: the reader of a decoupled model's
     answers goes on after an error among them. Requests with equal `likeness`, unless it is None,
     differ only in id, data, shared memory and parameters, so a check of one holds for the others.
-    `row` is where a large body was received, for whoever joins requests; None for most.
+    `slot` is where a large body was received, for whoever joins requests; None for most.
 
     What follows is filled in on the way. `batch_size` is the first dim of the inputs, 1 for a model
     without batching. The times are on the clock of time.perf_counter_ns, 0 where the request did
@@ -181,7 +181,7 @@ class InferRequest(Record):
         "copied_bytes",
         "takes_errors",
         "batch_key",
-        "row",
+        "slot",
         "batch_size",
         "queued_ns",
         "started_ns",
@@ -216,7 +216,7 @@ class InferRequest(Record):
         copied_bytes: int = 0,
         takes_errors: bool = False,
         batch_key: object = None,
-        row: Row | None = None,
+        slot: BlockSlot | None = None,
         batch_size: int = 1,
         queued_ns: int = 0,
         started_ns: int = 0,
@@ -247,7 +247,7 @@ class InferRequest(Record):
         self.copied_bytes = copied_bytes
         self.takes_errors = takes_errors
         self.batch_key = batch_key
-        self.row = row
+        self.slot = slot
         self.batch_size = batch_size
         self.queued_ns = queued_ns
         self.started_ns = started_ns
@@ -281,7 +281,7 @@ class InferRequest(Record):
             self.copied_bytes,
             self.takes_errors,
             self.batch_key,
-            self.row,
+            self.slot,
             self.batch_size,
             self.queued_ns,
             self.started_ns,

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 import httptools
 
 from inferd.http.header_forward import HeaderForward
-from inferd.memory.batch_memory import Row
+from inferd.memory.batch_memory import BlockSlot
 from inferd.record import Record
 
 _HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\n", re.IGNORECASE)
@@ -24,7 +24,7 @@ class HttpRequest(Record):
 
     `began_ns` is when the first part of the body arrived, by time.perf_counter_ns; 0 if the body
     arrived with the head, or requests are not traced. `forwarded` are the headers that become
-    parameters of an inference, None if there are none. Where `row` is set, the binary part of the
+    parameters of an inference, None if there are none. Where `slot` is set, the binary part of the
     body was received there, and `body` is only what comes before it.
     """
 
@@ -37,7 +37,7 @@ class HttpRequest(Record):
         "body",
         "began_ns",
         "forwarded",
-        "row",
+        "slot",
     )
     __slots__ = _fields
 
@@ -51,7 +51,7 @@ class HttpRequest(Record):
         body: memoryview = NO_BODY,
         began_ns: int = 0,
         forwarded: dict[str, str] | None = None,
-        row: Row | None = None,
+        slot: BlockSlot | None = None,
     ) -> None:
         self.method = method
         self.target = target
@@ -61,7 +61,7 @@ class HttpRequest(Record):
         self.body = body
         self.began_ns = began_ns
         self.forwarded = forwarded
-        self.row = row
+        self.slot = slot
 
     def __copy__(self) -> "HttpRequest":
         """Return a shallow copy."""
@@ -74,7 +74,7 @@ class HttpRequest(Record):
             self.body,
             self.began_ns,
             self.forwarded,
-            self.row,
+            self.slot,
         )
 
 

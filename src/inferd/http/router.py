@@ -9,7 +9,7 @@ from inferd.errors import InferdError
 from inferd.http.access import OPEN, Access, Guard, Headers
 from inferd.http.header_forward import HeaderForward
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
-from inferd.memory.batch_memory import Strips
+from inferd.memory.batch_memory import BatchMemory
 from inferd.observe.tracer import Tracer
 
 HttpCall = Callable[..., Awaitable[HttpAnswer]]
@@ -37,13 +37,13 @@ class Route(NamedTuple):
 class Routes(Protocol):
     """What a connection gets its answers from: HttpRoutes, a wrapper of those, or TableRoutes.
 
-    With `strips`, large bodies may be received in rows (HttpRequest.row).
+    With `batch_memory`, large bodies may be received in slots (HttpRequest.slot).
     """
 
     is_guarded: bool
     forward: HeaderForward | None
     tracer: Tracer
-    strips: Strips | None
+    batch_memory: BatchMemory | None
 
     def check_access(self, target: bytes, headers: Headers) -> None:
         """See HttpRoutes.check_access."""

@@ -1,7 +1,7 @@
 """Capacity: how much the whole server may have under way at once, across all protocols."""
 
 from inferd.errors import InferdError, Overloaded, TooLarge
-from inferd.memory.batch_memory import Strips
+from inferd.memory.batch_memory import BatchMemory
 
 UNLIMITED = (1 << 62) - 1
 """More than there will ever be, and still an unboxed integer in compiled code."""
@@ -16,7 +16,7 @@ class Capacity:
     one piece is not counted: the number of requests bounds it. All this is on the event loop, so
     these are plain integers. Without limits nothing is ever refused.
 
-    `strips` is the memory in which large bodies are received side by side; it has its own limit.
+    Large bodies are received side by side in `batch_memory`, which has its own limit.
     """
 
     def __init__(self, max_requests: int = UNLIMITED, max_bytes: int = UNLIMITED) -> None:
@@ -26,7 +26,7 @@ class Capacity:
         self.buffered_bytes = 0
         self.refused_for_requests = 0
         self.refused_for_bytes = 0
-        self.strips = Strips()
+        self.batch_memory = BatchMemory()
 
     @property
     def is_full(self) -> bool:

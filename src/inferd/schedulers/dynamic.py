@@ -261,8 +261,8 @@ class DynamicScheduler(QueueingScheduler):
         if self._execution.has_turns:
             self._handed.append(batch)
         self._pace.started(len(requests))
-        if (row := requests[0].row) is not None:
-            row.strip.note_started()
+        if (slot := requests[0].slot) is not None:
+            slot.pool.note_started()
         finish = partial(self._finish, batch, requests)
         self._execution.start(requests, finish, partial(_are_wanted, batch))
 

@@ -171,7 +171,7 @@ class HttpServer:
         self.now = self._clock()
         for connection in list(self.connections):
             connection.check_time(self.now)
-        self.capacity.strips.sweep(self.now)
+        self.capacity.batch_memory.sweep(self.now)
 
     def _keep_sweeping(self) -> None:
         self.sweep()

@@ -24,9 +24,9 @@ class Noting:
         self.rows = []
 
     async def run(self, request):
-        row = request.row
-        is_there = row is not None and row.block is not None
-        assert not is_there or request.inputs[0].data.obj is row.block
+        slot = request.slot
+        is_there = slot is not None and slot.block is not None
+        assert not is_there or request.inputs[0].data.obj is slot.block
         self.rows.append(is_there)
         outputs = [Tensor("T", t.datatype, t.shape, t.data) for t in request.inputs]
         return InferResponse("", "", outputs=outputs)
@@ -38,7 +38,7 @@ def rows(models, add_model):
     engine, _ = models()
     noting = Noting()
     add_model(engine, "rows", noting)
-    engine.capacity.strips.note(TARGET, LEAST_BYTES).strip.note_joined(as_view=True)
+    engine.capacity.batch_memory.note(TARGET, LEAST_BYTES).pool.note_joined(as_view=True)
     return engine, noting
 
 
@@ -84,7 +84,7 @@ async def test_bodies_of_a_model_that_joins_are_received_in_rows(serving, rows, 
         assert b'"id":"x"' in answer.body
         assert engine.capacity.buffered_bytes == 0
         [connection] = site.server.connections
-        assert connection._heads.request.row is None
+        assert connection._heads.request.slot is None
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def test_a_mistake_is_told_as_without_a_row(serving, rows, post, fields, t
         sent, _ = request_of(post, 1, **fields)
         answer = await client.ask(sent)
         assert answer.status == 400 and text in answer.error
-        engine.capacity.strips._strips.clear()
+        engine.capacity.batch_memory._pools.clear()
         without = await client.ask(sent)
         assert without.error == answer.error
         await ask(client, post, 5)
@@ -144,13 +144,13 @@ async def test_a_model_that_is_not_there_takes_no_place(serving, rows, post):
         sent, _ = request_of(post, 1)
         answer = await site.ask(sent.replace(b"/models/rows/", b"/models/nothing/"))
         assert answer.status == 404
-        assert list(engine.capacity.strips._strips) == [TARGET]
+        assert list(engine.capacity.batch_memory._pools) == [TARGET]
 
 
 async def test_a_port_that_changes_requests_receives_none_in_rows(serving, rows, post):
     engine, noting = rows
     async with serving(engine=engine) as site:
-        site.server.routes.strips = None
+        site.server.routes.batch_memory = None
         client = await site.connect()
         for number in range(3):
             await ask(client, post, number)
@@ -182,5 +182,5 @@ async def test_a_client_that_leaves_halfway_gives_its_row_back(serving, rows, po
         await site.has_no_connections()
         for _ in range(IDLE_SWEEPS):
             site.pass_time(1)
-        assert engine.capacity.strips.block_bytes == 0
+        assert engine.capacity.batch_memory.block_bytes == 0
         assert await ask(await site.connect(), post, 5)

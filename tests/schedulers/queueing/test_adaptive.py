@@ -8,7 +8,7 @@ from simulation import MS, SimulatedAlarm, SimulatedExecution, now_ms, passes, s
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput
 from inferd.core.request import InferRequest
-from inferd.memory.batch_memory import MOST_BLOCK_BYTES, Strips
+from inferd.memory.batch_memory import MOST_BLOCK_BYTES, BatchMemory
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.execution.execution import FIRST_RUNS
@@ -358,9 +358,9 @@ def test_requests_at_random_moments_do_not_wait_in_vain():
 
 def queue_of(count, now_ns=0, rows=()):
     queue = RequestQueue("m", DynamicBatching())
-    for _, row in zip_longest(range(count), rows[:count]):
+    for _, slot in zip_longest(range(count), rows[:count]):
         request = InferRequest("m")
-        request.row = row
+        request.slot = slot
         queue.add(Waiting(request, None, None), now_ns)
     return queue
 
@@ -510,9 +510,9 @@ def test_who_never_rests_takes_the_cheapest_size_and_after_a_rest_the_smallest_g
 
 def rows_of(count, *, to_block):
     """Return the rows of so many requests, one behind the other, and how many a block has."""
-    strip = Strips().note(b"m", MOST_BLOCK_BYTES // to_block).strip
-    strip.note_joined(as_view=True)
-    return [strip.place() for _ in range(count)]
+    pool = BatchMemory().note(b"m", MOST_BLOCK_BYTES // to_block).pool
+    pool.note_joined(as_view=True)
+    return [pool.place() for _ in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -547,7 +547,7 @@ def test_who_overtook_a_neighbour_at_the_beginning_of_a_block_does_not_end_a_bat
 def test_requests_with_memory_of_their_own_do_not_end_a_batch():
     pace = after_trial(n16=TRIAL_NS * 16)
     rows = rows_of(48, to_block=64)[1:]
-    rows[1:1] = [rows[0].strip.elsewhere, None]
+    rows[1:1] = [rows[0].pool.elsewhere, None]
     assert pace.choose(queue_of(40, rows=rows), 1)[0] == 16
 
 

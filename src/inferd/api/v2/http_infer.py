@@ -69,8 +69,8 @@ class RestInference:
     ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
         """Begin `infer`; the body is not compressed, tracing is `engine`'s."""
         headers = request.headers
-        asked = self._decode_row(model, version, request) if request.row is not None else None
-        row_bytes = 0
+        asked = self._decode_row(model, version, request) if request.slot is not None else None
+        slot_bytes = 0
         if asked is None:
             body = request.body
             json_size = len(body)
@@ -83,14 +83,14 @@ class RestInference:
             except InferdError:
                 engine.check_model(model, version)  # an unavailable model is the first error
                 raise
-            row_bytes = len(body) - json_size
+            slot_bytes = len(body) - json_size
         if request.forwarded is not None:
             add_forwarded(asked, request.forwarded)
         response = engine.begin(asked)
         if isinstance(response, InferResponse):
             return self._encoded(headers, asked, response)
-        if row_bytes >= LEAST_BYTES and _has_rows(asked):
-            asked.row = self._capacity.strips.note(request.target, row_bytes)
+        if slot_bytes >= LEAST_BYTES and _has_rows(asked):
+            asked.slot = self._capacity.batch_memory.note(request.target, slot_bytes)
         return self._infer_later(headers, asked, response)
 
     def _decode_row(self, model: str, version: str, request: HttpRequest) -> InferRequest | None:
@@ -99,14 +99,14 @@ class RestInference:
         Return None if `request` is not like one that came before, or is wrong; its body is then in
         one piece.
         """
-        row = request.row
-        assert row is not None
-        text, data = bytes(request.body), row.view()
+        slot = request.slot
+        assert slot is not None
+        text, data = bytes(request.body), slot.view()
         asked = self._codec.decode_known_request(model, version, text, data)
         if asked is not None:
-            asked.row = row
+            asked.slot = slot
             return asked
-        request.body, request.row = memoryview(text + data), None
+        request.body, request.slot = memoryview(text + data), None
         return None
 
     def _encoded(

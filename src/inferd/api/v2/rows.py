@@ -2,25 +2,27 @@
 
 from inferd.api.coded_bodies import CODING
 from inferd.http.message import HttpRequest
-from inferd.memory.batch_memory import Row, Strips
+from inferd.memory.batch_memory import BatchMemory, BlockSlot
 from inferd.wire.v2 import binary as v2_binary
 
 INFER_HEADER = v2_binary.HEADER.lower().encode()
 
 
-def row_for(strips: Strips, request: HttpRequest, length: int, came: int) -> Row | None:
-    """Return the row for the body of `request`, None if it is to have memory of its own.
+def slot_for(
+    batch_memory: BatchMemory, request: HttpRequest, length: int, came: int
+) -> BlockSlot | None:
+    """Return the slot for the body of `request`, None if it is to have memory of its own.
 
     The body has `length` bytes, of which `came` are there: they must include its JSON part.
     """
-    strip = strips.get(request.target)
-    if strip is None or not strip.is_joined:
+    pool = batch_memory.get(request.target)
+    if pool is None or not pool.is_joined:
         return None
     headers = request.headers
-    json_size = length - strip.row_bytes
+    json_size = length - pool.slot_bytes
     if not 0 < json_size <= came or headers.get(INFER_HEADER) != b"%d" % json_size:
         return None
     if CODING in headers:
         return None
-    row = strip.place()
-    return row if row.block is not None else None
+    slot = pool.place()
+    return slot if slot.block is not None else None

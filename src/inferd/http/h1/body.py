@@ -5,7 +5,7 @@ from typing import cast
 from inferd.http.h1.chunked import ChunkedBody
 from inferd.http.message import NO_BODY, HttpError, HttpRequest
 from inferd.http.overload import memory_of
-from inferd.memory.batch_memory import Row
+from inferd.memory.batch_memory import BlockSlot
 from inferd.memory.capacity import Capacity
 
 MIN_BODY_RATE = 1024
@@ -27,7 +27,7 @@ class BodyReader:
         "filled",
         "head",
         "memory",
-        "row",
+        "slot",
     )
 
     def __init__(self, capacity: Capacity, max_bytes: int) -> None:
@@ -37,25 +37,25 @@ class BodyReader:
         self.memory: memoryview | None = None
         self.filled = 0
         self.buffered_bytes = 0
-        self.row: Row | None = None
+        self.slot: BlockSlot | None = None
         self.head = NO_BODY
 
-    def begin(self, length: int, came: memoryview, row: Row | None = None) -> None:
+    def begin(self, length: int, came: memoryview, slot: BlockSlot | None = None) -> None:
         """Make room for a body of `length` bytes, -1 if chunked.
 
-        `came` is what has arrived of it, unused if chunked. With a `row`, which has a block, the
+        `came` is what has arrived of it, unused if chunked. With a `slot`, which has a block, the
         end of the body is received there; `came` has at least all that comes before, and is kept
         as `head`. Raises Overloaded and TooLarge.
         """
-        self.row = row
+        self.slot = slot
         self.filled = 0
         if length < 0:
             self.chunks = ChunkedBody(self._max_bytes)
             return
-        if row is None:
+        if slot is None:
             self.memory = memory_of(length)
         else:
-            self.memory = row.view()
+            self.memory = slot.view()
             size_bytes = length - len(self.memory)
             self.head, came = memoryview(bytes(came[:size_bytes])), came[size_bytes:]
         self.memory[: len(came)] = came
@@ -77,9 +77,9 @@ class BodyReader:
     def give(self, request: HttpRequest) -> None:
         """Give `request` the body that fills `memory`, and get ready for the next."""
         body, self.memory = cast("memoryview", self.memory), None
-        row, self.row = self.row, None
-        if row is not None:
-            request.row, body, self.head = row, self.head, NO_BODY
+        slot, self.slot = self.slot, None
+        if slot is not None:
+            request.slot, body, self.head = slot, self.head, NO_BODY
         request.body = body
 
     def feed(self, data: memoryview) -> tuple[memoryview, bytes] | None:
@@ -95,7 +95,7 @@ class BodyReader:
         """Release all bytes received."""
         self._capacity.buffered_bytes -= self.buffered_bytes
         self.buffered_bytes = 0
-        self.memory = self.chunks = self.row = None
+        self.memory = self.chunks = self.slot = None
         self.head = NO_BODY
 
     def check_pace(self, lasts_s: float, limit_s: float) -> None:

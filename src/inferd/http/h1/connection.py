@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from inferd.aio.driver import Driven
 from inferd.aio.promise import Promise, resume
-from inferd.api.v2.rows import row_for
+from inferd.api.v2.rows import slot_for
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError, Overloaded
 from inferd.http.h1.body import BodyReader
@@ -308,10 +308,10 @@ class HttpConnection:
         if routes.is_guarded:
             routes.check_access(request.target, request.headers)
         check_head(self._server.capacity, routes, request.target, length)
-        row = None
-        if length >= LEAST_BYTES and routes.strips is not None:
-            row = row_for(routes.strips, request, length, available)
-        self._body.begin(length, self._view[self._start : self._start + available], row)
+        slot = None
+        if length >= LEAST_BYTES and routes.batch_memory is not None:
+            slot = slot_for(routes.batch_memory, request, length, available)
+        self._body.begin(length, self._view[self._start : self._start + available], slot)
         if length >= 0:
             self._start = self._end = 0
         if b"expect" in request.headers and not request.is_http_10:
@@ -403,7 +403,7 @@ class HttpConnection:
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         request.body = NO_BODY  # an idle connection keeps the head and nothing else
-        request.row = None
+        request.slot = None
         if self._body.buffered_bytes:
             self._body.release()
         if answer.rest is not None:

@@ -23,8 +23,8 @@ from inferd.config.model import BatchInput, ModelConfig
 from inferd.core.interfaces import Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError
+from inferd.schedulers.execution.batch_view import batch_view_of
 from inferd.schedulers.execution.job import Answer, failure
-from inferd.schedulers.execution.piece import piece_of
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import cut_strings
 from inferd.tensor.tensor import Tensor
@@ -198,11 +198,11 @@ class JoinedInstance:
 
     def _together(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         plan = self._plan
-        piece = None
+        view = None
         if self._views and len(requests) > 1:
-            piece = piece_of(requests, keeps_order=self._keeps_rows)
-        ordered = requests if piece is None else piece.requests
-        joined = plan.join(ordered, None if piece is None else piece.data)
+            view = batch_view_of(requests, keeps_order=self._keeps_rows)
+        ordered = requests if view is None else view.requests
+        joined = plan.join(ordered, None if view is None else view.data)
         [answer] = self._instance.execute((joined,))
         if isinstance(answer, InferdError):
             try:

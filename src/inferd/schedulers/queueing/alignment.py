@@ -6,18 +6,18 @@ from inferd.schedulers.queueing.queue import Waiting
 
 
 def realigned(queue: Iterable[Waiting], count: int) -> int:
-    """Return how many of the first `count` requests come before the first row of another block.
+    """Return how many of the first `count` requests come before the first slot of another block.
 
     Return `count` if there is none, or if they begin with a block themselves.
     """
     requests = iter(queue)
-    first = next(requests).request.row
+    first = next(requests).request.slot
     if first is None or not first.index:
         return count
     for number in range(1, count):
-        row = next(requests).request.row
-        if row is None or row.index or row.block is None:
+        slot = next(requests).request.slot
+        if slot is None or slot.index or slot.block is None:
             continue
-        if row.block is not first.block:
+        if slot.block is not first.block:
             return number
     return count
