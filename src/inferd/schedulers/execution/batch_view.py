@@ -8,7 +8,7 @@ from inferd.memory.batch_memory import BlockSlot
 
 
 class BatchView(NamedTuple):
-    """Requests in the order of their slots, and the memory of their inputs: one behind the other."""
+    """Requests in the order of their slots, and the memory in which their inputs lie in a row."""
 
     requests: Sequence[InferRequest]
     data: Any
