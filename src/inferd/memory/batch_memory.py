@@ -2,8 +2,8 @@
 
 A framework wants the inputs of a batch in one piece. Where the tensors of its requests already lie
 one behind the other, the batch is a view and nothing is copied. So once the requests to a model
-have been joined, the binary part of the next ones is received into the slots of a block. There are a
-power of two of them in a block, as most batches have.
+have been joined, the binary part of the next ones is received into the slots of a block. It has a
+power of two of them, as most batches have.
 
 Blocks and batches should begin together. Under load, new requests come when a batch has ended and
 the next one has begun. So if a batch did not lie in one piece, the first request that comes after
