@@ -16,7 +16,7 @@ PAGES = sorted(
     if not any(part.startswith(".") for part in page.relative_to(ROOT).parts)
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-NAMED_LINK = re.compile(r"\[`([A-Za-z_.]+)`\]\((\S+\.py)\)")
+NAMED_LINK = re.compile(r"\[`([A-Za-z0-9_./]+)`\]\((\S+\.py)\)")
 FILE = re.compile(r"`((?:[a-z0-9_]+/)+[a-z0-9_]+\.py)`")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)(?!\w)")
 FOREIGN_FLAGS = {
@@ -60,13 +60,19 @@ def test_each_link_leads_somewhere(page):
         assert not anchor or anchor in anchors(target), link
 
 
-def test_the_tour_names_what_is_there():
-    tour = ROOT / "docs/tour.md"
-    named = NAMED_LINK.findall(tour.read_text())
-    assert len(named) > 30
+@pytest.mark.parametrize("name", ["tour", "glossary"])
+def test_what_a_page_about_the_code_names_is_there(name):
+    page = ROOT / "docs" / f"{name}.md"
+    named = NAMED_LINK.findall(page.read_text())
+    assert len(named) > 20
     for name, link in named:
-        file = tour.parent / link
-        assert name.endswith(".py") or name in defined_in(file), f"{name} in {link}"
+        file = page.parent / link
+        assert "/" in name or name.endswith(".py") or name in defined_in(file), f"{name} in {link}"
+
+
+def test_the_glossary_is_short_enough_to_be_read():
+    entries = re.findall(r"^- \*\*", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
+    assert len(entries) <= 30
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
