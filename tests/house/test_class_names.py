@@ -23,7 +23,6 @@ DOUBLE = {
     "Control",
     "CudaRegistration",
     "Graph",
-    "Guard",
     "Interface",
     "Kept",
     "Loaded",
@@ -33,8 +32,6 @@ DOUBLE = {
     "Network",
     "Node",
     "Payload",
-    "Piece",
-    "Place",
     "Plan",
     "Port",
     "RateLimiter",
@@ -45,7 +42,6 @@ DOUBLE = {
     "Stream",
     "SystemRegistration",
     "Table",
-    "Watch",
 }
 
 
