@@ -14,6 +14,7 @@ Array = np.ndarray[Any, Any]
 
 _SAME = -1
 _SMALL = 1024
+_ONE = np.array([1], np.int64)
 
 _GIVE_BOOL = frozenset(
     (
@@ -55,6 +56,15 @@ class Value:
     def size(self) -> int | None:
         """The number of elements of a constant, None for other values."""
         return None if self.array is None else self.array.size
+
+    def rank_with(self, count: int) -> int | None:
+        """Return the number of dims with `count` more of them, None if unknown."""
+        return None if self.rank is None else self.rank + count
+
+
+def wider_rank(a: Value, b: Value) -> int | None:
+    """Return the number of dims of `a` and `b` broadcast, None if unknown."""
+    return None if a.rank is None or b.rank is None else max(a.rank, b.rank)
 
 
 class Graph:
@@ -182,6 +192,29 @@ class Graph:
         shape = self.join(self.shape(value, 0, 2), least)
         return self.reshape(value, shape, value.rank)
 
+    def length(self, value: Value, axis: int) -> Value:
+        """Return the size of one dim of `value` as an INT64 vector."""
+        return self.shape(value, axis, axis + 1 if axis != -1 else None)
+
+    def ones(self, shape: Value) -> Value:
+        """Return an INT64 vector of ones, as many as `shape` [1] says."""
+        return self.add("ConstantOfShape", shape, rank=1, value=_ONE)
+
+    def range(self, count: Value) -> Value:
+        """Return 0, 1, ... below `count`, an INT64 scalar."""
+        return self.add("Range", self.whole(0), count, self.whole(1), rank=1)
+
+    def squeeze(self, value: Value, *axes: int) -> Value:
+        """Return `value` without the dims `axes`, which are of size 1."""
+        return self.add("Squeeze", value, self.ints(*axes), rank=value.rank_with(-len(axes)))
+
+    def swap_last(self, value: Value) -> Value:
+        """Return `value` with its last two dims swapped; a run fails if it has only one."""
+        if value.rank is None or value.rank < 2:
+            return self.add("Einsum", value, equation="...ij->...ji")
+        rank = value.rank
+        return self.transpose(value, (*range(rank - 2), rank - 1, rank - 2))
+
     def flatten(self, value: Value, axis: int) -> Value:
         """Return `value` with two dims: those before `axis` merged, and the others merged."""
         if value.rank == 2 and axis in (1, -1):
@@ -206,8 +239,7 @@ class Graph:
             except (ValueError, OverflowError) as error:
                 msg = f"{self.place}: a constant has no such dims: {error}"
                 raise InvalidConfig(msg) from error
-        rank = None if value.rank is None else value.rank + len(axes)
-        return self.add("Unsqueeze", value, self.ints(*axes), rank=rank)
+        return self.add("Unsqueeze", value, self.ints(*axes), rank=value.rank_with(len(axes)))
 
     def cast(self, value: Value, datatype: DataType) -> Value:
         """Return `value` converted to `datatype`."""

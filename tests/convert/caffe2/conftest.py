@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inferd.convert.caffe2.netdef import Argument, Net, Operator
-from inferd.convert.caffe2.network import Network
+from inferd.convert.caffe2.network import Caffe2Network
 from inferd.convert.onnx_model import Port
 from inferd.convert.protobuf import bytes_field, float_field, text_field, varint_field
 from inferd.tensor.dtype import datatype_of
@@ -52,7 +52,7 @@ def model_of():
             Port(name, datatype_of(array.dtype), _SHAPES[dims](array.shape))
             for name, array in zip(reads, inputs, strict=True)
         ]
-        return Network(EMPTY, Net("", [operator], list(reads), list(gives))).convert(ports)
+        return Caffe2Network(EMPTY, Net("", [operator], list(reads), list(gives))).convert(ports)
 
     return build
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from inferd.convert.caffe2.netdef import read_net
-from inferd.convert.caffe2.network import Network
+from inferd.convert.caffe2.network import Caffe2Network
 from inferd.convert.onnx_model import Port
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType
@@ -18,12 +18,12 @@ X = Port("x", DataType.FP32, (-1, 3))
 
 def load():
     names = ("init_model.netdef", "model.netdef")
-    return Network(*(read_net((DATA / name).read_bytes(), name) for name in names))
+    return Caffe2Network(*(read_net((DATA / name).read_bytes(), name) for name in names))
 
 
 def read(*contents):
     nets = [read_net(content, name) for content, name in zip(contents, "ip", strict=True)]
-    return Network(*nets)
+    return Caffe2Network(*nets)
 
 
 def cases():
@@ -83,10 +83,10 @@ def test_a_stand_in_for_the_input_is_known():
 
 
 def test_weights_tell_the_dims_of_the_input(netdef):
-    assert load().told_inputs(["data"])["data"].shape == (-1, 3, -1, -1)
+    assert load().inferred_inputs(["data"])["data"].shape == (-1, 3, -1, -1)
     init = netdef([("GivenTensorFill", [], ["w"], {"shape": [5, 7], "values": [0.0] * 35})])
     network = read(init, netdef([("FC", ["x", "w", "b"], ["y"], {})], ["x", "w", "b"], ["y"]))
-    assert network.told_inputs(["x"])["x"] == Port("x", DataType.FP32, (-1, 7))
+    assert network.inferred_inputs(["x"])["x"] == Port("x", DataType.FP32, (-1, 7))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from inferd.convert.caffe2.netdef import Argument, Net, Operator
-from inferd.convert.caffe2.network import OPERATORS, Network
+from inferd.convert.caffe2.network import OPERATORS, Caffe2Network
 from inferd.errors import InvalidConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -134,7 +134,7 @@ def test_texts_and_bytes_are_filled_in(run, kind, values, wanted):
     args = {"shape": Argument(ints=[2]), "values": Argument(strings=values)}
     init = Net("", [Operator(kind, (), ("x",), args, "")], [], [])
     copy = Net("", [Operator("Copy", ("x",), ("y",), {}, "")], ["x"], ["y"])
-    assert run(Network(init, copy).convert([]), {})["y"].tolist() == wanted
+    assert run(Caffe2Network(init, copy).convert([]), {})["y"].tolist() == wanted
 
 
 @pytest.mark.parametrize(

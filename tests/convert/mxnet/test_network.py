@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inferd.convert.mxnet.network import Network
+from inferd.convert.mxnet.network import MxnetNetwork
 from inferd.convert.mxnet.params import read_params
 from inferd.convert.mxnet.symbol import read_symbol
 from inferd.convert.onnx_model import Port
@@ -23,7 +23,7 @@ X = Port("x", DataType.FP32, (-1, 3))
 
 def load(name):
     symbol = read_symbol((DATA / f"{name}-symbol.json").read_bytes(), "symbol")
-    return Network(symbol, read_params((DATA / f"{name}-0000.params").read_bytes(), "params"))
+    return MxnetNetwork(symbol, read_params((DATA / f"{name}-0000.params").read_bytes(), "params"))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def network():
         ]
         heads = heads or [[len(nodes) - 1, 0, 0]]
         data = json.dumps({"nodes": written, "heads": heads}).encode()
-        return Network(read_symbol(data, "s"), dict(params))
+        return MxnetNetwork(read_symbol(data, "s"), dict(params))
 
     return make
 
@@ -55,7 +55,7 @@ def arrays():
 def test_an_operator_does_what_mxnet_did(run, arrays, file, number, case, dims):
     arrays = arrays[file]
     symbol = read_symbol(arrays[f"{number}_symbol"].tobytes(), "s")
-    network = Network(symbol, read_params(arrays[f"{number}_params"].tobytes(), "p"))
+    network = MxnetNetwork(symbol, read_params(arrays[f"{number}_params"].tobytes(), "p"))
     feed = {name: arrays[f"{number}_in_{name}"] for name in network.input_names()}
     ports = [
         Port(name, datatype_of(one.dtype), one.shape if dims == "all" else (-1,) * one.ndim)
@@ -87,7 +87,7 @@ def test_sums_and_differences_are_exact(run):
 def test_integers_stay_exact(run):
     given = np.int32([2**30 + 1, -(2**31), 2**31 - 1])
     network = load("int32")
-    assert network.told_inputs(["d"]) == {}
+    assert network.inferred_inputs(["d"]) == {}
     [found] = run(network.convert([Port("d", DataType.INT32, (-1,))]), {"d": given}).values()
     assert found.dtype == np.int32
     assert np.array_equal(found, given)
@@ -169,13 +169,15 @@ def test_labels_are_no_inputs():
 
 
 def test_weights_tell_the_dims_of_the_input():
-    assert load("cnn").told_inputs(["data"])["data"] == Port("data", DataType.FP32, (-1, 3, -1, -1))
+    assert load("cnn").inferred_inputs(["data"])["data"] == Port(
+        "data", DataType.FP32, (-1, 3, -1, -1)
+    )
 
 
 def test_a_variable_may_tell_its_dims_itself(network):
     attributes = {"__shape__": "(0, 3)", "__dtype__": "6"}
     made = network([("null", "x", [], attributes), ("relu", "y", [0], {})])
-    assert made.told_inputs(["x"]) == {"x": Port("x", DataType.INT64, (-1, 3))}
+    assert made.inferred_inputs(["x"]) == {"x": Port("x", DataType.INT64, (-1, 3))}
 
 
 def test_an_output_is_called_as_in_mxnet_if_that_is_wanted(network, run):
@@ -378,6 +380,6 @@ def test_an_output_that_a_node_has_not_is_told(network):
     for op, name, inputs, _ in nodes:
         data["nodes"].append({"op": op, "name": name, "inputs": [[n, 0, 0] for n in inputs]})
     data["nodes"].append({"op": "relu", "name": "z", "inputs": [[1, 3, 0]]})
-    made = Network(read_symbol(json.dumps(data).encode(), "s"), {})
+    made = MxnetNetwork(read_symbol(json.dumps(data).encode(), "s"), {})
     with pytest.raises(InvalidConfig, match="reads output 3 of node 1, which has none"):
         made.convert([X])

@@ -3,7 +3,7 @@
 from inferd.backends.onnx.converted import ConvertedBackend, input_ports, read_bytes
 from inferd.config.model import ModelConfig
 from inferd.convert.caffe2.netdef import Net, read_net
-from inferd.convert.caffe2.network import Network
+from inferd.convert.caffe2.network import Caffe2Network
 from inferd.core.interfaces import ModelFiles
 
 INIT_PREFIX = "init_"
@@ -17,11 +17,11 @@ class Caffe2Backend(ConvertedBackend):
 
     def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
         names = [INIT_PREFIX + files.file.name, files.file.name]
-        network = Network(*(_read(files, name) for name in names))
+        network = Caffe2Network(*(_read(files, name) for name in names))
         configured = {tensor.name for tensor in config.input}
         left = network.input_names()
         inputs = [name for name in network.external_input if name in configured or name in left]
-        ports = input_ports(config, inputs, network.told_inputs(inputs))
+        ports = input_ports(config, inputs, network.inferred_inputs(inputs))
         return network.convert(ports, [output.name for output in config.output])
 
 

@@ -17,7 +17,7 @@ from inferd.backends.worker.process import Process, Sizes
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.config.pbtxt import to_json
-from inferd.convert.mxnet.network import Network
+from inferd.convert.mxnet.network import MxnetNetwork
 from inferd.convert.mxnet.params import read_params
 from inferd.convert.mxnet.symbol import Symbol, read_symbol
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
@@ -93,7 +93,7 @@ class MxnetBackend(ConvertedBackend):
     def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
         network = _network(files)
         names = network.input_names()
-        ports = input_ports(config, names, network.told_inputs(names))
+        ports = input_ports(config, names, network.inferred_inputs(names))
         return network.convert(ports, [output.name for output in config.output])
 
     def _library(self, config: ModelConfig, reason: str) -> Path:
@@ -144,10 +144,10 @@ def params_file(symbol: Path) -> Path:
     return max((one for one in epochs if one.stem[-4:].isdigit()), default=first)
 
 
-def _network(files: ModelFiles) -> Network:
+def _network(files: ModelFiles) -> MxnetNetwork:
     params = params_file(files.file)
     arrays = read_params(read_bytes(files, params, _MAX_PARAMS_BYTES), _shown(files, params))
-    return Network(_symbol(files), arrays)
+    return MxnetNetwork(_symbol(files), arrays)
 
 
 def _symbol(files: ModelFiles) -> Symbol:
@@ -171,7 +171,7 @@ def _told(error: InferdError, config: ModelConfig) -> str:
     return error.message.removeprefix(f"model '{config.name}': ")
 
 
-def _check_native(network: Network, config: ModelConfig) -> None:
+def _check_native(network: MxnetNetwork, config: ModelConfig) -> None:
     """Check that `config` has what the library needs, and matches the symbol."""
     inputs, names = {tensor.name for tensor in config.input}, set(network.input_names())
     if inputs != names or not config.output:
@@ -196,7 +196,7 @@ def _check_native(network: Network, config: ModelConfig) -> None:
     _places(network, config)
 
 
-def _places(network: Network, config: ModelConfig) -> dict[str, int]:
+def _places(network: MxnetNetwork, config: ModelConfig) -> dict[str, int]:
     """Return the symbol's output number for each output of `config`."""
     known = {name: index for index, name in enumerate(network.output_names())}
     places = {}

@@ -1,12 +1,12 @@
 """Caffe2 operators on bounding boxes."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
-from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.selection import image_numbers
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 from inferd.tensor.dtype import DataType
 
@@ -14,13 +14,14 @@ _MOST_GROWTH = math.log(1000 / 16)
 _ENDLESS = 2**63 - 1
 
 
-def _transform(call: Call) -> Converted:
+def _transform(
+    graph: Graph, call: Caffe2Call, regions: Value, deltas: Value, info: Value
+) -> Converted:
     """Convert BBoxTransform: boxes are moved, resized and clipped, by deltas for each class.
 
     Boxes have four numbers, optionally after the image's index; `im_info` has the height, width
     and scale of each image.
     """
-    graph, regions, deltas, info = call.graph, call.input(0), call.input(1), call.input(2)
     if call.flag("rotated"):
         call.refuse("rotated boxes cannot be converted")
     numbers, one = image_numbers(graph, regions), graph.real(_plus_one(call))
@@ -53,7 +54,7 @@ def _transform(call: Call) -> Converted:
     return graph.reshape(made, graph.shape(deltas), 2), _counts(graph, numbers, info)
 
 
-def _plus_one(call: Call) -> float:
+def _plus_one(call: Caffe2Call) -> float:
     """Return 1 if a box ends at its last pixel, 0 if it ends one past it."""
     if call.has("legacy_plus_one"):
         return float(call.flag("legacy_plus_one"))
@@ -81,9 +82,8 @@ def _counts(graph: Graph, numbers: Value, info: Value) -> Value:
     return _occurrences(graph, images, numbers)
 
 
-def _with_limit(call: Call) -> Converted:
+def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> Converted:
     """Convert BoxWithNMSLimit for one image: the best boxes of each class but the first."""
-    graph, scores, boxes = call.graph, call.input(0), call.input(1)
     for name, usual in _ONLY.items():
         if call.integer(name, usual) != usual:
             call.refuse(f"{name}: {1 - usual} cannot be converted")
@@ -158,7 +158,7 @@ def _columns(graph: Graph, value: Value, start: int, end: int) -> Value:
     return graph.add("Slice", value, graph.ints(start), graph.ints(end), graph.ints(-1))
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     "BBoxTransform": _transform,
     "BoxWithNMSLimit": _with_limit,
 }

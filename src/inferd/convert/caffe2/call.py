@@ -1,36 +1,25 @@
-"""Call: one operator of a Caffe2 net during conversion, with its inputs and arguments."""
+"""Caffe2Call: one operator of a Caffe2 net during conversion, with its inputs and arguments."""
 
 import math
 from collections.abc import Sequence
 from typing import NoReturn
 
 from inferd.convert.caffe2.netdef import Argument, Operator
+from inferd.convert.call import OperatorCall
 from inferd.convert.graph import Graph, Value
-from inferd.errors import InvalidConfig
-
-Converted = Value | tuple[Value | None, ...]
-"""The outputs of an operator in order, None for one that is not available."""
 
 
-class Call:
+class Caffe2Call(OperatorCall):
     """Reads arguments, with Caffe2's defaults; a wrong one raises InvalidConfig with the place.
 
     Integers are accepted as floats, and whole floats as integers.
     """
 
     def __init__(self, graph: Graph, operator: Operator, inputs: Sequence[Value]) -> None:
-        self.graph = graph
+        super().__init__(graph, operator.place, inputs)
         self.type = operator.type
-        self.inputs = tuple(inputs)
         self.output_count = len(operator.outputs)
         self._arguments = operator.arguments
-        self._place = operator.place
-
-    def input(self, index: int) -> Value:
-        """Return a required input. Raises InvalidConfig if it is missing."""
-        if index >= len(self.inputs):
-            self.refuse(f"it has {len(self.inputs)} inputs, and needs {index + 1}")
-        return self.inputs[index]
 
     def has(self, *names: str) -> bool:
         """Return whether all of these arguments are given."""
@@ -99,22 +88,9 @@ class Call:
         """Return the argument `axis`, checked and made non-negative if `rank` is known."""
         return self.checked(self.integer("axis", default), rank)
 
-    def checked(self, axis: int, rank: int | None) -> int:
-        """Return `axis`, checked and made non-negative if `rank` is known."""
-        if rank is None:
-            return axis
-        if not -rank <= axis < rank:
-            self.refuse(f"axis {axis} is not one of a tensor of {rank} dims")
-        return axis % rank
-
     def channel_axis(self) -> int:
         """Return the argument `axis`, by default the axis of the channels."""
         return self.integer("axis") if self.has("axis") else 3 if self.is_nhwc else 1
-
-    def refuse(self, reason: str) -> NoReturn:
-        """Raise InvalidConfig saying why this operator cannot be converted, and its place."""
-        msg = f"{self._place}: {reason}"
-        raise InvalidConfig(msg)
 
     def _refuse_argument(self, name: str, expected: str) -> NoReturn:
         self.refuse(f"its argument '{name}' should be {expected}")

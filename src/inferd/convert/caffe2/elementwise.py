@@ -1,75 +1,39 @@
 """Caffe2 operators that work on each element: activations, arithmetic, comparisons, Cast."""
 
 import math
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.types import datatype_of
-from inferd.convert.graph import Value
+from inferd.convert.call import Converted, Converter, total_of
+from inferd.convert.graph import Graph, Value, wider_rank
 from inferd.tensor.dtype import DataType
 
 # --- one input ---
 
 
-def _same_name(call: Call) -> Converted:
-    return call.graph.add(call.type, call.input(0))
-
-
-def _negative(call: Call) -> Converted:
-    return call.graph.add("Neg", call.input(0))
-
-
-def _square(call: Call) -> Converted:
-    return call.graph.add("Mul", call.input(0), call.input(0))
-
-
-def _cube(call: Call) -> Converted:
-    x = call.input(0)
-    return call.graph.add("Mul", call.graph.add("Mul", x, x), x)
-
-
-def _reciprocal_root(call: Call) -> Converted:
-    return call.graph.add("Reciprocal", call.graph.add("Sqrt", call.input(0)))
-
-
-def _swish(call: Call) -> Converted:
-    x = call.input(0)
-    return call.graph.add("Mul", x, call.graph.add("Sigmoid", x))
-
-
-def _mish(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
-    return graph.add("Mul", x, graph.add("Tanh", graph.add("Softplus", x)))
-
-
-def _is_nan(call: Call) -> Converted:
-    return call.graph.cast(call.graph.add("IsNaN", call.input(0)), DataType.UINT8)
-
-
-def _leaky_relu(call: Call) -> Converted:
-    return call.graph.add("LeakyRelu", call.input(0), alpha=call.number("alpha", 0.01))
-
-
-def _elu(call: Call) -> Converted:
-    return call.graph.add("Elu", call.input(0), alpha=call.number("alpha", 1.0))
-
-
-def _selu(call: Call) -> Converted:
+def _selu(graph: Graph, call: Caffe2Call) -> Converted:
     alpha = call.number("alpha", 1.6732632423543772)
     scale = call.number("scale", 1.0507009873554805)
-    return call.graph.add("Selu", call.input(0), alpha=alpha, gamma=scale)
+    return graph.add("Selu", call.input(0), alpha=alpha, gamma=scale)
 
 
-def _hard_sigmoid(call: Call) -> Converted:
-    alpha, beta = call.number("alpha", 0.2), call.number("beta", 0.5)
-    return call.graph.add("HardSigmoid", call.input(0), alpha=alpha, beta=beta)
+def _activation(op: str, **defaults: float) -> Converter:
+    """Return the converter of `op`, whose attributes are arguments with these defaults."""
+
+    def convert(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+        given: dict[str, Any] = {
+            name: call.number(name, default) for name, default in defaults.items()
+        }
+        return graph.add(op, x, **given)
+
+    return convert
 
 
-def _gelu(call: Call) -> Converted:
+def _gelu(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Gelu, x·Φ(x), with erf, or with tanh for fast_gelu."""
-    graph, x = call.graph, call.input(0)
     if call.flag("fast_gelu"):
         cube = graph.add("Mul", graph.add("Mul", x, x), x)
         inner = graph.add("Add", x, graph.add("Mul", cube, graph.real(0.044715)))
@@ -81,104 +45,81 @@ def _gelu(call: Call) -> Converted:
     return graph.add("Mul", graph.add("Mul", x, graph.real(0.5)), part)
 
 
-def _thresholded_relu(call: Call) -> Converted:
-    return call.graph.add("ThresholdedRelu", call.input(0), alpha=call.number("alpha", 1.0))
-
-
-def _logit(call: Call) -> Converted:
+def _logit(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert Logit: log(x / (1 - x)), with x clipped to [eps, 1 - eps]."""
-    graph, eps = call.graph, call.number("eps", 1e-6)
+    eps = call.number("eps", 1e-6)
     x = graph.add("Clip", call.input(0), graph.real(eps), graph.real(1.0 - eps))
     return graph.add("Log", graph.add("Div", x, graph.add("Sub", graph.real(1.0), x, rank=x.rank)))
 
 
-def _cube_root(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _cube_root(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     root = graph.add("Pow", graph.add("Abs", x), graph.real(1 / 3))
     return graph.add("Mul", graph.add("Sign", x), root)
 
 
-def _scale(call: Call) -> Converted:
-    x = call.input(0)
-    return call.graph.add("Mul", x, _like(call, x, call.number("scale", 1.0)))
-
-
-def _replace_nan(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _replace_nan(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     value = _like(call, x, call.number("value", 0.0))
     return graph.add("Where", graph.add("IsNaN", x), value, x, rank=x.rank)
 
 
-def _like(call: Call, x: Value, number: float) -> Value:
+def _like(call: Caffe2Call, x: Value, number: float) -> Value:
     return call.graph.add("CastLike", call.graph.real(number), x, rank=0)
 
 
-def _clip(call: Call) -> Converted:
-    graph, limits = call.graph, np.finfo(np.float32)
+def _clip(graph: Graph, call: Caffe2Call) -> Converted:
+    limits = np.finfo(np.float32)
     low = graph.real(call.number("min", float(limits.min)))
     high = graph.real(call.number("max", float(limits.max)))
     return graph.add("Clip", call.input(0), low, high)
 
 
-def _cast(call: Call) -> Converted:
-    to = call.argument("to")
-    if to.s is not None:
-        return call.graph.cast(call.input(0), datatype_of(call, to.s.decode("ascii", "replace")))
-    return call.graph.cast(call.input(0), datatype_of(call, call.integer("to", -1)))
+def _cast(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    name = call.argument("to").s
+    to = call.integer("to", -1) if name is None else name.decode("ascii", "replace")
+    return graph.cast(x, datatype_of(call, to))
 
 
 # --- several inputs ---
 
 
-def _prelu(call: Call) -> Converted:
+def _prelu(graph: Graph, call: Caffe2Call, x: Value, slope: Value) -> Converted:
     """Convert PRelu, with one slope or one for each channel."""
-    graph, x, slope = call.graph, call.input(0), call.input(1)
     if not call.is_nhwc and slope.size != 1 and x.rank != 1:
         slope = along_channels(call, slope, x)
     return graph.add("PRelu", x, slope)
 
 
-def along_channels(call: Call, vector: Value, x: Value) -> Value:
+def along_channels(call: Caffe2Call, vector: Value, x: Value) -> Value:
     """Return a vector over channels as [C, 1, 1, ...], to broadcast with `x` in order NCHW."""
     graph = call.graph
     if x.rank is not None:
         return graph.unsqueeze(vector, range(1, x.rank - 1))
-    spatial = graph.add("ConstantOfShape", graph.shape(graph.shape(x, 2)), rank=1, value=_ONE)
+    spatial = graph.ones(graph.shape(graph.shape(x, 2)))
     return graph.reshape(vector, graph.join(graph.ints(-1), spatial))
 
 
-_ONE = np.array([1], np.int64)
+def _binary(op: str) -> Converter:
+    return lambda graph, call, a, b: _applied(call, op, a, b)
 
 
-def _binary(op: str) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        a, b = call.input(0), call.input(1)
-        if call.flag("broadcast"):
-            return call.graph.add(op, a, _broadcast(call, a, b))
-        return call.graph.add(op, a, b, rank=_wider(a, b))
-
-    return convert
+def _applied(call: Caffe2Call, op: str, a: Value, b: Value) -> Value:
+    if call.flag("broadcast"):
+        return call.graph.add(op, a, _broadcast(call, a, b))
+    return call.graph.add(op, a, b, rank=wider_rank(a, b))
 
 
-def _ordered(op: str) -> Callable[[Call], Converted]:
+def _ordered(op: str) -> Converter:
     """Return the converter of an ordering comparison, with False less than True."""
 
-    def convert(call: Call) -> Converted:
-        if call.input(0).is_bool:
-            sides = [call.graph.cast(side, DataType.INT32) for side in call.inputs]
-            call.inputs = tuple(sides)
-        return _binary(op)(call)
+    def convert(graph: Graph, call: Caffe2Call, a: Value, b: Value) -> Converted:
+        if a.is_bool:
+            a, b = graph.cast(a, DataType.INT32), graph.cast(b, DataType.INT32)
+        return _applied(call, op, a, b)
 
     return convert
 
 
-def _not_equal(call: Call) -> Converted:
-    equal = _binary("Equal")(call)
-    assert isinstance(equal, Value)
-    return call.graph.add("Not", equal)
-
-
-def _broadcast(call: Call, a: Value, b: Value) -> Value:
+def _broadcast(call: Caffe2Call, a: Value, b: Value) -> Value:
     """Return `b` shaped to broadcast with `a` from `axis` on, as the argument `broadcast` asks."""
     graph, axis = call.graph, call.integer("axis", -1)
     if axis == -1 and (letter := call.word("axis_str", "")):
@@ -190,30 +131,16 @@ def _broadcast(call: Call, a: Value, b: Value) -> Value:
     if a.rank is None or b.rank is None:
         ranks = [graph.shape(graph.shape(value)) for value in (a, b)]
         count = graph.add("Sub", graph.add("Sub", *ranks), graph.ints(axis))
-        tail = graph.add("ConstantOfShape", count, rank=1, value=_ONE)
-        return graph.reshape(b, graph.join(graph.shape(b), tail))
+        return graph.reshape(b, graph.join(graph.shape(b), graph.ones(count)))
     missing = a.rank - axis - b.rank
     if axis < 0 or missing < 0:
         call.refuse(f"{b.rank} dims do not fit into {a.rank} from axis {axis} on")
     return graph.unsqueeze(b, range(b.rank, b.rank + missing))
 
 
-def _wider(*values: Value) -> int | None:
-    ranks = [value.rank for value in values]
-    known = [rank for rank in ranks if rank is not None]
-    return max(known) if len(known) == len(ranks) else None
-
-
-def _sum(call: Call) -> Converted:
-    total = call.input(0)
-    for other in call.inputs[1:]:
-        total = call.graph.add("Add", total, other)
-    return total
-
-
-def _weighted_sum(call: Call) -> Converted:
+def _weighted_sum(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert WeightedSum, whose inputs alternate between values and their weights."""
-    graph, total = call.graph, None
+    total = None
     if not call.inputs or len(call.inputs) % 2:
         call.refuse(f"it has {len(call.inputs)} inputs, expected pairs of a value and its weight")
     for x, weight in zip(call.inputs[::2], call.inputs[1::2], strict=True):
@@ -223,55 +150,46 @@ def _weighted_sum(call: Call) -> Converted:
     return total
 
 
-def _affine_channel(call: Call) -> Converted:
+def _affine_channel(
+    graph: Graph, call: Caffe2Call, x: Value, scale: Value, bias: Value
+) -> Converted:
     """Convert AffineChannel: a scale and a bias for each channel."""
-    graph, x, (scale, bias) = call.graph, call.input(0), (call.input(1), call.input(2))
     if not call.is_nhwc:
         scale, bias = along_channels(call, scale, x), along_channels(call, bias, x)
     y = graph.add("Mul", x, scale, rank=x.rank)
     return graph.add("Add", y, bias, rank=x.rank)
 
 
-def _elementwise_linear(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _elementwise_linear(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     rows = graph.flatten(x, call.axis(x.rank, 1))
     y = graph.add("Add", graph.add("Mul", rows, call.input(1)), call.input(2))
     return graph.reshape(y, graph.shape(x), x.rank)
 
 
-def _row_mul(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _row_mul(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     y = graph.add("Mul", graph.flatten(x, 1), graph.unsqueeze(call.input(1), (1,)), rank=2)
     return graph.reshape(y, graph.shape(x), x.rank)
 
 
-def _several(call: Call) -> Converted:
-    call.input(0)
-    return call.graph.add(call.type, *call.inputs)
-
-
-def _mean(call: Call) -> Converted:
-    graph, total = call.graph, _sum(call)
-    assert isinstance(total, Value)
+def _mean(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    total = total_of(graph, call, x)
     count = graph.add("CastLike", graph.whole(len(call.inputs)), total, rank=0)
     return graph.add("Div", total, count)
 
 
-def _power(call: Call) -> Converted:
-    x = call.input(0)
+def _power(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if len(call.inputs) > 1:
-        return _binary("Pow")(call)
+        return _applied(call, "Pow", x, call.input(1))
     if not call.has("exponent"):
         call.refuse("it has neither the argument 'exponent' nor a second input")
-    return call.graph.add("Pow", x, call.graph.real(call.number("exponent", 1.0)))
+    return graph.add("Pow", x, graph.real(call.number("exponent", 1.0)))
 
 
-def _where(call: Call) -> Converted:
+def _where(graph: Graph, call: Caffe2Call, condition: Value, x: Value, y: Value) -> Converted:
     """Convert Where; for Conditional or broadcast_on_rows, each condition selects a whole row."""
-    graph, condition, x, y = call.graph, call.input(0), call.input(1), call.input(2)
     if call.type == "Conditional" or call.flag("broadcast_on_rows"):
         if x.rank is None:
-            ones = graph.add("ConstantOfShape", graph.shape(graph.shape(x, 1)), rank=1, value=_ONE)
+            ones = graph.ones(graph.shape(graph.shape(x, 1)))
             condition = graph.reshape(condition, graph.join(graph.ints(-1), ones))
         else:
             condition = graph.unsqueeze(condition, range(1, x.rank))
@@ -284,36 +202,36 @@ def _where(call: Call) -> Converted:
 # --- no-ops ---
 
 
-def _copy(call: Call) -> Converted:
-    return call.input(0)
+def _copy(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    return x
 
 
-def _dropout(call: Call) -> Converted:
+def _dropout(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if not call.flag("is_test"):
         call.refuse("it drops elements at random: a net to be served has is_test: 1")
-    return call.input(0), None
+    return x, None
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(
         (
             *("Relu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Exp", "Log", "Sqrt", "Abs"),
             *("Floor", "Ceil", "Sign", "Erf", "Reciprocal", "Not"),
             *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh"),
         ),
-        _same_name,
+        lambda graph, call, x: graph.add(call.type, x),
     ),
-    "Negative": _negative,
-    "Sqr": _square,
-    "Cube": _cube,
-    "Rsqrt": _reciprocal_root,
-    "Swish": _swish,
-    "Mish": _mish,
-    "IsNaN": _is_nan,
-    "LeakyRelu": _leaky_relu,
-    "Elu": _elu,
+    "Negative": lambda graph, call, x: graph.add("Neg", x),
+    "Sqr": lambda graph, call, x: graph.add("Mul", x, x),
+    "Cube": lambda graph, call, x: graph.add("Mul", graph.add("Mul", x, x), x),
+    "Rsqrt": lambda graph, call, x: graph.add("Reciprocal", graph.add("Sqrt", x)),
+    "Swish": lambda graph, call, x: graph.add("Mul", x, graph.add("Sigmoid", x)),
+    "Mish": lambda graph, call, x: graph.add("Mul", x, graph.add("Tanh", graph.add("Softplus", x))),
+    "IsNaN": lambda graph, call, x: graph.cast(graph.add("IsNaN", x), DataType.UINT8),
+    "LeakyRelu": lambda graph, call, x: graph.add("LeakyRelu", x, alpha=call.number("alpha", 0.01)),
+    "Elu": lambda graph, call, x: graph.add("Elu", x, alpha=call.number("alpha", 1.0)),
     "Selu": _selu,
-    "HardSigmoid": _hard_sigmoid,
+    "HardSigmoid": _activation("HardSigmoid", alpha=0.2, beta=0.5),
     "Gelu": _gelu,
     "Clip": _clip,
     "Cast": _cast,
@@ -330,18 +248,18 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "GT": _ordered("Greater"),
     "GE": _ordered("GreaterOrEqual"),
     "EQ": _binary("Equal"),
-    "NE": _not_equal,
-    "Sum": _sum,
-    "Max": _several,
-    "Min": _several,
+    "NE": lambda graph, call, a, b: graph.add("Not", _applied(call, "Equal", a, b)),
+    "Sum": total_of,
+    "Max": lambda graph, call, x: graph.add("Max", *call.inputs),
+    "Min": lambda graph, call, x: graph.add("Min", *call.inputs),
     "Mean": _mean,
     "Pow": _power,
     "Where": _where,
     "Conditional": _where,
-    "ThresholdedRelu": _thresholded_relu,
+    "ThresholdedRelu": _activation("ThresholdedRelu", alpha=1.0),
     "Logit": _logit,
     "Cbrt": _cube_root,
-    "Scale": _scale,
+    "Scale": lambda graph, call, x: graph.add("Mul", x, _like(call, x, call.number("scale", 1.0))),
     "ReplaceNaN": _replace_nan,
     "WeightedSum": _weighted_sum,
     "AffineChannel": _affine_channel,

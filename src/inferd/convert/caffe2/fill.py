@@ -1,33 +1,30 @@
 """Caffe2 operators that create tensors, of which init nets consist."""
 
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.types import datatype_of
-from inferd.convert.graph import Value
+from inferd.convert.call import Converted, Converter
+from inferd.convert.graph import Graph, Value
 from inferd.tensor.dtype import DataType
 
 Array = np.ndarray[Any, Any]
 
-MAX_FILLED = 1 << 26
-"""How many elements a model's files may ask for in all without containing them."""
 
-
-def _given(datatype: DataType) -> Callable[[Call], Converted]:
+def _given(datatype: DataType) -> Converter:
     """Return the converter of a fill whose elements the file contains."""
 
-    def convert(call: Call) -> Converted:
+    def convert(graph: Graph, call: Caffe2Call) -> Converted:
         values = _values(call, datatype)
         return _shaped(call, values)
 
     return convert
 
 
-def _values(call: Call, datatype: DataType) -> Array:
+def _values(call: Caffe2Call, datatype: DataType) -> Array:
     given = call.argument("values")
     if datatype is DataType.BYTES:
         array = np.empty(len(given.strings), object)
@@ -41,11 +38,11 @@ def _values(call: Call, datatype: DataType) -> Array:
         call.refuse(f"not all of its values are {datatype.value}")
 
 
-def _byte_string(call: Call) -> Converted:
+def _byte_string(graph: Graph, call: Caffe2Call) -> Converted:
     return _shaped(call, np.frombuffer(b"".join(call.argument("values").strings), np.uint8))
 
 
-def _shaped(call: Call, values: Array) -> Converted:
+def _shaped(call: Caffe2Call, values: Array) -> Converted:
     shape = [*call.integers("shape"), *call.integers("extra_shape")]
     if call.inputs or call.flag("input_as_shape"):
         call.refuse("a fill whose shape is an input cannot be converted")
@@ -54,9 +51,8 @@ def _shaped(call: Call, values: Array) -> Converted:
     return call.graph.constant(values.reshape(shape))
 
 
-def _constant(call: Call) -> Converted:
+def _constant(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert ConstantFill; its shape is an argument, an input's shape, or an input's value."""
-    graph = call.graph
     value = np.array([_one_value(call)])
     if call.inputs:
         x, extra = call.inputs[0], call.integers("extra_shape")
@@ -69,16 +65,14 @@ def _constant(call: Call) -> Converted:
     return filled(call, value[0])
 
 
-def filled(call: Call, value: Any) -> Value:
+def filled(call: Caffe2Call, value: Any) -> Value:
     """Return a constant with the shape in the argument `shape`, filled with `value`."""
     dims_given = call.integers("shape")
-    call.graph.filled += prod(dims_given)
-    if min(dims_given, default=0) < 0 or call.graph.filled > MAX_FILLED:
-        call.refuse(f"its shape is {dims_given}: more than {MAX_FILLED} elements in all, or none")
+    call.count_filled(dims_given)
     return call.graph.constant(np.full(dims_given, value))
 
 
-def _one_value(call: Call) -> Any:
+def _one_value(call: Caffe2Call) -> Any:
     given = call.argument("value")
     kind = call.argument("dtype")
     if kind.s is not None:
@@ -94,7 +88,7 @@ def _one_value(call: Call) -> Any:
         return np.array(number).astype(datatype.numpy)[()]
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     "GivenTensorFill": _given(DataType.FP32),
     "GivenTensorDoubleFill": _given(DataType.FP64),
     "GivenTensorBoolFill": _given(DataType.BOOL),

@@ -1,16 +1,14 @@
 """Caffe2 operators that multiply matrices."""
 
-from collections.abc import Callable
-
-from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.call import Caffe2Call
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 
 
-def _fully_connected(*, transposed: bool) -> Callable[[Call], Converted]:
+def _fully_connected(*, transposed: bool) -> Converter:
     """Return the converter of FC (weight [out, in]) or FCTransposed (weight [in, out])."""
 
-    def convert(call: Call) -> Converted:
-        graph, x, weight, bias = call.graph, call.input(0), call.input(1), call.input(2)
+    def convert(graph: Graph, call: Caffe2Call, x: Value, weight: Value, bias: Value) -> Converted:
         axis = call.axis(x.rank, 1)
         y = graph.add(
             "Gemm",
@@ -29,8 +27,7 @@ def _fully_connected(*, transposed: bool) -> Callable[[Call], Converted]:
     return convert
 
 
-def _mat_mul(call: Call) -> Converted:
-    graph = call.graph
+def _mat_mul(graph: Graph, call: Caffe2Call) -> Converted:
     sides = []
     for index, side in enumerate("ab"):
         matrix = graph.flatten(call.input(index), call.integer(f"axis_{side}", 1))
@@ -38,8 +35,7 @@ def _mat_mul(call: Call) -> Converted:
     return graph.add("MatMul", *sides, rank=2)
 
 
-def _batch_mat_mul(call: Call) -> Converted:
-    graph = call.graph
+def _batch_mat_mul(graph: Graph, call: Caffe2Call) -> Converted:
     sides = [
         _turned(graph, call.input(index)) if call.flag(f"trans_{side}") else call.input(index)
         for index, side in enumerate("ab")
@@ -53,31 +49,24 @@ def _batch_mat_mul(call: Call) -> Converted:
 
 
 def _turned(graph: Graph, matrix: Value) -> Value:
-    """Return `matrix` with its last two dims swapped."""
-    if matrix.rank is None:
-        return graph.add("Einsum", matrix, equation="...ij->...ji")
-    if matrix.rank < 2:
-        return matrix
-    return graph.transpose(matrix, (*range(matrix.rank - 2), matrix.rank - 1, matrix.rank - 2))
+    return matrix if matrix.rank in (0, 1) else graph.swap_last(matrix)
 
 
-def _dot_product(call: Call) -> Converted:
-    graph = call.graph
+def _dot_product(graph: Graph, call: Caffe2Call) -> Converted:
     products = graph.flatten(graph.add("Mul", call.input(0), call.input(1)), 1)
     return graph.add("ReduceSum", products, graph.ints(1), rank=1, keepdims=0)
 
 
-def _distance(call: Call) -> Converted:
+def _distance(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert L1Distance, and SquaredL2Distance, which is half the sum of squares."""
-    graph = call.graph
     off = graph.flatten(graph.add("Sub", call.input(0), call.input(1)), 1)
     op = "ReduceL1" if call.type == "L1Distance" else "ReduceSumSquare"
     total = graph.add(op, off, graph.ints(1), rank=1, keepdims=0)
     return total if op == "ReduceL1" else graph.add("Mul", total, graph.real(0.5))
 
 
-def _cosine(call: Call) -> Converted:
-    graph, sides = call.graph, [call.graph.flatten(call.input(index), 1) for index in (0, 1)]
+def _cosine(graph: Graph, call: Caffe2Call) -> Converted:
+    sides = [graph.flatten(call.input(index), 1) for index in (0, 1)]
     squares = [
         graph.add("ReduceSumSquare", side, graph.ints(1), rank=1, keepdims=0) for side in sides
     ]
@@ -86,7 +75,7 @@ def _cosine(call: Call) -> Converted:
     return graph.add("Div", product, graph.add("Sqrt", graph.add("Mul", *lengths)))
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     "FC": _fully_connected(transposed=False),
     "FCTransposed": _fully_connected(transposed=True),
     "MatMul": _mat_mul,

@@ -1,6 +1,6 @@
-"""Network: the two nets of a Caffe2 model, converted to one ONNX model."""
+"""Caffe2Network: the two nets of a Caffe2 model, converted to one ONNX model."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from inferd.convert.caffe2 import (
     box,
@@ -14,14 +14,15 @@ from inferd.convert.caffe2 import (
     shape,
     window,
 )
-from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.netdef import Net, Operator
+from inferd.convert.call import Converter, check_convertible, convert_call
 from inferd.convert.graph import Graph, Value
 from inferd.convert.onnx_model import Port
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     **box.OPERATORS,
     **elementwise.OPERATORS,
     **fill.OPERATORS,
@@ -35,10 +36,8 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
 }
 """Caffe2's name of an operator -> its converter to ONNX."""
 
-_MAX_NAMED = 5
 
-
-class Network:
+class Caffe2Network:
     """A Caffe2 model: `init` fills in weights once, `predict` runs for each request.
 
     Raises Unsupported naming the operators that cannot be converted, and their places, and
@@ -49,7 +48,8 @@ class Network:
         if not predict.operators:
             msg = "the net that is to run for requests has no operator"
             raise InvalidConfig(msg)
-        _check_operators([*init.operators, *predict.operators])
+        operators = [*init.operators, *predict.operators]
+        check_convertible([one for one in operators if one.type not in OPERATORS])
         self._init = init
         self._predict = predict
         self._filled = {name: one for one in init.operators for name in one.outputs}
@@ -74,22 +74,22 @@ class Network:
         predict = self._predict
         return list(dict.fromkeys(predict.external_output or predict.operators[-1].outputs))
 
-    def told_inputs(self, names: Collection[str]) -> dict[str, Port]:
+    def inferred_inputs(self, names: Collection[str]) -> dict[str, Port]:
         """Return those of the inputs `names` whose dims follow from the first weights they meet."""
-        told: dict[str, Port] = {}
+        inferred: dict[str, Port] = {}
         for operator in self._predict.operators:
             if len(operator.inputs) < 2 or operator.inputs[1] not in self._filled:
                 continue
             name, weight = operator.inputs[0], _shape(self._filled[operator.inputs[1]])
-            call = Call(Graph(), operator, [])
+            call = Caffe2Call(Graph(), operator, [])
             shape: tuple[int, ...] | None = None
             if operator.type.startswith("Conv") and len(weight) > 2:
                 shape = _conv_input(call, weight)
             elif operator.type == "FC" and len(weight) == 2 and call.integer("axis", 1) == 1:
                 shape = (-1, weight[1])
             if shape and name in names:
-                told.setdefault(name, Port(name, DataType.FP32, shape))
-        return told
+                inferred.setdefault(name, Port(name, DataType.FP32, shape))
+        return inferred
 
     def convert(self, inputs: Sequence[Port], wanted: Sequence[str] = ()) -> bytes:
         """Return the ONNX model of both nets.
@@ -114,7 +114,7 @@ class Network:
         return graph.encode({name: _output(blobs, name) for name in names})
 
 
-def _conv_input(call: Call, weight: list[int]) -> tuple[int, ...]:
+def _conv_input(call: Caffe2Call, weight: list[int]) -> tuple[int, ...]:
     spatial = (-1,) * (len(weight) - 2)
     if call.type.startswith("ConvTranspose"):
         channels = weight[0]
@@ -128,15 +128,6 @@ def _shape(fill: Operator) -> list[int]:
     return shape.ints if shape else []
 
 
-def _check_operators(operators: Sequence[Operator]) -> None:
-    unknown = [operator for operator in operators if operator.type not in OPERATORS]
-    if unknown:
-        places = "; ".join(operator.place for operator in unknown[:_MAX_NAMED])
-        more = f"; and {len(unknown) - _MAX_NAMED} more" if len(unknown) > _MAX_NAMED else ""
-        msg = f"operators that cannot be converted to ONNX: {places}{more}"
-        raise Unsupported(msg)
-
-
 def _run(graph: Graph, operator: Operator, blobs: dict[str, Value | None]) -> None:
     inputs = []
     for name in operator.inputs:
@@ -146,8 +137,7 @@ def _run(graph: Graph, operator: Operator, blobs: dict[str, Value | None]) -> No
             raise InvalidConfig(msg)
         inputs.append(value)
     graph.place = operator.place
-    converted = OPERATORS[operator.type](Call(graph, operator, inputs))
-    outputs = (converted,) if isinstance(converted, Value) else converted
+    outputs = convert_call(OPERATORS[operator.type], Caffe2Call(graph, operator, inputs))
     for index, name in enumerate(operator.outputs):
         blobs[name] = outputs[index] if index < len(outputs) else None
 

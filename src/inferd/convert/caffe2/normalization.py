@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.elementwise import along_channels
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 from inferd.convert.window import channels_first, channels_last
 
 
-def _softmax(call: Call) -> Converted:
+def _softmax(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Softmax over all dims from `axis` on together, as ONNX had it before opset 13."""
-    graph, x = call.graph, call.input(0)
     axis = call.axis(x.rank, 1)
     if axis == -1 or (x.rank is not None and axis == x.rank - 1):
         return graph.add("Softmax", x, axis=-1)
@@ -20,11 +20,10 @@ def _softmax(call: Call) -> Converted:
     return graph.reshape(y, graph.shape(x), x.rank)
 
 
-def _in_order(convert: Callable[[Call, Value], tuple[Value, ...]]) -> Callable[[Call], Converted]:
+def _in_order(convert: Callable[[Caffe2Call, Value], tuple[Value, ...]]) -> Converter:
     """Extend the NCHW converter `convert` to NHWC, by transposing the input and first output."""
 
-    def converted(call: Call) -> Converted:
-        graph, x = call.graph, call.input(0)
+    def converted(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         if not call.is_nhwc:
             return convert(call, x)
         rank = x.rank or 4
@@ -34,7 +33,7 @@ def _in_order(convert: Callable[[Call, Value], tuple[Value, ...]]) -> Callable[[
     return converted
 
 
-def _spatial_bn(call: Call, x: Value) -> tuple[Value, ...]:
+def _spatial_bn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     if not call.flag("is_test"):
         call.refuse("it normalises by the batch: a net to be served has is_test: 1")
     parameters = [call.input(index) for index in range(1, 5)]
@@ -42,7 +41,7 @@ def _spatial_bn(call: Call, x: Value) -> tuple[Value, ...]:
     return (call.graph.add("BatchNormalization", x, *parameters, epsilon=epsilon),)
 
 
-def _instance_norm(call: Call, x: Value) -> tuple[Value, ...]:
+def _instance_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     graph, epsilon = call.graph, call.number("epsilon", 1e-5)
     x = graph.with_places(x)
     y = graph.add("InstanceNormalization", x, call.input(1), call.input(2), epsilon=epsilon)
@@ -51,7 +50,7 @@ def _instance_norm(call: Call, x: Value) -> tuple[Value, ...]:
     return y, mean, graph.add("Reciprocal", _deviation(graph, variance, epsilon))
 
 
-def _group_norm(call: Call, x: Value) -> tuple[Value, ...]:
+def _group_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     graph, epsilon = call.graph, call.number("epsilon", 1e-5)
     count = call.integer("group", 32)
     if count < 1:
@@ -67,8 +66,7 @@ def _group_norm(call: Call, x: Value) -> tuple[Value, ...]:
     return y, mean, graph.add("Reciprocal", _deviation(graph, variance, epsilon))
 
 
-def _layer_norm(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _layer_norm(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     axis, epsilon = call.axis(x.rank, 1), call.number("epsilon", 1e-5)
     rows = graph.flatten(x, axis)
     mean, variance = _moments(graph, rows, 1, keep=True)
@@ -100,7 +98,7 @@ def _deviation(graph: Graph, variance: Value, epsilon: float) -> Value:
     return graph.add("Sqrt", graph.add("Add", variance, graph.real(epsilon)))
 
 
-def _lrn(call: Call, x: Value) -> tuple[Value, ...]:
+def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     size = call.integer("size")
     if size < 1:
         call.refuse("its argument 'size' should be at least 1")
@@ -126,15 +124,14 @@ def _lrn(call: Call, x: Value) -> tuple[Value, ...]:
     return y, channels_last(graph, scale, x.rank or 4) if call.is_nhwc else scale
 
 
-def _normalize(call: Call) -> Converted:
+def _normalize(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Normalize: each vector along `axis` divided by its length."""
-    graph, x = call.graph, call.input(0)
     axes = graph.ints(call.axis(x.rank, -1))
     length = graph.add("ReduceL2", x, axes, keepdims=1)
     return graph.add("Div", x, graph.add("Max", length, graph.real(1e-12)))
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     "Softmax": _softmax,
     "SpatialBN": _in_order(_spatial_bn),
     "InstanceNorm": _in_order(_instance_norm),

@@ -1,40 +1,39 @@
 """Rarely used Caffe2 operators: half floats, ranges, masks, lengths of segments."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.fill import filled
 from inferd.convert.caffe2.reduction import segment_numbers
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 from inferd.tensor.dtype import DataType
 
 
-def _to(datatype: DataType) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        return call.graph.cast(call.input(0), datatype)
+def _to(datatype: DataType) -> Converter:
+    def convert(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+        return graph.cast(x, datatype)
 
     return convert
 
 
-def _half_fill(call: Call) -> Converted:
+def _half_fill(graph: Graph, call: Caffe2Call) -> Converted:
     with np.errstate(over="ignore"):
         value = np.array(call.number("value", 0.0)).astype(np.float16)[()]
     return filled(call, value)
 
 
-def _relu_n(call: Call) -> Converted:
+def _relu_n(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert ReluN, a Relu capped at `n`."""
-    graph, most = call.graph, call.number("n", 6.0)
+    most = call.number("n", 6.0)
     if not most > 0:
         call.refuse(f"its argument 'n' is {most:g}, expected a number above 0")
     return graph.add("Clip", call.input(0), graph.real(0.0), graph.real(most))
 
 
-def _log_of_one_more(call: Call) -> Converted:
+def _log_of_one_more(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Log1p; the result is corrected for the bits of `x` that adding 1 loses."""
-    graph, x, one = call.graph, call.input(0), call.graph.real(1.0)
+    one = graph.real(1.0)
     more = graph.add("Add", x, one)
     rest = graph.add("Sub", more, one)
     # log(u)·x/(u - 1) is log(1 + x) to the last bits, where u is 1 + x rounded.
@@ -46,18 +45,17 @@ def _log_of_one_more(call: Call) -> Converted:
     return graph.add("Where", near, x, plain, rank=x.rank)
 
 
-def _modulo(call: Call) -> Converted:
+def _modulo(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Mod of integers; the result has the sign of the dividend or of the divisor."""
-    graph, x, divisor = call.graph, call.input(0), call.integer("divisor")
+    divisor = call.integer("divisor")
     if not divisor:
         call.refuse("its argument 'divisor' is 0, or not there")
     by = graph.add("CastLike", graph.whole(divisor), x, rank=0)
     return graph.add("Mod", x, by, fmod=0 if call.flag("sign_follow_divisor") else 1)
 
 
-def _range(call: Call) -> Converted:
+def _range(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert Range of (stop), (start, stop) or (start, stop, step), each of one element."""
-    graph = call.graph
     bounds = [graph.reshape(call.input(index), graph.ints()) for index in range(len(call.inputs))]
     if not 1 <= len(bounds) <= 3:
         call.refuse(f"it has {len(bounds)} inputs, expected 1 to 3")
@@ -71,9 +69,9 @@ def _range(call: Call) -> Converted:
     return graph.add("Range", *bounds, rank=1)
 
 
-def _prepend_dim(call: Call) -> Converted:
+def _prepend_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert PrependDim: the first dim is split in two, the first of size `dim_size`."""
-    graph, x, size = call.graph, call.input(0), call.integer("dim_size")
+    size = call.integer("dim_size")
     if size < 1:
         call.refuse(f"its argument 'dim_size' is {size}, expected at least 1")
     first = graph.add("Div", graph.shape(x, 0, 1), graph.ints(size))
@@ -81,9 +79,8 @@ def _prepend_dim(call: Call) -> Converted:
     return graph.reshape(x, shape, None if x.rank is None else x.rank + 1)
 
 
-def _moments(call: Call) -> Converted:
+def _moments(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Moments: mean and variance over `axes`, by default all of them."""
-    graph, x = call.graph, call.input(0)
     axes = sorted({call.checked(axis, x.rank) for axis in call.integers("axes")})
     chosen, keep = graph.ints(*axes) if axes else None, int(call.integer("keepdims", 1) != 0)
     rank = x.rank
@@ -96,9 +93,8 @@ def _moments(call: Call) -> Converted:
     return graph.add("ReduceMean", x, chosen, rank=rank, keepdims=keep), variance
 
 
-def _boolean_mask(call: Call) -> Converted:
+def _boolean_mask(graph: Graph, call: Caffe2Call, x: Value, mask: Value) -> Converted:
     """Convert BooleanMask: the rows for which the mask is true, and their indices."""
-    graph, x, mask = call.graph, call.input(0), call.input(1)
     numbers = graph.add("NonZero", mask, rank=2)
     return (
         graph.add("Compress", x, mask, axis=0),
@@ -106,7 +102,7 @@ def _boolean_mask(call: Call) -> Converted:
     )
 
 
-def _roi_pool(call: Call) -> Converted:
+def _roi_pool(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert RoIPool; a region is an image's index and four coordinates."""
     if call.is_nhwc:
         call.refuse("it can only have order NCHW")
@@ -116,7 +112,7 @@ def _roi_pool(call: Call) -> Converted:
     if min(sizes) < 1:
         call.refuse("pooled_h and pooled_w should be at least 1")
     scale = call.number("spatial_scale", 1.0)
-    return call.graph.add(
+    return graph.add(
         "MaxRoiPool", call.input(0), call.input(1), rank=4, pooled_shape=sizes, spatial_scale=scale
     )
 
@@ -124,7 +120,7 @@ def _roi_pool(call: Call) -> Converted:
 # --- lengths ---
 
 
-def _counted(call: Call) -> tuple[Graph, Value, Value, Value]:
+def _counted(call: Caffe2Call) -> tuple[Graph, Value, Value, Value]:
     """Return the graph, the lengths as INT64, the start of each segment, and the total length."""
     graph = call.graph
     lengths = graph.cast(call.input(0), DataType.INT64)
@@ -133,18 +129,18 @@ def _counted(call: Call) -> tuple[Graph, Value, Value, Value]:
     return graph, lengths, starts, total
 
 
-def _segment_ids(call: Call) -> Converted:
+def _segment_ids(graph: Graph, call: Caffe2Call) -> Converted:
     graph, lengths, _, total = _counted(call)
     return graph.cast(segment_numbers(graph, lengths, total), DataType.INT32)
 
 
-def _ranges(call: Call) -> Converted:
+def _ranges(graph: Graph, call: Caffe2Call) -> Converted:
     graph, lengths, starts, _ = _counted(call)
     pairs = [graph.unsqueeze(one, (1,)) for one in (starts, lengths)]
     return graph.cast(graph.add("Concat", *pairs, axis=1), DataType.INT32)
 
 
-def _range_fill(call: Call) -> Converted:
+def _range_fill(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert LengthsRangeFill: 0, 1, ... in each segment."""
     graph, lengths, starts, total = _counted(call)
     count = graph.reshape(total, graph.ints())
@@ -153,7 +149,7 @@ def _range_fill(call: Call) -> Converted:
     return graph.cast(graph.add("Sub", places, begun), DataType.INT32)
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     "FloatToHalf": _to(DataType.FP16),
     "HalfToFloat": _to(DataType.FP32),
     "Float16ConstantFill": _half_fill,

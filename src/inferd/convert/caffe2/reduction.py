@@ -1,17 +1,15 @@
 """Caffe2 operators that reduce tensors."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.call import Caffe2Call
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 from inferd.tensor.dtype import DataType
 
 
-def _reduce(call: Call) -> Converted:
+def _reduce(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert ReduceMean and the like, over `axes`, by default all of them."""
-    graph, x = call.graph, call.input(0)
     axes = sorted({call.checked(axis, x.rank) for axis in call.integers("axes")})
     keep = call.integer("keepdims", 1)
     rank = x.rank
@@ -21,9 +19,8 @@ def _reduce(call: Call) -> Converted:
     return graph.add(call.type, x, chosen, rank=rank, keepdims=int(keep != 0))
 
 
-def _reduce_side(call: Call) -> Converted:
+def _reduce_side(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert ReduceFrontMean, ReduceBackMean and the like, over the first or last few dims."""
-    graph, x = call.graph, call.input(0)
     if len(call.inputs) > 1:
         call.refuse("its second input, lengths, cannot be converted")
     op = call.type.removeprefix("ReduceFront").removeprefix("ReduceBack")
@@ -37,32 +34,27 @@ def _reduce_side(call: Call) -> Converted:
     return graph.add(f"Reduce{op}", x, graph.ints(*axes), rank=rank, keepdims=0)
 
 
-def _side_max(call: Call) -> Converted:
+def _side_max(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert RowwiseMax and ColwiseMax of a batch of matrices."""
     axis = 2 if call.type == "RowwiseMax" else 1
-    return call.graph.add("ReduceMax", call.input(0), call.graph.ints(axis), rank=2, keepdims=0)
+    return graph.add("ReduceMax", call.input(0), graph.ints(axis), rank=2, keepdims=0)
 
 
-def _total(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _total(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     x = graph.add("Mul", x, x) if call.type == "SumSqrElements" else x
     return graph.add("ReduceMean" if call.flag("average") else "ReduceSum", x, rank=0, keepdims=0)
 
 
-def _arg(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _arg(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     axis, keep = call.axis(x.rank, -1), int(call.integer("keepdims", 1) != 0)
     rank = x.rank if keep or x.rank is None else x.rank - 1
     return graph.add(call.type, x, rank=rank, axis=axis, keepdims=keep)
 
 
-def _lengths(
-    *, sparse: bool, mean: bool = False, weighted: bool = False
-) -> Callable[[Call], Converted]:
+def _lengths(*, sparse: bool, mean: bool = False, weighted: bool = False) -> Converter:
     """Return the converter of LengthsSum and the like: sums over segments of given lengths."""
 
-    def convert(call: Call) -> Converted:
-        graph, rows = call.graph, call.input(0)
+    def convert(graph: Graph, call: Caffe2Call, rows: Value) -> Converted:
         rank = rows.rank
         others = list(call.inputs[1:])
         weights = others.pop(0) if weighted and others else None
@@ -118,7 +110,7 @@ def segment_numbers(graph: Graph, lengths: Value, total: Value) -> Value:
     return graph.add("Slice", number, graph.ints(0), total, graph.ints(0))
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(
         ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2"), _reduce
     ),

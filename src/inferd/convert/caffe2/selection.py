@@ -1,22 +1,21 @@
 """Caffe2 operators that select elements: Gather, TopK, and resizing or padding of images."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.window import pads_of
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 from inferd.convert.window import channels_first, channels_last
 from inferd.tensor.dtype import DataType
 
 
-def _gather(call: Call) -> Converted:
+def _gather(graph: Graph, call: Caffe2Call) -> Converted:
     axis = call.integer("axis")
     return _gathered_each(call, axis) if call.flag("match_outer") else _gathered(call, axis)
 
 
-def _gathered_each(call: Call, axis: int) -> Converted:
+def _gathered_each(call: Caffe2Call, axis: int) -> Converted:
     """Convert Gather with match_outer: indices differ for each position before `axis`."""
     graph, data, indices = call.graph, call.input(0), call.input(1)
     axis = call.checked(axis, data.rank)
@@ -27,11 +26,7 @@ def _gathered_each(call: Call, axis: int) -> Converted:
     return graph.add("GatherND", data, numbers, rank=rank, batch_dims=axis)
 
 
-def _batch_gather(call: Call) -> Converted:
-    return _gathered(call, 1)
-
-
-def _gathered(call: Call, axis: int) -> Converted:
+def _gathered(call: Caffe2Call, axis: int) -> Converted:
     data, indices = call.input(0), call.input(1)
     rank = None
     if data.rank is not None and indices.rank is not None:
@@ -39,9 +34,8 @@ def _gathered(call: Call, axis: int) -> Converted:
     return call.graph.add("Gather", data, indices, rank=rank, axis=call.checked(axis, data.rank))
 
 
-def _top_k(call: Call) -> Converted:
+def _top_k(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert TopK; if there are fewer than k, values 0 and indices -1 follow, as in Caffe2."""
-    graph, x = call.graph, call.input(0)
     k, axis = call.integer("k"), call.axis(x.rank, -1)
     if k < 1:
         call.refuse("its argument 'k' should be at least 1")
@@ -69,9 +63,8 @@ def _top_k(call: Call) -> Converted:
 _NONE = np.array([0], np.int64)
 
 
-def _unique(call: Call) -> Converted:
+def _unique(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Unique: the distinct values, sorted, and for each element the index of its value."""
-    graph, x = call.graph, call.input(0)
     # Of the two types that Caffe2 supports, ONNX Runtime has INT64.
     whole = graph.cast(x, DataType.INT64)
     found, _, places, _ = graph.add_several(4, "Unique", whole, rank=1, sorted=1)
@@ -81,8 +74,8 @@ def _unique(call: Call) -> Converted:
 # --- images ---
 
 
-def _upsample_nearest(call: Call) -> Converted:
-    graph, scale = call.graph, call.integer("scale", 2)
+def _upsample_nearest(graph: Graph, call: Caffe2Call) -> Converted:
+    scale = call.integer("scale", 2)
     if not 1 <= scale <= 1024:
         call.refuse("its argument 'scale' should be at least 1")
     return graph.add(
@@ -96,8 +89,8 @@ def _upsample_nearest(call: Call) -> Converted:
     )
 
 
-def _resize_nearest(call: Call) -> Converted:
-    graph, x, scales = call.graph, call.input(0), _scales(call)
+def _resize_nearest(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    scales = _scales(call)
     if scales.array is None or (scales.array % 1).any():
         return _picked(call, x, scales)
     x = channels_first(graph, x, 4) if call.is_nhwc else x
@@ -112,7 +105,7 @@ def _resize_nearest(call: Call) -> Converted:
     return channels_last(graph, y, 4) if call.is_nhwc else y
 
 
-def _picked(call: Call, x: Value, scales: Value) -> Value:
+def _picked(call: Caffe2Call, x: Value, scales: Value) -> Value:
     """Return `x` resized by taking row and column i from i divided by the scale.
 
     ONNX Runtime's Resize would do nothing if the size stays the same, as with 5 scaled by 1.1.
@@ -132,9 +125,8 @@ def _picked(call: Call, x: Value, scales: Value) -> Value:
     return x
 
 
-def _upsample_bilinear(call: Call) -> Converted:
+def _upsample_bilinear(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert UpsampleBilinear, always with channels first: Caffe2 ignores its `order`."""
-    graph, x = call.graph, call.input(0)
     return graph.add(
         "Resize",
         *(x, None, _of_images(graph, _scales(call))),
@@ -144,7 +136,7 @@ def _upsample_bilinear(call: Call) -> Converted:
     )
 
 
-def _scales(call: Call) -> Value:
+def _scales(call: Caffe2Call) -> Value:
     """Return the scales of height and width, from an input or from arguments."""
     if len(call.inputs) > 1:
         return call.input(1)
@@ -158,8 +150,7 @@ def _of_images(graph: Graph, scales: Value) -> Value:
     return graph.join(graph.constant(np.ones(2, np.float32)), scales)
 
 
-def _pad_image(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _pad_image(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     mode = call.word("mode", "constant").lower()
     if mode not in ("constant", "reflect", "edge"):
         call.refuse(f"its argument 'mode' is '{mode}', not constant, reflect or edge")
@@ -173,9 +164,8 @@ def _pad_image(call: Call) -> Converted:
     return graph.add("Pad", x, graph.ints(*around[0], *around[1]), value, mode=mode)
 
 
-def _roi_align(call: Call) -> Converted:
+def _roi_align(graph: Graph, call: Caffe2Call, x: Value, regions: Value) -> Converted:
     """Convert RoIAlign; regions have four numbers, optionally after the image's index."""
-    graph, x, regions = call.graph, call.input(0), call.input(1)
     x = channels_first(graph, x, 4) if call.is_nhwc else x
     corners = graph.add("Slice", regions, graph.ints(-4), graph.ints(2**63 - 1), graph.ints(1))
     y = graph.add(
@@ -203,9 +193,9 @@ def image_numbers(graph: Graph, regions: Value) -> Value:
     return graph.cast(graph.add("Gather", padded, graph.whole(0), rank=1, axis=1), DataType.INT64)
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     "Gather": _gather,
-    "BatchGather": _batch_gather,
+    "BatchGather": lambda graph, call: _gathered(call, 1),
     "TopK": _top_k,
     "Unique": _unique,
     "UpsampleNearest": _upsample_nearest,

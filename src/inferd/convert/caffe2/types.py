@@ -1,6 +1,6 @@
 """Caffe2's own numbers and names of element types."""
 
-from inferd.convert.caffe2.call import Call
+from inferd.convert.caffe2.call import Caffe2Call
 from inferd.tensor.dtype import DataType
 
 _NAMED = {
@@ -19,7 +19,7 @@ _NAMED = {
 _NUMBERED = dict(_NAMED.values())
 
 
-def datatype_of(call: Call, kind: int | str) -> DataType:
+def datatype_of(call: Caffe2Call, kind: int | str) -> DataType:
     """Return the datatype that Caffe2 calls `kind`, a number or a name in any case."""
     if isinstance(kind, str):
         kind = _NAMED.get(kind.upper(), (-1,))[0]

@@ -1,12 +1,12 @@
 """Caffe2 operators that slide a window: convolutions and pools, with all kinds of padding."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.call import Caffe2Call
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 from inferd.convert.window import Window, channels_first, channels_last
 
@@ -32,7 +32,7 @@ class Caffe2Window(Window):
         return None if self.auto_pad else self.pads
 
 
-def _window(call: Call) -> Caffe2Window:
+def _window(call: Caffe2Call) -> Caffe2Window:
     kernel = _sizes(call, "kernel")
     dims = len(kernel)
     window = Caffe2Window(
@@ -53,7 +53,7 @@ def _window(call: Call) -> Caffe2Window:
     return window
 
 
-def _sizes(call: Call, name: str) -> list[int]:
+def _sizes(call: Caffe2Call, name: str) -> list[int]:
     """Return kernel, stride, dilation or adj, in whichever form it is given."""
     if call.has(name):
         return [call.integer(name)] * 2
@@ -62,7 +62,7 @@ def _sizes(call: Call, name: str) -> list[int]:
     return call.integers(f"{name}s")
 
 
-def pads_of(call: Call) -> list[int]:
+def pads_of(call: Caffe2Call) -> list[int]:
     """Return the pads before each dim, then those after; empty if none are given."""
     if call.has("pad"):
         return [call.integer("pad")] * 4
@@ -75,8 +75,7 @@ def pads_of(call: Call) -> list[int]:
 # --- convolutions ---
 
 
-def _conv(call: Call) -> Converted:
-    graph, x, weight = call.graph, call.input(0), call.input(1)
+def _conv(graph: Graph, call: Caffe2Call, x: Value, weight: Value) -> Converted:
     window = _window(call)
     rank = window.rank
     if call.is_nhwc:
@@ -96,8 +95,7 @@ def _conv(call: Call) -> Converted:
     return channels_last(graph, y, rank) if call.is_nhwc else y
 
 
-def _conv_transpose(call: Call) -> Converted:
-    graph, x, weight = call.graph, call.input(0), call.input(1)
+def _conv_transpose(graph: Graph, call: Caffe2Call, x: Value, weight: Value) -> Converted:
     window = _window(call)
     if window.legacy_pad not in (0, _VALID):
         call.refuse("legacy_pad of a ConvTranspose can only be NOTSET or VALID")
@@ -118,18 +116,17 @@ def _conv_transpose(call: Call) -> Converted:
     return channels_last(graph, y, rank) if call.is_nhwc else y
 
 
-def _bias(call: Call) -> Value | None:
+def _bias(call: Caffe2Call) -> Value | None:
     return call.inputs[2] if len(call.inputs) > 2 else None
 
 
 # --- pools ---
 
 
-def _pool(op: str) -> Callable[[Call], Converted]:
+def _pool(op: str) -> Converter:
     """Return the converter of "Max" or "Average" pools."""
 
-    def convert(call: Call) -> Converted:
-        graph, x = call.graph, call.input(0)
+    def convert(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         if call.flag("global_pooling"):
             rank = x.rank or 4
             x = channels_first(graph, x, rank) if call.is_nhwc else x
@@ -145,9 +142,9 @@ def _pool(op: str) -> Callable[[Call], Converted]:
     return convert
 
 
-def _lp_pool(call: Call) -> Converted:
+def _lp_pool(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert LpPool, (sum |x|^p)^(1/p): the sum is a mean including pads, times the size."""
-    graph, x, p = call.graph, call.input(0), call.number("p", 2.0)
+    p = call.number("p", 2.0)
     if not p > 0:
         call.refuse("its argument 'p' should be above 0")
     power = graph.real(p)
@@ -166,7 +163,7 @@ def _lp_pool(call: Call) -> Converted:
 
 
 def _pool_window(
-    call: Call, op: str, x: Value, window: Caffe2Window, *, counts_pads: bool
+    call: Caffe2Call, op: str, x: Value, window: Caffe2Window, *, counts_pads: bool
 ) -> Value:
     if set(window.dilations) != {1}:
         call.refuse("there are no pools with dilation")
@@ -274,7 +271,7 @@ def _padded_for_caffe(
     return graph.add("Pad", x, around, fill)
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(("Conv", "Conv1D", "Conv2D", "Conv3D"), _conv),
     **dict.fromkeys(
         ("ConvTranspose", "ConvTranspose1D", "ConvTranspose2D", "ConvTranspose3D"), _conv_transpose

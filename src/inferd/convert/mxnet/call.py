@@ -1,38 +1,29 @@
-"""Call: one node of an MXNet symbol during conversion, with its inputs and attributes."""
+"""MxnetCall: one node of an MXNet symbol during conversion, with its inputs and attributes."""
 
 from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
 
+from inferd.convert.call import OperatorCall
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet.params import TYPES
 from inferd.convert.mxnet.symbol import Node
-from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DATATYPES, DataType
-
-Converted = Value | tuple[Value, ...]
-"""The outputs of a node, in order."""
 
 _FLOATS = {"float16": DataType.FP16, "float32": DataType.FP32, "float64": DataType.FP64}
 _TRUE, _FALSE = ("True", "true", "1"), ("False", "false", "0", "None")
 
 
-class Call:
+class MxnetCall(OperatorCall):
     """Reads text attributes, with MXNet's defaults; a wrong one raises InvalidConfig."""
 
-    def __init__(self, graph: Graph, node: Node, inputs: Sequence[Value]) -> None:
-        self.graph = graph
-        self.op = node.op
-        self.inputs = tuple(inputs)
-        self._attributes = node.attributes
-        self._place = node.place
+    array = "an array"
 
-    def input(self, index: int) -> Value:
-        """Return a required input. Raises InvalidConfig if it is missing."""
-        if index >= len(self.inputs):
-            self.refuse(f"it has {len(self.inputs)} inputs, and needs {index + 1}")
-        return self.inputs[index]
+    def __init__(self, graph: Graph, node: Node, inputs: Sequence[Value]) -> None:
+        super().__init__(graph, node.place, inputs)
+        self.op = node.op
+        self._attributes = node.attributes
 
     def has(self, name: str) -> bool:
         """Return whether an attribute is given, and not None."""
@@ -97,14 +88,6 @@ class Call:
             self.refuse(f"there is no element type '{name[:100]}' that could be converted")
         return datatype
 
-    def checked(self, axis: int, rank: int | None) -> int:
-        """Return `axis`, checked and made non-negative if `rank` is known."""
-        if rank is None:
-            return axis
-        if not -rank <= axis < rank:
-            self.refuse(f"axis {axis} is not one of an array of {rank} dims")
-        return axis % rank
-
     def axis(self, rank: int | None, default: int, name: str = "axis") -> int:
         """Return the attribute `name`, checked and made non-negative if `rank` is known."""
         return self.checked(self.integer(name, default), rank)
@@ -118,16 +101,6 @@ class Call:
         is_whole = abs(number) < 2**63 and number % 1 == 0
         scalar = np.array(int(number), np.int64) if is_whole else np.array(number, np.float64)
         return self.graph.add("CastLike", self.graph.constant(scalar), x, rank=0)
-
-    def refuse(self, reason: str) -> NoReturn:
-        """Raise InvalidConfig saying why this node cannot be converted, and its place."""
-        msg = f"{self._place}: {reason}"
-        raise InvalidConfig(msg)
-
-    def cannot(self, reason: str) -> NoReturn:
-        """Raise Unsupported: MXNet can do what this node asks, but the conversion cannot."""
-        msg = f"{self._place}: {reason}"
-        raise Unsupported(msg)
 
     def _refuse_attribute(self, name: str, expected: str) -> NoReturn:
         text = self._attributes[name][:100]

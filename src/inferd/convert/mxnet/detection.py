@@ -1,13 +1,13 @@
 """MXNet operators that follow a detector: suppression of overlapping boxes."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.fill import numbers_of
 from inferd.convert.mxnet.shape import places_along
 from inferd.tensor.dtype import DataType
@@ -27,9 +27,8 @@ class _Boxes:
     classes: Value | None = None
 
 
-def _box_nms(call: Call) -> Converted:
+def _box_nms(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert box_nms: the remaining boxes, best first, then rows of -1."""
-    graph, x = call.graph, call.input(0)
     if x.rank is None or x.rank < 2:
         call.cannot("the number of dims of its input is not known")
     formats = [call.word(f"{side}_format", "corner") for side in ("in", "out")]
@@ -66,7 +65,7 @@ def _column(graph: Graph, rows: Value, number: int) -> Value:
     return graph.add("Gather", rows, graph.whole(number), rank=2, axis=2)
 
 
-def _best(call: Call, scores: Value, most: int) -> Value:
+def _best(call: MxnetCall, scores: Value, most: int) -> Value:
     """Return `scores` with all but the `most` best set to -inf."""
     graph = call.graph
     count = graph.add("Min", graph.ints(most), graph.shape(scores, 1, 2), rank=1)
@@ -75,7 +74,7 @@ def _best(call: Call, scores: Value, most: int) -> Value:
     return graph.add("ScatterElements", nothing, places, values, axis=1)
 
 
-def _kept(call: Call, boxes: _Boxes, threshold: float, *, is_center: bool = False) -> Value:
+def _kept(call: MxnetCall, boxes: _Boxes, threshold: float, *, is_center: bool = False) -> Value:
     """Return for each box whether no better box of its class overlaps it above `threshold`."""
     graph, scores = call.graph, call.graph.cast(boxes.scores, DataType.FP32)
     groups = graph.unsqueeze(scores, (1,))
@@ -111,13 +110,13 @@ def _sorted(graph: Graph, scores: Value, rows: Value) -> tuple[Value, Value]:
     return values, graph.add("GatherND", rows, graph.unsqueeze(order, (2,)), rank=3, batch_dims=1)
 
 
-def _are_there(call: Call, scores: Value) -> Value:
+def _are_there(call: MxnetCall, scores: Value) -> Value:
     """Return whether there is a box at each place, as [batch, n, 1]."""
     there = call.graph.add("Greater", scores, call.like(scores, -math.inf), rank=2)
     return call.graph.unsqueeze(there, (2,))
 
 
-def _reformed(call: Call, rows: Value, start: int, *, to_corner: bool) -> Value:
+def _reformed(call: MxnetCall, rows: Value, start: int, *, to_corner: bool) -> Value:
     """Return `rows` with their boxes converted to corners, or to centers and sizes."""
     graph, last = call.graph, call.graph.ints(_END)
     axis, half = graph.ints(2), call.like(rows, 0.5)
@@ -135,14 +134,13 @@ def _reformed(call: Call, rows: Value, start: int, *, to_corner: bool) -> Value:
     return graph.add("Concat", before, *pair, behind, axis=2)
 
 
-def _multi_box_detection(call: Call) -> Converted:
+def _multi_box_detection(graph: Graph, call: MxnetCall, probabilities: Value) -> Converted:
     """Convert MultiBoxDetection: [class, score, box] of each anchor that is not background.
 
     The best come first, then rows of -1; a box suppressed by a better one only loses its class.
     """
-    graph, probabilities = call.graph, call.input(0)
     threshold, most = call.number("nms_threshold", 0.5), call.integer("nms_topk", -1)
-    front = graph.add("Slice", probabilities, graph.ints(1), call.graph.ints(_END), graph.ints(1))
+    front = graph.add("Slice", probabilities, graph.ints(1), graph.ints(_END), graph.ints(1))
     scores = graph.add("ReduceMax", front, graph.ints(1), rank=2, keepdims=0)
     found = graph.add("ArgMax", front, rank=2, axis=1, keepdims=0)
     classes = graph.add("CastLike", found, scores)
@@ -180,7 +178,7 @@ def _multi_box_detection(call: Call) -> Converted:
     )
 
 
-def _located(call: Call) -> Value:
+def _located(call: MxnetCall) -> Value:
     """Return boxes [batch, n, 4]: the anchors, moved and resized as predicted."""
     graph, moves, anchors = call.graph, call.input(1), call.input(2)
     variances = numbers_of(call, "variances", (0.1, 0.1, 0.2, 0.2))
@@ -208,7 +206,7 @@ def _located(call: Call) -> Value:
     return boxes
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(("_contrib_box_nms", "_contrib_box_non_maximum_suppression"), _box_nms),
     "_contrib_MultiBoxDetection": _multi_box_detection,
 }

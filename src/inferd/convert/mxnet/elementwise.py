@@ -5,121 +5,91 @@ from collections.abc import Callable
 
 import numpy as np
 
-from inferd.convert.graph import Value
-from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.call import Converted, Converter, total_of
+from inferd.convert.graph import Graph, Value, wider_rank
+from inferd.convert.mxnet.call import MxnetCall
 from inferd.tensor.dtype import DataType
 
 # --- one input ---
 
 
-def _named(op: str) -> Callable[[Call], Converted]:
-    return lambda call: call.graph.add(op, call.input(0))
+def _named(op: str) -> Converter:
+    return lambda graph, call, x: graph.add(op, x)
 
 
-def _square(call: Call) -> Converted:
-    return call.graph.add("Mul", call.input(0), call.input(0))
+def _log_of(base: float) -> Converter:
+    factor = 1 / math.log(base)
+    return lambda graph, call, x: graph.add("Mul", graph.add("Log", x), call.like(x, factor))
 
 
-def _inverse_root(call: Call) -> Converted:
-    return call.graph.add("Reciprocal", call.graph.add("Sqrt", call.input(0)))
-
-
-def _log1p(call: Call) -> Converted:
-    x = call.input(0)
-    return call.graph.add("Log", call.graph.add("Add", x, call.like(x, 1.0)))
-
-
-def _expm1(call: Call) -> Converted:
-    x = call.input(0)
-    return call.graph.add("Sub", call.graph.add("Exp", x), call.like(x, 1.0))
-
-
-def _log_of(base: float) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        x = call.input(0)
-        return call.graph.add("Mul", call.graph.add("Log", x), call.like(x, 1 / math.log(base)))
-
-    return convert
-
-
-def _truncated(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _truncated(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     return graph.add("Mul", graph.add("Sign", x), graph.add("Floor", graph.add("Abs", x)))
 
 
-def _rounded(call: Call) -> Converted:
+def _rounded(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert round, which rounds halves away from zero; ONNX rounds them to even."""
-    graph, x = call.graph, call.input(0)
     size = graph.add("Floor", graph.add("Add", graph.add("Abs", x), call.like(x, 0.5)))
     return graph.add("Mul", graph.add("Sign", x), size)
 
 
-def _nearest(call: Call) -> Converted:
+def _nearest(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert rint, which rounds halves down."""
-    graph, x = call.graph, call.input(0)
     return graph.add("Ceil", graph.add("Sub", x, call.like(x, 0.5)))
 
 
-def _hard_sigmoid(call: Call) -> Converted:
+def _hard_sigmoid(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     alpha, beta = call.number("alpha", 0.2), call.number("beta", 0.5)
-    return call.graph.add("HardSigmoid", call.input(0), alpha=alpha, beta=beta)
+    return graph.add("HardSigmoid", x, alpha=alpha, beta=beta)
 
 
-def _clip(call: Call) -> Converted:
-    x = call.input(0)
+def _clip(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     low, high = call.number("a_min"), call.number("a_max")
     if x.datatype is not None and call.is_whole(x):
         limits = np.iinfo(x.datatype.numpy.str)  # for UINT8, -1 would be outside
         low, high = (min(max(one, limits.min), limits.max) for one in (low, high))
-    return call.graph.add("Clip", x, call.like(x, low), call.like(x, high))
+    return graph.add("Clip", x, call.like(x, low), call.like(x, high))
 
 
-def _same(call: Call) -> Converted:
-    return call.input(0)
+def _same(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    return x
 
 
-def _dropout(call: Call) -> Converted:
+def _dropout(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if call.word("mode", "training") == "always":
         call.refuse("it drops elements at random whenever it runs")
-    return call.input(0)
+    return x
 
 
-def _cast(call: Call) -> Converted:
-    return call.graph.cast(call.input(0), call.element_type())
+def _cast(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    """Convert Cast, and amp_cast, which leaves integers unchanged."""
+    is_left = call.op == "amp_cast" and call.is_whole(x)
+    return x if is_left else graph.cast(x, call.element_type())
 
 
-def _cast_of_reals(call: Call) -> Converted:
-    """Convert amp_cast, which leaves integers unchanged."""
-    return call.input(0) if call.is_whole(call.input(0)) else _cast(call)
-
-
-def _filled(number: float) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        x = call.input(0)
-        return call.graph.add("Expand", call.like(x, number), call.graph.shape(x), rank=x.rank)
-
-    return convert
+def _filled(number: float) -> Converter:
+    return lambda graph, call, x: graph.add(
+        "Expand", call.like(x, number), graph.shape(x), rank=x.rank
+    )
 
 
 # --- two inputs, or one and a number ---
 
 
-def _pair(op: str) -> Callable[[Call], Converted]:
-    return lambda call: _applied(call, op, call.input(0), call.input(1))
+def _pair(op: str) -> Converter:
+    return lambda graph, call, a, b: _applied(call, op, a, b)
 
 
-def _scalar(op: str, *, reverse: bool = False) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        x = _before_scalar(call)
+def _scalar(op: str, *, reverse: bool = False) -> Converter:
+    def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+        x = _before_scalar(call, x)
         number = call.like(x, call.number("scalar"))
         return _applied(call, op, number, x) if reverse else _applied(call, op, x, number)
 
     return convert
 
 
-def _before_scalar(call: Call) -> Value:
+def _before_scalar(call: MxnetCall, x: Value) -> Value:
     """Return the scalar's other operand: integers become FP64 if the scalar is marked as real."""
-    x = call.input(0)
     is_real = not call.flag("is_int", default=True) and call.is_whole(x)
     return call.graph.cast(x, DataType.FP64) if is_real else x
 
@@ -128,89 +98,65 @@ _COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 _LOGIC = ("And", "Or", "Xor")
 
 
-def _applied(call: Call, op: str, a: Value, b: Value, **attributes: int) -> Value:
+def _applied(call: MxnetCall, op: str, a: Value, b: Value) -> Value:
     """Return the result of `op`; booleans become numbers of the operands' type, as in MXNet."""
-    graph = call.graph
-    ranks = (a.rank, b.rank)
-    rank = None if None in ranks else max(rank for rank in ranks if rank is not None)
+    graph, rank = call.graph, wider_rank(a, b)
+    if op == "Modulo":
+        return _modulo(call, a, b, rank)
     if op == "NotEqual":
         equal = graph.add("Equal", a, b, rank=rank)
         return graph.add("CastLike", graph.add("Not", equal), a)
     if op in _LOGIC:
         sides = [graph.cast(side, DataType.BOOL) for side in (a, b)]
         return graph.add("CastLike", graph.add(op, *sides, rank=rank), a)
-    result = graph.add(op, a, b, rank=rank, **attributes)
+    result = graph.add(op, a, b, rank=rank)
     return graph.add("CastLike", result, a) if op in _COMPARISONS else result
 
 
-def _hypotenuse(call: Call) -> Converted:
-    graph = call.graph
-    squares = [graph.add("Mul", side, side) for side in (call.input(0), call.input(1))]
+def _hypotenuse(graph: Graph, call: MxnetCall, a: Value, b: Value) -> Converted:
+    squares = [graph.add("Mul", side, side) for side in (a, b)]
     return graph.add("Sqrt", _applied(call, "Add", *squares))
 
 
-def _sum(call: Call) -> Converted:
-    total = call.input(0)
-    for other in call.inputs[1:]:
-        total = call.graph.add("Add", total, other)
-    return total
-
-
-def _where(call: Call) -> Converted:
+def _where(graph: Graph, call: MxnetCall, condition: Value, x: Value, y: Value) -> Converted:
     """Convert where; a condition of one dim selects whole rows."""
-    condition, x, y = (call.input(index) for index in range(3))
-    chosen = call.graph.cast(condition, DataType.BOOL)
+    chosen = graph.cast(condition, DataType.BOOL)
     if condition.rank != x.rank:
         if condition.rank != 1 or x.rank is None:
             call.cannot("its condition has neither one dim nor those of what it chooses from")
-        chosen = call.graph.unsqueeze(chosen, range(1, x.rank))
-    return call.graph.add("Where", chosen, x, y, rank=x.rank)
+        chosen = graph.unsqueeze(chosen, range(1, x.rank))
+    return graph.add("Where", chosen, x, y, rank=x.rank)
 
 
-def _modulo(call: Call, x: Value, y: Value) -> Value:
+def _modulo(call: MxnetCall, x: Value, y: Value, rank: int | None) -> Value:
     """Return x mod y with the sign of y, and 0 where y is 0."""
-    graph = call.graph
-    rest = _applied(call, "Mod", x, y, fmod=1)
-    zero, rank = call.like(x, 0.0), rest.rank
+    graph, zero = call.graph, call.like(x, 0.0)
+    rest = graph.add("Mod", x, y, rank=rank, fmod=1)
     other = graph.add("Less", graph.add("Mul", rest, y, rank=rank), zero)
     rest = graph.add("Where", other, graph.add("Add", rest, y, rank=rank), rest, rank=rank)
     return graph.add("Where", graph.add("Equal", y, zero), zero, rest, rank=rank)
 
 
-def _pair_modulo(call: Call) -> Converted:
-    return _modulo(call, call.input(0), call.input(1))
-
-
-def _scalar_modulo(*, reverse: bool = False) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        x = _before_scalar(call)
-        number = call.like(x, call.number("scalar"))
-        return _modulo(call, number, x) if reverse else _modulo(call, x, number)
-
-    return convert
-
-
-def _scalar_hypotenuse(call: Call) -> Converted:
-    graph, x = call.graph, _before_scalar(call)
+def _scalar_hypotenuse(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    x = _before_scalar(call, x)
     square = call.like(x, call.number("scalar") ** 2)
     return graph.add("Sqrt", graph.add("Add", graph.add("Mul", x, x), square))
 
 
-def _of_reals(convert: Callable[[Call, Value], Value]) -> Callable[[Call], Converted]:
+def _of_reals(convert: Callable[[MxnetCall, Value], Value]) -> Converter:
     """Return a converter that computes integers as FP64, and truncates the result."""
 
-    def converted(call: Call) -> Converted:
-        x = call.input(0)
+    def converted(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         if not call.is_whole(x):
             return convert(call, x)
-        made = convert(call, call.graph.cast(x, DataType.FP64))
+        made = convert(call, graph.cast(x, DataType.FP64))
         # By way of INT64: a value that is too large keeps its low bits, as in C.
-        return call.graph.add("CastLike", call.graph.cast(made, DataType.INT64), x)
+        return graph.add("CastLike", graph.cast(made, DataType.INT64), x)
 
     return converted
 
 
-def _cube_root(call: Call, x: Value) -> Value:
+def _cube_root(call: MxnetCall, x: Value) -> Value:
     graph = call.graph
     root = graph.add("Pow", graph.add("Abs", x), call.like(x, 1 / 3))
     if call.is_whole(call.input(0)):  # otherwise the root of 27 is just below 3
@@ -220,19 +166,18 @@ def _cube_root(call: Call, x: Value) -> Value:
     return graph.add("Mul", graph.add("Sign", x), root)
 
 
-def _inverse_cube_root(call: Call) -> Converted:
-    if call.is_whole(call.input(0)):
+def _inverse_cube_root(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    if call.is_whole(x):
         call.cannot("it is of whole numbers, of which it is 1 or nothing")
-    return call.graph.add("Reciprocal", _cube_root(call, call.input(0)))
+    return graph.add("Reciprocal", _cube_root(call, x))
 
 
-def _times(factor: float) -> Callable[[Call], Converted]:
+def _times(factor: float) -> Converter:
     return _of_reals(lambda call, x: call.graph.add("Mul", x, call.like(x, factor)))
 
 
-def _smooth_l1(call: Call) -> Converted:
+def _smooth_l1(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert smooth_l1: a parabola that continues as lines."""
-    graph, x = call.graph, call.input(0)
     if call.is_whole(x):
         call.cannot("it is of whole numbers, and what MXNet cuts off on its way is not known")
     square = call.number("scalar") ** 2
@@ -244,14 +189,12 @@ def _smooth_l1(call: Call) -> Converted:
     return graph.add("Where", graph.add("Less", size, call.like(x, 1 / square)), curve, line)
 
 
-def _over_root_of_dim(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _over_root_of_dim(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     size = graph.add("CastLike", graph.shape(x, -1), x, rank=1)
     return graph.add("Div", x, graph.add("Sqrt", size))
 
 
-def _not(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _not(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     return graph.add("CastLike", graph.add("Not", graph.cast(x, DataType.BOOL)), x)
 
 
@@ -280,7 +223,7 @@ _OLD_NAMES = {
     "_Logical_Xor": "Xor",
 }  # fmt: skip
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     **{name: _named(op) for name, op in _ONE_INPUT.items()},
     **{
         prefix + name: _pair(op)
@@ -293,13 +236,13 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _scalar("Sub", reverse=True)),
     **dict.fromkeys(("_rdiv_scalar", "_RDivScalar"), _scalar("Div", reverse=True)),
     **dict.fromkeys(("_rpower_scalar", "_RPowerScalar"), _scalar("Pow", reverse=True)),
-    **dict.fromkeys(("broadcast_mod", "_mod", "_Mod"), _pair_modulo),
-    **dict.fromkeys(("_mod_scalar", "_ModScalar"), _scalar_modulo()),
-    **dict.fromkeys(("_rmod_scalar", "_RModScalar"), _scalar_modulo(reverse=True)),
+    **dict.fromkeys(("broadcast_mod", "_mod", "_Mod"), _pair("Modulo")),
+    **dict.fromkeys(("_mod_scalar", "_ModScalar"), _scalar("Modulo")),
+    **dict.fromkeys(("_rmod_scalar", "_RModScalar"), _scalar("Modulo", reverse=True)),
     **dict.fromkeys(("_hypot", "_Hypot"), _hypotenuse),
     **dict.fromkeys(("_hypot_scalar", "_HypotScalar"), _scalar_hypotenuse),
     "_grad_add": _pair("Add"),
-    **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), _sum),
+    **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), total_of),
     **dict.fromkeys(("_copy", "identity", "BlockGrad", "stop_gradient", "MakeLoss"), _same),
     **dict.fromkeys(
         (
@@ -311,12 +254,11 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **dict.fromkeys(("LinearRegressionOutput", "MAERegressionOutput"), _same),
     "LogisticRegressionOutput": _named("Sigmoid"),
     "Dropout": _dropout,
-    **dict.fromkeys(("Cast", "cast"), _cast),
-    "amp_cast": _cast_of_reals,
-    "square": _square,
-    "rsqrt": _inverse_root,
-    "log1p": _log1p,
-    "expm1": _expm1,
+    **dict.fromkeys(("Cast", "cast", "amp_cast"), _cast),
+    "square": lambda graph, call, x: graph.add("Mul", x, x),
+    "rsqrt": lambda graph, call, x: graph.add("Reciprocal", graph.add("Sqrt", x)),
+    "log1p": lambda graph, call, x: graph.add("Log", graph.add("Add", x, call.like(x, 1.0))),
+    "expm1": lambda graph, call, x: graph.add("Sub", graph.add("Exp", x), call.like(x, 1.0)),
     "log2": _log_of(2.0),
     "log10": _log_of(10.0),
     "round": _rounded,

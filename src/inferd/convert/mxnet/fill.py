@@ -1,44 +1,36 @@
 """MXNet operators that create arrays: initial states, ranges, anchor boxes."""
 
-from collections.abc import Callable
-from math import prod, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.call import MAX_FILLED, Converted, Converter
+from inferd.convert.graph import Graph, Value
+from inferd.convert.mxnet.call import MxnetCall
 from inferd.tensor.dtype import DataType
 
-MAX_FILLED = 1 << 26
-"""How many elements a model's files may ask for in all without containing them."""
 
-
-def _filled(number: float | None) -> Callable[[Call], Converted]:
+def _filled(number: float | None) -> Converter:
     """Return the converter of an array filled with one number.
 
     A dim of 0 is one that MXNet infers; it becomes 1, which broadcasts to any size.
     """
 
-    def convert(call: Call) -> Converted:
+    def convert(graph: Graph, call: MxnetCall) -> Converted:
         dims = [dim or 1 for dim in call.integers("shape")]
         value = call.number("value") if number is None else number
-        _count(call, dims)
-        return call.graph.constant(np.full(dims or [1], value).astype(_dtype(call)))
+        call.count_filled(dims)
+        return graph.constant(np.full(dims or [1], value).astype(_dtype(call)))
 
     return convert
 
 
-def _count(call: Call, dims: list[int]) -> None:
-    call.graph.filled += prod(dims)
-    if min(dims, default=0) < 0 or call.graph.filled > MAX_FILLED:
-        call.refuse(f"its shape is {dims}: more than {MAX_FILLED} elements in all, or none")
-
-
-def _dtype(call: Call) -> "np.dtype[Any]":
+def _dtype(call: MxnetCall) -> "np.dtype[Any]":
     return call.element_type().numpy if call.has("dtype") else DataType.FP32.numpy
 
 
-def _arange(call: Call) -> Converted:
+def _arange(graph: Graph, call: MxnetCall) -> Converted:
     start, step, repeat = call.number("start"), call.number("step", 1.0), call.integer("repeat", 1)
     if call.flag("infer_range"):
         call.cannot("infer_range cannot be converted")
@@ -46,15 +38,15 @@ def _arange(call: Call) -> Converted:
     if step == 0 or repeat < 1 or not abs((end - begin) / step) * repeat < MAX_FILLED:
         call.refuse(f"it counts from {begin} to {end} in steps of {step}, each {repeat} times")
     count = max(0, int(np.ceil((end - begin) / step)))
-    _count(call, [count * repeat])
+    call.count_filled([count * repeat])
     dtype = _dtype(call)  # MXNet counts in this type too
     numbers = np.array(begin).astype(dtype) + np.array(step).astype(dtype) * np.arange(count)
-    return call.graph.constant(np.repeat(numbers, repeat).astype(dtype))
+    return graph.constant(np.repeat(numbers, repeat).astype(dtype))
 
 
-def _arange_like(call: Call) -> Converted:
+def _arange_like(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert arange_like: a range over an axis, or over all elements."""
-    graph, x, repeat = call.graph, call.input(0), call.integer("repeat", 1)
+    repeat = call.integer("repeat", 1)
     if repeat != 1:
         call.cannot("repeat cannot be converted")
     if call.has("axis"):
@@ -73,7 +65,7 @@ def _arange_like(call: Call) -> Converted:
 # --- anchors ---
 
 
-def numbers_of(call: Call, name: str, default: tuple[float, ...]) -> list[float]:
+def numbers_of(call: MxnetCall, name: str, default: tuple[float, ...]) -> list[float]:
     """Return the attribute `name`, a tuple of numbers, as a list."""
     text = call.word(name, "").strip("()[] ")
     try:
@@ -83,9 +75,8 @@ def numbers_of(call: Call, name: str, default: tuple[float, ...]) -> list[float]
     return found or list(default)
 
 
-def _multi_box_prior(call: Call) -> Converted:
+def _multi_box_prior(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert MultiBoxPrior: boxes of given sizes and ratios at each place of a feature map."""
-    graph, x = call.graph, call.input(0)
     sizes, ratios = numbers_of(call, "sizes", (1.0,)), numbers_of(call, "ratios", (1.0,))
     steps, offsets = numbers_of(call, "steps", (-1, -1)), numbers_of(call, "offsets", (0.5, 0.5))
     if min(ratios) <= 0 or len(steps) != 2 or len(offsets) != 2:
@@ -119,7 +110,7 @@ def _multi_box_prior(call: Call) -> Converted:
     return graph.reshape(boxes, graph.ints(1, -1, 4))
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(("_zeros", "_zeros_without_dtype"), _filled(0.0)),
     "_ones": _filled(1.0),
     "_full": _filled(None),

@@ -1,19 +1,17 @@
 """MXNet operators on feature maps: cropping, resizing, rearranging, and pooling of regions."""
 
-from collections.abc import Callable
 from math import prod
 
 import numpy as np
 
+from inferd.convert.call import MAX_FILLED, Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.mxnet.call import Call, Converted
-from inferd.convert.mxnet.fill import MAX_FILLED
+from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import places_along
 
 
-def _crop(call: Call) -> Converted:
+def _crop(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert Crop: height and width are those of a second input, or attributes."""
-    graph, x = call.graph, call.input(0)
     if len(call.inputs) > 1:
         wanted = graph.shape(call.inputs[1], 2, 4)
     else:
@@ -29,8 +27,8 @@ def _crop(call: Call) -> Converted:
     return graph.add("Slice", x, start, end, graph.ints(2, 3))
 
 
-def _bilinear_resize(call: Call) -> Converted:
-    graph, x, mode = call.graph, call.input(0), call.word("mode", "size")
+def _bilinear_resize(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    mode = call.word("mode", "size")
     if len(call.inputs) > 1 or mode != "size":
         call.cannot(f"mode '{mode[:100]}' of {len(call.inputs)} inputs cannot be converted")
     aligned = call.flag("align_corners", default=True)
@@ -53,8 +51,8 @@ def _resized(graph: Graph, x: Value, sizes: Value, **how: str) -> Value:
     return graph.add("Resize", x, None, None, sizes, rank=4, **how)
 
 
-def _adaptive_average(call: Call) -> Converted:
-    graph, x, sizes = call.graph, call.input(0), call.integers("output_size") or [1]
+def _adaptive_average(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    sizes = call.integers("output_size") or [1]
     if len(sizes) > 2 or min(sizes) < 1:
         call.refuse(f"its output_size is {sizes}, expected one or two numbers")
     if set(sizes) == {1}:
@@ -64,7 +62,7 @@ def _adaptive_average(call: Call) -> Converted:
     return graph.add("MatMul", rows, columns, rank=4)
 
 
-def _shares(call: Call, x: Value, axis: int, count: int) -> Value:
+def _shares(call: MxnetCall, x: Value, axis: int, count: int) -> Value:
     """Return the weight of each place of `axis` in each of `count` windows of differing sizes."""
     graph, length = call.graph, call.graph.shape(x, axis, axis + 1)
     ends = []
@@ -85,12 +83,12 @@ def _shares(call: Call, x: Value, axis: int, count: int) -> Value:
     return graph.add("Div", graph.add("CastLike", is_in, x, rank=2), size)
 
 
-def _depth_to_space(op: str) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
+def _depth_to_space(op: str) -> Converter:
+    def convert(graph: Graph, call: MxnetCall) -> Converted:
         block = call.integer("block_size")
         if block < 1:
             call.refuse(f"its block_size is {block}")
-        return call.graph.add(op, call.input(0), rank=4, blocksize=block)
+        return graph.add(op, call.input(0), rank=4, blocksize=block)
 
     return convert
 
@@ -98,14 +96,14 @@ def _depth_to_space(op: str) -> Callable[[Call], Converted]:
 # --- sampled at the places of a grid ---
 
 
-def _grid_generator(call: Call) -> Converted:
+def _grid_generator(graph: Graph, call: MxnetCall) -> Converted:
     """Convert GridGenerator: the source of each pixel, from an affine matrix or from a flow."""
     kind = call.word("transform_type", "")
     if kind == "affine":
         return _affine_grid(call, call.input(0))
     if kind != "warp":
         call.refuse(f"there is no transform_type '{kind[:100]}'")
-    graph, flow = call.graph, call.input(0)
+    graph, flow = graph, call.input(0)
     sides = []
     for channel, axis in ((0, 3), (1, 2)):
         moved = graph.add(
@@ -119,7 +117,7 @@ def _grid_generator(call: Call) -> Converted:
     return graph.add("Concat", *sides, axis=1)
 
 
-def _affine_grid(call: Call, matrix: Value) -> Value:
+def _affine_grid(call: MxnetCall, matrix: Value) -> Value:
     """Return coordinates [batch, 2, height, width] from -1 to 1, x before y."""
     graph, sizes = call.graph, call.integers("target_shape")
     if len(sizes) != 2 or min(sizes) < 2 or prod(sizes) > MAX_FILLED:
@@ -131,30 +129,22 @@ def _affine_grid(call: Call, matrix: Value) -> Value:
     return graph.reshape(graph.add("MatMul", matrices, pixels), graph.ints(-1, 2, *sizes), 4)
 
 
-def _sampled(call: Call, grid: Value) -> Value:
+def _sampled(call: MxnetCall, grid: Value) -> Value:
     places = call.graph.transpose(grid, (0, 2, 3, 1))
     return call.graph.add(
         *("GridSample", call.input(0), places), rank=4, mode="linear", align_corners=1
     )
 
 
-def _bilinear_sampler(call: Call) -> Converted:
-    return _sampled(call, call.input(1))
-
-
-def _spatial_transformer(call: Call) -> Converted:
-    return _sampled(call, _affine_grid(call, call.input(1)))
-
-
 # --- regions ---
 
 
-def _roi_pool(call: Call) -> Converted:
+def _roi_pool(graph: Graph, call: MxnetCall) -> Converted:
     """Convert ROIPooling; each region is preceded by the index of its image."""
     sizes = call.integers("pooled_size")
     if len(sizes) != 2 or min(sizes) < 1:
         call.refuse(f"its pooled_size is {sizes}, expected two numbers")
-    return call.graph.add(
+    return graph.add(
         "MaxRoiPool",
         *(call.input(0), call.input(1)),
         rank=4,
@@ -163,8 +153,7 @@ def _roi_pool(call: Call) -> Converted:
     )
 
 
-def _roi_align(call: Call) -> Converted:
-    graph, x, regions = call.graph, call.input(0), call.input(1)
+def _roi_align(graph: Graph, call: MxnetCall, x: Value, regions: Value) -> Converted:
     sizes = call.integers("pooled_size")
     if len(sizes) != 2 or min(sizes) < 1:
         call.refuse(f"its pooled_size is {sizes}, expected two numbers")
@@ -187,15 +176,15 @@ def _roi_align(call: Call) -> Converted:
     )
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     "Crop": _crop,
     "_contrib_BilinearResize2D": _bilinear_resize,
     "_contrib_AdaptiveAvgPooling2D": _adaptive_average,
     "depth_to_space": _depth_to_space("DepthToSpace"),
     "space_to_depth": _depth_to_space("SpaceToDepth"),
     "GridGenerator": _grid_generator,
-    "BilinearSampler": _bilinear_sampler,
-    "SpatialTransformer": _spatial_transformer,
+    "BilinearSampler": lambda graph, call: _sampled(call, call.input(1)),
+    "SpatialTransformer": lambda graph, call: _sampled(call, _affine_grid(call, call.input(1))),
     "ROIPooling": _roi_pool,
     "_contrib_ROIAlign": _roi_align,
 }

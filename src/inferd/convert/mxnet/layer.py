@@ -1,13 +1,13 @@
 """MXNet operators that are network layers: with weights or windows, or normalising."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from inferd.convert.graph import Value
-from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.call import Converted, Converter
+from inferd.convert.graph import Graph, Value
+from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import places_along
 from inferd.convert.window import Window, channels_first, channels_last
 from inferd.tensor.dtype import DataType
@@ -15,8 +15,7 @@ from inferd.tensor.dtype import DataType
 # --- matrices ---
 
 
-def _fully_connected(call: Call) -> Converted:
-    graph, x, weight = call.graph, call.input(0), call.input(1)
+def _fully_connected(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
     bias = None if call.flag("no_bias") else call.input(2)
     if call.flag("flatten", default=True):
         return graph.add("Gemm", graph.flatten(x, 1), weight, bias, rank=2, transB=1)
@@ -24,9 +23,8 @@ def _fully_connected(call: Call) -> Converted:
     return graph.add("Add", y, bias) if bias else y
 
 
-def _embedding(call: Call) -> Converted:
+def _embedding(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
     """Convert Embedding: rows of the weight, whose indices are often floats."""
-    graph, x, weight = call.graph, call.input(0), call.input(1)
     index = graph.cast(x, DataType.INT64)
     rows = graph.shape(weight, 0, 1)
     last = graph.add("Sub", rows, graph.ints(1))
@@ -46,15 +44,14 @@ _ACTIVATIONS = {
 }
 
 
-def _activation(call: Call) -> Converted:
+def _activation(graph: Graph, call: MxnetCall) -> Converted:
     kind = call.word("act_type", "")
     if kind not in _ACTIVATIONS:
         call.refuse(f"there is no act_type '{kind[:100]}'")
-    return call.graph.add(_ACTIVATIONS[kind], call.input(0))
+    return graph.add(_ACTIVATIONS[kind], call.input(0))
 
 
-def _leaky_relu(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _leaky_relu(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     kind, slope = call.word("act_type", "leaky"), call.number("slope", 0.25)
     if kind == "prelu":
         return _prelu(call, x, call.input(1))
@@ -74,13 +71,13 @@ def _leaky_relu(call: Call) -> Converted:
     call.refuse(f"there is no act_type '{kind[:100]}'")
 
 
-def _prelu(call: Call, x: Value, slope: Value) -> Value:
+def _prelu(call: MxnetCall, x: Value, slope: Value) -> Value:
     if slope.size != 1:
         slope = _along(call, slope, x, 1)
     return call.graph.add("PRelu", x, slope)
 
 
-def _along(call: Call, vector: Value, x: Value, axis: int) -> Value:
+def _along(call: MxnetCall, vector: Value, x: Value, axis: int) -> Value:
     """Return `vector`, one value per place of `axis`, shaped to broadcast with `x`."""
     graph = call.graph
     if x.rank is not None:
@@ -96,9 +93,8 @@ def _along(call: Call, vector: Value, x: Value, axis: int) -> Value:
 # --- softmax ---
 
 
-def _softmax(op: str, *, negative: bool = False) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        graph, x = call.graph, call.input(0)
+def _softmax(op: str, *, negative: bool = False) -> Converter:
+    def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         if negative:
             x = graph.add("Neg", x)
         if call.has("temperature"):
@@ -113,7 +109,7 @@ def _softmax(op: str, *, negative: bool = False) -> Callable[[Call], Converted]:
     return convert
 
 
-def _softmax_of_some(call: Call, op: str, x: Value, axis: int) -> Value:
+def _softmax_of_some(call: MxnetCall, op: str, x: Value, axis: int) -> Value:
     """Return the softmax of the first elements along `axis`, counted by input 1; others are 0."""
     graph = call.graph
     if op != "Softmax" or x.rank is None:
@@ -127,13 +123,12 @@ def _softmax_of_some(call: Call, op: str, x: Value, axis: int) -> Value:
     return graph.add("Where", inside, y, call.like(x, 0.0), rank=x.rank)
 
 
-def _softmax_output(call: Call) -> Converted:
+def _softmax_output(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert SoftmaxOutput, whose label is for training.
 
     By default it is over all dims but the first; four dims are the exception, since MXNet passes
     them to MKL-DNN, which normalises only along the last.
     """
-    graph, x = call.graph, call.input(0)
     if call.flag("multi_output"):
         return graph.add("Softmax", x, axis=1)
     if call.flag("preserve_shape") or x.rank in (2, 4):
@@ -141,10 +136,10 @@ def _softmax_output(call: Call) -> Converted:
     return graph.reshape(graph.add("Softmax", graph.flatten(x, 1), axis=1), graph.shape(x), x.rank)
 
 
-def _softmax_activation(call: Call) -> Converted:
+def _softmax_activation(graph: Graph, call: MxnetCall) -> Converted:
     """Convert SoftmaxActivation, which works along the last dim or, in one mode, the channels."""
     axis = 1 if call.word("mode", "instance") == "channel" else -1
-    return call.graph.add("Softmax", call.input(0), axis=axis)
+    return graph.add("Softmax", call.input(0), axis=axis)
 
 
 # --- windows ---
@@ -157,7 +152,7 @@ class MxnetWindow(Window):
     is_last: bool
 
 
-def _window(call: Call) -> MxnetWindow:
+def _window(call: MxnetCall) -> MxnetWindow:
     kernel = call.integers("kernel")
     dims = len(kernel)
     pad = call.integers("pad") or [0] * dims
@@ -179,8 +174,7 @@ def _window(call: Call) -> MxnetWindow:
     return window
 
 
-def _convolution(call: Call) -> Converted:
-    graph, x, weight = call.graph, call.input(0), call.input(1)
+def _convolution(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
     window = _window(call)
     rank = window.rank
     if window.is_last:
@@ -190,8 +184,7 @@ def _convolution(call: Call) -> Converted:
     return channels_last(graph, y, rank) if window.is_last else y
 
 
-def _deconvolution(call: Call) -> Converted:
-    graph, x, weight = call.graph, call.input(0), call.input(1)
+def _deconvolution(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
     window = _window(call)
     if window.is_last:
         call.cannot("a layout with the channels last cannot be converted")
@@ -217,8 +210,8 @@ def _deconvolution(call: Call) -> Converted:
 _POOLS = {"max": "MaxPool", "avg": "AveragePool", "sum": "AveragePool", "lp": "LpPool"}
 
 
-def _pooling(call: Call) -> Converted:
-    graph, x, kind = call.graph, call.input(0), call.word("pool_type", "max")
+def _pooling(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    kind = call.word("pool_type", "max")
     if kind not in _POOLS:
         call.refuse(f"there is no pool_type '{kind[:100]}'")
     power = call.integer("p_value", 2)
@@ -264,7 +257,9 @@ def _may_start_outside(window: MxnetWindow) -> bool:
     return any(pad + step > size for pad, step, size in steps)
 
 
-def _full_pool(call: Call, kind: str, x: Value, window: MxnetWindow, *, counts_pads: bool) -> Value:
+def _full_pool(
+    call: MxnetCall, kind: str, x: Value, window: MxnetWindow, *, counts_pads: bool
+) -> Value:
     """Return a pool whose number of windows is rounded up, with `x` padded to hold them all."""
     graph, dims = call.graph, len(window.kernel)
     pad, strides = window.pads[:dims], graph.ints(*window.strides)
@@ -301,7 +296,7 @@ def _full_pool(call: Call, kind: str, x: Value, window: MxnetWindow, *, counts_p
     return graph.add("Div", mean, graph.add("Max", share, tiny))
 
 
-def _global_pool(call: Call, kind: str, x: Value) -> Value:
+def _global_pool(call: MxnetCall, kind: str, x: Value) -> Value:
     graph, rank = call.graph, x.rank or 4
     is_last = call.word("layout", "") in ("NWC", "NHWC", "NDHWC")
     axes = graph.ints(*(range(1, rank - 1) if is_last else range(2, rank)))
@@ -311,8 +306,8 @@ def _global_pool(call: Call, kind: str, x: Value) -> Value:
 _REDUCERS = {"max": "Max", "avg": "Mean", "sum": "Sum", "lp": "L2"}
 
 
-def _upsampling(call: Call) -> Converted:
-    graph, scale = call.graph, call.integer("scale", 1)
+def _upsampling(graph: Graph, call: MxnetCall) -> Converted:
+    scale = call.integer("scale", 1)
     if call.word("sample_type", "nearest") == "bilinear" and len(call.inputs) == 2:
         return _bilinear_upsampling(call, scale)
     if call.word("sample_type", "nearest") != "nearest" or len(call.inputs) != 1:
@@ -330,7 +325,7 @@ def _upsampling(call: Call) -> Converted:
     )
 
 
-def _bilinear_upsampling(call: Call, scale: int) -> Value:
+def _bilinear_upsampling(call: MxnetCall, scale: int) -> Value:
     """Return what MXNet computes as a transposed convolution of each channel by itself."""
     graph, weight = call.graph, call.input(1)
     size, pad = 2 * scale - scale % 2, scale // 2
@@ -350,8 +345,7 @@ def _bilinear_upsampling(call: Call, scale: int) -> Value:
 # --- normalisation ---
 
 
-def _batch_norm(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _batch_norm(graph: Graph, call: MxnetCall, x: Value) -> Value:
     gamma, beta, mean, variance = (call.input(index) for index in range(1, 5))
     epsilon, axis = call.number("eps", 1e-3), call.axis(x.rank, 1)
     if call.flag("output_mean_var"):
@@ -367,21 +361,12 @@ def _batch_norm(call: Call) -> Converted:
     return graph.add("Add", y, _along(call, beta, x, axis), rank=x.rank)
 
 
-def _batch_norm_with_relu(call: Call) -> Converted:
-    normal = _batch_norm(call)
-    assert isinstance(normal, Value)
-    return call.graph.add("Relu", normal)
+def _instance_norm(graph: Graph, call: MxnetCall, x: Value, gamma: Value, beta: Value) -> Converted:
+    operands = graph.with_places(x), gamma, beta
+    return graph.add("InstanceNormalization", *operands, epsilon=call.number("eps", 1e-3))
 
 
-def _instance_norm(call: Call) -> Converted:
-    epsilon = call.number("eps", 1e-3)
-    x, gamma, beta = (call.input(index) for index in range(3))
-    x = call.graph.with_places(x)
-    return call.graph.add("InstanceNormalization", x, gamma, beta, epsilon=epsilon)
-
-
-def _layer_norm(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _layer_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if call.flag("output_mean_var"):
         call.cannot("output_mean_var cannot be converted")
     axis, epsilon = call.axis(x.rank, -1), call.number("eps", 1e-5)
@@ -390,8 +375,8 @@ def _layer_norm(call: Call) -> Converted:
     return graph.add("Add", graph.add("Mul", normal, scale), bias)
 
 
-def _group_norm(call: Call) -> Converted:
-    graph, x, count = call.graph, call.input(0), call.integer("num_groups", 1)
+def _group_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    count = call.integer("num_groups", 1)
     if call.flag("output_mean_var"):
         call.cannot("output_mean_var cannot be converted")
     if count < 1:
@@ -403,7 +388,7 @@ def _group_norm(call: Call) -> Converted:
     return graph.add("Add", graph.add("Mul", normal, scale), bias)
 
 
-def _normal(call: Call, x: Value, axes: Value, epsilon: float) -> Value:
+def _normal(call: MxnetCall, x: Value, axes: Value, epsilon: float) -> Value:
     """Return `x` with a mean of 0 and a variance of 1 along `axes`."""
     graph = call.graph
     off = graph.add("Sub", x, graph.add("ReduceMean", x, axes, keepdims=1))
@@ -413,8 +398,8 @@ def _normal(call: Call, x: Value, axes: Value, epsilon: float) -> Value:
     )
 
 
-def _l2_normalization(call: Call) -> Converted:
-    graph, x, mode = call.graph, call.input(0), call.word("mode", "instance")
+def _l2_normalization(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    mode = call.word("mode", "instance")
     if mode == "channel":
         axes = graph.ints(1)
     elif x.rank is not None and mode in ("instance", "spatial"):
@@ -426,10 +411,10 @@ def _l2_normalization(call: Call) -> Converted:
     return graph.add("Div", x, length)
 
 
-def _lrn(call: Call) -> Converted:
-    return call.graph.add(
+def _lrn(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    return graph.add(
         "LRN",
-        call.input(0),
+        x,
         size=max(call.integer("nsize", 1), 1),
         alpha=call.number("alpha", 1e-4),
         beta=call.number("beta", 0.75),
@@ -437,7 +422,7 @@ def _lrn(call: Call) -> Converted:
     )
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     "FullyConnected": _fully_connected,
     "Embedding": _embedding,
     "Activation": _activation,
@@ -454,7 +439,9 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **dict.fromkeys(
         ("BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm", "_contrib_SyncBatchNorm"), _batch_norm
     ),
-    "_contrib_BatchNormWithReLU": _batch_norm_with_relu,
+    "_contrib_BatchNormWithReLU": lambda graph, call, x: graph.add(
+        "Relu", _batch_norm(graph, call, x)
+    ),
     "InstanceNorm": _instance_norm,
     "LayerNorm": _layer_norm,
     "GroupNorm": _group_norm,

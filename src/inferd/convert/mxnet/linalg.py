@@ -1,12 +1,11 @@
 """MXNet operators that multiply matrices."""
 
-from collections.abc import Callable
-
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.call import MxnetCall
 
 
-def _turned(graph: Graph, call: Call, index: int, flag: str) -> Value:
+def _turned(graph: Graph, call: MxnetCall, index: int, flag: str) -> Value:
     matrix = call.input(index)
     if not call.flag(flag):
         return matrix
@@ -14,8 +13,7 @@ def _turned(graph: Graph, call: Call, index: int, flag: str) -> Value:
     return graph.transpose(matrix, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def _dot(call: Call) -> Converted:
-    graph = call.graph
+def _dot(graph: Graph, call: MxnetCall) -> Converted:
     ranks = [call.input(index).rank for index in (0, 1)]
     if call.op == "dot" and any(rank is not None and rank > 2 for rank in ranks):
         return _dot_of_many(call)
@@ -32,7 +30,7 @@ def _dot(call: Call) -> Converted:
     return graph.add("MatMul", a, b, rank=rank)
 
 
-def _dot_of_many(call: Call) -> Value:
+def _dot_of_many(call: MxnetCall) -> Value:
     """Return the product of arrays of more than two dims: uncontracted dims are flattened."""
     graph, a, b = call.graph, call.input(0), call.input(1)
     first_of_a, last_of_b = call.flag("transpose_a"), call.flag("transpose_b")
@@ -50,13 +48,12 @@ def _dot_of_many(call: Call) -> Value:
     return graph.reshape(graph.add("MatMul", left, right, rank=2), graph.join(*dims), rank)
 
 
-def _gemm(call: Call) -> Converted:
+def _gemm(graph: Graph, call: MxnetCall) -> Converted:
     """Convert linalg_gemm2, alpha·A·B, and linalg_gemm, which adds beta·C."""
-    graph = call.graph
     if call.integer("axis", -2) != -2:
         call.cannot("rows along another axis than -2 cannot be converted")
     sides = [
-        _swapped(graph, call.input(index)) if call.flag(f"transpose_{side}") else call.input(index)
+        graph.swap_last(call.input(index)) if call.flag(f"transpose_{side}") else call.input(index)
         for index, side in enumerate("ab")
     ]
     product = _scaled(call, graph.add("MatMul", *sides), "alpha")
@@ -65,28 +62,20 @@ def _gemm(call: Call) -> Converted:
     return graph.add("Add", product, _scaled(call, call.input(2), "beta"))
 
 
-def _syrk(call: Call) -> Converted:
+def _syrk(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert linalg_syrk: alpha·A·Aᵀ, or alpha·Aᵀ·A."""
-    graph, x = call.graph, call.input(0)
-    sides = [x, _swapped(graph, x)]
+    sides = [x, graph.swap_last(x)]
     if call.flag("transpose"):
         sides.reverse()
     return _scaled(call, graph.add("MatMul", *sides, rank=x.rank), "alpha")
 
 
-def _scaled(call: Call, x: Value, name: str) -> Value:
+def _scaled(call: MxnetCall, x: Value, name: str) -> Value:
     factor = call.number(name, 1.0)
     return x if factor == 1 else call.graph.add("Mul", x, call.like(x, factor))
 
 
-def _swapped(graph: Graph, x: Value) -> Value:
-    """Return `x` with its last two dims swapped."""
-    if x.rank is None or x.rank < 2:
-        return graph.add("Einsum", x, equation="...ij->...ji")
-    return graph.transpose(x, (*range(x.rank - 2), x.rank - 1, x.rank - 2))
-
-
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     "dot": _dot,
     "batch_dot": _dot,
     **dict.fromkeys(("_linalg_gemm", "_linalg_gemm2"), _gemm),

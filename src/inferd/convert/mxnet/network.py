@@ -1,10 +1,11 @@
-"""Network: an MXNet symbol with its parameters, converted to one ONNX model."""
+"""MxnetNetwork: an MXNet symbol with its parameters, converted to one ONNX model."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from inferd.convert.call import Converter, check_convertible, convert_call
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet import (
     attention,
@@ -18,16 +19,16 @@ from inferd.convert.mxnet import (
     recurrent,
     shape,
 )
-from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.params import TYPES
 from inferd.convert.mxnet.symbol import VARIABLE, Node, Symbol
 from inferd.convert.onnx_model import Port
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
 Array = np.ndarray[Any, Any]
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     **attention.OPERATORS,
     **detection.OPERATORS,
     **elementwise.OPERATORS,
@@ -40,8 +41,6 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **shape.OPERATORS,
 }
 """MXNet's name of an operator -> its converter to ONNX."""
-
-_MAX_NAMED = 5
 
 _LOSSES = (
     *("SoftmaxOutput", "Softmax", "LinearRegressionOutput", "LogisticRegressionOutput"),
@@ -59,7 +58,7 @@ _AUXILIARY = {
 """States that MXNet's oldest files do not list among the inputs of an operator."""
 
 
-class Network:
+class MxnetNetwork:
     """A symbol and its parameter arrays."""
 
     def __init__(self, symbol: Symbol, params: Mapping[str, Array]) -> None:
@@ -75,11 +74,7 @@ class Network:
         """Raise Unsupported naming the operators that cannot be converted, and their places."""
         nodes = [self._nodes[number] for number in sorted(self._used)]
         unknown = [node for node in nodes if node.op != VARIABLE and node.op not in OPERATORS]
-        if unknown:
-            places = "; ".join(node.place for node in unknown[:_MAX_NAMED])
-            more = f"; and {len(unknown) - _MAX_NAMED} more" if len(unknown) > _MAX_NAMED else ""
-            msg = f"operators that cannot be converted to ONNX: {places}{more}"
-            raise Unsupported(msg)
+        check_convertible(unknown)
 
     def input_names(self) -> list[str]:
         """Return the variables that the outputs depend on and that are not parameters."""
@@ -100,20 +95,20 @@ class Network:
             for node, index in self._heads
         ]
 
-    def told_inputs(self, names: Collection[str]) -> dict[str, Port]:
+    def inferred_inputs(self, names: Collection[str]) -> dict[str, Port]:
         """Return those of the inputs `names` whose dims the file or their first weights give."""
-        told: dict[str, Port] = {}
+        inferred: dict[str, Port] = {}
         for number in sorted(self._used):
             node = self._nodes[number]
             if node.op == VARIABLE and node.name in names and "__shape__" in node.attributes:
-                dims = Call(Graph(), node, []).integers("__shape__")
-                told[node.name] = Port(node.name, _datatype(node), tuple(d or -1 for d in dims))
+                dims = MxnetCall(Graph(), node, []).integers("__shape__")
+                inferred[node.name] = Port(node.name, _datatype(node), tuple(d or -1 for d in dims))
             elif node.op in ("FullyConnected", "Convolution") and len(node.inputs) > 1:
                 source, weight = (self._nodes[entry[0]] for entry in node.inputs[:2])
                 shape = self._met(node, weight.name)
                 if source.name in names and source.op == VARIABLE and shape:
-                    told.setdefault(source.name, Port(source.name, _datatype(source), shape))
-        return told
+                    inferred.setdefault(source.name, Port(source.name, _datatype(source), shape))
+        return inferred
 
     def convert(self, inputs: Sequence[Port], wanted: Sequence[str] = ()) -> bytes:
         """Return the ONNX model; its outputs are those `wanted`, by default all of the symbol.
@@ -131,9 +126,9 @@ class Network:
             if node.op == VARIABLE:
                 values[number, 0] = self._variable(graph, node.name, ports)
                 continue
-            call = Call(graph, node, self._read(graph, node, values))
-            outputs = OPERATORS[node.op](call)
-            for index, value in enumerate((outputs,) if isinstance(outputs, Value) else outputs):
+            call = MxnetCall(graph, node, self._read(graph, node, values))
+            for index, value in enumerate(convert_call(OPERATORS[node.op], call)):
+                assert value is not None
                 values[number, index] = value
         known = dict(zip(self.output_names(), self._heads, strict=True))
         return graph.encode({name: self._output(name, known, values) for name in wanted or known})
@@ -198,7 +193,7 @@ class Network:
             return (-1, array.shape[1]) if array.ndim == 2 else None
         if array.ndim < 3 or node.attributes.get("layout", "NC").find("C") != 1:
             return None
-        groups = Call(Graph(), node, []).integer("num_group", 1)
+        groups = MxnetCall(Graph(), node, []).integer("num_group", 1)
         return (-1, array.shape[1] * groups, *([-1] * (array.ndim - 2)))
 
 
@@ -207,5 +202,5 @@ def _sources(node: Node) -> list[tuple[int, int]]:
 
 
 def _datatype(node: Node) -> DataType:
-    code = Call(Graph(), node, []).integer("__dtype__", 0)
+    code = MxnetCall(Graph(), node, []).integer("__dtype__", 0)
     return TYPES.get(code, DataType.FP32)

@@ -1,9 +1,8 @@
 """MXNet operators that pick, sort, repeat and count elements."""
 
-from collections.abc import Callable
-
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import axes_of, no_scalar, reduced
 from inferd.tensor.dtype import DataType
 
@@ -12,18 +11,14 @@ _END = 2**63 - 1
 # --- picked ---
 
 
-def _pick(call: Call) -> Converted:
+def _pick(graph: Graph, call: MxnetCall) -> Converted:
     """Convert pick: one element along an axis; indices out of range are clipped or wrapped."""
     if call.is_none("axis"):
         call.cannot("pick without an axis cannot be converted")
     return _picked(call, call.integer("axis", -1), keep=call.flag("keepdims"))
 
 
-def _batch_take(call: Call) -> Converted:
-    return _picked(call, 1, keep=False)
-
-
-def _picked(call: Call, axis: int, *, keep: bool) -> Value:
+def _picked(call: MxnetCall, axis: int, *, keep: bool) -> Value:
     graph, x, index = call.graph, call.input(0), call.input(1)
     if x.rank is None or index.rank is None:
         call.cannot("the number of dims of its inputs is not known")
@@ -44,8 +39,7 @@ def _picked(call: Call, axis: int, *, keep: bool) -> Value:
     return no_scalar(graph, graph.add("Squeeze", found, graph.ints(axis), rank=x.rank - 1))
 
 
-def _gather_nd(call: Call) -> Converted:
-    graph, x, index = call.graph, call.input(0), call.input(1)
+def _gather_nd(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Converted:
     if index.rank is None:
         call.cannot("the number of dims of its indices is not known")
     numbers = graph.cast(index, DataType.INT64)
@@ -56,7 +50,7 @@ def _gather_nd(call: Call) -> Converted:
 # --- sorted ---
 
 
-def _sorted(call: Call, k: int, *, ascending: bool) -> tuple[Value, Value]:
+def _sorted(call: MxnetCall, k: int, *, ascending: bool) -> tuple[Value, Value]:
     """Return the first `k` values in order and their indices; all of them if `k` is 0."""
     graph, x = call.graph, call.input(0)
     axis = -1
@@ -72,35 +66,31 @@ def _sorted(call: Call, k: int, *, ascending: bool) -> tuple[Value, Value]:
     return values, places
 
 
-def _top_k(call: Call) -> Converted:
+def _top_k(graph: Graph, call: MxnetCall) -> Converted:
     k, kind = call.integer("k", 1), call.word("ret_typ", "indices")
     if k < 0 or kind not in ("indices", "value", "both"):
         call.cannot(f"k {k} with ret_typ '{kind[:100]}' cannot be converted")
     values, places = _sorted(call, k, ascending=call.flag("is_ascend"))
     if kind == "value":
         return values
-    found = call.graph.cast(places, _index_type(call))
+    found = graph.cast(places, _index_type(call))
     return found if kind == "indices" else (values, found)
 
 
-def _index_type(call: Call) -> DataType:
+def _index_type(call: MxnetCall) -> DataType:
     return call.element_type() if call.has("dtype") else DataType.FP32
 
 
-def _sort(call: Call) -> Converted:
-    return _sorted(call, 0, ascending=call.flag("is_ascend", default=True))[0]
-
-
-def _argsort(call: Call) -> Converted:
+def _argsort(graph: Graph, call: MxnetCall) -> Converted:
     places = _sorted(call, 0, ascending=call.flag("is_ascend", default=True))[1]
-    return call.graph.cast(places, _index_type(call))
+    return graph.cast(places, _index_type(call))
 
 
 # --- repeated, and shaped like others ---
 
 
-def _repeat(call: Call) -> Converted:
-    graph, x, count = call.graph, call.input(0), call.integer("repeats", 1)
+def _repeat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    count = call.integer("repeats", 1)
     if count < 1:
         call.refuse(f"repeats is {count}")
     axis = 0
@@ -120,8 +110,7 @@ def _repeat(call: Call) -> Converted:
     return graph.reshape(spread, graph.join(*parts), rank)
 
 
-def _broadcast_axis(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _broadcast_axis(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axes, sizes = call.integers("axis"), call.integers("size")
     if x.rank is None:
         call.cannot("the number of dims of its input is not known")
@@ -133,8 +122,7 @@ def _broadcast_axis(call: Call) -> Converted:
     return graph.add("Expand", x, graph.ints(*dims))
 
 
-def _broadcast_like(call: Call) -> Converted:
-    graph, x, other = call.graph, call.input(0), call.input(1)
+def _broadcast_like(graph: Graph, call: MxnetCall, x: Value, other: Value) -> Converted:
     axes, others = call.integers("lhs_axes"), call.integers("rhs_axes")
     if not axes and not others:
         return graph.add("Expand", x, graph.shape(other), rank=other.rank)
@@ -151,8 +139,7 @@ def _length(graph: Graph, x: Value, axis: int) -> Value:
     return graph.shape(x, axis, axis + 1 if axis != -1 else None)
 
 
-def _slice_like(call: Call) -> Converted:
-    graph, x, other = call.graph, call.input(0), call.input(1)
+def _slice_like(graph: Graph, call: MxnetCall, x: Value, other: Value) -> Converted:
     rank = x.rank if x.rank is not None else other.rank
     axes = call.integers("axes") or list(range(rank or 0))
     if not axes:
@@ -161,9 +148,9 @@ def _slice_like(call: Call) -> Converted:
     return graph.add("Slice", x, graph.ints(*[0] * len(axes)), ends, graph.ints(*axes))
 
 
-def _split_v2(call: Call) -> Converted:
+def _split_v2(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert split_v2: at indices along an axis, or into equal sections."""
-    graph, x, sections = call.graph, call.input(0), call.integer("sections")
+    sections = call.integer("sections")
     axis, places = call.axis(x.rank, 0), call.integers("indices")
     if not 0 <= sections <= 4096 or len(places) > 4096:
         call.refuse(f"sections is {sections}")
@@ -184,21 +171,15 @@ def _split_v2(call: Call) -> Converted:
 # --- counted and reduced ---
 
 
-def _size_array(call: Call) -> Converted:
-    return call.graph.reshape(call.graph.add("Size", call.input(0), rank=0), call.graph.ints(1))
-
-
-def _without_nan(op: str, number: float) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        graph, x = call.graph, call.input(0)
+def _without_nan(op: str, number: float) -> Converter:
+    def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         there = graph.add("Where", graph.add("IsNaN", x), call.like(x, number), x, rank=x.rank)
         return reduced(call, op, there)
 
     return convert
 
 
-def _moments(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _moments(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axes = axes_of(call, x, "axes")
     if not axes:
         call.cannot("it has no axes")
@@ -208,8 +189,7 @@ def _moments(call: Call) -> Converted:
     return tuple(reduced(call, "ReduceMean", one, "axes") for one in (x, squares))
 
 
-def _running_sum(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _running_sum(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if call.has("dtype"):
         x = graph.cast(x, call.element_type())
     if not call.has("axis"):
@@ -218,19 +198,19 @@ def _running_sum(call: Call) -> Converted:
     return graph.add("CumSum", x, graph.whole(call.axis(x.rank, 0)))
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(("pick", "choose_element_0index"), _pick),
-    "batch_take": _batch_take,
+    "batch_take": lambda graph, call: _picked(call, 1, keep=False),
     "gather_nd": _gather_nd,
     "topk": _top_k,
-    "sort": _sort,
+    "sort": lambda graph, call: _sorted(call, 0, ascending=call.flag("is_ascend", default=True))[0],
     "argsort": _argsort,
     "repeat": _repeat,
     **dict.fromkeys(("broadcast_axis", "broadcast_axes"), _broadcast_axis),
     "broadcast_like": _broadcast_like,
     "slice_like": _slice_like,
     "_split_v2": _split_v2,
-    "size_array": _size_array,
+    "size_array": lambda graph, call, x: graph.reshape(graph.add("Size", x, rank=0), graph.ints(1)),
     "nansum": _without_nan("ReduceSum", 0.0),
     "nanprod": _without_nan("ReduceProd", 1.0),
     "moments": _moments,

@@ -1,12 +1,13 @@
 """MXNet operators on sequences: fused recurrent layers, and operators with sequence lengths."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import places_along
 from inferd.tensor.dtype import DataType
 
@@ -21,9 +22,9 @@ _MODES = {
 }
 
 
-def _rnn(call: Call) -> Converted:
+def _rnn(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert RNN, whose parameters are one vector: the weights of all layers, then the biases."""
-    graph, x, mode = call.graph, call.input(0), call.word("mode", "")
+    mode = call.word("mode", "")
     if mode not in _MODES:
         call.refuse(f"there is no mode '{mode[:100]}'")
     if call.has("projection_size") or call.has("lstm_state_clip_min"):
@@ -46,7 +47,7 @@ def _rnn(call: Call) -> Converted:
 
 
 def _layer(
-    call: Call, x: Value, weights: list[Array], lengths: Value | None, states: list[Value]
+    call: MxnetCall, x: Value, weights: list[Array], lengths: Value | None, states: list[Value]
 ) -> tuple[Value, ...]:
     graph, mode = call.graph, call.word("mode", "")
     op, activation, _ = _MODES[mode]
@@ -66,7 +67,7 @@ def _of_rank(value: Value, rank: int) -> Value:
     return Value(value.name, rank)
 
 
-def _weights(call: Call, layers: int, directions: int, mode: str) -> Iterator[list[Array]]:
+def _weights(call: MxnetCall, layers: int, directions: int, mode: str) -> Iterator[list[Array]]:
     """Yield W, R and B of each layer, in ONNX's layout."""
     vector, size = call.input(1).array, call.integer("state_size")
     if vector is None or vector.ndim != 1:
@@ -97,7 +98,7 @@ def _gates(array: Array, order: tuple[int, ...]) -> Array:
     return np.concatenate([parts[gate] for gate in order])
 
 
-def _state(call: Call, index: int, x: Value) -> Value:
+def _state(call: MxnetCall, index: int, x: Value) -> Value:
     """Return an initial state as [layers · directions, batch, size]; a batch of 1 is expanded."""
     graph, state = call.graph, call.input(index)
     batch = graph.join(graph.ints(1), graph.shape(x, 1, 2), graph.ints(1))
@@ -110,24 +111,24 @@ def _part(graph: Graph, state: Value, layer: int, both: bool) -> Value:  # noqa:
     return graph.add("Slice", state, *bounds, graph.ints(0))
 
 
-def _lengths(call: Call, index: int, datatype: DataType = DataType.INT32) -> Value | None:
+def _lengths(call: MxnetCall, index: int, datatype: DataType = DataType.INT32) -> Value | None:
     if not call.flag("use_sequence_length"):
         return None
     return call.graph.cast(call.input(index), datatype)
 
 
-def _param_concat(call: Call) -> Converted:
+def _param_concat(graph: Graph, call: MxnetCall) -> Converted:
     """Convert _rnn_param_concat; the joined parameters of an RNN stay a constant."""
     arrays = [value.array for value in call.inputs]
     if not arrays or call.integer("dim", 1) != 0 or any(array is None for array in arrays):
         call.cannot("its inputs are no constants")
-    return call.graph.constant(np.concatenate([one for one in arrays if one is not None]))
+    return graph.constant(np.concatenate([one for one in arrays if one is not None]))
 
 
 # --- with sequence lengths ---
 
 
-def _axes(call: Call) -> tuple[int, int]:
+def _axes(call: MxnetCall) -> tuple[int, int]:
     """Return the axes of time and batch, in this order."""
     axis = call.integer("axis")
     if axis not in (0, 1):
@@ -135,8 +136,7 @@ def _axes(call: Call) -> tuple[int, int]:
     return axis, 1 - axis
 
 
-def _last(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _last(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     time, batch = _axes(call)
     rank = None if x.rank is None else x.rank - 1
     lengths = _lengths(call, 1, DataType.INT64)
@@ -149,8 +149,7 @@ def _last(call: Call) -> Converted:
     return graph.add("GatherND", x, places, rank=rank, batch_dims=1)
 
 
-def _mask(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _mask(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     time, batch = _axes(call)
     lengths = _lengths(call, 1, DataType.INT64)
     if lengths is None:
@@ -163,8 +162,7 @@ def _mask(call: Call) -> Converted:
     return graph.add("Where", inside, x, call.like(x, call.number("value")), rank=x.rank)
 
 
-def _reversed(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _reversed(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if call.integer("axis") != 0:
         call.refuse("its axis can only be 0")
     lengths = _lengths(call, 1, DataType.INT64)
@@ -174,7 +172,7 @@ def _reversed(call: Call) -> Converted:
     return graph.add("ReverseSequence", x, lengths, time_axis=0, batch_axis=1)
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     "RNN": _rnn,
     "_rnn_param_concat": _param_concat,
     "SequenceLast": _last,

@@ -1,11 +1,10 @@
 """MXNet operators that slice, join, rearrange, pick and reduce."""
 
-from collections.abc import Callable
-
 import numpy as np
 
+from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.call import MxnetCall
 from inferd.tensor.dtype import DataType
 
 _END = 2**63 - 1
@@ -14,13 +13,13 @@ _ONE = np.array([1], np.int64)
 # --- shapes ---
 
 
-def _reshape(call: Call) -> Converted:
+def _reshape(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert Reshape with its special codes.
 
     0 keeps a dim, -1 is inferred, -2 keeps the rest, -3 joins two, -4 splits one in two. In
     reverse, codes and dims are matched from the end.
     """
-    graph, x, spec = call.graph, call.input(0), call.integers("shape")
+    spec = call.integers("shape")
     if not spec:
         call.cannot("a Reshape without 'shape' cannot be converted")
     if x.array is not None and spec == [-1]:
@@ -43,7 +42,7 @@ def _reshape(call: Call) -> Converted:
     return graph.add("Reshape", x, graph.join(*parts), rank=rank)
 
 
-def _codes(call: Call, spec: list[int]) -> list[list[int]]:
+def _codes(call: MxnetCall, spec: list[int]) -> list[list[int]]:
     """Return the codes of a Reshape one by one, each -4 with its two sizes."""
     codes, position = [], 0
     while position < len(spec):
@@ -63,7 +62,7 @@ def _dims(graph: Graph, x: Value, source: int, count: int | None, *, is_reverse:
     return graph.shape(x, 0 if count is None else -source - count, -source if source else None)
 
 
-def _reshaped(call: Call, code: list[int], dims: Value) -> Value:
+def _reshaped(call: MxnetCall, code: list[int], dims: Value) -> Value:
     graph = call.graph
     match code:
         case [-4, first, second]:
@@ -75,7 +74,7 @@ def _reshaped(call: Call, code: list[int], dims: Value) -> Value:
     return graph.ints(*code)
 
 
-def _halves(call: Call, whole: Value, first: int, second: int) -> Value:
+def _halves(call: MxnetCall, whole: Value, first: int, second: int) -> Value:
     graph = call.graph
     if first > 0 and second > 0:
         return graph.ints(first, second)
@@ -85,12 +84,8 @@ def _halves(call: Call, whole: Value, first: int, second: int) -> Value:
     return graph.join(*((graph.ints(first), other) if first > 0 else (other, graph.ints(second))))
 
 
-def _flatten(call: Call) -> Converted:
-    return call.graph.flatten(call.input(0), 1)
-
-
-def _transpose(call: Call) -> Converted:
-    graph, x, axes = call.graph, call.input(0), call.integers("axes")
+def _transpose(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    axes = call.integers("axes")
     if not axes:
         return graph.add("Transpose", x)
     axes = [call.checked(axis, len(axes)) for axis in axes]
@@ -99,8 +94,7 @@ def _transpose(call: Call) -> Converted:
     return graph.transpose(x, axes)
 
 
-def _swap_axes(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _swap_axes(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if x.rank is None:
         call.cannot("the number of dims of its input is not known")
     first, second = (call.axis(x.rank, 0, name) for name in ("dim1", "dim2"))
@@ -109,12 +103,8 @@ def _swap_axes(call: Call) -> Converted:
     return graph.transpose(x, perm)
 
 
-def _expand_dims(call: Call) -> Converted:
-    return call.graph.unsqueeze(call.input(0), (call.integer("axis"),))
-
-
-def _squeeze(call: Call) -> Converted:
-    graph, x, axes = call.graph, call.input(0), call.integers("axis")
+def _squeeze(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    axes = call.integers("axis")
     if axes:
         rank = None if x.rank is None else x.rank - len(axes)
         return no_scalar(graph, graph.add("Squeeze", x, graph.ints(*axes), rank=rank))
@@ -124,28 +114,22 @@ def _squeeze(call: Call) -> Converted:
     return graph.reshape(x, graph.join(shape, last))
 
 
-def _shape_array(call: Call) -> Converted:
-    return call.graph.shape(call.input(0))
-
-
 # --- joined and sliced ---
 
 
-def _concat(call: Call) -> Converted:
-    x = call.input(0)
+def _concat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axis = call.axis(x.rank, 1, "dim")
-    return call.graph.add("Concat", *call.inputs, axis=axis)
+    return graph.add("Concat", *call.inputs, axis=axis)
 
 
-def _stack(call: Call) -> Converted:
-    graph, axis = call.graph, call.integer("axis")
+def _stack(graph: Graph, call: MxnetCall) -> Converted:
+    axis = call.integer("axis")
     call.input(0)
     parts = [graph.unsqueeze(part, (axis,)) for part in call.inputs]
     return graph.add("Concat", *parts, axis=call.checked(axis, parts[0].rank))
 
 
-def _split(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _split(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     count, axis = call.integer("num_outputs", 1), call.axis(x.rank, 1)
     if not 1 <= count <= 4096:
         call.refuse(f"num_outputs is {count}")
@@ -156,8 +140,7 @@ def _split(call: Call) -> Converted:
     return tuple(graph.add("Squeeze", part, graph.ints(axis), rank=rank) for part in parts)
 
 
-def _slice(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _slice(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     begin, end = call.optional_integers("begin"), call.optional_integers("end")
     step = call.optional_integers("step") or [None] * len(begin)
     if not begin or not len(begin) == len(end) == len(step):
@@ -176,15 +159,14 @@ def _slice(call: Call) -> Converted:
     return graph.add("Slice", x, starts, ends, axes, steps)
 
 
-def _slice_axis(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _slice_axis(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axis, begin = call.axis(x.rank, 0), call.integer("begin")
     end = call.integer("end", _END)
     return graph.add("Slice", x, graph.ints(begin), graph.ints(end), graph.ints(axis))
 
 
-def _tile(call: Call) -> Converted:
-    graph, x, reps = call.graph, call.input(0), call.integers("reps")
+def _tile(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    reps = call.integers("reps")
     if x.rank is None or min(reps, default=0) < 1:
         call.refuse("its reps are not all at least 1, or the dims of its input are not known")
     if len(reps) > x.rank:
@@ -193,16 +175,15 @@ def _tile(call: Call) -> Converted:
     return graph.add("Tile", x, graph.ints(*reps))
 
 
-def _reverse(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _reverse(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axes = call.integers("axis")
     count = len(axes)
     starts, ends, steps = (graph.ints(*[one] * count) for one in (-1, -_END, -1))
     return graph.add("Slice", x, starts, ends, graph.ints(*axes), steps)
 
 
-def _pad(call: Call) -> Converted:
-    graph, mode, widths = call.graph, call.word("mode", "constant"), call.integers("pad_width")
+def _pad(graph: Graph, call: MxnetCall) -> Converted:
+    mode, widths = call.word("mode", "constant"), call.integers("pad_width")
     if mode not in ("constant", "edge", "reflect") or len(widths) % 2 or not widths:
         call.refuse("its mode or pad_width cannot be converted")
     x = call.input(0)
@@ -211,23 +192,18 @@ def _pad(call: Call) -> Converted:
     return graph.add("Pad", x, pads, value, mode=mode)
 
 
-def _broadcast_to(call: Call) -> Converted:
-    graph, x, dims = call.graph, call.input(0), call.integers("shape")
+def _broadcast_to(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    dims = call.integers("shape")
     if not dims or min(dims) < 0:
         call.refuse(f"its shape is {dims}")
     return graph.add("Expand", x, graph.ints(*(dim or 1 for dim in dims)), rank=len(dims))
 
 
-def _like(call: Call) -> Converted:
-    return call.graph.reshape(call.input(0), call.graph.shape(call.input(1)), call.input(1).rank)
-
-
 # --- picked ---
 
 
-def _take(call: Call) -> Converted:
+def _take(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Converted:
     """Convert take; indices out of range are clipped or wrapped."""
-    graph, x, index = call.graph, call.input(0), call.input(1)
     axis, mode = call.axis(x.rank, 0), call.word("mode", "clip")
     if mode not in ("clip", "wrap"):
         call.refuse(f"mode '{mode[:100]}' cannot be converted")
@@ -247,8 +223,7 @@ def _take(call: Call) -> Converted:
     return graph.add("Gather", x, numbers, rank=rank, axis=axis)
 
 
-def _one_hot(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _one_hot(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if call.integer("depth") < 1:
         call.refuse("its depth should be at least 1")
     values = np.array([call.number("off_value", 0.0), call.number("on_value", 1.0)], np.float32)
@@ -262,11 +237,11 @@ def _one_hot(call: Call) -> Converted:
     return graph.cast(hot, call.element_type()) if call.has("dtype") else hot
 
 
-def _arg(op: str) -> Callable[[Call], Converted]:
+def _arg(op: str) -> Converter:
     """Return the converter of argmax or argmin, whose indices have the type of the input."""
 
-    def convert(call: Call) -> Converted:
-        graph, x, keep = call.graph, call.input(0), call.flag("keepdims")
+    def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+        keep = call.flag("keepdims")
         if not call.has("axis"):  # over all elements, flattened
             flat = graph.reshape(x, graph.ints(-1))
             found = graph.add("CastLike", graph.add(op, flat, axis=0, keepdims=1), x)
@@ -281,8 +256,7 @@ def _arg(op: str) -> Callable[[Call], Converted]:
     return convert
 
 
-def _argmax_channel(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _argmax_channel(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     rank = None if x.rank is None else x.rank - 1
     found = graph.add("ArgMax", x, rank=rank, axis=1, keepdims=0)
     return graph.add("CastLike", found, x)
@@ -298,11 +272,11 @@ def places_along(graph: Graph, x: Value, axis: int) -> Value:
 # --- reduced ---
 
 
-def _reduce(op: str) -> Callable[[Call], Converted]:
-    return lambda call: reduced(call, op, call.input(0))
+def _reduce(op: str) -> Converter:
+    return lambda graph, call, x: reduced(call, op, x)
 
 
-def reduced(call: Call, op: str, x: Value, name: str = "axis") -> Value:
+def reduced(call: MxnetCall, op: str, x: Value, name: str = "axis") -> Value:
     """Return `x` reduced by `op` over the axes in the attribute `name`."""
     graph, keep = call.graph, call.flag("keepdims")
     axes = axes_of(call, x, name)
@@ -320,7 +294,7 @@ def no_scalar(graph: Graph, x: Value) -> Value:
     return graph.reshape(x, graph.ints(1)) if x.rank == 0 else x
 
 
-def axes_of(call: Call, x: Value, name: str = "axis") -> list[int]:
+def axes_of(call: MxnetCall, x: Value, name: str = "axis") -> list[int]:
     """Return the axes in the attribute `name`; with `exclude` all the others."""
     axes = [call.checked(axis, x.rank) for axis in call.integers(name)]
     if not call.flag("exclude") or not axes:
@@ -330,21 +304,21 @@ def axes_of(call: Call, x: Value, name: str = "axis") -> list[int]:
     return [axis for axis in range(x.rank) if axis not in axes]
 
 
-def _norm(call: Call) -> Converted:
+def _norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     order = call.integer("ord", 2)
     if order not in (1, 2):
         call.refuse(f"its ord is {order}, expected 1 or 2")
-    return _reduce(f"ReduceL{order}")(call)
+    return reduced(call, f"ReduceL{order}", x)
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {
+OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(("Reshape", "reshape"), _reshape),
-    **dict.fromkeys(("Flatten", "flatten"), _flatten),
+    **dict.fromkeys(("Flatten", "flatten"), lambda graph, call, x: graph.flatten(x, 1)),
     "transpose": _transpose,
     **dict.fromkeys(("SwapAxis", "swapaxes"), _swap_axes),
-    "expand_dims": _expand_dims,
+    "expand_dims": lambda graph, call, x: graph.unsqueeze(x, (call.integer("axis"),)),
     "squeeze": _squeeze,
-    "shape_array": _shape_array,
+    "shape_array": lambda graph, call, x: graph.shape(x),
     **dict.fromkeys(("Concat", "concat"), _concat),
     "stack": _stack,
     **dict.fromkeys(("SliceChannel", "split"), _split),
@@ -354,7 +328,7 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **dict.fromkeys(("reverse", "flip"), _reverse),
     **dict.fromkeys(("Pad", "pad"), _pad),
     "broadcast_to": _broadcast_to,
-    "reshape_like": _like,
+    "reshape_like": lambda graph, call, x, y: graph.reshape(x, graph.shape(y), y.rank),
     "take": _take,
     "one_hot": _one_hot,
     "argmax": _arg("ArgMax"),
