@@ -54,6 +54,7 @@ check: $(DEV) ## format, lint, types, floors, generated files: under ten seconds
 	$(BIN)/python tools/build_protos.py --check
 	$(BIN)/python tools/build_options_doc.py --check
 	$(BIN)/python tools/build_openapi.py --check
+	$(BIN)/python tools/build_calls_doc.py --check
 
 test: $(DEV) ## the tests, in two minutes (ARGS= for pytest; ARGS="-n 0": in one process)
 	$(BIN)/pytest tests -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
@@ -95,6 +96,7 @@ bench-platforms: $(PLATFORMS:%=.venv-%/.installed) $(if $(PLAIN),,$(COMPILED_ALO
 docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 	$(BIN)/python tools/build_options_doc.py
 	$(BIN)/python tools/build_openapi.py
+	$(BIN)/python tools/build_calls_doc.py
 
 dev: $(DEV) ## everything a developer needs, in .venv
 

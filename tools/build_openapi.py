@@ -3,24 +3,22 @@
     python tools/build_openapi.py            write it
     python tools/build_openapi.py --check    fail if it is out of date
 
-Its routes come from the server's own table, their descriptions from tools/openapi_operations.py,
-and the schemas from tools/openapi_schemas.py.
+The calls and their descriptions are those of inferd.api.v2.calls, the schemas are in
+tools/openapi_schemas.py.
 """
 
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from openapi_operations import JSON, OCTETS, PARAMETERS, Operation, operations
 from openapi_schemas import SCHEMAS, ref
 
 import inferd
-from inferd.api.routes import HttpRoutes
-from inferd.engine.engine import Engine
-from inferd.http.router import Route
-from inferd.wire.v2.rest.codec import JsonRules
+from inferd.api.call import JSON, ApiCall, Operation
+from inferd.api.v2.calls import CALLS
 
 TARGET = Path(__file__).resolve().parent.parent / "src" / "inferd" / "wire" / "openapi.json"
 
@@ -29,11 +27,19 @@ The Open Inference Protocol (V2) with Triton's extensions. An error is an object
 `error`. HEAD is answered wherever GET is. Any call may be refused with 401 or 403 where the server
 asks for API keys or restricts APIs.
 """
+_OCTETS = "application/octet-stream"
 _TEXT = {"type": "string"}
 _HEADER = "Inference-Header-Content-Length"
 _BINARY = {
     "description": "The bytes of JSON, when bytes of tensors follow.",
     "schema": {"type": "integer", "minimum": 0},
+}
+_PARAMETERS = {
+    "model": "A model's name.",
+    "version": "A version of the model, such as 3; without it, the highest that is ready.",
+    "repository": "A repository's name. The index passes it over, load and unload refuse it.",
+    "region": "The name of a region of shared memory.",
+    "file": "A file's name, as /v2/protos lists them.",
 }
 _REASONS = {
     400: "The request is wrong.",
@@ -44,23 +50,20 @@ _REASONS = {
 }
 
 
-def routes() -> list[Route]:
-    """Return the server's route table."""
-    rules = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=1)
-    return HttpRoutes(Engine(), rules, not_ready_status=400).table
-
-
-def build() -> dict[str, Any]:
-    """Return the document. Exits if a route has no description."""
-    known, paths = operations(), {}
-    for route in sorted(routes(), key=lambda route: (route.path, route.verb)):
-        entry = paths.setdefault(route.path, {})
-        if names := re.findall(r"{(\w+)}", route.path):
+def build(calls: Sequence[ApiCall] = CALLS) -> dict[str, Any]:
+    """Return the document of `calls`."""
+    paths: dict[str, Any] = {}
+    operations = {
+        (path, rest.verb): (operation, call.group)
+        for call in calls
+        for rest in call.rest
+        for path, operation in rest.operations()
+    }
+    for (path, verb), (operation, group) in sorted(operations.items()):
+        entry = paths.setdefault(path, {})
+        if names := re.findall(r"{(\w+)}", path):
             entry["parameters"] = [parameter(name) for name in names]
-        operation = known.get((route.verb, route.path))
-        if operation is None:
-            sys.exit(f"tools/openapi_operations.py says nothing of {route.verb} {route.path}")
-        entry[route.verb.lower()] = described(operation, route)
+        entry[verb.lower()] = described(operation, group)
     document = {
         "openapi": "3.1.0",
         "info": {
@@ -88,23 +91,23 @@ def parameter(name: str) -> dict[str, Any]:
         "name": name,
         "in": "path",
         "required": True,
-        "description": PARAMETERS[name],
+        "description": _PARAMETERS[name],
         "schema": schema,
     }
 
 
-def described(operation: Operation, route: Route) -> dict[str, Any]:
+def described(operation: Operation, group: str) -> dict[str, Any]:
     """Return the description of one operation."""
     found: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.text.partition(". ")[0].removesuffix("."),
         "description": operation.text,
-        "tags": [route.api],
+        "tags": [group],
     }
     if operation.takes:
         content = {JSON: {"schema": ref(operation.takes)}}
         if operation.takes == "InferRequest":
-            content[OCTETS] = {"schema": {}}
+            content[_OCTETS] = {"schema": {}}
             found["parameters"] = [{"name": _HEADER, "in": "header", **_BINARY}]
         found["requestBody"] = {"required": not operation.may_be_empty, "content": content}
     found["responses"] = {"200": answer(operation)}
@@ -135,7 +138,7 @@ def answer(operation: Operation) -> dict[str, Any]:
     }
     schema = plain.get(operation.gives) or ref(operation.gives)
     if operation.gives == "InferResponse":
-        content = {JSON: {"schema": schema}, OCTETS: {"schema": {}}}
+        content = {JSON: {"schema": schema}, _OCTETS: {"schema": {}}}
         return {"description": "The answer.", "headers": {_HEADER: _BINARY}, "content": content}
     return {"description": "The answer.", "content": {operation.type: {"schema": schema}}}
 

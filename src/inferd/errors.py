@@ -111,6 +111,12 @@ class ServiceNotFound(InferdError):
     code = Code.NOT_FOUND
 
 
+class DocumentNotFound(InferdError):
+    """The server hands out no document of that name."""
+
+    code = Code.NOT_FOUND
+
+
 class AlreadyExists(InferdError):
     """The name is taken."""
 

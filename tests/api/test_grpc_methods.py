@@ -2,20 +2,14 @@
 
 import asyncio
 import struct
-from operator import length_hint
 
 import msgspec
 import pytest
-from grpc_health.v1 import health_pb2
 from tritonclient.grpc import service_pb2 as pb
 
-from inferd.api.grpc_methods import (
-    API_OF,
-    HEALTH_SERVICE,
-    V2_SERVICE,
-    grpc_methods,
-    port_methods,
-)
+from inferd.api.apis import V2_ALONE
+from inferd.api.call import V2_SERVICE
+from inferd.api.grpc_methods import grpc_methods, port_methods
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.options.restriction import API_GROUPS
 from inferd.config.server import ServerConfig
@@ -23,7 +17,7 @@ from inferd.core.metadata import ModelState
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
-from inferd.errors import InvalidRequest, ModelNotFound, ServiceNotFound, Unavailable
+from inferd.errors import InvalidRequest, ModelNotFound, Unavailable
 from inferd.http.access import Access, Secret
 from inferd.http.grpc.handler import Unary
 from inferd.server.options import grpc_options
@@ -88,8 +82,11 @@ def test_all_rpcs_of_the_service_are_in_the_table(engine):
 
 def test_every_method_belongs_to_an_api_group_and_every_group_has_methods(engine):
     methods = grpc_methods(engine, no_pause, typed_answers=False)
-    assert {path.rpartition("/")[2] for path in methods} == set(API_OF)
-    assert set(API_OF.values()) == set(API_GROUPS)
+    groups = {
+        path: call.group for call in V2_ALONE.calls for rpc in call.rpcs for path in rpc.paths()
+    }
+    assert groups.keys() == methods.keys()
+    assert set(groups.values()) == set(API_GROUPS)
 
 
 def test_mlservers_own_service_for_repositories_is_answered_as_v2s(engine):
@@ -189,81 +186,6 @@ def test_the_engine_learns_when_a_request_arrived(engine):
     engine.add(Served(CONFIG, 4, "x", Noting()))
     called(engine, "ModelInfer", infer_request(raw_input_contents=[FOUR]))
     assert seen[0] > 0
-
-
-# --- health ---
-
-
-def health(engine, service):
-    request = health_pb2.HealthCheckRequest(service=service)
-    data = called(engine, "Check", request, HEALTH_SERVICE)
-    return health_pb2.HealthCheckResponse.FromString(data).status
-
-
-@pytest.mark.parametrize("service", ["", V2_SERVICE])
-def test_a_service_serves_while_the_engine_is_ready(engine, service):
-    assert health(engine, service) == health_pb2.HealthCheckResponse.SERVING
-    engine.drain()
-    assert health(engine, service) == health_pb2.HealthCheckResponse.NOT_SERVING
-
-
-def test_an_unknown_service_is_not_found(engine):
-    with pytest.raises(ServiceNotFound, match="'nope'"):
-        health(engine, "nope")
-
-
-def test_health_lists_both_names(engine):
-    data = called(engine, "List", service=HEALTH_SERVICE)
-    assert b"SERVING" not in data and V2_SERVICE.encode() in data
-
-
-async def messages(*items):
-    for item in items:
-        yield item
-
-
-def watched(engine, service, pauses):
-    """Return the statuses a watch tells while `pauses` are carried out; then the server stops."""
-    steps = iter(pauses)
-
-    async def pause():
-        next(steps)()
-        return length_hint(steps) > 0
-
-    async def watch():
-        method = grpc_methods(engine, pause, typed_answers=False)[f"/{HEALTH_SERVICE}/Watch"]
-        request = health_pb2.HealthCheckRequest(service=service).SerializeToString()
-        answers = method.handler(messages(request), None)
-        told = []
-        try:
-            while True:
-                data = b"".join(await anext(answers))
-                told.append(health_pb2.HealthCheckResponse.FromString(data).status)
-        except Unavailable:
-            return told
-
-    return asyncio.run(watch())
-
-
-def test_a_watch_tells_each_change_once(engine):
-    assert watched(engine, "", [lambda: None, engine.drain, lambda: None]) == [1, 2]
-
-
-def test_a_watch_tells_a_change_that_came_with_the_end(engine):
-    assert watched(engine, "", [engine.drain]) == [1, 2]
-
-
-def test_a_watch_on_an_unknown_service_says_so_and_goes_on(engine):
-    assert watched(engine, "nope", [lambda: None]) == [3]
-
-
-def test_a_watch_without_a_message_is_invalid(engine):
-    async def watch():
-        method = grpc_methods(engine, no_pause, typed_answers=False)[f"/{HEALTH_SERVICE}/Watch"]
-        await anext(method.handler(messages(), None))
-
-    with pytest.raises(InvalidRequest, match="without a message"):
-        asyncio.run(watch())
 
 
 def test_a_method_of_no_api_group_is_guarded_as_inference(engine):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.api.apis import Apis
 from inferd.api.grpc_methods import grpc_methods
 from inferd.api.routes import HttpRoutes
 from inferd.api.trtis.http_calls import TrtisRoutes
@@ -84,7 +85,9 @@ ROUTES = {
 }
 RPCS = {
     path.rpartition("/")[2]: method
-    for path, method in grpc_methods(Engine(), never, typed_answers=False, trtis=TRTIS).items()
+    for path, method in grpc_methods(
+        Engine(), never, typed_answers=False, apis=Apis(trtis=TRTIS)
+    ).items()
 }
 OFFERED = [name for name in SECTIONS if offered(name)]
 WIRE = "".join(path.read_text() for path in (ROOT / "src/inferd/wire").rglob("*.py"))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from inferd.api.apis import Apis
 from inferd.api.routes import HttpRoutes
 from inferd.api.trtis.trtis import Trtis
 from inferd.config.server import ServerConfig
@@ -235,7 +236,7 @@ async def answered_inline(engine, request):
     then another one tells.
     """
     rules, trtis = JsonRules(True, "tokens", 2**20), Trtis(engine, "inference:0")
-    routes = HttpRoutes(engine, rules, not_ready_status=400, trtis=trtis)
+    routes = HttpRoutes(engine, rules, not_ready_status=400, apis=Apis(trtis=trtis))
 
     def answer():
         begun = routes.begin(request)

@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
+from inferd.api.apis import Apis
 from inferd.api.metrics import MetricsRoutes
 from inferd.api.trtis.trtis import Trtis
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
@@ -227,7 +228,9 @@ def calling(request, serving):
         options = msgspec.structs.replace(grpc_options(ServerConfig()), **changes)
         async with serving() as site:
             if has_old:
-                options = msgspec.structs.replace(options, trtis=Trtis(site.engine, "me"))
+                options = msgspec.structs.replace(
+                    options, apis=Apis(trtis=Trtis(site.engine, "me"))
+                )
             server = TRANSPORTS[request.param](site.engine, options)
             port = await server.start("127.0.0.1", 0)
             try:

@@ -1,6 +1,5 @@
 """CodedBodies: inflates compressed bodies before their calls run (RFC 9110, section 8.4)."""
 
-from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
@@ -24,12 +23,9 @@ class CodedBodies:
         self._coder = coder
         self._capacity = capacity
 
-    def routes(self, routes: Iterable[Route]) -> list[Route]:
-        """Return `routes` with calls that accept compressed bodies as well."""
-        return [
-            route._replace(call=self._taking(route)) if route.verb == "POST" else route
-            for route in routes
-        ]
+    def route(self, route: Route) -> Route:
+        """Return `route`, if it has a body with a call that accepts compressed bodies as well."""
+        return route._replace(call=self._taking(route)) if route.verb == "POST" else route
 
     async def infer(self, call: HttpCall, request: HttpRequest, *more: Any) -> HttpAnswer:
         """Return the answer of `call`, an inference, to `request` with its body inflated.

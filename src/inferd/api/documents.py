@@ -1,38 +1,86 @@
-"""The URLs where the server describes itself: the OpenAPI document and gRPC's .proto files."""
+"""The calls in which the server describes itself: its OpenAPI document, and gRPC's .proto files."""
 
 import msgspec
 
-from inferd.http.message import HttpAnswer, HttpRequest
-from inferd.http.router import Route
+from inferd.api.call import TEXT, ApiCall, Operation, Rest, Rpc
+from inferd.api.reflection import REFLECTION_SERVICES
+from inferd.engine.engine import Engine
+from inferd.errors import DocumentNotFound
 from inferd.wire import documents
-from inferd.wire.v2.rest import codec as v2_rest
 
-_TEXT = b"text/plain; charset=utf-8"
+_SECTION = "Describing itself"
 
 
-class DocumentRoutes:
-    """Serves the documents that client generators need."""
+def openapi(_engine: Engine) -> bytes:
+    """Return the OpenAPI document."""
+    return documents.openapi()
 
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        return [
-            Route("GET", "/v2/openapi.json", "metadata", self.openapi),
-            Route("GET", "/v2/protos", "metadata", self.protos),
-            Route("GET", "/v2/protos/{file}", "metadata", self.proto),
-        ]
 
-    async def openapi(self, _request: HttpRequest) -> HttpAnswer:
-        """Return the OpenAPI document."""
-        return HttpAnswer(200, [documents.openapi()])
+def protos(_engine: Engine) -> bytes:
+    """Return the names of the .proto files."""
+    return msgspec.json.encode({"files": list(documents.proto_files())})
 
-    async def protos(self, _request: HttpRequest) -> HttpAnswer:
-        """Return the names of the .proto files."""
-        return HttpAnswer(200, [msgspec.json.encode({"files": list(documents.proto_files())})])
 
-    async def proto(self, _request: HttpRequest, file: str) -> HttpAnswer:
-        """Return one .proto file."""
-        known = documents.proto_files()
-        if file in known:
-            return HttpAnswer(200, [known[file]], content_type=_TEXT)
-        text = f"there is no file '{file[:200]}' here, expected one of {', '.join(known)}"
-        return HttpAnswer(404, [v2_rest.encode_error(text)])
+def proto(_engine: Engine, file: str) -> bytes:
+    """Return one .proto file. Raises DocumentNotFound."""
+    known = documents.proto_files()
+    if file not in known:
+        msg = f"there is no file '{file[:200]}' here, expected one of {', '.join(known)}"
+        raise DocumentNotFound(msg)
+    return known[file]
+
+
+def _encode(document: bytes) -> bytes:
+    return document
+
+
+CALLS = (
+    ApiCall(
+        "metadata",
+        _SECTION,
+        (
+            Rest(
+                "GET",
+                "/v2/openapi.json",
+                Operation("openapi", "This document.", "Anything"),
+                encode=_encode,
+            ),
+        ),
+        function=openapi,
+        answers="the REST surface as an OpenAPI 3.1 document",
+    ),
+    ApiCall(
+        "metadata",
+        _SECTION,
+        (
+            Rest(
+                "GET",
+                "/v2/protos",
+                Operation("protos", "The .proto files of gRPC.", "ProtoFiles"),
+                encode=_encode,
+            ),
+        ),
+        function=protos,
+        answers="the names of the `.proto` files",
+    ),
+    ApiCall(
+        "metadata",
+        _SECTION,
+        (
+            Rest(
+                "GET",
+                "/v2/protos/{file}",
+                Operation("proto", "One .proto file.", "Text", errors=(404,), type=TEXT),
+                encode=_encode,
+            ),
+        ),
+        function=proto,
+        answers="one of them, such as grpc_service.proto",
+    ),
+    ApiCall(
+        "metadata",
+        _SECTION,
+        rpcs=(Rpc("ServerReflectionInfo", services=REFLECTION_SERVICES),),
+        answers="the same for tools like grpcurl, in the versions v1 and v1alpha",
+    ),
+)

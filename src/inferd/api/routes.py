@@ -4,18 +4,12 @@ import logging
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from inferd.api.apis import V2_ALONE, Apis
+from inferd.api.call import rest_routes
 from inferd.api.coded_bodies import CODING, CodedBodies
-from inferd.api.documents import DocumentRoutes
 from inferd.api.trtis.http_calls import TrtisRoutes, is_old
-from inferd.api.trtis.trtis import Trtis
 from inferd.api.v2.generate import GenerateRoutes
 from inferd.api.v2.http_infer import RestInference
-from inferd.api.v2.http_logging import LoggingRoutes
-from inferd.api.v2.http_metadata import MetadataRoutes
-from inferd.api.v2.http_repository import RepositoryRoutes
-from inferd.api.v2.http_shared_memory import SharedMemoryRoutes
-from inferd.api.v2.http_statistics import StatisticsRoutes
-from inferd.api.v2.http_trace import TraceRoutes
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
 from inferd.http.access import OPEN, Access, Headers
@@ -35,17 +29,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("inferd.http")
 
-_VERSION = "/v2/models/{model}/versions/{version}"
-
 
 class HttpRoutes:
     """Answers requests by asking the engine. The wall: no exception raised inside escapes `answer`.
 
     With `is_guarded` some calls are restricted: call `check_access` before receiving a large body.
     `forward` chooses the headers of an inference that become its parameters; the code that makes an
-    HttpRequest applies it. `trtis` is the old API, if it is offered; `table` has the routes of V2
-    alone, `health` the health checks of both. `own_headers` names the response headers that a web
-    page may want to read.
+    HttpRequest applies it. `table` has the routes of V2 alone, `health` the health checks of
+    all APIs. `own_headers` names the response headers that a web page may want to read.
     """
 
     def __init__(
@@ -56,11 +47,10 @@ class HttpRoutes:
         not_ready_status: int,
         forward: HeaderForward | None = None,
         access: Access = OPEN,
-        trtis: Trtis | None = None,
+        apis: Apis = V2_ALONE,
     ) -> None:
         self.forward = forward
         self._engine = engine
-        self._rules = rules
         self.tracer = engine.tracer
         coder = Coder(rules.max_json_bytes, engine.offload)
         self.batch_memory: BatchMemory | None = engine.capacity.batch_memory
@@ -68,35 +58,34 @@ class HttpRoutes:
         self._failures = FailureLog(log)
         self._inference = RestInference(engine, rules, coder, self._coded)
         self._infer = self._inference.call
-        self.table = self._routes(rules.max_json_bytes, not_ready_status)
-        self._trtis = TrtisRoutes(trtis, access, self._failures) if trtis else None
+        self.table = self._routes(apis, rules, not_ready_status)
+        self._trtis = TrtisRoutes(apis.trtis, access, self._failures) if apis.trtis else None
         self._old_inference = self._trtis.inference if self._trtis else None
         self._old_infer = self._old_inference.call if self._old_inference else None
         lines = [*self.table, *(self._trtis.routes() if self._trtis else ())]
         self.health = [line for line in lines if line.api == "health"]
         self._router = Router(lines, access)
         self.is_guarded = access is not OPEN
-        old = (STATUS, RESPONSE) if trtis else ()
+        old = (STATUS, RESPONSE) if apis.trtis else ()
         self.own_headers = [v2_binary.HEADER, "Retry-After", *old]
         self._targets = self._router.known
 
-    def _routes(self, max_json_bytes: int, not_ready_status: int) -> list[Route]:
-        return [
-            *StatisticsRoutes(self._engine).routes(),  # first: one of its paths could be a model's
-            *MetadataRoutes(self._engine, not_ready_status).routes(),
-            Route("POST", "/v2/models/{model}/infer", "inference", self._infer),
-            Route("POST", f"{_VERSION}/infer", "inference", self._infer),
-            *DocumentRoutes().routes(),
-            *self._coded.routes(
-                [
-                    *GenerateRoutes(self._engine, self._rules, self._failures).routes(),
-                    *RepositoryRoutes(self._engine, max_json_bytes).routes(),
-                    *LoggingRoutes(self._engine.log).routes(),
-                    *TraceRoutes(self._engine).routes(),
-                    *SharedMemoryRoutes(self._engine.regions).routes(),
-                ]
-            ),
-        ]
+    def _routes(self, apis: Apis, rules: JsonRules, not_ready_status: int) -> list[Route]:
+        generate = GenerateRoutes(self._engine, rules, self._failures)
+        routes = rest_routes(
+            apis.calls,
+            self._engine,
+            rules.max_json_bytes,
+            not_ready_status,
+            {
+                "infer": self._infer,
+                "generate": generate.generate,
+                "generateStream": generate.stream,
+                "inferStream": generate.infer_stream,
+            },
+        )
+        # Inference inflates bodies by itself.
+        return [r if r.call is self._infer else self._coded.route(r) for r in routes]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer to `request`, whatever happens."""

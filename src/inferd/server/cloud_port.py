@@ -9,7 +9,7 @@ from inferd.server.options import http_options
 
 if TYPE_CHECKING:
     from inferd.api.access import KeyRing
-    from inferd.api.trtis.trtis import Trtis
+    from inferd.api.apis import Apis
     from inferd.http.router import Routes
     from inferd.transport.http_server import HttpServer
 
@@ -28,7 +28,7 @@ def health_port(
     config: ServerConfig,
     engine: Engine,
     ring: "KeyRing | None",
-    trtis: "Trtis | None",
+    apis: "Apis | None",
     address: str,
 ) -> Iterator[CloudPort]:
     """Yield the port for health checks, if `config` asks for one other than the HTTP port."""
@@ -40,7 +40,7 @@ def health_port(
     from inferd.http.failure import FailureLog
     from inferd.transport.http_server import HttpServer, v2_routes
 
-    options = http_options(config, ring, trtis=trtis)
+    options = http_options(config, ring, apis=apis)
     v2 = v2_routes(engine, options)
     routes = TableRoutes(v2.health, v2.tracer, FailureLog(log), access=options.access)
     server = HttpServer(engine, options, routes=routes)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import ssl
 
     from inferd.api.access import KeyRing
-    from inferd.api.trtis.trtis import Trtis
+    from inferd.api.apis import Apis
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
 
@@ -97,12 +97,13 @@ def is_one_port(config: ServerConfig) -> bool:
 
 
 def grpc_options(
-    config: ServerConfig, ring: "KeyRing | None" = None, trtis: "Trtis | None" = None
+    config: ServerConfig, ring: "KeyRing | None" = None, apis: "Apis | None" = None
 ) -> "GrpcOptions":
     """Return the options of the gRPC server; `ring` has the API keys, if any are needed.
 
-    `trtis` is the old API, if it is offered.
+    `apis` are those to be offered, without them V2.
     """
+    from inferd.api.apis import V2_ALONE
     from inferd.server.access import grpc_access
     from inferd.transport.grpc_options import GrpcOptions
 
@@ -137,7 +138,7 @@ def grpc_options(
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
         access=grpc_access(config, ring),
-        trtis=trtis,
+        apis=apis or V2_ALONE,
     )
 
 
@@ -145,12 +146,13 @@ def http_options(
     config: ServerConfig,
     ring: "KeyRing | None" = None,
     tls: "ssl.SSLContext | None" = None,
-    trtis: "Trtis | None" = None,
+    apis: "Apis | None" = None,
 ) -> "HttpOptions":
     """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
 
-    `trtis` is the old API, if it is offered.
+    `apis` are those to be offered, without them V2.
     """
+    from inferd.api.apis import V2_ALONE
     from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
@@ -170,7 +172,7 @@ def http_options(
         ssl_context=tls,
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
-        trtis=trtis,
+        apis=apis or V2_ALONE,
         # A port shared with gRPC also follows gRPC's option.
         reuse_port=config.reuse_http_port or (is_one_port(config) and config.reuse_grpc_port),
     )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from inferd.api.access import KeyRing
-    from inferd.api.trtis.trtis import Trtis
+    from inferd.api.apis import Apis
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
     from inferd.transport.http_server import HttpServer
@@ -93,7 +93,7 @@ class Server:
         self._grpc: GrpcServer | Http2Server | None = None
         self._metrics: HttpServer | None = None
         self._ring: KeyRing | None = None
-        self._trtis: Trtis | None = None
+        self._apis: Apis | None = None
         self._watcher = FileWatcher()
 
     def _allows_client_shm(self) -> bool:
@@ -130,9 +130,10 @@ class Server:
         """
         self._read_keys()
         if self.config.allow_trtis:
+            from inferd.api.apis import Apis
             from inferd.api.trtis.trtis import Trtis
 
-            self._trtis = Trtis(self.engine, self.config.id or _OLD_NAME)
+            self._apis = Apis(trtis=Trtis(self.engine, self.config.id or _OLD_NAME))
         self.engine.tracer.open()
         try:
             if self.config.allow_http:
@@ -225,7 +226,7 @@ class Server:
     async def _open_http(self) -> None:
         from inferd.transport.http_server import HttpServer
 
-        options = http_options(self.config, self._ring, self._http_tls(), self._trtis)
+        options = http_options(self.config, self._ring, self._http_tls(), self._apis)
         self._http = HttpServer(self.engine, options)
         if self._is_one_port:
             self._share_port(self._http)
@@ -259,7 +260,7 @@ class Server:
 
         self._grpc = Http2Server(
             self.engine,
-            grpc_options(self.config, self._ring, self._trtis),
+            grpc_options(self.config, self._ring, self._apis),
             http=http,
         )
         share_port(http, self._grpc)
@@ -270,13 +271,13 @@ class Server:
                 from inferd.transport.http2_server import Http2Server
 
                 self._grpc = Http2Server(
-                    self.engine, grpc_options(self.config, self._ring, self._trtis)
+                    self.engine, grpc_options(self.config, self._ring, self._apis)
                 )
             else:
                 from inferd.transport.grpc_server import GrpcServer
 
                 self._grpc = GrpcServer(
-                    self.engine, grpc_options(self.config, self._ring, self._trtis)
+                    self.engine, grpc_options(self.config, self._ring, self._apis)
                 )
                 await self._probe_grpc_port()
             if files := tls_files(self.config, "grpc"):
@@ -290,7 +291,7 @@ class Server:
     async def _open_cloud(self) -> None:
         config, engine, ring, address = self.config, self.engine, self._ring, self.http_address
         ports = [
-            *health_port(config, engine, ring, self._trtis, address),
+            *health_port(config, engine, ring, self._apis, address),
             *cloud_ports(config, engine, ring, address),
         ]
         for each in ports:

@@ -4,7 +4,7 @@ import ssl
 
 import msgspec
 
-from inferd.api.trtis.trtis import Trtis
+from inferd.api.apis import V2_ALONE, Apis
 from inferd.errors import InvalidConfig
 from inferd.http.access import OPEN, Access
 
@@ -17,8 +17,7 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     medium or high; answers are compressed with a coding that the client accepts. The keepalive and
     connection age settings are gRPC's own. TLS files are PEM; `mutual_tls` asks clients for a
     certificate signed by `root_cert`. The options from `max_connections` to
-    `max_connection_idle_ms` are for our own transport; grpcio has none of them. `trtis` is the old
-    API, None if it is not offered.
+    `max_connection_idle_ms` are for our own transport; grpcio has none of them.
     """
 
     typed_answers: bool
@@ -49,7 +48,7 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     handshake_timeout_s: float
     max_connection_idle_ms: int | None
     access: Access = OPEN
-    trtis: Trtis | None = None
+    apis: Apis = V2_ALONE
 
     @property
     def has_tls(self) -> bool:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.cors import CorsRoutes
 from inferd.api.header_forward import header_forward
 from inferd.api.routes import HttpRoutes
-from inferd.api.trtis.trtis import Trtis
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access
 from inferd.http.h1.connection import HttpConnection
@@ -30,9 +30,8 @@ SWEEP_S = 1.0
 class HttpOptions(msgspec.Struct, frozen=True):
     """The server's options; sizes in bytes, times in seconds. Defaults are ServerConfig's.
 
-    Headers whose names match `header_forward_pattern` become parameters of the inference. `trtis`
-    is the old API, None if it is not offered. With `reuse_port` other processes may listen on the
-    same port.
+    Headers whose names match `header_forward_pattern` become parameters of the inference. With
+    `reuse_port` other processes may listen on the same port.
     """
 
     max_header_bytes: int
@@ -50,7 +49,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     header_forward_pattern: str | None = None
     access: Access = OPEN
     cors_origins: frozenset[str] = frozenset()
-    trtis: Trtis | None = None
+    apis: Apis = V2_ALONE
     reuse_port: bool = False
 
 
@@ -180,7 +179,7 @@ class HttpServer:
 
 
 def v2_routes(engine: Engine, options: HttpOptions) -> HttpRoutes:
-    """Return the routes of V2, and of the old API if it is offered."""
+    """Return the routes of the APIs that are offered."""
     return HttpRoutes(
         engine,
         JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes),
@@ -191,7 +190,7 @@ def v2_routes(engine: Engine, options: HttpOptions) -> HttpRoutes:
             options.access.secret_names,
         ),
         access=options.access,
-        trtis=options.trtis,
+        apis=options.apis,
     )
 
 

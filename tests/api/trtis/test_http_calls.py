@@ -7,6 +7,7 @@ import pytest
 from google.protobuf import text_format
 
 from inferd.api.access import KeyRing
+from inferd.api.apis import Apis
 from inferd.api.trtis.trtis import Trtis
 from inferd.errors import Overloaded, Unavailable
 from inferd.http.access import Access
@@ -25,7 +26,7 @@ def old(serving, models):
     async def serve(**options):
         engine, held = models()
         engine.capacity.max_requests = options.pop("max_inflight_requests", 20_000)
-        async with serving(engine=engine, trtis=Trtis(engine, "me"), **options) as site:
+        async with serving(engine=engine, apis=Apis(trtis=Trtis(engine, "me")), **options) as site:
             site.held = held
             yield site
 

@@ -1,14 +1,16 @@
-"""The URLs of the shared memory extensions and inference through regions, over a real socket."""
+"""The calls of V2's shared memory: HTTP over a real socket, gRPC by bytes alone."""
 
 import asyncio
 import json
 
 import numpy as np
 import pytest
+from tritonclient.grpc import service_pb2 as pb
 
-from inferd.api.v2.http_shared_memory import SharedMemoryRoutes
-from inferd.errors import Unsupported
-from inferd.http.message import HttpRequest
+from inferd.api.call import V2_SERVICE, grpc_handlers
+from inferd.api.v2.shared_memory import CALLS
+from inferd.engine.engine import Engine
+from inferd.errors import InvalidRequest, RegionFailed, RegionNotFound, Unsupported
 from inferd.shm.regions import Regions
 
 VALUES = np.arange(4, dtype=np.float32)
@@ -225,24 +227,103 @@ async def test_cuda_calls_answer_without_a_gpu(serving, post):
         assert "a CUDA IPC handle has 64" in answer.error
 
 
-def test_without_permission_nothing_is_registered(shared):
-    routes = SharedMemoryRoutes(Regions(allowed=False))
-    body = memoryview(json.dumps({"key": shared().key, "byte_size": 64}).encode())
-    request = HttpRequest(b"POST", b"", {}, True, False, body)
-    for call in (routes.add_system(request, "r"), routes.drop_system(request)):
-        with pytest.raises(Unsupported, match="--allow-client-shm=true"):
-            asyncio.run(call)
-    assert asyncio.run(routes.system_status(request)).buffers == [b"[]"]
+async def test_without_permission_nothing_is_registered(serving, shared, register, post):
+    async with serving(engine=Engine()) as site:
+        answers = [await register(site, shared()), await site.ask(post(f"{ALL}/unregister", b""))]
+        for answer in answers:
+            assert answer.status == 501
+            assert "--allow-client-shm=true" in answer.error
+        assert (await site.ask(get(f"{ALL}/status"))).json == []
 
 
-def test_without_permission_it_does_not_matter_what_the_body_says():
-    routes = SharedMemoryRoutes(Regions(allowed=False))
-    request = HttpRequest(b"POST", b"", {}, True, False, memoryview(b'{"raw_handle":{"b64":"?"}}'))
-    for call in (
-        routes.add_system(request, "r"),
-        routes.add_cuda(request, "r"),
-        routes.refuse_nameless_system(request),
-        routes.refuse_nameless_cuda(request),
-    ):
-        with pytest.raises(Unsupported, match="--allow-client-shm=true"):
-            asyncio.run(call)
+@pytest.mark.parametrize("path", [ONE, ALL, f"{CUDA}/region/r", CUDA])
+async def test_without_permission_it_does_not_matter_what_the_body_says(serving, post, path):
+    async with serving(engine=Engine()) as site:
+        answer = await site.ask(post(f"{path}/register", b'{"raw_handle":{"b64":"?"}}'))
+        assert answer.status == 501
+        assert "--allow-client-shm=true" in answer.error
+
+
+# --- over gRPC ---
+
+
+@pytest.fixture
+def engine():
+    engine = Engine()
+    engine.regions = Regions(allowed=True, find_driver=lambda: None)
+    yield engine
+    engine.regions.close()
+
+
+def called(engine, rpc, **fields):
+    method = grpc_handlers(CALLS, engine, {})[f"/{V2_SERVICE}/{rpc}"]
+    request = getattr(pb, f"{rpc}Request")(**fields).SerializeToString()
+    answer = b"".join(asyncio.run(method.handler(request, None)))
+    return getattr(pb, f"{rpc}Response").FromString(answer)
+
+
+def test_the_life_of_a_region_over_grpc(engine, shared):
+    given = shared()
+    for name in "ab":
+        called(
+            engine, "SystemSharedMemoryRegister", name=name, key=given.key, offset=8, byte_size=64
+        )
+    told = called(engine, "SystemSharedMemoryStatus").regions
+    assert sorted(told) == ["a", "b"]
+    entry = pb.SystemSharedMemoryStatusResponse.RegionStatus(
+        name="a", key=given.key, offset=8, byte_size=64
+    )
+    assert called(engine, "SystemSharedMemoryStatus", name="a").regions == {"a": entry}
+    called(engine, "SystemSharedMemoryUnregister", name="a")
+    called(engine, "SystemSharedMemoryUnregister", name="nope")
+    assert list(called(engine, "SystemSharedMemoryStatus").regions) == ["b"]
+    called(engine, "SystemSharedMemoryUnregister")
+    assert not called(engine, "SystemSharedMemoryStatus").regions
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"key": "/none_of_ours", "byte_size": 1}, InvalidRequest),
+        ({"name": "r", "key": "/none_of_ours", "byte_size": 1}, RegionFailed),
+        ({"name": "r", "key": "", "byte_size": 1}, InvalidRequest),
+        ({"name": "r", "key": "/x", "byte_size": 0}, InvalidRequest),
+    ],
+)
+def test_what_cannot_be_registered_is_refused(engine, fields, error):
+    with pytest.raises(error):
+        called(engine, "SystemSharedMemoryRegister", **fields)
+
+
+@pytest.mark.parametrize("kind", ["System", "Cuda"])
+def test_a_region_that_is_not_there_is_not_found(engine, kind):
+    with pytest.raises(RegionNotFound):
+        called(engine, f"{kind}SharedMemoryStatus", name="nope")
+
+
+def test_offset_and_size_cannot_wrap(engine, shared):
+    key = shared().key
+    with pytest.raises(RegionFailed, match="has 4096 bytes"):
+        called(
+            engine, "SystemSharedMemoryRegister",
+            name="r", key=key, offset=2**64 - 1, byte_size=2**64 - 1,
+        )  # fmt: skip
+
+
+def test_cuda_calls_answer_without_a_gpu_over_grpc(engine):
+    assert not called(engine, "CudaSharedMemoryStatus").regions
+    called(engine, "CudaSharedMemoryUnregister")
+    called(engine, "CudaSharedMemoryUnregister", name="g")
+    with pytest.raises(InvalidRequest, match="finds no GPU"):
+        called(
+            engine, "CudaSharedMemoryRegister",
+            name="g", raw_handle=bytes(64), device_id=0, byte_size=1,
+        )  # fmt: skip
+
+
+def test_without_permission_nothing_is_registered_over_grpc(shared):
+    with pytest.raises(Unsupported, match="--allow-client-shm=true"):
+        called(
+            Engine(), "SystemSharedMemoryRegister",
+            name="r", key=shared().key, byte_size=1,
+        )  # fmt: skip

@@ -1,6 +1,15 @@
-"""The URLs of the trace extension, over a real socket."""
+"""The calls of V2's trace: HTTP over a real socket, gRPC by bytes alone."""
+
+import asyncio
 
 import pytest
+from tritonclient.grpc import service_pb2 as pb
+
+from inferd.api.call import V2_SERVICE, grpc_handlers
+from inferd.api.v2.trace import CALLS
+from inferd.core.metadata import ModelState
+from inferd.engine.engine import Engine
+from inferd.errors import InvalidRequest, Unsupported
 
 OFF = {
     "trace_level": ["OFF"],
@@ -71,3 +80,51 @@ async def test_another_verb_is_not_allowed(serving):
     async with serving() as site:
         answer = await site.ask(b"PUT /v2/trace/setting HTTP/1.1\r\n\r\n")
         assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+
+
+# --- over gRPC ---
+
+
+@pytest.fixture
+def engine():
+    engine = Engine()
+    engine.set_state("m", 1, ModelState.LOADING)
+    return engine
+
+
+def called(engine, model="", **settings):
+    request = pb.TraceSettingRequest(model_name=model)
+    for name, values in settings.items():
+        request.settings[name].value.extend(values)
+    method = grpc_handlers(CALLS, engine, {})[f"/{V2_SERVICE}/TraceSetting"]
+    answer = asyncio.run(method.handler(request.SerializeToString(), None))
+    told = pb.TraceSettingResponse.FromString(b"".join(answer)).settings
+    return {name: list(value.value) for name, value in told.items()}
+
+
+def test_an_empty_request_tells_all(engine):
+    told = called(engine)
+    assert len(told) == 6
+    assert (told["trace_level"], told["trace_rate"]) == (["OFF"], ["1000"])
+
+
+def test_settings_of_all_models_and_of_one_are_changed(engine):
+    assert called(engine, trace_rate=["12"])["trace_rate"] == ["12"]
+    assert called(engine, "m", trace_count=["3"])["trace_count"] == ["3"]
+    assert called(engine, "m")["trace_rate"] == ["12"]
+    assert called(engine)["trace_count"] == ["-1"]
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "error", "text"),
+    [
+        ("nope", {}, InvalidRequest, "Request for unknown model : nope"),
+        ("", {"trace_rate": ["1", "2"]}, InvalidRequest, "expect only 1 value"),
+        ("", {"trace_rate": ["1.5"]}, InvalidRequest, "expected a whole number"),
+        ("", {"trace_rate": ["-1"]}, InvalidRequest, "expected a whole number"),
+        ("", {"trace_file": ["/x"]}, Unsupported, "trace file location can not be updated"),
+    ],
+)
+def test_what_is_wrong_is_refused(engine, model, settings, error, text):
+    with pytest.raises(error, match=text):
+        called(engine, model, **settings)

@@ -1,0 +1,78 @@
+"""The service grpc.health.v1.Health: a service is serving while the engine is ready."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from inferd.engine.engine import Engine
+from inferd.errors import InvalidRequest, ServiceNotFound, Unavailable
+from inferd.http.grpc.handler import Call, Method, Stream, Unary
+from inferd.wire import grpc_health as wire
+from inferd.wire.grpc_health import Serving
+
+HEALTH_SERVICE = "grpc.health.v1.Health"
+
+Pause = Callable[[], Awaitable[bool]]
+"""Waits until readiness may have changed; returns whether the server goes on."""
+
+
+class HealthService:
+    """The handlers of the service.
+
+    `services` are the names it knows, "" for the server as a whole among them.
+    """
+
+    def __init__(self, engine: Engine, pause: Pause, services: Sequence[str]) -> None:
+        self._engine = engine
+        self._pause = pause
+        self._services = services
+
+    def methods(self) -> dict[str, Method]:
+        """Return the service's methods by path."""
+        return {
+            f"/{HEALTH_SERVICE}/Check": Unary(self.check),
+            f"/{HEALTH_SERVICE}/List": Unary(self.list_all),
+            f"/{HEALTH_SERVICE}/Watch": Stream(self.watch),
+        }
+
+    async def check(self, data: bytes, _call: Call) -> list[Any]:
+        """Return the status of one service. Raises ServiceNotFound."""
+        service = wire.decode_check_request(data)
+        status = self._status(service)
+        if status is Serving.SERVICE_UNKNOWN:
+            known = ", ".join(map(repr, self._services))
+            msg = f"there is no service '{service}' here, expected one of {known}"
+            raise ServiceNotFound(msg)
+        return [wire.encode_check_response(status)]
+
+    async def list_all(self, data: bytes, _call: Call) -> list[Any]:
+        """Return the status of each service."""
+        wire.decode_list_request(data)
+        statuses = {service: self._status(service) for service in self._services}
+        return [wire.encode_list_response(statuses)]
+
+    async def watch(self, messages: AsyncIterator[bytes], _call: Call) -> AsyncIterator[list[Any]]:
+        """Yield the status of a service, and each that differs from the one before."""
+        service = wire.decode_check_request(await _only_message(messages))
+        sent = None
+        goes_on = True
+        while True:
+            status = self._status(service)
+            if status is not sent:
+                sent = status
+                yield [wire.encode_check_response(status)]
+            if not goes_on:
+                msg = "the server is shutting down"
+                raise Unavailable(msg)
+            goes_on = await self._pause()
+
+    def _status(self, service: str) -> Serving:
+        if service not in self._services:
+            return Serving.SERVICE_UNKNOWN
+        return Serving.SERVING if self._engine.is_ready() else Serving.NOT_SERVING
+
+
+async def _only_message(messages: AsyncIterator[bytes]) -> bytes:
+    async for data in messages:
+        return data
+    msg = "the call ended without a message, expected one"
+    raise InvalidRequest(msg)

@@ -1,0 +1,133 @@
+"""The calls that tell whether the server is live, and whether it or a model is ready."""
+
+from functools import partial
+from typing import NamedTuple
+
+from inferd.api.call import ApiCall, Operation, Rest, Rpc
+from inferd.api.health_service import HEALTH_SERVICE
+from inferd.engine.engine import Engine
+from inferd.errors import ModelNotFound
+from inferd.wire.v2.grpc import metadata as grpc_wire
+from inferd.wire.v2.rest import metadata as rest_wire
+
+_SECTION = "The protocol itself"
+
+
+class ReadyReport(NamedTuple):
+    """Whether the server or a model is ready, and the reason if not."""
+
+    is_ready: bool
+    model: str = ""
+    reason: str = ""
+    is_known: bool = True
+
+    def status(self, not_ready_status: int) -> int:
+        """Return the HTTP status that reports it."""
+        if not self.is_known:
+            return 404
+        return 200 if self.is_ready else not_ready_status
+
+
+def server_ready(engine: Engine) -> ReadyReport:
+    """Return whether the server is ready for inference."""
+    ready = engine.is_ready()
+    return ReadyReport(ready, reason="" if ready else "the server is not ready for inference")
+
+
+async def model_ready(engine: Engine, model: str, version: str = "") -> ReadyReport:
+    """Return whether a model is ready; that it is unknown is no error."""
+    try:
+        if await engine.says_ready(model, version):
+            return ReadyReport(is_ready=True, model=model)
+    except ModelNotFound as error:
+        # Clients ask before they load a model, so this is Triton's answer.
+        return ReadyReport(is_ready=False, model=model, reason=error.message, is_known=False)
+    return ReadyReport(is_ready=False, model=model, reason=f"model '{model}' is not ready")
+
+
+def _encode_server(found: ReadyReport) -> bytes:
+    return rest_wire.encode_ready(ready=found.is_ready, error=found.reason)
+
+
+def _encode_model(found: ReadyReport) -> bytes:
+    return rest_wire.encode_model_ready(found.model, ready=found.is_ready, error=found.reason)
+
+
+def _encode_message(rpc: str, found: ReadyReport) -> bytes:
+    return grpc_wire.encode_ready(rpc, ready=found.is_ready)
+
+
+CALLS = (
+    ApiCall(
+        "health",
+        _SECTION,
+        (
+            Rest(
+                "GET",
+                "/v2/health/live",
+                Operation("live", "Whether the process answers.", "Live"),
+                encode=lambda live: rest_wire.encode_live(live=live),
+                status=lambda live, not_ready_status: 200 if live else not_ready_status,
+            ),
+        ),
+        (
+            Rpc(
+                "ServerLive",
+                partial(grpc_wire.decode_server_request, "ServerLive"),
+                lambda live: grpc_wire.encode_live(live=live),
+            ),
+        ),
+        Engine.is_live,
+        answers="whether the process is alive",
+    ),
+    ApiCall(
+        "health",
+        _SECTION,
+        (
+            Rest(
+                "GET",
+                "/v2/health/ready",
+                Operation("ready", "Whether models can be asked.", "Ready", errors=(400, 503)),
+                encode=_encode_server,
+                status=ReadyReport.status,
+            ),
+        ),
+        (
+            Rpc(
+                "ServerReady",
+                partial(grpc_wire.decode_server_request, "ServerReady"),
+                partial(_encode_message, "ServerReady"),
+            ),
+            *(Rpc(name, services=(HEALTH_SERVICE,)) for name in ("Check", "List", "Watch")),
+        ),
+        server_ready,
+        answers="whether models can be called",
+    ),
+    ApiCall(
+        "health",
+        _SECTION,
+        (
+            Rest(
+                "GET",
+                "/v2/models/{model}[/versions/{version}]/ready",
+                Operation(
+                    "modelReady",
+                    "Whether a model can be asked.",
+                    "ModelReady",
+                    errors=(400, 404, 503),
+                ),
+                encode=_encode_model,
+                status=ReadyReport.status,
+            ),
+        ),
+        (
+            Rpc(
+                "ModelReady",
+                partial(grpc_wire.decode_model_request, "ModelReady"),
+                partial(_encode_message, "ModelReady"),
+            ),
+        ),
+        model_ready,
+        answers="whether this model can be called",
+    ),
+)

@@ -1,0 +1,161 @@
+"""The calls of the model repository and model configuration extensions."""
+
+from functools import partial
+
+from inferd.aio.offload import Work
+from inferd.api.call import V2_SERVICE, ApiCall, Operation, Rest, Rpc
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.metadata import IndexEntry
+from inferd.engine.engine import Engine
+from inferd.wire.v2 import repository as wire
+from inferd.wire.v2.grpc.metadata import decode_model_request
+
+MLSERVER_SERVICE = "inference.model_repository.ModelRepositoryService"
+"""MLServer's own service for the Model Repository extension, with V2's messages.
+
+It is there for old clients such as ModelMesh's adapter; reflection does not list it.
+"""
+
+_LOADING = "/v2/repository[/{repository}]/models/{model}"
+_SERVICES = (V2_SERVICE, MLSERVER_SERVICE)
+
+
+async def repository_index(engine: Engine, ready: bool) -> list[IndexEntry]:  # noqa: FBT001
+    """Return the models that clients could load, or only those that are `ready`."""
+    return await engine.repository_index(ready=ready)
+
+
+async def load(engine: Engine, request: LoadRequest) -> str:
+    """Load a model; return its name."""
+    await engine.load(request)
+    return request.model
+
+
+async def unload(engine: Engine, request: UnloadRequest) -> str:
+    """Unload a model; return its name."""
+    await engine.unload(request)
+    return request.model
+
+
+def _check(engine: Engine, *names: str) -> None:
+    if len(names) > 1:
+        raise wire.one_repository()
+    engine.check_is_explicit()
+
+
+def _decode_index(body: memoryview, _repository: str = "") -> bool:
+    # Like Triton, we ignore the name of the repository.
+    return wire.decode_index_request(body)
+
+
+def _decode_load(limit: int, body: memoryview, model: str) -> LoadRequest:
+    return wire.decode_load_request(model, body, limit)
+
+
+def _decode_unload(body: memoryview, model: str) -> UnloadRequest:
+    return wire.decode_unload_request(model, body)
+
+
+CALLS = (
+    ApiCall(
+        "model-repository",
+        "model_repository",
+        (
+            Rest(
+                "POST",
+                "/v2/repository[/{repository}]/index",
+                Operation(
+                    "index",
+                    "Which models there are, and their states.",
+                    "Index",
+                    "IndexRequest",
+                    (400,),
+                ),
+                _decode_index,
+                wire.encode_index,
+            ),
+        ),
+        (
+            Rpc(
+                "RepositoryIndex",
+                wire.decode_index_message,
+                wire.encode_index_message,
+                services=_SERVICES,
+            ),
+        ),
+        repository_index,
+    ),
+    ApiCall(
+        "model-repository",
+        "model_repository",
+        (
+            Rest(
+                "POST",
+                f"{_LOADING}/load",
+                Operation(
+                    "load", "Load a model.", "Loaded", "LoadRequest", (400, 404, 500, 501, 503)
+                ),
+                _decode_load,
+                wire.encode_loaded,
+                _check,
+                has_limit=True,
+            ),
+        ),
+        (
+            Rpc(
+                "RepositoryModelLoad", wire.decode_load_message, wire.encode_done, _check, _SERVICES
+            ),
+        ),
+        load,
+        decode_work=Work.LOAD_REQUEST,
+    ),
+    ApiCall(
+        "model-repository",
+        "model_repository",
+        (
+            Rest(
+                "POST",
+                f"{_LOADING}/unload",
+                Operation(
+                    "unload", "Unload a model.", "Unloaded", "UnloadRequest", (400, 501, 503)
+                ),
+                _decode_unload,
+                wire.encode_unloaded,
+                _check,
+            ),
+        ),
+        (
+            Rpc(
+                "RepositoryModelUnload",
+                wire.decode_unload_message,
+                wire.encode_done,
+                _check,
+                _SERVICES,
+            ),
+        ),
+        unload,
+    ),
+    ApiCall(
+        "model-config",
+        "model_configuration",
+        (
+            Rest(
+                "GET",
+                "/v2/models/{model}[/versions/{version}]/config",
+                Operation(
+                    "modelConfig", "The configuration in force.", "ModelConfig", errors=(404, 503)
+                ),
+                encode=wire.encode_config,
+            ),
+        ),
+        (
+            Rpc(
+                "ModelConfig",
+                partial(decode_model_request, "ModelConfig"),
+                wire.encode_config_message,
+            ),
+        ),
+        lambda engine, model, version="": engine.model_config(model, version),
+        encode_work=Work.CONFIG,
+    ),
+)

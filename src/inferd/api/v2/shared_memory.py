@@ -1,0 +1,148 @@
+"""The calls of the shared memory extensions: register, unregister and list regions."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from inferd.api.call import ApiCall, Operation, Rest, Rpc
+from inferd.engine.engine import Engine
+from inferd.errors import InvalidRequest
+from inferd.shm.cuda import CudaRegion
+from inferd.shm.system import SystemRegion
+from inferd.wire.v2.grpc import shared_memory as grpc_wire
+from inferd.wire.v2.rest import shared_memory as rest_wire
+
+Region = type[SystemRegion] | type[CudaRegion]
+
+
+def _decode_system(body: memoryview, region: str) -> tuple[str, str, int, int]:
+    wanted = rest_wire.decode_system_registration(body)
+    return region, wanted.key, wanted.offset, wanted.size_bytes
+
+
+def _decode_cuda(body: memoryview, region: str) -> tuple[str, bytes, int, int]:
+    return region, *rest_wire.decode_cuda_registration(body)
+
+
+def _unregister(kind: Region, engine: Engine, region: str = "") -> None:
+    """Unregister one region, or all; an unknown one is not an error."""
+    engine.regions.unregister(kind, region)
+
+
+def _check(word: str, engine: Engine, *region: str) -> None:
+    """Refuse a registration that is not allowed, or whose URL names no region."""
+    engine.regions.check_allowed()  # first: the body matters only where it could be registered
+    if not region:
+        msg = (
+            f"'region name' is necessary to register {word} shared memory region: "
+            f"it belongs into the URL, .../region/NAME/register"
+        )
+        raise InvalidRequest(msg)
+
+
+class _Memory(NamedTuple):
+    """What differs between the two kinds of memory."""
+
+    kind: Region
+    word: str
+    text: str
+    status: Callable[..., Any]
+    register: Callable[..., None]
+    decode_body: Callable[..., Any]
+    encode_body: Callable[[Any], bytes]
+    decode_message: Callable[[bytes], Any]
+    encode_message: Callable[[Any], bytes]
+
+
+def _calls(memory: _Memory) -> tuple[ApiCall, ...]:
+    word, title = memory.word, memory.word.capitalize()
+    path = f"/v2/{word}sharedmemory[/region/{{region}}]"
+
+    def rpc(verb: str, decode: Any = None, encode: Any = None) -> tuple[Rpc]:
+        name = f"{title}SharedMemory{verb}"
+        done = grpc_wire.encode_done
+        return (
+            Rpc(
+                name,
+                decode or partial(grpc_wire.decode_region_name, name),
+                encode or (lambda _result: done(name)),
+            ),
+        )
+
+    def call(rest: Rest, rpcs: tuple[Rpc], function: Callable[..., Any]) -> ApiCall:
+        return ApiCall("shared-memory", f"{word}_shared_memory", (rest,), rpcs, function)
+
+    return (
+        call(
+            Rest(
+                "GET",
+                f"{path}/status",
+                Operation(
+                    f"{word}Regions",
+                    f"The regions of {memory.text}.",
+                    f"{title}Regions",
+                    errors=(404, 501),
+                ),
+                encode=memory.encode_body,
+            ),
+            rpc("Status", encode=memory.encode_message),
+            memory.status,
+        ),
+        call(
+            Rest(
+                "POST",
+                f"{path}/register",
+                Operation(
+                    f"add{title}Region",
+                    f"Register {memory.text}; without a name it is refused.",
+                    "",
+                    f"{title}RegionRequest",
+                    (400, 500, 501),
+                    may_be_empty=False,
+                ),
+                memory.decode_body,
+                check=partial(_check, word),
+            ),
+            rpc("Register", memory.decode_message),
+            memory.register,
+        ),
+        call(
+            Rest(
+                "POST",
+                f"{path}/unregister",
+                Operation(f"drop{title}Region", "Forget a region, or all.", errors=(501,)),
+            ),
+            rpc("Unregister"),
+            partial(_unregister, memory.kind),
+        ),
+    )
+
+
+CALLS = (
+    *_calls(
+        _Memory(
+            SystemRegion,
+            "system",
+            "POSIX shared memory",
+            lambda engine, region="": engine.regions.system_status(region),
+            lambda engine, *wanted: engine.regions.register_system(*wanted),
+            _decode_system,
+            rest_wire.encode_system_status,
+            grpc_wire.decode_system_registration,
+            grpc_wire.encode_system_status,
+        )
+    ),
+    *_calls(
+        _Memory(
+            CudaRegion,
+            "cuda",
+            "GPU memory",
+            lambda engine, region="": engine.regions.cuda_status(region),
+            lambda engine, *wanted: engine.regions.register_cuda(*wanted),
+            _decode_cuda,
+            rest_wire.encode_cuda_status,
+            grpc_wire.decode_cuda_registration,
+            grpc_wire.encode_cuda_status,
+        )
+    ),
+)

@@ -1,0 +1,39 @@
+"""The call of the statistics extension."""
+
+from functools import partial
+
+from inferd.api.call import ApiCall, Operation, Rest, Rpc
+from inferd.engine.engine import Engine
+from inferd.wire.v2 import statistics as wire
+
+_MODEL = "/v2/models/{model}[/versions/{version}]/stats"
+
+_rest = partial(Rest, "GET", encode=wire.encode_statistics)
+
+CALLS = (
+    ApiCall(
+        "statistics",
+        "statistics",
+        (
+            # The first path hides the metadata of a model named stats.
+            _rest(
+                "/v2/models/stats",
+                Operation("statistics", "What all models have done.", "Statistics"),
+            ),
+            _rest(
+                _MODEL,
+                Operation(
+                    "modelStatistics", "What a model has done.", "Statistics", errors=(400, 404)
+                ),
+            ),
+        ),
+        (
+            Rpc(
+                "ModelStatistics",
+                wire.decode_statistics_request,
+                wire.encode_statistics_message,
+            ),
+        ),
+        Engine.statistics,
+    ),
+)
