@@ -6,8 +6,8 @@ import time
 import pytest
 import uvloop
 
-from inferd.aio import timer as alarm
-from inferd.aio.timer import Alarm
+from inferd.aio import timer as timer
+from inferd.aio.timer import PreciseTimer
 
 PATIENCE_S = 30
 MS = 1_000_000
@@ -17,7 +17,7 @@ MS = 1_000_000
 def kind(request, monkeypatch):
     """The timer that is a file, and what a system without it has."""
     if request.param == "loop":
-        monkeypatch.setattr(alarm.ctypes, "CDLL", lambda *_args, **_kwargs: object())
+        monkeypatch.setattr(timer.ctypes, "CDLL", lambda *_args, **_kwargs: object())
     return request.param
 
 
@@ -28,7 +28,7 @@ def alarms(request, kind):
     def go(serve):
         async def whole():
             woken = asyncio.Queue()
-            one = Alarm(lambda: woken.put_nowait(time.perf_counter_ns()))
+            one = PreciseTimer(lambda: woken.put_nowait(time.perf_counter_ns()))
             try:
                 return await serve(one, woken)
             finally:
@@ -102,7 +102,7 @@ def test_a_closed_alarm_is_silent_and_its_file_is_gone(alarms):
     async def serve(one, woken):
         one.set(one.clock() + MS)
         one.close()
-        other = Alarm(lambda: woken.put_nowait("other"))
+        other = PreciseTimer(lambda: woken.put_nowait("other"))
         other.set(other.clock() + 3 * MS)
         assert await wakes(woken) == "other"
         other.close()

@@ -135,7 +135,7 @@ async def test_names_that_were_tried_are_not_remembered(repository):
         with pytest.raises(NotLoadable):
             await control.load(LoadRequest(f"x{number}"))
         await control.unload(UnloadRequest(f"x{number}"))
-    assert not vars(control)["_lineups"]
+    assert not vars(control)["_versions_of"]
     assert catalog.models == {}
     await control.close(PATIENCE_S)
 

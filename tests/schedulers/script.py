@@ -19,7 +19,7 @@ import asyncio
 import re
 from dataclasses import dataclass, field
 
-from simulation import SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
+from simulation import SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
@@ -86,7 +86,7 @@ async def _serve(config, script, takes_ms, told):
     def execution_of(numbers):
         return _Execution(range(instance_count)[numbers], instance_count, takes_ms, counts, told)
 
-    scheduler = choose_scheduler(config, execution_of, instance_count, alarm=SimulatedAlarm)
+    scheduler = choose_scheduler(config, execution_of, instance_count, timer=SimulatedTimer)
     engine = Engine()
     engine.add(Served(config, 1, "simulated", scheduler, counts))
     tasks = {}

@@ -79,8 +79,8 @@ def now_ms():
     return round(asyncio.get_running_loop().now_ns() / MS - 1, 6)
 
 
-class SimulatedAlarm:
-    """See Alarm."""
+class SimulatedTimer:
+    """See PreciseTimer."""
 
     def __init__(self, wake):
         self._wake = wake

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulation import MS, SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
+from simulation import MS, SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, QueuePolicy
 from inferd.core.interfaces import Opened
@@ -25,10 +25,10 @@ from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.execution.execution import FIRST_RUNS, Execution
 from inferd.schedulers.execution.overrun import Gauges, Usage
-from inferd.schedulers.queueing.delayed import HeldPace
+from inferd.schedulers.queueing.delayed import DelayedTiming
 from inferd.schedulers.queueing.policy import MAX_WAITING
 from inferd.schedulers.queueing.queue import RequestQueue
-from inferd.schedulers.queueing.timing import FixedPace
+from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -41,9 +41,9 @@ RAGGED = replace(VARIABLE, allow_ragged_batch=True)
 def parts_of(batching, given=FIXED, max_batch_size=8):
     """Return what a scheduler is made of, beside an execution."""
     preferred = batching.preferred_batch_size or (max_batch_size,)
-    pace = FixedPace(max_batch_size, preferred, batching.max_queue_delay_microseconds)
+    timing = FixedTiming(max_batch_size, preferred, batching.max_queue_delay_microseconds)
     plan = BatchPlan(ModelConfig("m", max_batch_size=max_batch_size, input=(given,)))
-    return RequestQueue("m", batching), pace, plan
+    return RequestQueue("m", batching), timing, plan
 
 
 def scheduler_of(execution, given=FIXED, max_batch_size=8, **batching):
@@ -52,7 +52,7 @@ def scheduler_of(execution, given=FIXED, max_batch_size=8, **batching):
         execution,
         *parts_of(configured, given, max_batch_size),
         keeps_order=configured.preserve_ordering,
-        alarm=SimulatedAlarm,
+        timer=SimulatedTimer,
     )
 
 
@@ -276,14 +276,14 @@ def test_a_stream_has_one_answer():
     assert simulate(serve) == ["a"]
 
 
-class Noting(FixedPace):
+class Noting(FixedTiming):
     """Notes what it is told."""
 
     def __init__(self):
         super().__init__(8, (8,), 0)
         self.told = []
 
-    def came(self, waiting_count):
+    def arrived(self, waiting_count):
         self.told.append(("came", waiting_count))
 
     def started(self, count):
@@ -298,7 +298,7 @@ class Noting(FixedPace):
 
 def noted(*requests, outcome=None, quick=False, **execution_is):
     """What the pace is told of `requests`, sent at once."""
-    pace = Noting()
+    timing = Noting()
 
     async def serve():
         execution = SimulatedExecution(is_quick=quick)
@@ -306,11 +306,11 @@ def noted(*requests, outcome=None, quick=False, **execution_is):
         for name, value in execution_is.items():
             setattr(execution, name, value)
         queue, _, plan = parts_of(DynamicBatching())
-        scheduler = DynamicScheduler(execution, queue, pace, plan, alarm=SimulatedAlarm)
+        scheduler = DynamicScheduler(execution, queue, timing, plan, timer=SimulatedTimer)
         await ended(send(scheduler, *requests))
 
     simulate(serve)
-    return pace.told
+    return timing.told
 
 
 def test_the_pace_is_told_of_all_that_happens():
@@ -805,7 +805,7 @@ def test_who_is_late_while_a_batch_waits_for_its_turn_is_told_and_the_others_go_
     asyncio.run(serve())
 
 
-class Walking(FixedPace):
+class Walking(FixedTiming):
     """Counts how often it looks at the queue."""
 
     looks = 0
@@ -819,11 +819,11 @@ def test_while_a_batch_gathers_the_queue_is_not_walked_for_each_request():
     async def serve():
         execution = SimulatedExecution()
         queue, _, plan = parts_of(DynamicBatching())
-        pace = Walking(8, (4,), 5000)
-        scheduler = DynamicScheduler(execution, queue, pace, plan, alarm=SimulatedAlarm)
+        timing = Walking(8, (4,), 5000)
+        scheduler = DynamicScheduler(execution, queue, timing, plan, timer=SimulatedTimer)
         sent = send(scheduler, *requests_of("abcd"))
         await ended(sent)
-        assert (pace.looks, execution.started[0]) == (2, (0, ["a", "b", "c", "d"]))
+        assert (timing.looks, execution.started[0]) == (2, (0, ["a", "b", "c", "d"]))
         late = send(scheduler, *requests_of("ef"))
         await passes(1)
         late[0].task.cancel()
@@ -837,8 +837,10 @@ def test_while_a_batch_gathers_the_queue_is_not_walked_for_each_request():
 
 def held(count, execution, **batching):
     configured = DynamicBatching(**batching)
-    queue, pace, plan = parts_of(configured)
-    return DynamicScheduler(execution, queue, HeldPace(pace, count), plan, alarm=SimulatedAlarm)
+    queue, timing, plan = parts_of(configured)
+    return DynamicScheduler(
+        execution, queue, DelayedTiming(timing, count), plan, timer=SimulatedTimer
+    )
 
 
 @pytest.mark.parametrize("is_quick", [True, False])

@@ -7,16 +7,16 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation import SimulatedAlarm, SimulatedExecution, passes, simulate
+from simulation import SimulatedExecution, SimulatedTimer, passes, simulate
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import Unavailable
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.batch import BatchPlan
-from inferd.schedulers.queueing.adaptive import FIRST_PATIENCE_NS, TRIAL_NS, AdaptivePace
+from inferd.schedulers.queueing.adaptive import FIRST_PATIENCE_NS, TRIAL_NS, AdaptiveTiming
 from inferd.schedulers.queueing.queue import RequestQueue
-from inferd.schedulers.queueing.timing import FixedPace
+from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -89,7 +89,7 @@ class Fate:
     """What became of one arrival; times in ns."""
 
     arrival: Arrival
-    came: int = 0
+    arrived: int = 0
     waiting_before: int = 0
     started: int | None = None
     ended: int | None = None
@@ -99,22 +99,22 @@ class Fate:
 def pace_of(batching, instances):
     if not batching.is_adaptive:
         delay_us = batching.max_queue_delay_microseconds
-        return FixedPace(MOST, batching.preferred_batch_size, delay_us)
-    pace = AdaptivePace(MOST, instances)
-    pace.started(1)
-    pace.ended(1, 1, 2 * TRIAL_NS)  # from now on it batches
-    return pace
+        return FixedTiming(MOST, batching.preferred_batch_size, delay_us)
+    timing = AdaptiveTiming(MOST, instances)
+    timing.started(1)
+    timing.ended(1, 1, 2 * TRIAL_NS)  # from now on it batches
+    return timing
 
 
 class World:
     """Clients that send `arrivals` to a scheduler, what they saw, and what must hold meanwhile."""
 
     def __init__(self, batching, arrivals, instances, *, keeps_order=False):
-        self.pace = pace_of(batching, instances)
+        self.timing = pace_of(batching, instances)
         self.batching = batching
         self.delay_ns = US * batching.max_queue_delay_microseconds
         self.fates = {str(number): Fate(arrival) for number, arrival in enumerate(arrivals)}
-        self.came = []
+        self.arrived = []
         self.answered = []
         self.held_since = None  # an instance is free and somebody waits
         self.instances = instances
@@ -125,7 +125,7 @@ class World:
         for fate in self.fates.values():
             self._check_fate(fate)
         if self.keeps_order:
-            order = [self.came.index(fate) for fate in self.answered]
+            order = [self.arrived.index(fate) for fate in self.answered]
             assert order == sorted(order), "an answer came before that of an earlier request"
 
     # --- what the configuration says of a request ---
@@ -144,7 +144,7 @@ class World:
         limit = policy.default_timeout_microseconds
         if policy.allow_timeout_override and 0 < own < limit:
             limit = own
-        return fate.came + US * limit if limit else None
+        return fate.arrived + US * limit if limit else None
 
     def rejects(self, fate):
         return self.policy_of(fate).timeout_action == "REJECT"
@@ -160,10 +160,10 @@ class World:
         self.scheduler = DynamicScheduler(
             execution,
             self.queue,
-            self.pace,
+            self.timing,
             BatchPlan(ModelConfig("m", max_batch_size=MOST, input=(INPUT,))),
             keeps_order=self.keeps_order,
-            alarm=SimulatedAlarm,
+            timer=SimulatedTimer,
         )
         loop.check_before_time_passes(self._check_nothing_is_held)
         await asyncio.gather(*(self._client(id, fate) for id, fate in self.fates.items()))
@@ -189,8 +189,8 @@ class World:
             priority=arrival.priority,
             timeout_us=arrival.timeout,
         )
-        fate.came = self.now_ns()
-        self.came.append(fate)
+        fate.arrived = self.now_ns()
+        self.arrived.append(fate)
         level = self.queue._levels.get(self.level_of(fate))
         fate.waiting_before = len(level.in_time) + len(level.late) if level else 0
         wait_s = None if arrival.gives_up_after is None else arrival.gives_up_after / 1e6
@@ -215,7 +215,7 @@ class World:
         assert sum(fate.arrival.size for fate in batch) <= MOST
         assert len({fate.arrival.length for fate in batch}) == 1, "shapes differ"
         assert all(fate.started is None for fate in batch), "one ran before"
-        waits = [fate for fate in self.came if fate in batch or self._waits(fate, now_ns)]
+        waits = [fate for fate in self.arrived if fate in batch or self._waits(fate, now_ns)]
         waits.sort(key=lambda fate: self._place(fate, now_ns))
         assert batch == waits[: len(batch)], "one was overtaken"
         self.held_since = None
@@ -228,12 +228,12 @@ class World:
         deadline, patience = self.deadline_of(fate), fate.arrival.gives_up_after
         is_gone = fate.started is not None or fate.ended is not None
         is_late = deadline is not None and deadline <= now_ns and self.rejects(fate)
-        gives_up = patience is not None and fate.came + US * patience <= now_ns
+        gives_up = patience is not None and fate.arrived + US * patience <= now_ns
         return not (is_gone or is_late or gives_up)
 
     def _place(self, fate, now_ns):
         """Return what the queue sorts by: level, whether late, since when."""
-        deadline, number = self.deadline_of(fate), self.came.index(fate)
+        deadline, number = self.deadline_of(fate), self.arrived.index(fate)
         is_late = deadline is not None and deadline <= now_ns
         return self.level_of(fate), is_late, deadline if is_late else number, number
 
@@ -260,7 +260,7 @@ class World:
         rejects = self.rejects(fate) and deadline is not None
         if fate.outcome == "full":
             assert fate.waiting_before == policy.max_queue_size > 0
-            assert (fate.started, fate.ended) == (None, fate.came)
+            assert (fate.started, fate.ended) == (None, fate.arrived)
             return
         assert not policy.max_queue_size or fate.waiting_before < policy.max_queue_size
         if fate.outcome == "late":

@@ -372,7 +372,7 @@ class Held(Models):
         self.held[id].set_result(None)
 
     @property
-    def came(self):
+    def arrived(self):
         return "".join(request.id for request in self.asked if request.model == "b")
 
 
@@ -396,10 +396,10 @@ async def test_the_requests_of_a_sequence_come_to_its_step_in_the_order_they_cam
     models = Held(a=plus(1), b=plus(2))
     scheduler = chain_with_sequences(models)
     tasks = await sent(scheduler, "123")
-    for id, came in ("3", ""), ("2", ""), ("1", "123"):
+    for id, arrived in ("3", ""), ("2", ""), ("1", "123"):
         models.release(id)
         await settled()
-        assert models.came == came
+        assert models.arrived == arrived
     await asyncio.gather(*tasks)
     assert not scheduler.runner.order
 
@@ -417,7 +417,7 @@ async def test_those_of_other_sequences_and_of_none_wait_for_nobody():
     await asyncio.gather(*others)
     models.release("1")
     await asyncio.gather(*first)
-    assert models.came == "2341"
+    assert models.arrived == "2341"
 
 
 @run
@@ -443,7 +443,7 @@ async def test_one_that_fails_before_the_step_lets_the_next_pass():
     with pytest.raises(BackendFailed, match="no luck"):
         await first
     await second
-    assert models.came == "2"
+    assert models.arrived == "2"
     assert not scheduler.runner.order
 
 
@@ -455,7 +455,7 @@ async def test_one_that_fails_in_the_step_lets_the_next_pass():
     models.release("2")
     models.release("1")
     assert len(await asyncio.gather(*tasks, return_exceptions=True)) == 2
-    assert models.came == "12"
+    assert models.arrived == "12"
     assert not scheduler.runner.order
 
 
@@ -474,7 +474,7 @@ async def test_those_whose_clients_leave_let_the_next_pass(left):
     if "1" not in left:
         models.release("1")
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert models.came == "".join(id for id in "123" if id not in left)
+    assert models.arrived == "".join(id for id in "123" if id not in left)
     assert not scheduler.runner.order
 
 
@@ -487,11 +487,11 @@ async def test_one_that_leaves_when_its_turn_has_just_come_lets_the_next_pass():
     models.release("3")
     await settled()
     models.release("1")
-    while models.came != "1":  # noqa: ASYNC110  each turn counts
+    while models.arrived != "1":  # noqa: ASYNC110  each turn counts
         await asyncio.sleep(0)
     second.cancel()
     await asyncio.gather(first, third)
-    assert models.came == "13"
+    assert models.arrived == "13"
     assert not scheduler.runner.order
 
 
@@ -505,7 +505,7 @@ async def test_nobody_waits_for_one_that_does_not_need_the_step():
     await asyncio.gather(*second)
     models.release("1")
     await asyncio.gather(*first)
-    assert models.came == "2"
+    assert models.arrived == "2"
 
 
 @run
@@ -517,10 +517,10 @@ async def test_each_step_that_knows_sequences_gets_them_in_order():
     tasks = await sent(scheduler, "12")
     models.release("2")
     await settled()
-    assert models.came == "12"
+    assert models.arrived == "12"
     models.release("1")
     await asyncio.gather(*tasks)
-    assert models.came == "1212"
+    assert models.arrived == "1212"
 
 
 @run
@@ -532,10 +532,10 @@ async def test_an_ensemble_that_follows_another_keeps_the_order_of_its_sequences
     tasks = [*await sent(before, "1"), *await sent(scheduler, "2")]
     models.release("2")
     await settled()
-    assert models.came == ""
+    assert models.arrived == ""
     models.release("1")
     await asyncio.gather(*tasks)
-    assert models.came == "12"
+    assert models.arrived == "12"
     assert not scheduler.runner.order
 
 

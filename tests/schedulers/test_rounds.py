@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulation import SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
+from simulation import SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.model import (
     Control,
@@ -78,7 +78,9 @@ def _output(value, size=1):
     return Tensor("Y", DataType.INT8, (1, size), np.full(size, value, np.int8))
 
 
-def scheduler_of(*executions, oldest=True, most=4, state=(), id=NUMBER, per_lane=4, iterates=True):
+def scheduler_of(
+    *executions, oldest=True, most=4, state=(), id=NUMBER, per_instance=4, iterates=True
+):
     config = ModelConfig(
         "m",
         max_batch_size=most,
@@ -87,7 +89,7 @@ def scheduler_of(*executions, oldest=True, most=4, state=(), id=NUMBER, per_lane
         sequence_batching=SequenceBatching(
             max_sequence_idle_microseconds=100_000,
             control_input=(START, END, READY, id),
-            oldest=OldestStrategy(per_lane) if oldest else None,
+            oldest=OldestStrategy(per_instance) if oldest else None,
             state=state,
             iterative_sequence=iterates,
         ),
@@ -97,7 +99,7 @@ def scheduler_of(*executions, oldest=True, most=4, state=(), id=NUMBER, per_lane
         [execution] = executions[numbers]
         return execution
 
-    return choose_scheduler(config, execution_of, len(executions), Path(), SimulatedAlarm)
+    return choose_scheduler(config, execution_of, len(executions), Path(), SimulatedTimer)
 
 
 class Sent:
@@ -233,7 +235,7 @@ def test_new_requests_join_those_that_have_had_their_first_round():
 def test_more_than_have_a_slot_wait_until_one_is_done():
     async def serve():
         execution = Counting()
-        scheduler = scheduler_of(execution, per_lane=2)
+        scheduler = scheduler_of(execution, per_instance=2)
         assert await ended(*(Sent(scheduler, one, 2) for one in "abc")) == [20, 30, 40]
 
     simulate(serve)
@@ -362,7 +364,7 @@ def test_there_is_no_further_round_when_the_caller_has_left(decoupled):
 def test_one_that_leaves_between_rounds_ends_its_sequence():
     async def serve():
         execution = Counting()
-        scheduler = scheduler_of(execution, per_lane=4, most=1)
+        scheduler = scheduler_of(execution, per_instance=4, most=1)
         leaves = Sent(scheduler, "a", 5, Sequence(7, start=True))
         behind, other = Sent(scheduler, "b", 1, Sequence(7)), Sent(scheduler, "c", 1)
         await passes(15)

@@ -2,7 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from simulation import SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
+from simulation import SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.model import (
     Control,
@@ -14,7 +14,7 @@ from inferd.config.model import (
     SequenceBatching,
     SequenceState,
 )
-from inferd.config.options.delay import NO_HOLD, Hold
+from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.core.request import InferRequest, InferResponse, Sequence, Span, WantedOutput
 from inferd.errors import (
     BackendFailed,
@@ -26,11 +26,11 @@ from inferd.errors import (
 )
 from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.queueing.queue import RequestQueue
-from inferd.schedulers.queueing.timing import FixedPace
+from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
 from inferd.schedulers.sequence_parts.controls import Controls
 from inferd.schedulers.sequence_parts.states import States
-from inferd.schedulers.sequence_parts.tensors import Dressing
+from inferd.schedulers.sequence_parts.tensors import SequenceTensors
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -64,7 +64,9 @@ class Rows(SimulatedExecution):
         return outcome
 
 
-def scheduler_of(*executions, per_lane=4, oldest=False, idle_ms=1000, most=4, queue=None, **more):
+def scheduler_of(
+    *executions, per_instance=4, oldest=False, idle_ms=1000, most=4, queue=None, **more
+):
     batching = SequenceBatching(
         control_input=() if oldest else (READY,), state=more.pop("state", ())
     )
@@ -79,10 +81,15 @@ def scheduler_of(*executions, per_lane=4, oldest=False, idle_ms=1000, most=4, qu
     return SequenceScheduler(
         executions,
         (RequestQueue("m", limits), RequestQueue("m", limits)),
-        more.pop("pace", FixedPace(most, (), 0)),
-        Dressing(BatchPlan(config), Controls(config), States(config, Path())),
-        SequenceRules(per_lane, not oldest, 1000 * idle_ms, hold=more.pop("hold", NO_HOLD)),
-        alarm=SimulatedAlarm,
+        more.pop("timing", FixedTiming(most, (), 0)),
+        SequenceTensors(BatchPlan(config), Controls(config), States(config, Path())),
+        SequenceRules(
+            per_instance,
+            not oldest,
+            1000 * idle_ms,
+            delayed_start=more.pop("delayed_start", NO_DELAY),
+        ),
+        timer=SimulatedTimer,
     )
 
 
@@ -159,7 +166,7 @@ def test_what_fills_a_row_writes_nothing_to_the_client_and_is_no_step_of_its_seq
 def test_in_the_oldest_strategy_rows_mean_nothing():
     async def serve():
         execution = Rows()
-        scheduler = scheduler_of(execution, oldest=True, per_lane=3)
+        scheduler = scheduler_of(execution, oldest=True, per_instance=3)
         first = [Sent(scheduler, name, f"({name}") for name in "abcd"]
         second = [Sent(scheduler, name, f"{name})") for name in "cb"]
         await ended(*first, *second)
@@ -171,7 +178,7 @@ def test_in_the_oldest_strategy_rows_mean_nothing():
 def test_sequences_stay_on_their_instance():
     async def serve():
         executions = Rows(), Rows()
-        scheduler = scheduler_of(*executions, per_lane=1, most=0)
+        scheduler = scheduler_of(*executions, per_instance=1, most=0)
         await ended(*[Sent(scheduler, name, f"({name}") for name in "ab"])
         await ended(*[Sent(scheduler, name) for name in "bbab"])
         assert [one.batches() for one in executions] == [["a", "a"], ["b", "b", "b", "b"]]
@@ -181,7 +188,7 @@ def test_sequences_stay_on_their_instance():
 
 def test_a_sequence_without_a_slot_waits_for_one():
     async def serve():
-        scheduler = scheduler_of(Rows(), per_lane=1)
+        scheduler = scheduler_of(Rows(), per_instance=1)
         first, later = Sent(scheduler, "a", "(a"), Sent(scheduler, "b", "(b")
         last = Sent(scheduler, "c", "(c")
         await passes(20)
@@ -316,7 +323,7 @@ def test_a_state_is_asked_for_beside_the_outputs_a_client_wants():
 def test_a_cancelled_request_ends_its_sequence_and_all_that_wait_in_it():
     async def serve():
         execution = Rows()
-        scheduler = scheduler_of(execution, per_lane=1)
+        scheduler = scheduler_of(execution, per_instance=1)
         sent = [Sent(scheduler, "a", text) for text in ("(1", "2", "3", "4")]
         other = Sent(scheduler, "b", "(b")
         await passes(5)
@@ -350,7 +357,7 @@ def test_a_request_that_runs_counts_though_its_caller_left():
 
 def test_a_cancelled_request_in_the_backlog_leaves_nothing_behind():
     async def serve():
-        scheduler = scheduler_of(Rows(), per_lane=1)
+        scheduler = scheduler_of(Rows(), per_instance=1)
         await ended(Sent(scheduler, "a", "(a"))
         waits = Sent(scheduler, "b", "(b")
         await passes(1)
@@ -364,7 +371,7 @@ def test_a_cancelled_request_in_the_backlog_leaves_nothing_behind():
 
 def test_a_request_waits_no_longer_than_its_timeout():
     async def serve():
-        scheduler = scheduler_of(Rows(), per_lane=1)
+        scheduler = scheduler_of(Rows(), per_instance=1)
         await ended(Sent(scheduler, "a", "(a"))
         waits = Sent(scheduler, "b", "(b", timeout_us=30_000)
         behind = Sent(scheduler, "b")
@@ -381,7 +388,7 @@ def test_a_request_waits_no_longer_than_its_timeout():
 
 def test_a_full_backlog_refuses_and_those_with_a_slot_go_on():
     async def serve():
-        scheduler = scheduler_of(Rows(), per_lane=1, queue={"max_queue_size": 2})
+        scheduler = scheduler_of(Rows(), per_instance=1, queue={"max_queue_size": 2})
         sent = [Sent(scheduler, name, f"({name}") for name in "abc"]
         await passes(1)
         refused = Sent(scheduler, "d", "(d")
@@ -415,7 +422,7 @@ def test_requests_of_other_shapes_run_in_another_batch():
 def test_a_pace_may_wait_until_enough_rows_have_a_request():
     async def serve():
         execution = Rows()
-        scheduler = scheduler_of(execution, pace=FixedPace(4, (2, 3, 4), 50_000))
+        scheduler = scheduler_of(execution, timing=FixedTiming(4, (2, 3, 4), 50_000))
         alone = Sent(scheduler, "a", "(a")
         await passes(5)
         both = [alone, Sent(scheduler, "b", "(b")]
@@ -429,7 +436,7 @@ def test_a_pace_may_wait_until_enough_rows_have_a_request():
 def test_a_quick_model_runs_on_the_loop():
     async def serve():
         execution = Rows(is_quick=True)
-        scheduler = scheduler_of(execution, per_lane=1)
+        scheduler = scheduler_of(execution, per_instance=1)
         sent = [Sent(scheduler, name, f"({name})") for name in "abc"]
         assert await ended(*sent) == [0, 0, 0]
         assert execution.batches() == ["a", "b", "c"]
@@ -440,7 +447,7 @@ def test_a_quick_model_runs_on_the_loop():
 def test_closing_lets_what_waits_run_and_takes_nothing_more():
     async def serve():
         execution = Rows()
-        scheduler = scheduler_of(execution, per_lane=1)
+        scheduler = scheduler_of(execution, per_instance=1)
         sent = [Sent(scheduler, "a", "(a"), Sent(scheduler, "a"), Sent(scheduler, "b", "(b")]
         await passes(1)
         closing = asyncio.create_task(scheduler.close(1.0))
@@ -503,7 +510,7 @@ def test_a_request_must_belong_to_a_sequence(fields, text):
 def test_rows_are_held_until_so_many_wait_in_sequences_with_a_slot():
     async def serve():
         execution = Rows()
-        scheduler = scheduler_of(execution, hold=Hold(4))
+        scheduler = scheduler_of(execution, delayed_start=DelayedStart(4))
         sent = [Sent(scheduler, "a", text) for text in ("(1", "2", "3)")]
         await passes(500)
         assert execution.started == []
@@ -519,7 +526,9 @@ def test_rows_are_held_until_so_many_wait_in_sequences_with_a_slot():
 def test_rows_are_held_until_so_many_wait_in_the_backlog_too():
     async def serve():
         execution = Rows()
-        scheduler = scheduler_of(execution, per_lane=1, most=1, hold=Hold(1, 2))
+        scheduler = scheduler_of(
+            execution, per_instance=1, most=1, delayed_start=DelayedStart(1, 2)
+        )
         sent = [Sent(scheduler, name, f"({name})") for name in "ab"]
         await passes(500)
         assert execution.started == []
@@ -533,7 +542,7 @@ def test_rows_are_held_until_so_many_wait_in_the_backlog_too():
 def test_rows_of_all_instances_begin_together():
     async def serve():
         one, other = Rows(), Rows()
-        scheduler = scheduler_of(one, other, hold=Hold(2))
+        scheduler = scheduler_of(one, other, delayed_start=DelayedStart(2))
         sent = [Sent(scheduler, "a", "(a)")]
         await passes(1)
         sent.append(Sent(scheduler, "b", "(b)"))
@@ -546,7 +555,7 @@ def test_rows_of_all_instances_begin_together():
 def test_oldest_is_held_until_so_many_sequences_are_ready():
     async def serve():
         execution = Rows()
-        scheduler = scheduler_of(execution, oldest=True, hold=Hold(2))
+        scheduler = scheduler_of(execution, oldest=True, delayed_start=DelayedStart(2))
         sent = [Sent(scheduler, "a", text) for text in ("(1", "2", "3)")]
         await passes(500)
         assert execution.started == []
@@ -560,7 +569,7 @@ def test_oldest_is_held_until_so_many_sequences_are_ready():
 def test_the_end_lets_go_of_sequences_that_are_held():
     async def serve():
         execution = Rows()
-        scheduler = scheduler_of(execution, hold=Hold(9))
+        scheduler = scheduler_of(execution, delayed_start=DelayedStart(9))
         sent = Sent(scheduler, "a", "(a)")
         await passes(1)
         await scheduler.close(30)
@@ -576,7 +585,7 @@ def test_the_end_lets_go_of_sequences_that_are_held():
 def test_an_instance_that_comes_takes_those_in_the_backlog():
     async def serve():
         one, other = Rows(), Rows()
-        scheduler = scheduler_of(one, per_lane=1, most=1)
+        scheduler = scheduler_of(one, per_instance=1, most=1)
         sent = [Sent(scheduler, name, f"({name}") for name in "ab"]
         await passes(20)
         assert other.started == []
@@ -592,7 +601,7 @@ def test_an_instance_that_comes_takes_those_in_the_backlog():
 def test_an_instance_goes_after_its_last_sequence_and_gets_no_other():
     async def serve():
         one, other = Rows(), Rows()
-        scheduler = scheduler_of(one, other, per_lane=2, most=2)
+        scheduler = scheduler_of(one, other, per_instance=2, most=2)
         sent = [Sent(scheduler, name, f"({name}") for name in "abc"]  # a and c here, b there
         await ended(*sent)
         scheduler.shrink()
@@ -612,7 +621,7 @@ def test_an_instance_goes_after_its_last_sequence_and_gets_no_other():
 def test_an_idle_sequence_keeps_its_instance_until_its_time_is_over():
     async def serve():
         one, other = Rows(), Rows()
-        scheduler = scheduler_of(one, other, per_lane=1, most=1)
+        scheduler = scheduler_of(one, other, per_instance=1, most=1)
         await ended(*[Sent(scheduler, name, f"({name}") for name in "ab"])
         scheduler.shrink()
         await passes(980)

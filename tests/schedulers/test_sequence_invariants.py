@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation import MS, SimulatedAlarm, SimulatedExecution, passes, simulate
+from simulation import MS, SimulatedExecution, SimulatedTimer, passes, simulate
 
 from inferd.config.model import (
     Control,
@@ -23,11 +23,11 @@ from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import Cancelled, InvalidRequest, Unavailable
 from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.queueing.queue import RequestQueue
-from inferd.schedulers.queueing.timing import FixedPace
+from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
 from inferd.schedulers.sequence_parts.controls import Controls
 from inferd.schedulers.sequence_parts.states import States
-from inferd.schedulers.sequence_parts.tensors import Dressing
+from inferd.schedulers.sequence_parts.tensors import SequenceTensors
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -75,8 +75,8 @@ class Model:
     """How a model takes sequences."""
 
     are_rows: bool
-    lane_count: int
-    per_lane: int
+    instance_count: int
+    per_instance: int
     delay_ms: int
     max_queue_size: int
     iterates: bool
@@ -85,8 +85,8 @@ class Model:
 models = st.builds(
     Model,
     are_rows=st.booleans(),
-    lane_count=st.integers(1, 3),
-    per_lane=st.integers(1, MOST),
+    instance_count=st.integers(1, 3),
+    per_instance=st.integers(1, MOST),
     delay_ms=st.sampled_from([0, 0, 4]),
     max_queue_size=st.sampled_from([0, 0, 2]),
     iterates=st.booleans(),
@@ -98,7 +98,7 @@ class Fate:
     """What became of one arrival; times in ns."""
 
     arrival: Arrival
-    came: int = 0
+    arrived: int = 0
     started: int | None = None
     ended: int | None = None
     place: tuple[int, int] | None = None
@@ -113,16 +113,16 @@ class World:
 
     model: Model
     arrivals: list[Arrival]
-    came: list[Fate] = field(default_factory=list)
+    arrived: list[Fate] = field(default_factory=list)
     ran: list[Fate] = field(default_factory=list)
 
     def run(self):
         self.fates = {str(number): Fate(one) for number, one in enumerate(self.arrivals)}
         simulate(self._serve)
-        for fate in self.came:
+        for fate in self.arrived:
             self._check_fate(fate)
         for name in "ABCDE":
-            self._check_sequence([one for one in self.came if one.arrival.name == name])
+            self._check_sequence([one for one in self.arrived if one.arrival.name == name])
 
     async def _serve(self):
         model, loop = self.model, asyncio.get_running_loop()
@@ -138,14 +138,14 @@ class World:
         )
         policy = QueuePolicy("REJECT", 1 << 62, True, model.max_queue_size)
         limits = DynamicBatching(default_queue_policy=policy)
-        self.executions = [_Lane(self, number) for number in range(model.lane_count)]
+        self.executions = [_Lane(self, number) for number in range(model.instance_count)]
         self.scheduler = SequenceScheduler(
             self.executions,
             (RequestQueue("m", limits), RequestQueue("m", limits)),
-            FixedPace(MOST, (), 1000 * model.delay_ms),
-            Dressing(BatchPlan(config), Controls(config), States(config, Path())),
-            SequenceRules(model.per_lane, model.are_rows, 1000 * IDLE_MS, model.iterates),
-            alarm=SimulatedAlarm,
+            FixedTiming(MOST, (), 1000 * model.delay_ms),
+            SequenceTensors(BatchPlan(config), Controls(config), States(config, Path())),
+            SequenceRules(model.per_instance, model.are_rows, 1000 * IDLE_MS, model.iterates),
+            timer=SimulatedTimer,
         )
         loop.check_before_time_passes(self._check_nothing_is_held)
         await asyncio.gather(*(self._client(id, fate) for id, fate in self.fates.items()))
@@ -154,8 +154,8 @@ class World:
         assert not self.scheduler._backlog
         assert not self.scheduler._idle
         assert self.scheduler.pending_count == 0
-        free = len(list(iter(self.scheduler._lanes._slots.take, None)))
-        assert free == model.lane_count * model.per_lane, "a slot is lost"
+        free = len(list(iter(self.scheduler._instances._slots.take, None)))
+        assert free == model.instance_count * model.per_instance, "a slot is lost"
         await self.scheduler.close(1)
 
     async def _client(self, id, fate):
@@ -165,8 +165,8 @@ class World:
         tensor = Tensor("A", DataType.INT8, (1, arrival.length), bytes(arrival.length))
         request = InferRequest("m", id=id, inputs=[tensor], timeout_us=1000 * arrival.timeout)
         request.sequence = Sequence(arrival.name, start=arrival.start, end=arrival.end)
-        fate.came = self.now_ns()
-        self.came.append(fate)
+        fate.arrived = self.now_ns()
+        self.arrived.append(fate)
         wait_s = None if arrival.gives_up_after is None else arrival.gives_up_after / 1e3
         try:
             async with asyncio.timeout(wait_s):
@@ -186,7 +186,7 @@ class World:
 
     # --- what must hold ---
 
-    def execute(self, lane, requests):
+    def execute(self, instance, requests):
         """Check that this batch may be; return the answers, whose state counts the steps."""
         rows = []
         for number, request in enumerate(requests):
@@ -194,7 +194,7 @@ class World:
             is_there = not self.model.are_rows or inputs["READY"].numpy()[0, 0]
             if is_there:
                 rows.append(fate := self.fates[request.id])
-                self._note_round(fate, (lane, number if self.model.are_rows else 0), inputs)
+                self._note_round(fate, (instance, number if self.model.are_rows else 0), inputs)
         assert len(rows) <= MOST
         assert len({fate.arrival.name for fate in rows}) == len(rows), "two of one sequence"
         assert len({fate.arrival.length for fate in rows}) == 1, "shapes differ"
@@ -229,13 +229,13 @@ class World:
 
     def _check_nothing_is_held(self):
         scheduler, now_ns = self.scheduler, self.now_ns()
-        taken = sum(len(lane.sequences) for lane in scheduler._lanes.all())
+        taken = sum(len(instance.sequences) for instance in scheduler._instances.all())
         if scheduler._backlog:
-            assert taken == self.model.lane_count * self.model.per_lane, "a slot is free"
-        for lane, execution in zip(scheduler._lanes.all(), self.executions, strict=True):
-            assert lane.is_busy == bool(execution.running)
-            if lane.ready and not lane.is_busy:
-                steps = list(lane.ready.values())
+            assert taken == self.model.instance_count * self.model.per_instance, "a slot is free"
+        for instance, execution in zip(scheduler._instances.all(), self.executions, strict=True):
+            assert instance.is_busy == bool(execution.running)
+            if instance.ready and not instance.is_busy:
+                steps = list(instance.ready.values())
                 waited_ns = now_ns - min(one.request.queued_ns for one in steps)
                 assert waited_ns < self.model.delay_ms * MS
                 assert len(steps) < MOST
@@ -244,13 +244,13 @@ class World:
     def _check_fate(self, fate):
         arrival = fate.arrival
         if fate.outcome in ("unknown", "full"):
-            assert (fate.started, fate.ended) == (None, fate.came)
+            assert (fate.started, fate.ended) == (None, fate.arrived)
         elif fate.outcome in ("late", "cancelled"):
             assert fate.started is None
         elif fate.outcome == "answered":
             assert fate.started is not None
             assert fate.round == self._rounds(fate)
-            assert not arrival.timeout or fate.started < fate.came + MS * arrival.timeout
+            assert not arrival.timeout or fate.started < fate.arrived + MS * arrival.timeout
         else:
             assert fate.outcome == "gave up"
 
@@ -287,8 +287,8 @@ def test_in_a_few_runs(model, arrivals):
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # two thousand runs, on machines that do much else
 @pytest.mark.parametrize("are_rows", [True, False])
-@pytest.mark.parametrize("lane_count", [1, 2, 3])
+@pytest.mark.parametrize("instance_count", [1, 2, 3])
 @settings(max_examples=1700, deadline=None, derandomize=True)
 @given(models, arrivals)
-def test_in_ten_thousand_runs(lane_count, are_rows, model, arrivals):
-    World(replace(model, lane_count=lane_count, are_rows=are_rows), arrivals).run()
+def test_in_ten_thousand_runs(instance_count, are_rows, model, arrivals):
+    World(replace(model, instance_count=instance_count, are_rows=are_rows), arrivals).run()

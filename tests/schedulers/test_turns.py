@@ -4,7 +4,7 @@ import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
-from simulation import SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
+from simulation import SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.model import (
     ModelConfig,
@@ -36,7 +36,7 @@ def scheduler_of(config, *executions):
         [execution] = executions[numbers]
         return execution
 
-    return choose_scheduler(config, execution_of, len(executions), Path(), SimulatedAlarm)
+    return choose_scheduler(config, execution_of, len(executions), Path(), SimulatedTimer)
 
 
 def sequences(*executions, state=()):
@@ -84,7 +84,7 @@ def test_one_that_leaves_gives_the_instance_back():
         await passes(5)
         cancelled.task.cancel()
         assert await ended(cancelled, last) == [("", 25), ("k", 35)]
-        assert not scheduler._lanes.all()[0].is_busy
+        assert not scheduler._instances.all()[0].is_busy
 
     simulate(serve)
 
@@ -99,11 +99,11 @@ def test_one_that_leaves_when_its_turn_has_just_come_gives_it_back():
             async for _ in answers:
                 second = Reader(scheduler, "b", sequence=start(2))
                 await passes(1)
-        assert scheduler._lanes.all()[0].is_busy  # by the second, which does not know that yet
+        assert scheduler._instances.all()[0].is_busy  # by the second, which does not know that yet
         second.task.cancel()
         await ended(second, last := Reader(scheduler, "c", sequence=start(3)))
         assert (last.got, execution.batches()) == ("c", ["a", "c"])
-        assert not scheduler._lanes.all()[0].is_busy
+        assert not scheduler._instances.all()[0].is_busy
 
     simulate(serve)
 
@@ -120,9 +120,9 @@ def test_sequences_answer_at_the_same_time_where_their_instance_lets_them():
         ]
         assert await ended(*readers) == [("abc", 30), ("d", 40), ("e", 10), ("fg", 30)]
         assert [at for at, _ in execution.started] == [0, 0, 10, 30]
-        lane = scheduler._lanes.all()[0]
-        assert not lane.is_busy
-        assert not lane.turn_count
+        instance = scheduler._instances.all()[0]
+        assert not instance.is_busy
+        assert not instance.turn_count
 
     simulate(serve)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inferd.config.options.cache import LocalCacheSettings
-from inferd.config.options.delay import NO_HOLD, Hold
+from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.config.options.host_policy import HostPolicy
 from inferd.config.options.log import LogSettings
 from inferd.config.options.option import options_of
@@ -250,9 +250,9 @@ def test_host_policies_are_a_matter_of_loading():
 
 
 def test_the_hooks_for_tests_are_read_from_the_environment_when_the_server_is_made(monkeypatch):
-    assert load_options(ServerConfig()).hold == NO_HOLD
+    assert load_options(ServerConfig()).delayed_start == NO_DELAY
     monkeypatch.setenv("TRITONSERVER_DELAY_SCHEDULER", "5")
-    assert load_options(ServerConfig()).hold == Hold(5)
+    assert load_options(ServerConfig()).delayed_start == DelayedStart(5)
 
 
 def test_resources_are_limited_when_executions_are_counted():

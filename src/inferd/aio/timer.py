@@ -1,4 +1,4 @@
-"""Alarm: a call on the event loop at a given time.perf_counter_ns, accurate to some microseconds.
+"""PreciseTimer: a call on the event loop at a time.perf_counter_ns, accurate to some microseconds.
 
 The event loop's own timers are too coarse for a queue delay: uvloop counts whole milliseconds,
 and asyncio's selector rounds up to them. Linux has timers that are file descriptors, which the loop
@@ -21,7 +21,7 @@ _MAX_NS = 2**62
 
 
 class Timer(Protocol):
-    """A clock, and what wakes a scheduler; see Alarm."""
+    """A clock, and what wakes a scheduler; see PreciseTimer."""
 
     clock: Callable[[], int]
 
@@ -38,10 +38,10 @@ class Timer(Protocol):
         ...
 
 
-class Alarm:
+class PreciseTimer:
     """Calls `wake` on the event loop at the time that was set last, or earlier.
 
-    `wake` must look at the clock: an alarm set for an earlier time still goes off then, since
+    `wake` must look at the clock: one set for an earlier time still goes off then, since
     taking it back would cost as much as being woken. Used on the event loop only.
     """
 

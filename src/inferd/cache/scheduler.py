@@ -87,20 +87,20 @@ class CachingScheduler:
             request.shared = True  # with the request that was run
             return answer
         counts.miss_count += 1
-        kept_ns = 0
+        insertion_ns = 0
         try:
             response = await self._run_apart(request)
             began_ns = self._clock()
             self._check(request, response)
             if self._shelf is shelf and self._identity() == identity:
                 await self._keep(shelf, key, response)
-            kept_ns = self._clock() - began_ns
-            counts.insertion_ns += kept_ns
+            insertion_ns = self._clock() - began_ns
+            counts.insertion_ns += insertion_ns
             # What the miss took is part of the request, but of no queue and no execution.
             answered_ns = request.answered_ns or request.ended_ns
-            request.answered_ns = answered_ns + looked_ns + kept_ns
+            request.answered_ns = answered_ns + looked_ns + insertion_ns
         finally:
-            self._counts.add_cache_miss(looked_ns + kept_ns)
+            self._counts.add_cache_miss(looked_ns + insertion_ns)
         return response
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:

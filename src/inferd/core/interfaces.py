@@ -117,9 +117,9 @@ class AsyncInstance(Instance, Protocol):
     """An instance that runs elsewhere, and tells the event loop when it has answers.
 
     All its methods but `execute` are called on the event loop. `is_free` tells whether it takes
-    another execution, and `running_count` how many it has; `trouble` is why it will take none for
-    some time, "" otherwise. With `retries`, requests that were lost with it may run once more. It
-    calls `on_change` whenever one of these changes.
+    another execution, and `running_count` how many it has; `unavailable_reason` is why it will take
+    none for some time, "" otherwise. With `retries`, requests that were lost with it may run once
+    more. It calls `on_change` whenever one of these changes.
     """
 
     is_free: bool
@@ -388,8 +388,8 @@ class BackendContext(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class ConnectedBackend(Backend, Protocol):
-    """A backend that wants to know its surroundings."""
+    """A backend that wants to know the server that it runs in."""
 
     def connect(self, context: BackendContext) -> None:
-        """Work in `surroundings` from now on; called once, before any other method."""
+        """Work in `context` from now on; called once, before any other method."""
         ...

@@ -145,7 +145,7 @@ class InferRequest(Record):
     trace of this request, or of the request on whose behalf it is made.
     `copied_bytes` is the memory that large inputs take beside the body they came in, once parsed
     from text or copied out of shared memory. `takes_errors`: the reader of a decoupled model's
-    answers goes on after an error among them. Requests with equal `likeness`, unless it is None,
+    answers goes on after an error among them. Requests with equal `batch_key`, unless it is None,
     differ only in id, data, shared memory and parameters, so a check of one holds for the others.
     `slot` is where a large body was received, for whoever joins requests; None for most.
 

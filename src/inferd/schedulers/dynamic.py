@@ -1,9 +1,9 @@
 """Dynamic batching: requests wait in one queue, and each free instance takes a batch of them.
 
 Three independent parts decide: the queue, which request is next and which have waited too long;
-the pace, how many of them form a batch and whether to wait for more; the plan, which requests may
+the timing, how many of them form a batch and whether to wait for more; the plan, which requests may
 run together. This module moves requests between them when a request arrives, an instance becomes
-free or the alarm goes off.
+free or the timer goes off.
 
 A request that finds none waiting runs at once, on the event loop if its model is quick, and then
 costs nothing here: no future, no queue, no task. While all instances are busy requests pile up,
@@ -19,18 +19,18 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from inferd.aio.promise import Promise
-from inferd.aio.timer import Alarm, Timer
+from inferd.aio.timer import PreciseTimer, Timer
 from inferd.core.interfaces import Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded
 from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.execution.job import Answer, Outcome, twin
+from inferd.schedulers.queueing.execution_time import ExecutionTime
 from inferd.schedulers.queueing.policy import MAX_WAITING
 from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing.queueing import QueueingScheduler
-from inferd.schedulers.queueing.rate import Meter
-from inferd.schedulers.queueing.timing import FixedPace, Pace
+from inferd.schedulers.queueing.timing import BatchTiming, FixedTiming
 
 
 class DynamicScheduler(QueueingScheduler):
@@ -43,21 +43,21 @@ class DynamicScheduler(QueueingScheduler):
         self,
         execution: Execution,
         queue: RequestQueue,
-        pace: Pace,
+        timing: BatchTiming,
         plan: BatchPlan,
         *,
         keeps_order: bool = False,
-        alarm: Callable[[Callable[[], None]], Timer] = Alarm,
+        timer: Callable[[Callable[[], None]], Timer] = PreciseTimer,
     ) -> None:
-        super().__init__(pace, plan.max_batch_size, alarm)
+        super().__init__(timing, plan.max_batch_size, timer)
         self._plan = plan
         self._execution = execution
         self._queue = queue
         self._free_count = execution.instance_count
         self._order = _Order() if keeps_order else None
-        self._meter = Meter()
-        self._until_look = pace.look_after
-        self._is_soon = False  # the alarm goes off after this turn of the event loop
+        self._execution_time = ExecutionTime()
+        self._until_look = timing.look_after
+        self._is_soon = False  # the timer goes off after this turn of the event loop
         self._gathers = False  # a batch waits for more requests
         self._handed: list[Sequence[Waiting]] = []  # batches whose instance may wait for its turn
         self._runs_at_once = False  # a request that arrives now need not wait
@@ -115,7 +115,7 @@ class DynamicScheduler(QueueingScheduler):
         """See Resizable.grow."""
         self._execution.grow(instance)
         self._free_count += 1
-        self._pace.resized(self._execution.instance_count)
+        self._timing.resized(self._execution.instance_count)
         self._advance()
 
     def shrink(self, kind: Hashable = None) -> None:
@@ -124,7 +124,7 @@ class DynamicScheduler(QueueingScheduler):
         self._execution.shrink(kind)
         # This may be negative while instances that are to leave still run.
         self._free_count += self._execution.instance_count - before
-        self._pace.resized(self._execution.instance_count)
+        self._timing.resized(self._execution.instance_count)
         self._settle()
 
     def stop_joining(self) -> bool:
@@ -135,7 +135,7 @@ class DynamicScheduler(QueueingScheduler):
         if self._plan.reshapes or not self._joins:
             return False
         self._joins = False
-        self._pace = FixedPace(1, (), 0)
+        self._timing = FixedTiming(1, (), 0)
         self._settle()
         return True
 
@@ -144,10 +144,10 @@ class DynamicScheduler(QueueingScheduler):
     def _enqueue(self, request: InferRequest, done: Done) -> Waiting:
         if self._quiet is not None:
             raise self._execution.unloading()
-        queue, pace, plan, order = self._queue, self._pace, self._plan, self._order
+        queue, timing, plan, order = self._queue, self._timing, self._plan, self._order
         waiting = Waiting(request, None, done)
         if self._runs_at_once and self._free_count > 0:
-            pace.came(1)
+            timing.arrived(1)
             self._start_in_thread((waiting,), (request,))
             self._settle()
             return waiting
@@ -158,13 +158,13 @@ class DynamicScheduler(QueueingScheduler):
         queue.add(waiting, self._clock())
         if order is not None:
             order.add(waiting)
-        pace.came(queue.count)
-        # One more request for the gathering batch changes nothing: the alarm already set stands.
-        is_one_more = self._gathers and waiting.kind is None and queue.size < pace.enough
+        timing.arrived(queue.count)
+        # One more request for the gathering batch changes nothing: the timer already set stands.
+        is_one_more = self._gathers and waiting.kind is None and queue.size < timing.enough
         if is_one_more or self._is_soon or not self._free_count:
             self._runs_at_once = False
             if waiting.late_ns:
-                self._alarm.set(waiting.late_ns)
+                self._timer.set(waiting.late_ns)
         else:
             self._advance()
         return waiting
@@ -197,9 +197,9 @@ class DynamicScheduler(QueueingScheduler):
             due_ns = late_ns
         self._is_soon = 0 < due_ns <= now_ns
         if self._is_soon:
-            self._alarm.set_soon()
+            self._timer.set_soon()
         elif due_ns:
-            self._alarm.set(due_ns)
+            self._timer.set(due_ns)
         self._settle()
 
     def _settle(self) -> None:
@@ -207,7 +207,7 @@ class DynamicScheduler(QueueingScheduler):
         is_empty, quiet = not self._queue.size, self._quiet
         if quiet is None:
             may = self._order is None and not self._execution.has_turns
-            self._runs_at_once = is_empty and may and self._pace.starts_at_once
+            self._runs_at_once = is_empty and may and self._timing.starts_at_once
             return
         self._runs_at_once = False
         is_quiet = is_empty and self._free_count == self._execution.instance_count
@@ -233,7 +233,7 @@ class DynamicScheduler(QueueingScheduler):
         """Give each free instance a batch; return when to look again, 0: at the next event."""
         queue = self._queue
         while self._free_count > 0 and queue.size:
-            count, due_ns = self._pace.choose(queue, now_ns)
+            count, due_ns = self._timing.choose(queue, now_ns)
             if not count:
                 return due_ns
             if self._start(queue.take(count)):
@@ -252,7 +252,7 @@ class DynamicScheduler(QueueingScheduler):
             self._start_in_thread(batch, requests)
             return False
         took_ns = requests[0].ended_ns - requests[0].started_ns
-        self._pace.ran(len(requests), _size(requests), _known(took_ns, answers))
+        self._timing.ran(len(requests), _size(requests), _known(took_ns, answers))
         self._deliver(batch, answers)
         return True
 
@@ -260,7 +260,7 @@ class DynamicScheduler(QueueingScheduler):
         self._free_count -= 1
         if self._execution.has_turns:
             self._handed.append(batch)
-        self._pace.started(len(requests))
+        self._timing.started(len(requests))
         if (slot := requests[0].slot) is not None:
             slot.pool.note_started()
         finish = partial(self._finish, batch, requests)
@@ -271,11 +271,11 @@ class DynamicScheduler(QueueingScheduler):
     ) -> None:
         first = requests[0]
         wall_ns = (first.computed_ns or first.ended_ns) - first.started_ns
-        took_ns = self._meter.took_ns(wall_ns, first.cpu_ns)
+        took_ns = self._execution_time.took_ns(wall_ns, first.cpu_ns)
         self._free_count += 1
         if self._handed:
             self._handed = [one for one in self._handed if one is not batch]
-        self._pace.ended(len(requests), _size(requests), _known(took_ns, outcome))
+        self._timing.ended(len(requests), _size(requests), _known(took_ns, outcome))
         if self._queue.size:
             self._advance()  # keep the instance busy first, then deliver its answers
         else:
@@ -284,17 +284,17 @@ class DynamicScheduler(QueueingScheduler):
 
     def _look(self, request: InferRequest) -> None:
         """Sample a request that ran at once: its time, and how many more come in this turn."""
-        pace = self._pace
-        pace.ran(1, request.batch_size, request.ended_ns - request.started_ns)
+        timing = self._timing
+        timing.ran(1, request.batch_size, request.ended_ns - request.started_ns)
         self._settle()
-        self._until_look = turn = pace.look_after
+        self._until_look = turn = timing.look_after
         size = request.batch_size
-        self._own_loop().call_soon(self._look_back, pace, turn, size)
+        self._own_loop().call_soon(self._look_back, timing, turn, size)
 
-    def _look_back(self, pace: Pace, turn: int, size: int) -> None:
+    def _look_back(self, timing: BatchTiming, turn: int, size: int) -> None:
         count = 1 + turn - self._until_look
         if count > 0:  # no other look has begun meanwhile
-            pace.looked(count, count * size)
+            timing.looked(count, count * size)
             self._settle()
 
     def _deliver(self, batch: Sequence[Waiting], outcome: Outcome) -> None:

@@ -42,8 +42,8 @@ from functools import partial
 from typing import NamedTuple
 
 from inferd.aio.promise import Promise
-from inferd.aio.timer import Alarm, Timer
-from inferd.config.options.delay import NO_HOLD, Hold
+from inferd.aio.timer import PreciseTimer, Timer
+from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.core.interfaces import Instance, Opened
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
@@ -52,10 +52,10 @@ from inferd.schedulers.execution.job import Answer, Outcome, twin
 from inferd.schedulers.queueing.policy import AT_ONCE
 from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing.queueing import QueueingScheduler
-from inferd.schedulers.queueing.timing import FixedPace
-from inferd.schedulers.sequence_parts.instances import Lane, Lanes
+from inferd.schedulers.queueing.timing import FixedTiming
+from inferd.schedulers.sequence_parts.instances import SequenceInstance, SequenceInstances
 from inferd.schedulers.sequence_parts.live import Answers, LiveSequence, Step
-from inferd.schedulers.sequence_parts.tensors import Dressing
+from inferd.schedulers.sequence_parts.tensors import SequenceTensors
 
 _LAST_ID = 2**64 - 1
 
@@ -64,45 +64,47 @@ class SequenceRules(NamedTuple):
     """How many slots an instance has, what a slot is, and when an idle sequence loses its own.
 
     With `are_rows` a slot is a row of the batch (the direct strategy). With `iterates` a request
-    may take several rounds. Nothing runs until as many requests wait as `hold` says: in sequences
-    with a slot or, where slots are not rows, ready for one instance; and in the backlog.
+    may take several rounds. Nothing runs until as many requests wait as `delayed_start` says: in
+    sequences with a slot or, where slots are not rows, ready for one instance; and in the backlog.
     """
 
-    per_lane: int
+    per_instance: int
     are_rows: bool
     idle_us: int
     iterates: bool = False
-    hold: Hold = NO_HOLD
+    delayed_start: DelayedStart = NO_DELAY
 
 
 class SequenceScheduler(QueueingScheduler):
     """Runs the sequences of one model version.
 
     `executions` have one instance each. `queues` bound what waits in sequences with a slot and in
-    those without. `pace` decides how many of the ready requests run.
+    those without. `timing` decides how many of the ready requests run.
     """
 
-    _pace: FixedPace
+    _timing: FixedTiming
 
     def __init__(
         self,
         executions: Several[Execution],
         queues: tuple[RequestQueue, RequestQueue],
-        pace: FixedPace,
-        dressing: Dressing,
+        timing: FixedTiming,
+        tensors: SequenceTensors,
         rules: SequenceRules,
         *,
-        alarm: Callable[[Callable[[], None]], Timer] = Alarm,
+        timer: Callable[[Callable[[], None]], Timer] = PreciseTimer,
     ) -> None:
-        super().__init__(pace, dressing.plan.max_batch_size, alarm)
-        self._plan = dressing.plan
+        super().__init__(timing, tensors.plan.max_batch_size, timer)
+        self._plan = tensors.plan
         self._iterates = rules.iterates
-        self._is_decoupled = dressing.plan.is_decoupled
+        self._is_decoupled = tensors.plan.is_decoupled
         self._gives_turns = self._is_decoupled and not rules.iterates
-        self._hold = hold = rules.hold
-        self._lanes = Lanes(executions, rules.per_lane, self._note_room, are_held=bool(hold))
+        self._delayed_start = delayed_start = rules.delayed_start
+        self._instances = SequenceInstances(
+            executions, rules.per_instance, self._note_room, are_delayed=bool(delayed_start)
+        )
         self._queues = self._seated_queue, self._backlog_queue = queues
-        self._dressing = dressing
+        self._tensors = tensors
         self._are_rows = rules.are_rows and not self._gives_turns
         self._idle_ns = 1000 * rules.idle_us
         self._live: dict[Hashable, LiveSequence] = {}
@@ -138,7 +140,7 @@ class SequenceScheduler(QueueingScheduler):
             execution: Execution = await done
             async with aclosing(execution.stream(request, AT_ONCE)) as answers:
                 async for answer in answers:
-                    yield self._kept(step, answer) if answer.outputs else answer
+                    yield self._without_state(step, answer) if answer.outputs else answer
         finally:
             self._leave(step)
             if not done.cancelled() and done.exception() is None:
@@ -170,27 +172,27 @@ class SequenceScheduler(QueueingScheduler):
             self._end(sequence, self._unloading())
 
     async def _close_executions(self, timeout_s: float) -> None:
-        await self._lanes.close(timeout_s)
+        await self._instances.close(timeout_s)
 
     # --- more instances, and fewer ---
 
     @property
     def instances(self) -> Several[Instance]:
         """See Resizable.instances."""
-        return self._lanes.instances
+        return self._instances.instances
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow. Sequences in the backlog get the new slots."""
         if self._quiet is None:
-            self._lanes.grow(instance)
+            self._instances.grow(instance)
             self._advance()
         else:
-            self._lanes.dismiss(instance)
+            self._instances.dismiss(instance)
 
     def shrink(self, kind: Hashable = None) -> None:
         """See Resizable.shrink. The instance with the fewest sequences goes, once they end."""
         if self._quiet is None:
-            self._lanes.shrink(kind)
+            self._instances.shrink(kind)
 
     # --- requests come and go ---
 
@@ -200,16 +202,16 @@ class SequenceScheduler(QueueingScheduler):
         if request.sequence is not None and not request.sequence.id:
             request.sequence = None  # start and end flags without an id are no sequence
         sequence = self._sequence_of(request)
-        told = request.sequence or Sequence(sequence.id, start=True)
+        shown = request.sequence or Sequence(sequence.id, start=True)
         queue = self._backlog_queue if sequence.slot is None else self._seated_queue
-        step = Step(request, done, sequence, told, queue)
+        step = Step(request, done, sequence, shown, queue)
         if self._is_decoupled and self._iterates:
             step.answers = Answers()
         queue.add(step, self._clock())
         if sequence.key not in self._live:
             self._live[sequence.key] = self._backlog[sequence.key] = sequence
         self._idle.pop(sequence.key, None)
-        sequence.is_ended = told.end or request.sequence is None
+        sequence.is_ended = shown.end or request.sequence is None
         sequence.waiting.append(step)
         self._settle(sequence)
         self._advance()
@@ -217,8 +219,8 @@ class SequenceScheduler(QueueingScheduler):
 
     def _sequence_of(self, request: InferRequest) -> LiveSequence:
         """Return the sequence of `request`, new if it starts one. Raises InvalidRequest."""
-        model, asked = self._plan.model, request.sequence
-        if asked is None and not self._iterates:
+        model, named = self._plan.model, request.sequence
+        if named is None and not self._iterates:
             msg = (
                 f"inference request to model '{model}' must specify a non-zero or non-empty "
                 f"correlation ID, which is the parameter sequence_id (TRTIS: correlation_id)"
@@ -230,18 +232,18 @@ class SequenceScheduler(QueueingScheduler):
                 f"requirements of sequence batcher, it has batch size {request.batch_size}"
             )
             raise InvalidRequest(msg)
-        initial = self._dressing.states.initial
-        if asked is None:
-            id = self._dressing.controls.id_of(_LAST_ID - self._own_count)
+        initial = self._tensors.states.initial
+        if named is None:
+            id = self._tensors.controls.id_of(_LAST_ID - self._own_count)
             self._own_count += 1
             return LiveSequence(id, initial, is_own=True)
-        self._dressing.controls.check_id(asked.id)
-        sequence = self._live.get(asked.id)
-        if asked.start:
-            return sequence or LiveSequence(asked.id, initial)
+        self._tensors.controls.check_id(named.id)
+        sequence = self._live.get(named.id)
+        if named.start:
+            return sequence or LiveSequence(named.id, initial)
         if sequence is None or sequence.is_ended:
             msg = (
-                f"inference request for sequence {asked.id!r} to model '{model}' must specify the "
+                f"inference request for sequence {named.id!r} to model '{model}' must specify the "
                 f"START flag on the first request of the sequence (V2: sequence_start); no such "
                 f"sequence runs: one ends with sequence_end, or when no request comes for "
                 f"{self._idle_ns // 1000} microseconds"
@@ -256,15 +258,15 @@ class SequenceScheduler(QueueingScheduler):
             self._end(sequence, Cancelled(self._broken(sequence, "was cancelled")))
             self._advance()
         else:
-            for lane in self._lanes.all():
-                lane.execution.cancel(waiting.request)
+            for instance in self._instances.all():
+                instance.execution.cancel(waiting.request)
 
     def _broken(self, sequence: LiveSequence, why: str) -> str:
         model = self._plan.model
         return f"sequence {sequence.id!r} of model '{model}' has ended: a request of it {why}"
 
     def _unloading(self) -> InferdError:
-        return self._lanes.some_execution().unloading()
+        return self._instances.some_execution().unloading()
 
     # --- the life of a sequence ---
 
@@ -280,9 +282,9 @@ class SequenceScheduler(QueueingScheduler):
             return
         step = sequence.waiting[0]
         if sequence.slot is not None and not (step.answers is not None and step.answers.is_full):
-            ready = self._lanes.of(sequence).ready
+            ready = self._instances.of(sequence).ready
             if sequence.row not in ready:
-                self._dressing.dress(step)
+                self._tensors.add_to(step)
                 ready[sequence.row] = step
 
     def _end(self, sequence: LiveSequence, error: InferdError) -> None:
@@ -293,26 +295,28 @@ class SequenceScheduler(QueueingScheduler):
     def _refuse(self, sequence: LiveSequence, error: InferdError) -> None:
         """Refuse all waiting requests of `sequence` except one between rounds that may go on."""
         is_over = self._quiet is not None and self._quiet.done()
-        kept = [step for step in sequence.waiting if step.began_ns and step.done and not is_over]
-        if sequence.slot is not None and not kept:
-            self._lanes.of(sequence).ready.pop(sequence.row, None)
+        going_on = [
+            step for step in sequence.waiting if step.began_ns and step.done and not is_over
+        ]
+        if sequence.slot is not None and not going_on:
+            self._instances.of(sequence).ready.pop(sequence.row, None)
         for step in sequence.waiting:
-            if step not in kept:
+            if step not in going_on:
                 step.queue.remove(step)
-                self._dressing.undress(step)
+                self._tensors.remove_from(step)
                 step.give(twin(error))
-        sequence.waiting = deque(kept)
+        sequence.waiting = deque(going_on)
         sequence.is_ended = True
 
     def _remove(self, sequence: LiveSequence) -> None:
         """Forget a sequence with no waiting or running request."""
         del self._live[sequence.key]
         self._backlog.pop(sequence.key, None)
-        self._lanes.unseat(sequence, may_dismiss=self._quiet is None)
+        self._instances.unseat(sequence, may_dismiss=self._quiet is None)
 
     def _seat(self) -> None:
         """Give free slots to sequences in the backlog."""
-        while self._backlog and self._lanes.seat(next(iter(self._backlog.values()))):
+        while self._backlog and self._instances.seat(next(iter(self._backlog.values()))):
             _, sequence = self._backlog.popitem(last=False)
             self._settle(sequence)
 
@@ -330,14 +334,14 @@ class SequenceScheduler(QueueingScheduler):
         while self._idle and (is_closing or next(iter(self._idle.values())) <= now_ns):
             self._remove(self._live[self._idle.popitem(last=False)[0]])
         self._seat()
-        due = [self._start_batch(lane, now_ns) for lane in self._lanes.all()]
+        due = [self._start_batch(instance, now_ns) for instance in self._instances.all()]
         due += [queue.next_late_ns() for queue in self._queues]
         due += list(self._idle.values())[:1]
         due_ns = min(filter(None, due), default=0)
         if due_ns > now_ns:
-            self._alarm.set(due_ns)
+            self._timer.set(due_ns)
         elif due_ns:
-            self._alarm.set_soon()
+            self._timer.set_soon()
         if self._quiet is not None and not self._live:
             self._quiet.set_result(None)
 
@@ -351,80 +355,90 @@ class SequenceScheduler(QueueingScheduler):
 
     # --- batches ---
 
-    def _start_batch(self, lane: Lane, now_ns: int) -> int:
-        """Start a batch of ready requests if the lane is free; return when to look again, or 0."""
-        if lane.is_busy or not lane.ready or (lane.is_held and not self._is_released(lane)):
+    def _start_batch(self, instance: SequenceInstance, now_ns: int) -> int:
+        """Start a batch of ready requests on a free instance; return when to look again, or 0."""
+        if (
+            instance.is_busy
+            or not instance.ready
+            or (instance.is_delayed and not self._is_released(instance))
+        ):
             return 0
         count, due_ns = 1, 0
         if not self._gives_turns:
-            count, due_ns = self._pace.choose(lane.ready.values(), now_ns)
+            count, due_ns = self._timing.choose(instance.ready.values(), now_ns)
         if not count:
             return due_ns
-        steps = [lane.ready.popitem(last=False)[1] for _ in range(count)]
+        steps = [instance.ready.popitem(last=False)[1] for _ in range(count)]
         for step in steps:
             step.queue.remove(step)
             step.sequence.waiting.popleft()
             step.sequence.running = step
-        lane.is_busy = True
+        instance.is_busy = True
         if self._gives_turns:
             [step] = steps
-            lane.turn_count += 1
-            tell(step, lane.execution)
+            instance.turn_count += 1
+            tell(step, instance.execution)
             return 0
-        return self._execute(lane, self._rows(lane, steps), now_ns)
+        return self._execute(instance, self._rows(instance, steps), now_ns)
 
-    def _rows(self, lane: Lane, steps: list[Step]) -> list[Step | None]:
+    def _rows(self, instance: SequenceInstance, steps: list[Step]) -> list[Step | None]:
         """Return `steps` as rows of a batch, None for a row without a request."""
         if not self._are_rows:
             return [*steps]
         by_row = {step.sequence.row: step for step in steps}
-        return [by_row.get(row) for row in range(max(lane.sequences) + 1)]
+        return [by_row.get(row) for row in range(max(instance.sequences) + 1)]
 
-    def _execute(self, lane: Lane, rows: list[Step | None], now_ns: int) -> int:
+    def _execute(self, instance: SequenceInstance, rows: list[Step | None], now_ns: int) -> int:
         some = next(filter(None, rows))
-        requests = [row.request if row else self._dressing.filler(some) for row in rows]
+        requests = [row.request if row else self._tensors.filler(some) for row in rows]
         try:
-            answers = lane.execution.run_inline(requests)
+            answers = instance.execution.run_inline(requests)
         except InferdError as error:  # its traceback holds this frame: keep no reference to it
-            self._finish(lane, rows, error)
+            self._finish(instance, rows, error)
             return now_ns
         if answers is None:
-            lane.execution.start(requests, partial(self._finish_in_thread, lane, rows))
+            instance.execution.start(requests, partial(self._finish_in_thread, instance, rows))
             return 0
-        self._finish(lane, rows, answers)
+        self._finish(instance, rows, answers)
         return now_ns  # after other callbacks' turn: more may be ready, or a slot free
 
-    def _is_released(self, lane: Lane) -> bool:
-        """Return whether enough requests wait for what was held to run."""
-        hold, backlog = self._hold, self._backlog.values()
-        waiting_count = len(lane.ready)
+    def _is_released(self, instance: SequenceInstance) -> bool:
+        """Return whether enough requests wait for what was delayed to run."""
+        delayed_start, backlog = self._delayed_start, self._backlog.values()
+        waiting_count = len(instance.ready)
         if self._are_rows:
             seated = [one for one in self._live.values() if one.slot is not None]
             waiting_count = sum(len(sequence.waiting) for sequence in seated)
         backlog_count = sum(len(sequence.waiting) for sequence in backlog)
-        are_enough = waiting_count >= hold.count and backlog_count >= hold.backlog_count
+        are_enough = (
+            waiting_count >= delayed_start.count and backlog_count >= delayed_start.backlog_count
+        )
         if self._quiet is None and not are_enough:
             return False
-        for other in self._lanes.all() if self._are_rows else (lane,):
-            other.is_held = False
+        for other in self._instances.all() if self._are_rows else (instance,):
+            other.is_delayed = False
         return True
 
-    def _finish_in_thread(self, lane: Lane, rows: list[Step | None], outcome: Outcome) -> None:
-        self._finish(lane, rows, outcome)
+    def _finish_in_thread(
+        self, instance: SequenceInstance, rows: list[Step | None], outcome: Outcome
+    ) -> None:
+        self._finish(instance, rows, outcome)
         self._advance()
 
-    def _finish(self, lane: Lane, rows: list[Step | None], outcome: Outcome) -> None:
-        lane.is_busy = False
+    def _finish(
+        self, instance: SequenceInstance, rows: list[Step | None], outcome: Outcome
+    ) -> None:
+        instance.is_busy = False
         if isinstance(outcome, InferdError):
             outcome = [twin(outcome) for _ in rows]
         for step, answer in zip(rows, outcome, strict=True):
             if step is None:
                 continue
-            self._dressing.undress(step)
+            self._tensors.remove_from(step)
             step.sequence.running = None
-            answer = self._dressing.keep(step.sequence, answer)
+            answer = self._tensors.store_state(step.sequence, answer)
             if self._iterates:
-                self._note_round(lane, step, answer, is_alone=len(rows) == 1)
+                self._note_round(instance, step, answer, is_alone=len(rows) == 1)
             if isinstance(answer, Round):
                 self._end_round(step, answer)
             else:
@@ -434,32 +448,34 @@ class SequenceScheduler(QueueingScheduler):
     def _end_turn(self, step: Step) -> None:
         """Take back the instance from a request of a decoupled model."""
         sequence = step.sequence
-        lane = self._lanes.of(sequence)
-        lane.turn_count -= 1
-        lane.is_busy = lane.turn_count > 0 and not lane.execution.has_room
-        self._dressing.undress(step)
+        instance = self._instances.of(sequence)
+        instance.turn_count -= 1
+        instance.is_busy = instance.turn_count > 0 and not instance.execution.has_room
+        self._tensors.remove_from(step)
         sequence.running = None
         self._settle(sequence)
         self._advance()
 
-    def _note_room(self, lane: Lane) -> None:
-        if lane.is_busy and self._gives_turns:
-            lane.is_busy = False
+    def _note_room(self, instance: SequenceInstance) -> None:
+        if instance.is_busy and self._gives_turns:
+            instance.is_busy = False
             self._advance()
 
-    def _kept(self, step: Step, answer: InferResponse) -> InferResponse:
-        kept = self._dressing.keep(step.sequence, answer)
-        if isinstance(kept, InferdError):
-            raise kept
-        return kept
+    def _without_state(self, step: Step, answer: InferResponse) -> InferResponse:
+        shown = self._tensors.store_state(step.sequence, answer)
+        if isinstance(shown, InferdError):
+            raise shown
+        return shown
 
     # --- rounds ---
 
-    def _note_round(self, lane: Lane, step: Step, answer: Answer, *, is_alone: bool) -> None:
+    def _note_round(
+        self, instance: SequenceInstance, step: Step, answer: Answer, *, is_alone: bool
+    ) -> None:
         """Count one round of a request; the request's time spans all its rounds."""
         request = step.request
         if is_alone:
-            lane.execution.count_round(request, failed=isinstance(answer, InferdError))
+            instance.execution.count_round(request, failed=isinstance(answer, InferdError))
         step.began_ns = step.began_ns or request.started_ns
         request.started_ns, request.computing_ns = step.began_ns, 0
 
@@ -481,7 +497,7 @@ class SequenceScheduler(QueueingScheduler):
         elif step.done is None:
             self._refuse(sequence, Cancelled(self._broken(sequence, "was cancelled")))
         else:
-            step.told = Sequence(sequence.id)
+            step.shown = Sequence(sequence.id)
             sequence.waiting.appendleft(step)
 
     def _wrong(self, round: Round) -> InferdError | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.options.cache import read_cache_config
-from inferd.config.options.delay import read_hold
+from inferd.config.options.delay import read_delayed_start
 from inferd.config.options.gpu_limit import read_gpu_limits
 from inferd.config.options.host_policy import read_host_policies
 from inferd.config.options.log import LogSettings
@@ -84,7 +84,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         backend_config=config.backend_config,
         backend_directory=config.backend_directory,
         cache=read_cache_config(config.cache_config, os.environ),
-        hold=read_hold(os.environ),
+        delayed_start=read_delayed_start(os.environ),
         host_policies=read_host_policies(config.host_policy),
         gpu_limits=read_gpu_limits(config.model_load_gpu_limit),
     )

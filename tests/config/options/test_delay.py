@@ -1,21 +1,21 @@
 import pytest
 
-from inferd.config.options.delay import Hold, read_hold
+from inferd.config.options.delay import DelayedStart, read_delayed_start
 from inferd.errors import InvalidConfig
 
 
 def test_without_the_variables_nothing_is_delayed():
-    assert read_hold({}) == Hold(0, 0)
-    assert not read_hold({"TRITONSERVER_DELAY_SCHEDULER": "", "OTHER": "5"})
+    assert read_delayed_start({}) == DelayedStart(0, 0)
+    assert not read_delayed_start({"TRITONSERVER_DELAY_SCHEDULER": "", "OTHER": "5"})
 
 
 def test_each_variable_has_its_number():
-    assert read_hold({"TRITONSERVER_DELAY_SCHEDULER": "3"}) == Hold(3, 0)
-    assert read_hold({"TRITONSERVER_BACKLOG_DELAY_SCHEDULER": "2"}) == Hold(0, 2)
-    assert read_hold({"TRITONSERVER_BACKLOG_DELAY_SCHEDULER": "2"})
+    assert read_delayed_start({"TRITONSERVER_DELAY_SCHEDULER": "3"}) == DelayedStart(3, 0)
+    assert read_delayed_start({"TRITONSERVER_BACKLOG_DELAY_SCHEDULER": "2"}) == DelayedStart(0, 2)
+    assert read_delayed_start({"TRITONSERVER_BACKLOG_DELAY_SCHEDULER": "2"})
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "1.5", "٣", "9" * 10, " "])
 def test_what_is_no_number_of_requests_is_reported(text):
     with pytest.raises(InvalidConfig, match="TRITONSERVER_DELAY_SCHEDULER is"):
-        read_hold({"TRITONSERVER_DELAY_SCHEDULER": text})
+        read_delayed_start({"TRITONSERVER_DELAY_SCHEDULER": text})

@@ -20,7 +20,7 @@ from inferd.config.model import (
     SequenceState,
 )
 from inferd.config.model import RateLimiter as ConfigRateLimiter
-from inferd.config.options.delay import Hold
+from inferd.config.options.delay import DelayedStart
 from inferd.core.interfaces import Opened, Placement
 from inferd.core.request import InferRequest, InferResponse, Sequence
 from inferd.engine.loading.scheduling import as_executed, build_scheduler, opened
@@ -30,8 +30,8 @@ from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.limiter import RateLimiter, limited
-from inferd.schedulers.queueing.adaptive import AdaptivePace
-from inferd.schedulers.queueing.timing import FixedPace
+from inferd.schedulers.queueing.adaptive import AdaptiveTiming
+from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -346,21 +346,21 @@ def test_a_backend_sees_controls_and_states_as_inputs_and_outputs():
 
 
 @pytest.mark.parametrize(
-    ("batching", "max_batch_size", "pace"),
+    ("batching", "max_batch_size", "timing"),
     [
-        (DynamicBatching(), 8, AdaptivePace),
-        (DynamicBatching(priority_levels=2, default_priority_level=1), 8, AdaptivePace),
-        (DynamicBatching(preferred_batch_size=(8,)), 8, FixedPace),
-        (DynamicBatching(max_queue_delay_microseconds=1), 8, FixedPace),
-        (DynamicBatching(), 1, FixedPace),
-        (DynamicBatching(), 0, FixedPace),
+        (DynamicBatching(), 8, AdaptiveTiming),
+        (DynamicBatching(priority_levels=2, default_priority_level=1), 8, AdaptiveTiming),
+        (DynamicBatching(preferred_batch_size=(8,)), 8, FixedTiming),
+        (DynamicBatching(max_queue_delay_microseconds=1), 8, FixedTiming),
+        (DynamicBatching(), 1, FixedTiming),
+        (DynamicBatching(), 0, FixedTiming),
     ],
 )
-def test_numbers_that_are_not_given_are_found(batching, max_batch_size, pace):
+def test_numbers_that_are_not_given_are_found(batching, max_batch_size, timing):
     config = replace(config_of(batching), max_batch_size=max_batch_size)
     filled_in = normalised(normalised(config, "m"), "m")
     scheduler = built(filled_in, Separate(), [Noting()], Counts(), may_run_inline=False)
-    assert type(scheduler._pace) is pace
+    assert type(scheduler._timing) is timing
 
 
 @pytest.mark.parametrize("batching", [DynamicBatching(is_adaptive=True), DynamicBatching((8,), 0)])
@@ -373,7 +373,7 @@ def test_what_batches_is_held_until_so_many_wait(batching):
             [instance],
             Counts(),
             may_run_inline=False,
-            hold=Hold(3),
+            delayed_start=DelayedStart(3),
         )
         await asyncio.gather(*(scheduler.run(request_of(1, 1)) for _ in range(3)))
         await scheduler.close(PATIENCE_S)
@@ -387,8 +387,15 @@ def test_sequences_are_held_as_well():
     async def go():
         instance = Noting()
         config = sequence_config()
-        hold = Hold(2)
-        scheduler = built(config, Separate(), [instance], Counts(), may_run_inline=False, hold=hold)
+        delayed_start = DelayedStart(2)
+        scheduler = built(
+            config,
+            Separate(),
+            [instance],
+            Counts(),
+            may_run_inline=False,
+            delayed_start=delayed_start,
+        )
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(*(scheduler.run(request_of_sequence(1, n)) for n in (1, 2)))
         await scheduler.close(PATIENCE_S)

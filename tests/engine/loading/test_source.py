@@ -83,13 +83,13 @@ def test_a_model_is_found_by_its_name(sources):
 
 def test_a_request_has_the_model_with_its_own_configuration(sources):
     found, _ = sources(model_control_mode="explicit")
-    assert not found.asked(LoadRequest("m")).is_override
-    source = found.asked(LoadRequest("m", '{"backend": "repeat"}'))
+    assert not found.requested(LoadRequest("m")).is_override
+    source = found.requested(LoadRequest("m", '{"backend": "repeat"}'))
     assert (source.is_override, source.model.config.backend) == (True, "repeat")
     with pytest.raises(NotLoadable):
-        found.asked(LoadRequest("x"))
+        found.requested(LoadRequest("x"))
     with pytest.raises(InvalidConfig):
-        found.asked(LoadRequest("m", "{"))
+        found.requested(LoadRequest("m", "{"))
 
 
 def test_what_is_sent_lies_in_a_folder_of_its_own_until_the_end(sources):
@@ -98,7 +98,7 @@ def test_what_is_sent_lies_in_a_folder_of_its_own_until_the_end(sources):
     upload = found.store(request)
     source = found.sent(request, upload)
     assert (source.model.name, source.model.versions, source.upload) == ("x", (5,), upload)
-    assert source.marks_of(5) != found.asked(LoadRequest("m")).marks_of(5)
+    assert source.marks_of(5) != found.requested(LoadRequest("m")).marks_of(5)
     found.close()
     assert not upload.folder.exists()
 
@@ -119,8 +119,8 @@ def test_what_a_program_gives_is_there_in_every_mode(repository, tmp_path, mode)
     source = found.find("double")
     assert (source.model.versions, source.marks) == ((1,), NO_MARKS)
     override = LoadRequest("double", '{"parameters": {"a": {"string_value": "b"}}}')
-    assert found.asked(override).model.config.parameters == {"a": "b"}
-    assert found.asked(override).model.backend is source.model.backend
+    assert found.requested(override).model.config.parameters == {"a": "b"}
+    assert found.requested(override).model.backend is source.model.backend
 
 
 def test_what_a_program_gives_may_be_named_as_to_be_loaded(repository):
@@ -138,7 +138,7 @@ def test_what_a_program_gives_may_be_named_as_to_be_loaded(repository):
 def test_a_folder_that_is_not_there_is_told_without_a_traceback(sources, tmp_path, place):
     found, _ = sources(model_control_mode="explicit")
     with pytest.raises(NotLoadable, match="is no folder in a model repository") as caught:
-        found.asked(LoadRequest("m", folder=tmp_path / place))
+        found.requested(LoadRequest("m", folder=tmp_path / place))
     assert caught.value.__cause__ is None
 
 

@@ -4,7 +4,7 @@ import statistics
 from itertools import pairwise, zip_longest
 
 import pytest
-from simulation import MS, SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
+from simulation import MS, SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput
 from inferd.core.request import InferRequest
@@ -24,11 +24,11 @@ from inferd.schedulers.queueing.adaptive import (
     TRIAL_NS,
     TRIAL_RUNS,
     WORTH_NS,
-    AdaptivePace,
+    AdaptiveTiming,
     Costs,
 )
 from inferd.schedulers.queueing.queue import RequestQueue, Waiting
-from inferd.schedulers.queueing.timing import FixedPace
+from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.tensor.dtype import DataType
 
 MOST = 16
@@ -178,9 +178,9 @@ class TimedExecution(SimulatedExecution):
 class World:
     """So many clients that ask, read their answer, and ask again `returns_us` later or so."""
 
-    def __init__(self, takes_us, *, clients, instances=1, returns_us=300, inline_us=0, pace=None):
+    def __init__(self, takes_us, *, clients, instances=1, returns_us=300, inline_us=0, timing=None):
         self.execution_of = lambda: TimedExecution(instances, takes_us, inline_us)
-        self.pace = pace or AdaptivePace(MOST, instances)
+        self.timing = timing or AdaptiveTiming(MOST, instances)
         self.clients = clients
         self.returns_us = returns_us
         self.random = random.Random(7)
@@ -202,7 +202,7 @@ class World:
             ModelConfig("m", max_batch_size=MOST, input=(ModelInput("A", DataType.INT8, (1,)),))
         )
         queue = RequestQueue("m", DynamicBatching())
-        scheduler = DynamicScheduler(self.execution, queue, self.pace, plan, alarm=SimulatedAlarm)
+        scheduler = DynamicScheduler(self.execution, queue, self.timing, plan, timer=SimulatedTimer)
         await asyncio.gather(
             *(self._ask(scheduler, number, milliseconds) for number in range(self.clients))
         )
@@ -222,7 +222,7 @@ class World:
 
 def alone():
     """Each request by itself, as without a scheduler."""
-    return FixedPace(1, (), 0)
+    return FixedTiming(1, (), 0)
 
 
 def linear(us):
@@ -236,7 +236,7 @@ def constant(us):
 @pytest.mark.slow
 def test_a_model_whose_time_grows_with_the_batch_answers_as_fast_as_one_by_one():
     own = World(linear(4000), clients=8).run(4000)
-    usual = World(linear(4000), clients=8, pace=alone()).run(4000)
+    usual = World(linear(4000), clients=8, timing=alone()).run(4000)
     assert own.per_s > 0.97 * usual.per_s
     assert own.mean_ms < 1.03 * usual.mean_ms
 
@@ -250,9 +250,9 @@ def test_a_model_whose_time_grows_with_the_batch_runs_requests_one_by_one_unless
 @pytest.mark.parametrize("instances", [1, 2])
 def test_a_model_that_takes_as_long_for_many_gets_full_batches(instances):
     own = World(constant(4000), clients=16, instances=instances).run(1000)
-    usual = World(constant(4000), clients=16, instances=instances, pace=alone()).run(1000)
-    greedy = FixedPace(MOST, (MOST,), 0)
-    triton = World(constant(4000), clients=16, instances=instances, pace=greedy).run(1000)
+    usual = World(constant(4000), clients=16, instances=instances, timing=alone()).run(1000)
+    greedy = FixedTiming(MOST, (MOST,), 0)
+    triton = World(constant(4000), clients=16, instances=instances, timing=greedy).run(1000)
     assert own.per_s > 6 * usual.per_s
     assert own.per_s > 1.2 * triton.per_s
     assert statistics.mean(own.sizes) > 0.8 * 16 / instances
@@ -264,7 +264,7 @@ def test_a_small_gain_is_taken_when_more_wait_than_one_batch_takes():
         return 800 + 7900 * size if size <= 4 else 8100 * size
 
     crowd = World(takes_us, clients=16).run(10_000)
-    usual = World(takes_us, clients=16, pace=alone()).run(10_000)
+    usual = World(takes_us, clients=16, timing=alone()).run(10_000)
     assert crowd.per_s > 1.03 * usual.per_s
     assert statistics.mean(crowd.sizes) > 3
     assert max(crowd.sizes[100:]) <= 8  # a neighbour is tried now and then
@@ -274,7 +274,7 @@ def test_a_small_gain_is_taken_when_more_wait_than_one_batch_takes():
 
 def test_two_clients_are_served_as_a_pair_where_that_helps():
     own = World(constant(4000), clients=2).run(1000)
-    usual = World(constant(4000), clients=2, pace=alone()).run(1000)
+    usual = World(constant(4000), clients=2, timing=alone()).run(1000)
     assert own.per_s > 1.6 * usual.per_s
 
 
@@ -289,7 +289,7 @@ def test_clients_that_could_each_have_an_instance_wait_for_nobody():
 @pytest.mark.parametrize("inline_us", [0, 1000])
 def test_a_lone_client_is_served_as_if_nothing_were_batched(takes_us, inline_us):
     own = World(takes_us, clients=1, inline_us=inline_us).run(1000)
-    usual = World(takes_us, clients=1, inline_us=inline_us, pace=alone()).run(1000)
+    usual = World(takes_us, clients=1, inline_us=inline_us, timing=alone()).run(1000)
     assert [ms for _, ms in own.latencies[0]] == [ms for _, ms in usual.latencies[0]]
 
 
@@ -321,7 +321,7 @@ def test_a_crowd_that_comes_later_is_batched_then():
 @pytest.mark.slow
 def test_a_quick_model_that_gains_is_batched_on_the_event_loop():
     own = World(constant(80), clients=16, inline_us=1000, returns_us=50).run(100)
-    usual = World(constant(80), clients=16, inline_us=1000, returns_us=50, pace=alone()).run(100)
+    usual = World(constant(80), clients=16, inline_us=1000, returns_us=50, timing=alone()).run(100)
     assert own.per_s > 3 * usual.per_s
 
 
@@ -330,7 +330,7 @@ def test_a_quick_model_that_gains_is_batched_on_the_event_loop():
 def test_a_quick_model_that_does_not_gain_runs_each_request_at_once(takes_us, milliseconds):
     own = World(takes_us, clients=16, inline_us=10_000, returns_us=50).run(milliseconds)
     assert statistics.mean(own.sizes) < 1.1
-    assert own.pace.starts_at_once
+    assert own.timing.starts_at_once
 
 
 def test_requests_at_random_moments_do_not_wait_in_vain():
@@ -349,7 +349,7 @@ def test_requests_at_random_moments_do_not_wait_in_vain():
             seen.append((asked_ms, now_ms() - asked_ms))
 
     own = Random(constant(4000), clients=1).run(10_000)
-    usual = Random(constant(4000), clients=1, pace=FixedPace(MOST, (MOST,), 0)).run(10_000)
+    usual = Random(constant(4000), clients=1, timing=FixedTiming(MOST, (MOST,), 0)).run(10_000)
     assert own.mean_ms < 1.05 * usual.mean_ms
 
 
@@ -367,116 +367,116 @@ def queue_of(count, now_ns=0, rows=()):
 
 def after_trial(**by_size):
     """A pace that has seen the trial, and batches of those sizes; n4=ns."""
-    pace = AdaptivePace(MOST, 1)
+    timing = AdaptiveTiming(MOST, 1)
     for _ in range(TRIAL_RUNS):
-        pace.started(1)
-        pace.ended(1, 1, TRIAL_NS)
+        timing.started(1)
+        timing.ended(1, 1, TRIAL_NS)
     for size, took_ns in by_size.items():
-        pace.started(int(size[1:]))
-        pace.ended(int(size[1:]), int(size[1:]), took_ns)
-    return pace
+        timing.started(int(size[1:]))
+        timing.ended(int(size[1:]), int(size[1:]), took_ns)
+    return timing
 
 
 def test_while_requests_are_quick_the_first_ones_run_alone():
-    pace = AdaptivePace(MOST, 1)
+    timing = AdaptiveTiming(MOST, 1)
     for _ in range(TRIAL_RUNS):
-        assert pace.choose(queue_of(5), 1) == (1, 0)
-        assert pace.starts_at_once
-        pace.started(1)
-        pace.ended(1, 1, TRIAL_NS)
-    assert pace.choose(queue_of(5), 1) == (5, 0)
+        assert timing.choose(queue_of(5), 1) == (1, 0)
+        assert timing.starts_at_once
+        timing.started(1)
+        timing.ended(1, 1, TRIAL_NS)
+    assert timing.choose(queue_of(5), 1) == (5, 0)
 
 
 def test_a_lone_client_of_large_requests_is_no_crowd():
-    pace = after_trial()
+    timing = after_trial()
     for _ in range(20):
-        pace.came(1)
-        assert pace.starts_at_once
-        pace.started(1)
-        pace.ended(1, 8, 8 * TRIAL_NS)
-    pace.came(2)
-    assert not pace.starts_at_once
+        timing.arrived(1)
+        assert timing.starts_at_once
+        timing.started(1)
+        timing.ended(1, 8, 8 * TRIAL_NS)
+    timing.arrived(2)
+    assert not timing.starts_at_once
 
 
 def test_who_is_expected_has_as_many_items_as_requests_usually_have():
-    pace = after_trial()
+    timing = after_trial()
     for _ in range(40):
-        pace.started(1)
-        pace.ended(1, 8, 8 * TRIAL_NS)
-    pace.came(2)  # eight items each, and what 16 cost is not known yet
-    assert not pace.starts_at_once
-    pace.started(2)
-    pace.ended(2, 16, 16 * TRIAL_NS)  # now it is: they do not gain
-    assert pace.starts_at_once
+        timing.started(1)
+        timing.ended(1, 8, 8 * TRIAL_NS)
+    timing.arrived(2)  # eight items each, and what 16 cost is not known yet
+    assert not timing.starts_at_once
+    timing.started(2)
+    timing.ended(2, 16, 16 * TRIAL_NS)  # now it is: they do not gain
+    assert timing.starts_at_once
 
 
 def test_one_slow_request_ends_the_trial():
-    pace = AdaptivePace(MOST, 1)
-    pace.started(1)
-    pace.ended(1, 1, TRIAL_NS + 1)
-    assert pace.choose(queue_of(5), 1) == (5, 0)
+    timing = AdaptiveTiming(MOST, 1)
+    timing.started(1)
+    timing.ended(1, 1, TRIAL_NS + 1)
+    assert timing.choose(queue_of(5), 1) == (5, 0)
 
 
 def test_a_failure_tells_nothing():
-    pace = AdaptivePace(MOST, 1)
+    timing = AdaptiveTiming(MOST, 1)
     for _ in range(TRIAL_RUNS):
-        pace.started(1)
-        pace.ended(1, 1, 0)
-    assert pace.choose(queue_of(5), 1) == (1, 0)
+        timing.started(1)
+        timing.ended(1, 1, 0)
+    assert timing.choose(queue_of(5), 1) == (1, 0)
 
 
 @pytest.mark.parametrize(("took_ns", "at_once"), [(WORTH_NS - 1, True), (WORTH_NS, False)])
 def test_a_tiny_model_is_never_queued(took_ns, at_once):
-    pace = AdaptivePace(MOST, 1)
+    timing = AdaptiveTiming(MOST, 1)
     for _ in range(TRIAL_RUNS):
-        pace.ran(1, 1, took_ns)
-    pace.came(9)
-    assert pace.starts_at_once is at_once
+        timing.ran(1, 1, took_ns)
+    timing.arrived(9)
+    assert timing.starts_at_once is at_once
 
 
 def test_who_is_expected_is_waited_for_first_in_this_turn_then_half_the_fixed_cost():
-    pace = after_trial(n4=TRIAL_NS)
-    pace.came(4)
+    timing = after_trial(n4=TRIAL_NS)
+    timing.arrived(4)
     queue = queue_of(1)
-    assert pace.choose(queue, 100) == (0, 100)
+    assert timing.choose(queue, 100) == (0, 100)
     fixed = TRIAL_NS + HANDED_OVER_NS  # beside what each request costs
-    count, due_ns = pace.choose(queue, 100)
+    count, due_ns = timing.choose(queue, 100)
     assert count == 0
     assert due_ns == pytest.approx(100 + fixed / 2, rel=0.05)
-    assert pace.choose(queue_of(4), 200) == (4, 0)
+    assert timing.choose(queue_of(4), 200) == (4, 0)
 
 
 def test_who_does_not_come_is_waited_for_half_as_long_the_next_time_and_not_for_ever():
-    pace = AdaptivePace(MOST, 1)
+    timing = AdaptiveTiming(MOST, 1)
     for size in (1, 8):
-        pace.started(size)
-        pace.ended(size, size, 8 * TRIAL_NS)
+        timing.started(size)
+        timing.ended(size, size, 8 * TRIAL_NS)
     waits = []
     for _ in range(6):
-        pace.came(8)
-        pace.choose(queue_of(1), 100)
-        count, due_ns = pace.choose(queue_of(1), 100)
+        timing.arrived(8)
+        timing.choose(queue_of(1), 100)
+        count, due_ns = timing.choose(queue_of(1), 100)
         waits.append(0 if count else due_ns - 100)
         if not count:
-            assert pace.choose(queue_of(1), due_ns) == (1, 0)
+            assert timing.choose(queue_of(1), due_ns) == (1, 0)
     assert waits == [FIRST_PATIENCE_NS >> step for step in range(3)] + [0] * 3
     assert FIRST_PATIENCE_NS >> 3 < MIN_WAIT_NS
 
 
 def test_free_instances_share_who_is_expected():
-    pace = AdaptivePace(MOST, 4)
-    pace.started(1)
-    pace.ended(1, 1, 2 * TRIAL_NS)
-    pace.came(8)
-    assert pace.choose(queue_of(2), 1) == (2, 0)
-    pace.started(2)
-    pace.started(2)
-    assert pace.choose(queue_of(1), 1) == (0, 1)  # of the four left, two each
+    timing = AdaptiveTiming(MOST, 4)
+    timing.started(1)
+    timing.ended(1, 1, 2 * TRIAL_NS)
+    timing.arrived(8)
+    assert timing.choose(queue_of(2), 1) == (2, 0)
+    timing.started(2)
+    timing.started(2)
+    assert timing.choose(queue_of(1), 1) == (0, 1)  # of the four left, two each
 
 
 def test_neighbours_of_the_best_size_are_tried_again_ever_more_rarely():
-    pace = after_trial(n2=TRIAL_NS, n4=TRIAL_NS, n8=TRIAL_NS, n16=TRIAL_NS * 3)
-    sizes = [pace.choose(queue_of(16), 1)[0] for _ in range(7 * FIRST_PROBE)]
+    timing = after_trial(n2=TRIAL_NS, n4=TRIAL_NS, n8=TRIAL_NS, n16=TRIAL_NS * 3)
+    sizes = [timing.choose(queue_of(16), 1)[0] for _ in range(7 * FIRST_PROBE)]
     tried = [index for index, size in enumerate(sizes) if size != 8]
     assert {sizes[index] for index in tried} == {4, 16}
     assert len(tried) == 3
@@ -495,17 +495,17 @@ def test_who_never_rests_takes_the_cheapest_size_and_after_a_rest_the_smallest_g
     n8, cheapest
 ):
     # From two on an item costs about the same; a tenth does not make more than one worth while.
-    pace = after_trial(n2=2 * TRIAL_NS, n4=4 * TRIAL_NS, n8=n8, n16=16 * TRIAL_NS)
+    timing = after_trial(n2=2 * TRIAL_NS, n4=4 * TRIAL_NS, n8=n8, n16=16 * TRIAL_NS)
     sizes = []
     for _ in range(LASTING + 2):
-        pace.started(1)
-        pace.came(16)
-        sizes.append(pace.choose(queue_of(16), 1)[0])
-        pace.ended(1, 1, 0)
+        timing.started(1)
+        timing.arrived(16)
+        sizes.append(timing.choose(queue_of(16), 1)[0])
+        timing.ended(1, 1, 0)
     assert sizes[-1] == cheapest
     assert sizes[1] < cheapest
-    pace.came(16)
-    assert pace.choose(queue_of(16), 1)[0] == sizes[1]
+    timing.arrived(16)
+    assert timing.choose(queue_of(16), 1)[0] == sizes[1]
 
 
 def rows_of(count, *, to_block):
@@ -526,53 +526,53 @@ def rows_of(count, *, to_block):
     ],
 )
 def test_a_batch_that_begins_within_a_block_ends_with_it(begins_at, to_block, count):
-    pace = after_trial(n16=TRIAL_NS * 16)
+    timing = after_trial(n16=TRIAL_NS * 16)
     queue = queue_of(40, rows=rows_of(40 + begins_at, to_block=to_block)[begins_at:])
-    assert pace.choose(queue, 1)[0] == count
+    assert timing.choose(queue, 1)[0] == count
     queue.take(count)
-    assert pace.choose(queue, 1)[0] == 16
+    assert timing.choose(queue, 1)[0] == 16
 
 
 def test_a_batch_never_ends_with_a_block_where_so_few_would_cost_more():
-    pace = after_trial(n4=TRIAL_NS, n8=TRIAL_NS, n16=TRIAL_NS)
-    assert pace.choose(queue_of(16, rows=rows_of(24, to_block=16)[8:]), 1)[0] == 16
+    timing = after_trial(n4=TRIAL_NS, n8=TRIAL_NS, n16=TRIAL_NS)
+    assert timing.choose(queue_of(16, rows=rows_of(24, to_block=16)[8:]), 1)[0] == 16
 
 
 def test_who_overtook_a_neighbour_at_the_beginning_of_a_block_does_not_end_a_batch():
-    pace = after_trial(n16=TRIAL_NS * 16)
+    timing = after_trial(n16=TRIAL_NS * 16)
     first, second, *others = rows_of(40, to_block=16)
-    assert pace.choose(queue_of(40, rows=[second, first, *others]), 1)[0] == 16
+    assert timing.choose(queue_of(40, rows=[second, first, *others]), 1)[0] == 16
 
 
 def test_requests_with_memory_of_their_own_do_not_end_a_batch():
-    pace = after_trial(n16=TRIAL_NS * 16)
+    timing = after_trial(n16=TRIAL_NS * 16)
     rows = rows_of(48, to_block=64)[1:]
     rows[1:1] = [rows[0].pool.elsewhere, None]
-    assert pace.choose(queue_of(40, rows=rows), 1)[0] == 16
+    assert timing.choose(queue_of(40, rows=rows), 1)[0] == 16
 
 
 def test_a_look_that_sees_several_has_them_batched_and_looks_get_rare():
-    pace = AdaptivePace(MOST, 1)
+    timing = AdaptiveTiming(MOST, 1)
     for _ in range(TRIAL_RUNS):
-        pace.ran(1, 1, 2 * WORTH_NS)
-    assert (pace.starts_at_once, pace.look_after) == (True, FIRST_LOOK)
-    pace.looked(1, 1)
-    assert (pace.starts_at_once, pace.look_after) == (True, 2 * FIRST_LOOK)
-    pace.looked(5, 5)
-    assert not pace.starts_at_once
+        timing.ran(1, 1, 2 * WORTH_NS)
+    assert (timing.starts_at_once, timing.look_after) == (True, FIRST_LOOK)
+    timing.looked(1, 1)
+    assert (timing.starts_at_once, timing.look_after) == (True, 2 * FIRST_LOOK)
+    timing.looked(5, 5)
+    assert not timing.starts_at_once
     for _ in range(20):
-        pace.looked(1, 1)
-    assert pace.look_after == LAST_LOOK
+        timing.looked(1, 1)
+    assert timing.look_after == LAST_LOOK
 
 
 def test_what_batches_on_the_loop_cost_holds_the_price_of_waiting():
-    pace = AdaptivePace(MOST, 1)
+    timing = AdaptiveTiming(MOST, 1)
     for _ in range(TRIAL_RUNS):
-        pace.ran(1, 1, 2 * QUEUED_NS + WORTH_NS)
-    pace.came(2)
-    assert not pace.starts_at_once
-    pace.ran(2, 2, 2 * WORTH_NS)  # half as long, but for the waiting
-    assert not pace.starts_at_once
+        timing.ran(1, 1, 2 * QUEUED_NS + WORTH_NS)
+    timing.arrived(2)
+    assert not timing.starts_at_once
+    timing.ran(2, 2, 2 * WORTH_NS)  # half as long, but for the waiting
+    assert not timing.starts_at_once
     for _ in range(99):
-        pace.ran(2, 2, 2 * WORTH_NS + 4 * QUEUED_NS)
-    assert pace.starts_at_once
+        timing.ran(2, 2, 2 * WORTH_NS + 4 * QUEUED_NS)
+    assert timing.starts_at_once

@@ -1,11 +1,11 @@
 from inferd.config.model import DynamicBatching
 from inferd.core.request import InferRequest
-from inferd.schedulers.queueing.delayed import HeldPace
+from inferd.schedulers.queueing.delayed import DelayedTiming
 from inferd.schedulers.queueing.queue import RequestQueue, Waiting
-from inferd.schedulers.queueing.timing import FixedPace
+from inferd.schedulers.queueing.timing import FixedTiming
 
 
-class Told(FixedPace):
+class Told(FixedTiming):
     """Notes what it is told."""
 
     def __init__(self):
@@ -13,7 +13,7 @@ class Told(FixedPace):
         self.calls = []
         self.look_after = 5
 
-    def came(self, *said):
+    def arrived(self, *said):
         self.calls.append(("came", *said))
 
     def started(self, *said):
@@ -34,31 +34,31 @@ class Told(FixedPace):
 
 def test_nothing_is_chosen_before_so_many_wait_and_then_as_ever():
     queue = RequestQueue("m", DynamicBatching())
-    pace = HeldPace(FixedPace(2, (), 0), 3)
+    timing = DelayedTiming(FixedTiming(2, (), 0), 3)
     for now_ns in (1, 2):
         queue.add(Waiting(InferRequest("m"), None, None), now_ns)
-        assert pace.choose(queue, now_ns) == (0, 0)
-        assert not pace.starts_at_once
-        assert pace.enough == 0
+        assert timing.choose(queue, now_ns) == (0, 0)
+        assert not timing.starts_at_once
+        assert timing.enough == 0
     queue.add(Waiting(InferRequest("m"), None, None), 3)
-    assert pace.choose(queue, 3) == (2, 0)
-    assert pace.starts_at_once
-    assert pace.enough == 2
+    assert timing.choose(queue, 3) == (2, 0)
+    assert timing.starts_at_once
+    assert timing.enough == 2
     queue.take(2)
-    assert pace.choose(queue, 4) == (1, 0)
+    assert timing.choose(queue, 4) == (1, 0)
 
 
 def test_the_pace_behind_it_is_told_everything():
     inner = Told()
-    pace = HeldPace(inner, 3)
-    pace.came(1)
-    pace.started(2)
-    pace.ended(3, 4, 5)
-    pace.ran(6, 7, 8)
-    pace.looked(9, 10)
-    pace.resized(11)
+    timing = DelayedTiming(inner, 3)
+    timing.arrived(1)
+    timing.started(2)
+    timing.ended(3, 4, 5)
+    timing.ran(6, 7, 8)
+    timing.looked(9, 10)
+    timing.resized(11)
     assert inner.calls == [
         ("came", 1), ("started", 2), ("ended", 3, 4, 5), ("ran", 6, 7, 8), ("looked", 9, 10),
         ("resized", 11),
     ]  # fmt: skip
-    assert pace.look_after == 5
+    assert timing.look_after == 5

@@ -3,7 +3,7 @@ import pytest
 from inferd.config.model import DynamicBatching
 from inferd.core.request import InferRequest
 from inferd.schedulers.queueing.queue import RequestQueue, Waiting
-from inferd.schedulers.queueing.timing import Beginning, FixedPace, beginning
+from inferd.schedulers.queueing.timing import Beginning, FixedTiming, beginning
 
 NO_SIZES = frozenset()
 
@@ -66,17 +66,17 @@ def test_the_oldest_of_a_batch_need_not_be_its_first():
     ],
 )
 def test_when_how_many_are_sent(sizes, delay_us, now_ns, chosen):
-    pace = FixedPace(8, (4, 8), delay_us)
-    assert pace.choose(queue_of(*sizes), now_ns) == chosen
-    assert pace.starts_at_once == (delay_us == 0)
+    timing = FixedTiming(8, (4, 8), delay_us)
+    assert timing.choose(queue_of(*sizes), now_ns) == chosen
+    assert timing.starts_at_once == (delay_us == 0)
 
 
 def test_without_a_batch_dim_each_is_a_batch():
-    assert FixedPace(0, (), 0).choose(queue_of(1, 1), 2) == (1, 0)
+    assert FixedTiming(0, (), 0).choose(queue_of(1, 1), 2) == (1, 0)
 
 
 @pytest.mark.parametrize(
     ("most", "preferred", "enough"), [(8, (4, 6), 4), (8, (), 8), (0, (), 1), (8, (8,), 8)]
 )
 def test_fewer_than_the_smallest_size_to_be_sent_are_not_enough(most, preferred, enough):
-    assert FixedPace(most, preferred, 1).enough == enough
+    assert FixedTiming(most, preferred, 1).enough == enough

@@ -95,7 +95,7 @@ def test_a_file_that_is_no_state_is_refused(tmp_path, datatype, name, text):
 def test_what_is_state_alone_is_kept_from_clients(tmp_path, shown):
     made = config(shown=shown)
     response = answer([[1, 2]])
-    [kept] = States(made, tmp_path).kept(response)
+    [kept] = States(made, tmp_path).taken_from(response)
     assert (kept.name, kept.numpy().tolist()) == ("IN", [[1, 2]])
     assert [one.name for one in response.outputs] == ["OUT", "Y"][not shown :]
     assert [one.name for one in hidden_outputs(made)] == ["OUT"][shown:]
@@ -104,7 +104,7 @@ def test_what_is_state_alone_is_kept_from_clients(tmp_path, shown):
 
 def test_a_state_is_a_copy_that_nobody_else_writes_to(tmp_path):
     response = answer([[1, 2]])
-    [kept] = States(config(), tmp_path).kept(response)
+    [kept] = States(config(), tmp_path).taken_from(response)
     response.outputs = []
     array = answer([[1, 2]]).outputs[0].data
     array[:] = 9
@@ -123,4 +123,4 @@ def test_a_state_is_a_copy_that_nobody_else_writes_to(tmp_path):
 )
 def test_a_model_that_breaks_its_state_is_told(tmp_path, response, text):
     with pytest.raises(BackendFailed, match=text):
-        States(config(), tmp_path).kept(response)
+        States(config(), tmp_path).taken_from(response)

@@ -1,4 +1,4 @@
-"""Hold: Triton's test hooks, by which a model runs nothing until enough requests wait."""
+"""DelayedStart: Triton's test hooks, by which a model runs nothing until enough requests wait."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _MAX_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class DelayedStart:
     """How many requests must wait before a model that batches runs its first one.
 
     `backlog_count` is how many must wait in sequences that have no slot.
@@ -22,17 +22,19 @@ class Hold:
     backlog_count: int = 0
 
     def __bool__(self) -> bool:
-        """Whether anything is held at all."""
+        """Whether anything is delayed at all."""
         return bool(self.count or self.backlog_count)
 
 
-NO_HOLD = Hold()
-"""Nothing is held."""
+NO_DELAY = DelayedStart()
+"""Nothing is delayed."""
 
 
-def read_hold(environment: Mapping[str, str]) -> Hold:
-    """Return the hold set by the variables in `environment`. Raises InvalidConfig."""
-    return Hold(_number(environment, DELAY_VARIABLE), _number(environment, BACKLOG_VARIABLE))
+def read_delayed_start(environment: Mapping[str, str]) -> DelayedStart:
+    """Return the delay set by the variables in `environment`. Raises InvalidConfig."""
+    return DelayedStart(
+        _number(environment, DELAY_VARIABLE), _number(environment, BACKLOG_VARIABLE)
+    )
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

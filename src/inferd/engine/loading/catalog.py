@@ -152,7 +152,7 @@ class Catalog:
         for name, model in sorted(self.models.items()):
             for number, version in sorted(model.versions.items()):
                 shown = "" if number == NO_VERSION else str(number)
-                if unavailable_reason := _trouble_of(version):
+                if unavailable_reason := _why_stuck(version):
                     yield IndexEntry(name, shown, ModelState.UNAVAILABLE, unavailable_reason)
                 else:
                     yield IndexEntry(name, shown, version.state, version.reason)
@@ -160,7 +160,7 @@ class Catalog:
     def is_sound(self) -> bool:
         """Tell whether every version is ready and can run, or is excused."""
         return all(
-            version.is_excused or (version.state is ModelState.READY and not _trouble_of(version))
+            version.is_excused or (version.state is ModelState.READY and not _why_stuck(version))
             for model in self.models.values()
             for version in model.versions.values()
         )
@@ -240,7 +240,7 @@ def _not_ready(name: str, number: int, version: Version) -> str:
     return _unknown(f"'{name}' version {number} is not at ready state, it is {state}")
 
 
-def _trouble_of(version: Version) -> str:
+def _why_stuck(version: Version) -> str:
     """Return why a version that serves cannot run at the moment, "" if it can."""
     return "" if version.served is None else version.served.unavailable_reason
 

@@ -2,7 +2,7 @@
 
 none: the models in the repositories at the start. poll: those, and what changes there. explicit:
 what clients ask for. Changes to one model are made one after the other, each under the lock of its
-lineup; no task holds two of these locks. A change goes on even if the client that asked for it
+versions; no task holds two of these locks. A change goes on even if the client that asked for it
 goes away.
 """
 
@@ -68,7 +68,7 @@ class Control:
         self._sources = Sources(self._loader, options)
         self._dependents = Dependents()
         self._sent: dict[str, Source] = {}  # to bring back ensembles taken down, by name
-        self._lineups: dict[str, ModelVersions] = {}
+        self._versions_of: dict[str, ModelVersions] = {}
         self._complaints: dict[str, list[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: set[str] = set()
@@ -113,10 +113,12 @@ class Control:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        drains = [model_versions.end_drains(timeout_s) for model_versions in self._lineups.values()]
+        drains = [
+            model_versions.end_drains(timeout_s) for model_versions in self._versions_of.values()
+        ]
         closes = [close_served(served, timeout_s) for served in self._catalog.clear()]
         await asyncio.gather(*drains, *closes)
-        self._lineups.clear()
+        self._versions_of.clear()
         await in_daemon_thread(self._sources.close)
 
     # --- what clients ask for ---
@@ -172,12 +174,12 @@ class Control:
     async def _load(self, request: LoadRequest) -> None:
         name, sources = request.model, self._sources
         if not request.files:
-            await self._change(name, lambda: sources.asked(request), is_asked=True)
+            await self._change(name, lambda: sources.requested(request), is_requested=True)
         else:
             upload = await self._read(lambda: sources.store(request))
             upload.hold()
             try:
-                await self._change(name, lambda: sources.sent(request, upload), is_asked=True)
+                await self._change(name, lambda: sources.sent(request, upload), is_requested=True)
             finally:
                 if upload.release():
                     await in_daemon_thread(upload.discard)
@@ -186,7 +188,7 @@ class Control:
         await self._callers_caught_up(name)
 
     async def _unload(self, name: str, *, dependents: bool = False) -> None:
-        if name in self._lineups or name in self._catalog.models:
+        if name in self._versions_of or name in self._catalog.models:
             self._loader.attempts.give_up(name)
             for is_last in (False, True):
                 await self._take_down_callers(name)
@@ -271,20 +273,20 @@ class Control:
         name: str,
         read: Read,
         *,
-        is_asked: bool = False,
+        is_requested: bool = False,
         chain: tuple[str, ...] = (),
         looked: set[str] | None = None,
     ) -> list[str]:
         """Make the model serve what `read` finds; return what went wrong.
 
         An ensemble's steps are loaded before it; `chain` are the ensembles this one is loaded for.
-        The ensembles that call a model that is gone end before it. When a client `is_asked` for
+        The ensembles that call a model that is gone end before it. When a client `is_requested` for
         it, whatever goes wrong is raised, and steps that serve are looked at as well; those that
         were are in `looked`.
         """
         check_chain(chain, name)
         complaints: list[str] = []
-        looked = set() if is_asked else looked
+        looked = set() if is_requested else looked
         if looked is not None:
             looked.add(name)
         for is_last in (False, True):
@@ -296,7 +298,7 @@ class Control:
                 serving = [] if looked is None else self._serving_steps(source, looked)
                 if not (missing or serving or is_called) or is_last:
                     complaints = await self._apply(
-                        model_versions, source, missing, is_asked=is_asked
+                        model_versions, source, missing, is_requested=is_requested
                     )
                     break
             if is_called:
@@ -307,7 +309,7 @@ class Control:
                         step, self._reader(step), chain=(*chain, name), looked=looked
                     )
                 except LoadFailed as error:
-                    if is_asked:
+                    if is_requested:
                         raise self._not_begun(name, error, source) from error
                     raise
             for step in serving:
@@ -322,7 +324,7 @@ class Control:
 
         What goes wrong is logged: it goes on as it is, and whether it fits is seen later.
         """
-        model_versions = self._lineups.get(step)
+        model_versions = self._versions_of.get(step)
         served = model_versions.source if model_versions is not None else None
         if served is None or served.is_override:  # as a client sent it: so it stays
             return
@@ -350,7 +352,7 @@ class Control:
         source: Source | None,
         missing: list[str],
         *,
-        is_asked: bool,
+        is_requested: bool,
     ) -> list[str]:
         name = model_versions.name
         if source is None:
@@ -359,9 +361,9 @@ class Control:
             return []
         needs = needs_of(source.model.config)
         error = source.model.error or self._misfit(name, needs, missing)
-        error = error or (self._stuck(source) if is_asked else None)
+        error = error or (self._stuck(source) if is_requested else None)
         if error is not None:
-            if is_asked:
+            if is_requested:
                 raise self._not_begun(name, error, source) from error
             if source.is_override:
                 raise error
@@ -374,7 +376,7 @@ class Control:
         before = model_versions.serving
         source = source._replace(callees=self._callees(needs))
         try:
-            failures = await model_versions.change(source, is_partial=not (is_asked or before))
+            failures = await model_versions.change(source, is_partial=not (is_requested or before))
         finally:
             if (
                 before and model_versions.source is not None
@@ -382,7 +384,7 @@ class Control:
                 self._dependents.want(name, needs_of(model_versions.source.model.config))
         if model_versions.serving != before:
             self._tell(model_versions)
-        if failures and is_asked:
+        if failures and is_requested:
             error = _failed(name, failures, model_versions.serving)
             log.error("%s", error.message)
             raise error
@@ -506,7 +508,9 @@ class Control:
         for ensemble in self._dependents.of(name):
             if self._serves(ensemble):
                 await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
-        for model_versions in list(self._lineups.values()):  # some may have been unloaded before
+        for model_versions in list(
+            self._versions_of.values()
+        ):  # some may have been unloaded before
             if model_versions.source is not None and name in needs_of(
                 model_versions.source.model.config
             ):
@@ -535,7 +539,9 @@ class Control:
                 source = model_versions.source  # what it is made from by now
                 if source is not None and model_versions.serving:
                     missing = self._missing(source)
-                    complaints = await self._apply(model_versions, source, missing, is_asked=False)
+                    complaints = await self._apply(
+                        model_versions, source, missing, is_requested=False
+                    )
             await self._settle(ensemble)
         except InferdError as error:
             complaints = [error.message]
@@ -562,11 +568,11 @@ class Control:
         model = self._catalog.models.get(name)
         return model is not None and model.default is not None
 
-    # --- tasks and lineups ---
+    # --- tasks, and the versions by model ---
 
     @asynccontextmanager
     async def _turn(self, name: str) -> AsyncIterator[ModelVersions]:
-        """Yield the model's lineup, locked, when its turn to change comes. Raises Unavailable."""
+        """Yield the model's versions, locked, when its turn to change comes. Raises Unavailable."""
         model_versions = self._model_versions(name)
         if model_versions.waiting_count >= MAX_WAITING:
             msg = f"{MAX_WAITING} loads and unloads of model '{name}' wait already"
@@ -580,9 +586,9 @@ class Control:
             self._drop_if_idle(name)
 
     def _model_versions(self, name: str) -> ModelVersions:
-        model_versions = self._lineups.get(name)
+        model_versions = self._versions_of.get(name)
         if model_versions is None:
-            model_versions = self._lineups[name] = ModelVersions(
+            model_versions = self._versions_of[name] = ModelVersions(
                 name,
                 self._catalog,
                 self._loader,
@@ -592,9 +598,9 @@ class Control:
         return model_versions
 
     def _drop_if_idle(self, name: str) -> None:
-        model_versions = self._lineups.get(name)
+        model_versions = self._versions_of.get(name)
         if model_versions is not None and model_versions.is_idle:
-            del self._lineups[name]
+            del self._versions_of[name]
 
     async def _read(self, function: Callable[[], _Result]) -> _Result:
         async with self._reading:

@@ -18,11 +18,11 @@ class Dependents:
 
     def __init__(self) -> None:
         self._needs: dict[str, tuple[str, ...]] = {}
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
 
     def ask(self, name: str) -> None:
         """Note that the model is wanted for its own sake."""
-        self._asked.add(name)
+        self._requested.add(name)
 
     def want(self, name: str, needs: tuple[str, ...]) -> None:
         """Note that the model is wanted, and calls the models in `needs`."""
@@ -53,9 +53,9 @@ class Dependents:
 
     def leave(self, name: str) -> list[str]:
         """Note that the model is no longer wanted; return the models loaded for its sake alone."""
-        self._asked.discard(name)
+        self._requested.discard(name)
         needed = self._needs.pop(name, ())
-        return [one for one in needed if one not in self._asked and not self.of(one)]
+        return [one for one in needed if one not in self._requested and not self.of(one)]
 
     def of(self, name: str) -> list[str]:
         """Return the wanted ensembles that call the model."""

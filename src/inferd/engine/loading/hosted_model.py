@@ -22,29 +22,29 @@ from inferd.core.interfaces import (
 from inferd.engine.loading.scheduling import as_joined
 
 
-def complete_hosted(told: dict[str, Any]) -> str:
+def complete_hosted(load: dict[str, Any]) -> str:
     """Return the configuration completed from the model's file, as JSON. Raises InferdError."""
-    return json.dumps(to_json(_backend(told).complete(_files(told), _config(told))))
+    return json.dumps(to_json(_backend(load).complete(_files(load), _config(load))))
 
 
-def open_hosted(told: dict[str, Any]) -> Opened:
+def open_hosted(load: dict[str, Any]) -> Opened:
     """Return the opened instance. Raises InferdError."""
-    backend, config = _backend(told), _config(told)
-    instance = backend.open(_files(told), config, Placement(*told["place"]))
+    backend, config = _backend(load), _config(load)
+    instance = backend.open(_files(load), config, Placement(*load["place"]))
     return as_joined(config, backend, instance)
 
 
-def _backend(told: dict[str, Any]) -> Backend:
-    backend: Backend = EntryPoint("", told["target"], "").load()()
+def _backend(load: dict[str, Any]) -> Backend:
+    backend: Backend = EntryPoint("", load["target"], "").load()()
     if isinstance(backend, ConnectedBackend):
-        backend.connect(BackendContext(settings=told["settings"]))
+        backend.connect(BackendContext(settings=load["settings"]))
     return backend
 
 
-def _files(told: dict[str, Any]) -> ModelFiles:
-    folder, version_folder, file = (Path(told[key]) for key in ("folder", "version_folder", "file"))
-    return ModelFiles(folder, told["version"], version_folder, file)
+def _files(load: dict[str, Any]) -> ModelFiles:
+    folder, version_folder, file = (Path(load[key]) for key in ("folder", "version_folder", "file"))
+    return ModelFiles(folder, load["version"], version_folder, file)
 
 
-def _config(told: dict[str, Any]) -> ModelConfig:
-    return replace(parse_json(told["config"], "config"), name=told["model"])
+def _config(load: dict[str, Any]) -> ModelConfig:
+    return replace(parse_json(load["config"], "config"), name=load["model"])

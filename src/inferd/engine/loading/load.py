@@ -20,7 +20,7 @@ from inferd.config.checks import check_config, check_instances, check_io
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.options.cache import CacheSettings
-from inferd.config.options.delay import NO_HOLD, Hold
+from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.config.options.gpu_limit import GpuLimits
 from inferd.config.options.host_policy import HostPolicies
 from inferd.config.options.rate_limit import Limits
@@ -84,7 +84,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
 
     `summary_latencies` is the setting of --metrics-config: loaded versions count for them, too.
     `rate_limits` is None when --rate-limit is off, `cache` when there is no cache.
-    `hold` is for tests: schedulers that batch run nothing until that many requests wait.
+    `delayed_start` is for tests: schedulers that batch run nothing until that many requests wait.
     """
 
     model_config_name: str = ""
@@ -103,7 +103,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     backend_config: tuple[str, ...] = ()
     backend_directory: str | None = None
     cache: CacheSettings | None = None
-    hold: Hold = NO_HOLD
+    delayed_start: DelayedStart = NO_DELAY
     host_policies: HostPolicies = msgspec.field(default_factory=dict)
     gpu_limits: GpuLimits = msgspec.field(default_factory=dict)
 
@@ -240,7 +240,7 @@ class Loader:
                 counts,
                 may_run_inline=inline,
                 folder=files.folder,
-                hold=self._options.hold,
+                delayed_start=self._options.delayed_start,
             )
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)

@@ -34,7 +34,7 @@ MAX_UNLOADED = 16
 """The most unloaded versions that stay in the index."""
 
 
-class _Kept(NamedTuple):
+class _Serving(NamedTuple):
     """A version that serves, and what it was made from."""
 
     served: Served
@@ -46,7 +46,7 @@ class _Kept(NamedTuple):
 class ModelVersions:
     """The versions of one model that serve. Callers of `change` and `withdraw` hold `lock`.
 
-    `on_idle` is called when a version has been closed and the lineup is then idle.
+    `on_idle` is called when a version has been closed and the model is then idle.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ModelVersions:
         self._loader = loader
         self._drain_timeout_s = drain_timeout_s
         self._on_idle = on_idle
-        self._kept: dict[int, _Kept] = {}
+        self._serving: dict[int, _Serving] = {}
         self._drains: set[asyncio.Task[None]] = set()
         self._draining: Counter[int] = Counter()
         self._reasons: dict[int, str] = {}  # why versions that are draining went, the last of them
@@ -76,12 +76,12 @@ class ModelVersions:
     @property
     def serving(self) -> dict[int, Served]:
         """The versions that serve, by number."""
-        return {number: one.served for number, one in sorted(self._kept.items())}
+        return {number: one.served for number, one in sorted(self._serving.items())}
 
     @property
     def is_idle(self) -> bool:
         """Whether no version serves or is being closed, and no change waits."""
-        return not (self._kept or self._drains or self.waiting_count)
+        return not (self._serving or self._drains or self.waiting_count)
 
     async def change(self, source: Source, *, is_partial: bool = False) -> dict[int, str]:
         """Serve the versions of `source` and no others; return why versions failed.
@@ -99,7 +99,7 @@ class ModelVersions:
         self.announce(fresh, model.config)
         resized = {
             number: one
-            for number, one in self._kept.items()
+            for number, one in self._serving.items()
             if number in model.versions and number not in fresh and _is_resized(one, model)
         }
         loaded, failures = await self._load(model, fresh)
@@ -122,8 +122,8 @@ class ModelVersions:
     def announce(self, versions: Iterable[int], config: ModelConfig | None) -> None:
         """Show those of `versions` that do not serve as loading, with `config`."""
         for number in versions:
-            if number not in self._kept:
-                self._set_state(number, ModelState.LOADING, is_excused=bool(self._kept))
+            if number not in self._serving:
+                self._set_state(number, ModelState.LOADING, is_excused=bool(self._serving))
         self._catalog.describe(self.name, config)
 
     def withdraw(
@@ -139,12 +139,12 @@ class ModelVersions:
         for number in list(model.versions) if model else ():
             if number == NO_VERSION:
                 self._catalog.remove(self.name, number)
-            elif reason == UNLOADED and number not in self._kept and not self._draining[number]:
+            elif reason == UNLOADED and number not in self._serving and not self._draining[number]:
                 self._set_state(number, ModelState.UNAVAILABLE, UNLOADED)
-        kept, self._kept = self._kept, {}
-        for number in kept:
+        serving, self._serving = self._serving, {}
+        for number in serving:
             self._set_state(number, ModelState.UNLOADING, is_excused=is_excused)
-        for number, one in kept.items():
+        for number, one in serving.items():
             self._drain(number, one, reason)
         self._is_gone = is_gone
         self._forget_if_gone()
@@ -154,9 +154,9 @@ class ModelVersions:
 
         `found` is what was read of it, None if nothing could be read.
         """
-        for number in self._kept:
+        for number in self._serving:
             self._catalog.note(self.name, number, reason)
-        if self._kept:
+        if self._serving:
             return
         model = self._catalog.models.get(self.name)
         rows = model.versions.items() if model else ()
@@ -165,10 +165,10 @@ class ModelVersions:
         idle = (ModelState.LOADING, ModelState.UNAVAILABLE)
         known = [n for n, row in rows if row.state in idle and row.reason != UNLOADED]
         wanted = found.versions if found is not None else ()
-        told = [n for n in wanted if not self._draining[n]] or known or [NO_VERSION]
-        for number in told:
+        shown = [n for n in wanted if not self._draining[n]] or known or [NO_VERSION]
+        for number in shown:
             self._catalog.set_state(self.name, number, ModelState.UNAVAILABLE, reason)
-        if NO_VERSION in known and NO_VERSION not in told:
+        if NO_VERSION in known and NO_VERSION not in shown:
             self._catalog.remove(self.name, NO_VERSION)
         if found is not None:
             self._catalog.describe(self.name, found.config)
@@ -189,14 +189,14 @@ class ModelVersions:
     # --- loading ---
 
     def _is_current(self, source: Source, number: int) -> bool:
-        kept = self._kept.get(number)
+        serving = self._serving.get(number)
         return (
-            kept is not None
-            and kept.marks == source.marks_of(number)
-            and not kept.served.unavailable_reason  # what was wrong may have been repaired
+            serving is not None
+            and serving.marks == source.marks_of(number)
+            and not serving.served.unavailable_reason  # what was wrong may have been repaired
             and (
-                _without_policy(kept.config) == _without_policy(source.model.config)
-                or _is_resized(kept, source.model)
+                _without_policy(serving.config) == _without_policy(source.model.config)
+                or _is_resized(serving, source.model)
             )
         )
 
@@ -227,16 +227,16 @@ class ModelVersions:
         return loaded, failures
 
     async def _prepare(
-        self, model: FoundModel, versions: Mapping[int, _Kept]
+        self, model: FoundModel, versions: Mapping[int, _Serving]
     ) -> tuple[dict[int, Resize], dict[int, str]]:
         """Open the instances to be added; return the prepared changes, and why some failed."""
         resizes: dict[int, Resize] = {}
         failures: dict[int, str] = {}
-        for number, kept in versions.items():
-            assert kept.served.instances is not None
+        for number, serving in versions.items():
+            assert serving.served.instances is not None
             try:
                 resizes[number] = await self._loader.resize_in_thread(
-                    model, number, kept.served.instances
+                    model, number, serving.served.instances
                 )
             except InferdError as error:
                 failures[number] = error.message
@@ -247,23 +247,27 @@ class ModelVersions:
         return resizes, failures
 
     def _not_served(self, loaded: Iterable[Served], failed: int) -> dict[int, str]:
-        """Return what is told of versions that were `loaded` when version `failed` was not."""
+        """Return what the index says of `loaded` versions when version `failed` is not one."""
         why = f"because version {failed} failed"
         return {
-            number: f"not reloaded, {why}" if number in self._kept else f"not served, {why}"
+            number: f"not reloaded, {why}" if number in self._serving else f"not served, {why}"
             for number in (int(one.version) for one in loaded)
         }
 
     def _note_failures(self, source: Source, failures: dict[int, str]) -> None:
         for number, reason in failures.items():
             if source.upload is not None:  # it lies nowhere where it could be seen to
-                if number not in self._kept:
+                if number not in self._serving:
                     self._catalog.remove(self.name, number)
-            elif number in self._kept:
+            elif number in self._serving:
                 self._catalog.note(self.name, number, reason)
             else:
                 self._catalog.set_state(
-                    self.name, number, ModelState.UNAVAILABLE, reason, is_excused=bool(self._kept)
+                    self.name,
+                    number,
+                    ModelState.UNAVAILABLE,
+                    reason,
+                    is_excused=bool(self._serving),
                 )
 
     # --- taking over ---
@@ -271,7 +275,7 @@ class ModelVersions:
     def _resize(self, resizes: Mapping[int, Resize]) -> None:
         """Apply prepared changes: versions go on with more instances, or fewer."""
         for number, resize in resizes.items():
-            instances = self._kept[number].served.instances
+            instances = self._serving[number].served.instances
             assert instances is not None
             instances.apply(resize)
             count = len(resize.places)
@@ -285,10 +289,10 @@ class ModelVersions:
         Versions that are `unchanged` keep their configuration.
         """
         self.source = source
-        model, before = source.model, self._kept
+        model, before = source.model, self._serving
         assert model.config is not None
-        self._kept = {number: one for number, one in before.items() if number in model.versions}
-        for number, one in self._kept.items():
+        self._serving = {number: one for number, one in before.items() if number in model.versions}
+        for number, one in self._serving.items():
             policy, groups = model.config.version_policy, one.served.config.instance_group
             if _is_resized(one, model) and number not in unchanged:
                 groups = model.config.instance_group
@@ -296,18 +300,20 @@ class ModelVersions:
                 one.served.config, version_policy=policy, instance_group=groups
             )
             if number not in unchanged:
-                self._kept[number] = one._replace(config=model.config)
+                self._serving[number] = one._replace(config=model.config)
         for served in loaded:
             number = int(served.version)
             replaced = before[number].served.ensemble if number in before else None
             if served.ensemble is not None and replaced is not None:
                 served.ensemble.follow(replaced)
-            self._kept[number] = _Kept(served, model.config, source.marks_of(number), source.upload)
+            self._serving[number] = _Serving(
+                served, model.config, source.marks_of(number), source.upload
+            )
             if source.upload:
                 source.upload.hold()
-        self._catalog.add(*(one.served for one in self._kept.values()))
+        self._catalog.add(*(one.served for one in self._serving.values()))
         for number, old in before.items():
-            new = self._kept.get(number)
+            new = self._serving.get(number)
             if new is None:
                 self._set_state(number, ModelState.UNLOADING)
             if new is None or new.served is not old.served:
@@ -323,14 +329,14 @@ class ModelVersions:
             if number not in unloaded[-MAX_UNLOADED:]:
                 self._catalog.remove(self.name, number)
 
-    def _drain(self, number: int, old: _Kept, reason: str) -> None:
+    def _drain(self, number: int, old: _Serving, reason: str) -> None:
         self._draining[number] += 1
         self._reasons[number] = reason
         task = asyncio.get_running_loop().create_task(self._drained(number, old))
         self._drains.add(task)
         task.add_done_callback(self._after_drain)
 
-    async def _drained(self, number: int, old: _Kept) -> None:
+    async def _drained(self, number: int, old: _Serving) -> None:
         try:
             await close_served(old.served, self._drain_timeout_s)
         finally:
@@ -384,9 +390,9 @@ def _without_policy(config: ModelConfig | None) -> ModelConfig | None:
     return config and replace(config, version_policy=None)
 
 
-def _is_resized(kept: _Kept, model: FoundModel) -> bool:
-    """Tell whether opening and closing instances is enough to turn `kept` into that of `model`."""
-    before, after = _without_policy(kept.config), _without_policy(model.config)
+def _is_resized(serving: _Serving, model: FoundModel) -> bool:
+    """Tell whether opening and closing instances turns `serving` into that of `model`."""
+    before, after = _without_policy(serving.config), _without_policy(model.config)
     if before is None or after is None or not is_resized(before, after):
         return False
-    return kept.served.instances is not None and kept.served.instances.can_become(after)
+    return serving.served.instances is not None and serving.served.instances.can_become(after)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inferd.aio.timer import Alarm, Timer
+from inferd.aio.timer import PreciseTimer, Timer
 from inferd.config.model import (
     DynamicBatching,
     ModelConfig,
@@ -15,7 +15,7 @@ from inferd.config.model import (
     QueuePolicy,
     SequenceBatching,
 )
-from inferd.config.options.delay import NO_HOLD, Hold
+from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.config.parameter import whole_number
 from inferd.core.interfaces import (
     AsyncInstance,
@@ -32,15 +32,15 @@ from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.batch import BatchPlan, JoinedInstance
 from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.execution.remote import RemoteExecution
-from inferd.schedulers.queueing.adaptive import AdaptivePace
-from inferd.schedulers.queueing.delayed import HeldPace
+from inferd.schedulers.queueing.adaptive import AdaptiveTiming
+from inferd.schedulers.queueing.delayed import DelayedTiming
 from inferd.schedulers.queueing.policy import MAX_WAITING, Levels
 from inferd.schedulers.queueing.queue import RequestQueue
-from inferd.schedulers.queueing.timing import FixedPace, Pace
+from inferd.schedulers.queueing.timing import BatchTiming, FixedTiming
 from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
 from inferd.schedulers.sequence_parts.controls import Controls
 from inferd.schedulers.sequence_parts.states import States, hidden_outputs, state_inputs
-from inferd.schedulers.sequence_parts.tensors import Dressing
+from inferd.schedulers.sequence_parts.tensors import SequenceTensors
 
 QUEUE_SIZE_PARAMETER = "inferd_sequence_max_queue_size"
 """The config parameter with the number of a sequence model's requests that may wait."""
@@ -48,7 +48,7 @@ QUEUE_SIZE_PARAMETER = "inferd_sequence_max_queue_size"
 QUEUE_TIMEOUT_PARAMETER = "inferd_sequence_default_timeout_microseconds"
 """The config parameter with the time that each may wait."""
 
-_Alarms = Callable[[Callable[[], None]], Timer]
+_Timers = Callable[[Callable[[], None]], Timer]
 
 _MOST = 10**18 - 1  # the largest value of these parameters
 
@@ -96,11 +96,11 @@ def build_scheduler(
     *,
     may_run_inline: bool,
     folder: Path = Path(),
-    hold: Hold = NO_HOLD,
+    delayed_start: DelayedStart = NO_DELAY,
 ) -> Scheduler:
     """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
 
-    `folder` is the model's, `hold` is for schedulers that batch. Raises InvalidConfig for
+    `folder` is the model's, `delayed_start` for schedulers that batch. Raises InvalidConfig for
     sequence_batching that is not possible.
     """
     alone = [one.alone for one in instances]
@@ -127,7 +127,9 @@ def build_scheduler(
         execution.kinds = kinds
         return execution
 
-    return choose_scheduler(config, execution_of, len(instances), folder, hold=hold)
+    return choose_scheduler(
+        config, execution_of, len(instances), folder, delayed_start=delayed_start
+    )
 
 
 def choose_scheduler(
@@ -135,8 +137,8 @@ def choose_scheduler(
     execution_of: Callable[[slice], Execution],
     instance_count: int,
     folder: Path = Path(),
-    alarm: _Alarms = Alarm,
-    hold: Hold = NO_HOLD,
+    timer: _Timers = PreciseTimer,
+    delayed_start: DelayedStart = NO_DELAY,
 ) -> Scheduler:
     """Return the scheduler for `instance_count` instances.
 
@@ -147,12 +149,12 @@ def choose_scheduler(
     plan = BatchPlan(as_executed(config))
     if config.sequence_batching is not None:
         executions = [execution_of(slice(n, n + 1)) for n in range(instance_count)]
-        return _sequence(config, executions, plan, folder, alarm, hold)
+        return _sequence(config, executions, plan, folder, timer, delayed_start)
     execution = execution_of(slice(None))
     batching = config.dynamic_batching
     if batching is None or config.decoupled:
         return DirectScheduler(execution, Levels(batching))
-    return _dynamic(config, batching, execution, plan, alarm, hold)
+    return _dynamic(config, batching, execution, plan, timer, delayed_start)
 
 
 def _is_scheduled(config: ModelConfig) -> bool:
@@ -180,21 +182,21 @@ def _dynamic(
     batching: DynamicBatching,
     execution: Execution,
     plan: BatchPlan,
-    alarm: _Alarms,
-    hold: Hold,
+    timer: _Timers,
+    delayed_start: DelayedStart,
 ) -> DynamicScheduler:
-    pace: Pace
+    timing: BatchTiming
     # A test that holds requests must know which batches they make: Triton's rule determines that.
-    if batching.is_adaptive and config.max_batch_size > 1 and not hold.count:
-        pace = AdaptivePace(config.max_batch_size, execution.instance_count)
+    if batching.is_adaptive and config.max_batch_size > 1 and not delayed_start.count:
+        timing = AdaptiveTiming(config.max_batch_size, execution.instance_count)
     else:
         delay_us = batching.max_queue_delay_microseconds
-        pace = FixedPace(config.max_batch_size, batching.preferred_batch_size, delay_us)
-    if hold.count:
-        pace = HeldPace(pace, hold.count)
+        timing = FixedTiming(config.max_batch_size, batching.preferred_batch_size, delay_us)
+    if delayed_start.count:
+        timing = DelayedTiming(timing, delayed_start.count)
     queue = RequestQueue(config.name, batching)
     keeps_order = batching.preserve_ordering
-    return DynamicScheduler(execution, queue, pace, plan, keeps_order=keeps_order, alarm=alarm)
+    return DynamicScheduler(execution, queue, timing, plan, keeps_order=keeps_order, timer=timer)
 
 
 def _sequence(
@@ -202,8 +204,8 @@ def _sequence(
     executions: Sequence[Execution],
     plan: BatchPlan,
     folder: Path,
-    alarm: _Alarms,
-    hold: Hold,
+    timer: _Timers,
+    delayed_start: DelayedStart,
 ) -> SequenceScheduler:
     sequence = config.sequence_batching
     assert sequence is not None
@@ -211,31 +213,31 @@ def _sequence(
     oldest = sequence.oldest
     idle_us = sequence.max_sequence_idle_microseconds
     if oldest is None:
-        pace, per_lane = _row_pace(sequence, rows), rows
+        timing, per_instance = _row_timing(sequence, rows), rows
     else:
-        pace = _oldest_pace(oldest, rows)
-        per_lane = oldest.max_candidate_sequences or rows
+        timing = _oldest_pace(oldest, rows)
+        per_instance = oldest.max_candidate_sequences or rows
     iterates = sequence.iterative_sequence
-    rules = SequenceRules(per_lane, oldest is None, idle_us, iterates, hold)
+    rules = SequenceRules(per_instance, oldest is None, idle_us, iterates, delayed_start)
     batching = DynamicBatching(default_queue_policy=_queue_policy(config))
     queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
-    dressing = Dressing(plan, Controls(config), States(config, folder))
-    return SequenceScheduler(executions, queues, pace, dressing, rules, alarm=alarm)
+    tensors = SequenceTensors(plan, Controls(config), States(config, folder))
+    return SequenceScheduler(executions, queues, timing, tensors, rules, timer=timer)
 
 
-def _oldest_pace(oldest: OldestStrategy, rows: int) -> FixedPace:
+def _oldest_pace(oldest: OldestStrategy, rows: int) -> FixedTiming:
     # preserve_ordering needs nothing: an instance runs one batch at a time, and none overtakes.
-    return FixedPace(rows, oldest.preferred_batch_size, oldest.max_queue_delay_microseconds)
+    return FixedTiming(rows, oldest.preferred_batch_size, oldest.max_queue_delay_microseconds)
 
 
-def _row_pace(sequence: SequenceBatching, rows: int) -> FixedPace:
-    """Return a pace that waits for the delay unless enough rows have a request."""
+def _row_timing(sequence: SequenceBatching, rows: int) -> FixedTiming:
+    """Return a timing that waits for the delay unless enough rows have a request."""
     direct = sequence.direct
     if direct is None or not direct.minimum_slot_utilization:
-        return FixedPace(rows, (), 0)
+        return FixedTiming(rows, (), 0)
     enough = _rows_for(direct.minimum_slot_utilization, rows)
     sizes = range(enough, min(rows, MAX_WAITING) + 1)
-    return FixedPace(rows, sizes, direct.max_queue_delay_microseconds)
+    return FixedTiming(rows, sizes, direct.max_queue_delay_microseconds)
 
 
 def _rows_for(share: float, rows: int) -> int:

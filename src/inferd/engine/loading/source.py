@@ -140,7 +140,7 @@ class Sources:
         """Return the model as it is in a repository, None when it is not there.
 
         Raises NotLoadable when a repository cannot be read. In explicit mode, where clients load
-        the steps of ensembles through this, it also refuses links as `asked` does.
+        the steps of ensembles through this, it also refuses links as `requested` does.
         """
         if name in self._given:
             return self.of(self._loader.given(self._given[name]))
@@ -151,7 +151,7 @@ class Sources:
             self._check_links(model)
         return self.of(model)
 
-    def asked(self, request: LoadRequest) -> Source:
+    def requested(self, request: LoadRequest) -> Source:
         """Return what `request`, which sends no files, asks for.
 
         Raises NotLoadable, InvalidRequest, InvalidConfig for the configuration sent.

@@ -38,8 +38,8 @@ def warm_up(config: ModelConfig, instances: Several[Instance], samples: Several[
                 try:
                     _run(config, instance, sample.requests)
                 except Exception as error:
-                    told = error.message if isinstance(error, InferdError) else foreign_text(error)
-                    msg = f"model '{config.name}' fails on its model_warmup '{sample.name}': {told}"
+                    why = error.message if isinstance(error, InferdError) else foreign_text(error)
+                    msg = f"model '{config.name}' fails on its model_warmup '{sample.name}': {why}"
                     raise BackendFailed(msg) from error
 
 

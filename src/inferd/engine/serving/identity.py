@@ -119,6 +119,6 @@ def shared_identity(config: ModelConfig, version: int, files: bytes) -> bytes:
 
     The number of instances and the version policy do not matter.
     """
-    told = replace(config, instance_group=(), version_policy=None)
-    words = (inferd.__version__, config.name, version, repr(told), files)
+    shared = replace(config, instance_group=(), version_policy=None)
+    words = (inferd.__version__, config.name, version, repr(shared), files)
     return hashlib.sha256(repr(words).encode(errors="surrogatepass")).digest()

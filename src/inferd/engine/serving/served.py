@@ -34,7 +34,7 @@ _BATCH = (-1,)
 INLINE_ELEMENTS = 64 << 10
 """Outputs of more elements are classified in a thread, not on the event loop."""
 
-MAX_TOLD = 1000
+MAX_WARNINGS = 1000
 """The most outputs of a version that the log warns about."""
 
 INLINE_CLASSES = 8 << 10
@@ -44,7 +44,7 @@ MOST_ROWS = 2**31 - 1
 """The most rows a table may have."""
 
 MOST_SOUND = 512
-"""The number of likenesses remembered as having passed the check."""
+"""The number of batch keys remembered as having passed the check."""
 
 
 class _Rule:
@@ -122,8 +122,8 @@ class Served:
         self.identity: Identity = Unknown()
         self.is_cached = self.is_lax = False
         self.has_sequences = config.sequence_batching is not None
-        self._sound: dict[object, int] = {}  # the batch sizes of requests by their likeness
-        self._told: set[str] = set()  # the outputs of which the log says that they are odd
+        self._sound: dict[object, int] = {}  # the batch sizes of requests by their batch_key
+        self._warned_of: set[str] = set()  # the outputs of which the log says that they are odd
         self.labels = labels or {}
         self._max_batch_size = self._most_rows = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
@@ -155,7 +155,7 @@ class Served:
     def unavailable_reason(self) -> str:
         """Why no instance takes requests for now, though the version is loaded; "" if one does.
 
-        The trouble of a step is that of its ensemble.
+        What keeps a step from running keeps its ensemble.
         """
         for step in self.steps:
             if unavailable_reason := step.unavailable_reason:
@@ -330,8 +330,8 @@ class Served:
             for one in request.outputs:
                 if one.name == tensor.name and one.top_k:
                     return False
-        if tensor.name not in self._told:
-            self._tell(
+        if tensor.name not in self._warned_of:
+            self._warn_once(
                 tensor.name,
                 f"produced output '{tensor.name}' as {tensor.datatype.value} "
                 f"{list(tensor.shape)}, its configuration says {rule.datatype.value} "
@@ -339,10 +339,10 @@ class Served:
             )
         return True
 
-    def _tell(self, output: str, what: str) -> None:
+    def _warn_once(self, output: str, what: str) -> None:
         """Log, once per output, what is odd about it."""
-        if output not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add(output)
+        if output not in self._warned_of and len(self._warned_of) < MAX_WARNINGS:
+            self._warned_of.add(output)
             log.warning("model '%s' %s", self.name, what)
 
     def _picked(self, request: InferRequest, response: InferResponse) -> list[Tensor]:
@@ -358,7 +358,7 @@ class Served:
             may_miss = self.config.ensemble_scheduling is None
             for name in sorted(got.keys() - self._outputs.keys()):
                 del got[name]
-                self._tell(
+                self._warn_once(
                     name,
                     f"gave output '{name}', which its configuration does not have: nobody gets it",
                 )

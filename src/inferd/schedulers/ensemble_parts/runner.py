@@ -182,8 +182,8 @@ class StepRunner:
         ]
         if more := len(call.inputs) - len(given):
             given.append(f"and {more} more")
-        told = f"ensemble '{self.plan.name}', {step}: {error.message}"
-        failed = type(error)(f"{told} ({'; '.join(given)})" if given else told)
+        text = f"ensemble '{self.plan.name}', {step}: {error.message}"
+        failed = type(error)(f"{text} ({'; '.join(given)})" if given else text)
         failed.__cause__ = error  # for the log; compiled, `raise ... from` would not set it
         return failed
 

@@ -84,7 +84,7 @@ class Job:
             if len(outcome) != len(self.requests):
                 outcome = miscounted(model, len(outcome), len(self.requests))
             else:
-                check_told(model, self.requests, outcome)
+                check_types(model, self.requests, outcome)
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = failure(model, error)
         first = self.requests[0]
@@ -194,14 +194,14 @@ class StreamJob(Job):
         try:
             with closing(_answers(instance, self.requests[0], place.name)) as answers:
                 for answer in answers:
-                    check_told(place.name, self.requests, (answer,))
+                    check_types(place.name, self.requests, (answer,))
                     share = _share(answer)
                     for _ in range(share):
                         self.room.acquire()
                     if self.is_abandoned:
                         break
                     tell(self.loop, self.answers.put_nowait, (answer, share))
-            check_told(place.name, self.requests, ())
+            check_types(place.name, self.requests, ())
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             tell(self.loop, self.answers.put_nowait, (failure(place.name, error), 1))
         self.requests[0].ended_ns = place.clock()
@@ -372,19 +372,19 @@ def miscounted(model: str, got: int, expected: int) -> InferdError:
     return BackendFailed(f"model '{model}' gave {got} answers to {expected} requests")
 
 
-def check_told(model: str, requests: Sequence[InferRequest], answers: Sequence[Answer]) -> None:
+def check_types(model: str, requests: Sequence[InferRequest], answers: Sequence[Answer]) -> None:
     """Raise BackendFailed unless values from a backend have the types that compiled code requires.
 
     So a backend of another package behaves the same with and without compilation. Checking in
     threads is enough, as every model starts there.
     """
     for request in requests:
-        for name, told in (
+        for name, time_ns in (
             ("computing_ns", request.computing_ns),
             ("computed_ns", request.computed_ns),
         ):
-            if type(told) is not int:
-                raise _mistyped(model, f"its request's {name}", told, int)
+            if type(time_ns) is not int:
+                raise _mistyped(model, f"its request's {name}", time_ns, int)
     for answer in answers:
         if not isinstance(answer, InferdError):
             _check_answer(model, answer)

@@ -45,8 +45,8 @@ def _usage() -> Usage:
         from resource import RUSAGE_THREAD, getrusage
     except ImportError:  # only Linux counts for each thread
         return Usage(0, 0, 0)
-    told = getrusage(RUSAGE_THREAD)  # its CPU time is only as recent as the last tick
-    return Usage(time.thread_time_ns(), told.ru_nvcsw, told.ru_nivcsw)
+    usage = getrusage(RUSAGE_THREAD)  # its CPU time is only as recent as the last tick
+    return Usage(time.thread_time_ns(), usage.ru_nvcsw, usage.ru_nivcsw)
 
 
 class Gauges(NamedTuple):

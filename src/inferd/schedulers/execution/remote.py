@@ -191,7 +191,7 @@ class RemoteExecution(Execution):
         while self._job_count > len(self._running) and jobs:
             freest = self._freest()
             if freest is None or (freest.running_count and not self._may_go_ahead()):
-                self._look_for_trouble(newest)
+                self._refuse_vain(newest)
                 break
             self._begin_next(freest)
         if self._quiet is not None and not jobs and not self._running and not self._quiet.done():
@@ -211,11 +211,11 @@ class RemoteExecution(Execution):
                 freest = one
         return freest
 
-    def _look_for_trouble(self, newest: Job | None) -> None:
+    def _refuse_vain(self, newest: Job | None) -> None:
         """Refuse jobs that would wait in vain or, through other models, for themselves."""
-        troubles = [instance.unavailable_reason for instance in self._remote]
-        if all(troubles):
-            self._refuse_waiting(Unavailable(f"model '{self.name}' cannot run: {troubles[0]}"))
+        reasons = [instance.unavailable_reason for instance in self._remote]
+        if all(reasons):
+            self._refuse_waiting(Unavailable(f"model '{self.name}' cannot run: {reasons[0]}"))
             return
         if newest is None:
             return

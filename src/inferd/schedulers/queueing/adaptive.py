@@ -1,4 +1,4 @@
-"""AdaptivePace: batch size and delay found by measuring, where no configuration gives them.
+"""AdaptiveTiming: batch size and delay found by measuring, where no configuration gives them.
 
 The cost per item is measured for each class of batch sizes (the next power of two). The smallest
 class within a tenth of the cheapest bounds the batch size: a model whose time grows with the batch,
@@ -56,7 +56,7 @@ TRIAL_NS = 1_000_000
 """A request that takes longer than this ends the trial."""
 
 MIN_WAIT_NS = 200_000
-"""A wait shorter than this is not worth an alarm."""
+"""A wait shorter than this is not worth a timer."""
 
 FIRST_PATIENCE_NS = 1_000_000
 """How long the first wait for more requests may be."""
@@ -152,7 +152,7 @@ class Costs:
         return int(min(most, saved / (1 / (1 << smallest) - 1 / (1 << best))))
 
 
-class AdaptivePace:
+class AdaptiveTiming:
     """Batches where that pays, and waits where more requests are expected."""
 
     def __init__(self, max_batch_size: int, instance_count: int) -> None:
@@ -179,36 +179,36 @@ class AdaptivePace:
 
     # --- events ---
 
-    def came(self, waiting_count: int) -> None:
-        """See Pace.came."""
+    def arrived(self, waiting_count: int) -> None:
+        """See BatchTiming.arrived."""
         if self._busy_count < self._instance_count:
             self._unrested_count = 0
         self._expect(waiting_count + self._running_count)
 
     def started(self, count: int) -> None:
-        """See Pace.started."""
+        """See BatchTiming.started."""
         self._busy_count += 1
         self._running_count += count
 
     def ended(self, count: int, size: int, took_ns: int) -> None:
-        """See Pace.ended."""
+        """See BatchTiming.ended."""
         self._busy_count -= 1
         self._running_count -= count
         cost_ns = took_ns + HANDED_OVER_NS + QUEUED_NS * count
         self._note(count, size, took_ns, cost_ns, on_loop=False)
 
     def ran(self, count: int, size: int, took_ns: int) -> None:
-        """See Pace.ran."""
+        """See BatchTiming.ran."""
         cost_ns = took_ns + QUEUED_NS * count if count > 1 else took_ns
         self._note(count, size, took_ns, cost_ns, on_loop=True)
 
     def resized(self, instance_count: int) -> None:
-        """See Pace.resized."""
+        """See BatchTiming.resized."""
         self._instance_count = instance_count
         self._decide()
 
     def looked(self, count: int, size: int) -> None:
-        """See Pace.looked."""
+        """See BatchTiming.looked."""
         self.look_after = min(2 * self.look_after, LAST_LOOK)
         if count > 1 and self._alone_ns >= WORTH_NS:
             self._costs.forget(size)  # batching that did not pay before may pay now
@@ -217,7 +217,7 @@ class AdaptivePace:
     # --- decisions ---
 
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
-        """See Pace.choose."""
+        """See BatchTiming.choose."""
         coming_count = self._coming()
         size = max(queue.size, round(coming_count * self._mean_size))
         found = beginning(queue, self._limit(size), _NO_SIZES)

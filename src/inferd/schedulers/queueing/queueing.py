@@ -9,7 +9,7 @@ from inferd.compiled import mypyc_attr
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.streaming import one_answer
 from inferd.schedulers.queueing.queue import Done, Waiting
-from inferd.schedulers.queueing.timing import FixedPace, Pace
+from inferd.schedulers.queueing.timing import BatchTiming, FixedTiming
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -18,14 +18,14 @@ class QueueingScheduler:
 
     def __init__(
         self,
-        pace: Pace,
+        timing: BatchTiming,
         max_batch_size: int,
-        alarm: Callable[[Callable[[], None]], Timer],
+        timer: Callable[[Callable[[], None]], Timer],
     ) -> None:
-        self._pace = pace
+        self._timing = timing
         self._max_batch_size = max_batch_size
-        self._alarm = alarm(self._advance)
-        self._clock = self._alarm.clock
+        self._timer = timer(self._advance)
+        self._clock = self._timer.clock
         self._loop: asyncio.AbstractEventLoop | None = None  # asking for it is a system call
         self._quiet: asyncio.Future[None] | None = None  # closing; done when nothing runs
 
@@ -48,7 +48,7 @@ class QueueingScheduler:
 
     def hurry(self) -> None:
         """See GatheringScheduler.hurry."""
-        self._pace = FixedPace(self._max_batch_size, (), 0)
+        self._timing = FixedTiming(self._max_batch_size, (), 0)
         self._advance()
 
     async def close(self, timeout_s: float) -> None:
@@ -58,7 +58,7 @@ class QueueingScheduler:
         self.hurry()
         await asyncio.wait((self._quiet,), timeout=timeout_s)
         self._refuse_waiting()
-        self._alarm.close()
+        self._timer.close()
         await self._close_executions(max(0, give_up_ns - self._clock()) / 1e9)
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
@@ -78,7 +78,7 @@ class QueueingScheduler:
     # --- for each scheduler to implement ---
 
     def _advance(self) -> None:
-        """Do what is due now, and set the alarm for what comes next."""
+        """Do what is due now, and set the timer for what comes next."""
         raise NotImplementedError
 
     def _enqueue(self, request: InferRequest, done: Done) -> Waiting:

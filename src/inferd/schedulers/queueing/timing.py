@@ -1,4 +1,4 @@
-"""FixedPace: how many waiting requests run next, and when, as the configuration says.
+"""FixedTiming: how many waiting requests run next, and when, as the configuration says.
 
 Triton's rules (docs: dynamic batcher): a batch is the longest prefix of the queue whose batch
 sizes add up to at most max_batch_size and whose requests are of one kind. No request is overtaken
@@ -46,7 +46,7 @@ def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) ->
     return Beginning(count, size, preferred_count, size >= most, oldest_ns)
 
 
-class Pace(Protocol):
+class BatchTiming(Protocol):
     """Decides how many waiting requests run next, and when; it is told of all that happens."""
 
     @property
@@ -72,7 +72,7 @@ class Pace(Protocol):
         """
         ...
 
-    def came(self, waiting_count: int) -> None:
+    def arrived(self, waiting_count: int) -> None:
         """Note that a request came that cannot run on the event loop, and how many wait now."""
         ...
 
@@ -98,7 +98,7 @@ class Pace(Protocol):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class FixedPace:
+class FixedTiming:
     """The numbers in the configuration: preferred sizes, and a delay."""
 
     def __init__(self, max_batch_size: int, preferred: Sequence[int], delay_us: int) -> None:
@@ -110,7 +110,7 @@ class FixedPace:
         self.enough = min((self._most, *self._preferred))
 
     def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
-        """See Pace.choose."""
+        """See BatchTiming.choose."""
         found = beginning(queue, self._most, self._preferred)
         if found.preferred_count:
             return found.preferred_count, 0
@@ -119,20 +119,20 @@ class FixedPace:
             return found.request_count, 0
         return 0, due_ns
 
-    def came(self, waiting_count: int) -> None:
-        """See Pace.came."""
+    def arrived(self, waiting_count: int) -> None:
+        """See BatchTiming.arrived."""
 
     def started(self, count: int) -> None:
-        """See Pace.started."""
+        """See BatchTiming.started."""
 
     def ended(self, count: int, size: int, took_ns: int) -> None:
-        """See Pace.ended."""
+        """See BatchTiming.ended."""
 
     def ran(self, count: int, size: int, took_ns: int) -> None:
-        """See Pace.ran."""
+        """See BatchTiming.ran."""
 
     def resized(self, instance_count: int) -> None:
-        """See Pace.resized."""
+        """See BatchTiming.resized."""
 
     def looked(self, count: int, size: int) -> None:
-        """See Pace.looked."""
+        """See BatchTiming.looked."""

@@ -15,7 +15,7 @@ class LiveSequence:
     """A live sequence: in the backlog while it has no `slot`, idle while no request waits.
 
     It is known by its `key`, which is its id, unless it belongs to a single request: then no other
-    request can name it, whatever id the model is told.
+    request can name it, whatever id the model sees.
     """
 
     __slots__ = ("id", "is_ended", "key", "running", "slot", "state", "waiting")
@@ -67,18 +67,18 @@ class Step(Waiting):
     """A request of `sequence`; `done` becomes its answer.
 
     `inputs`, `outputs` and `sent` keep the client's `inputs`, `outputs` and `sequence` while the
-    request itself holds what the model sees; `told` is the sequence that the model sees. `answers`
+    request itself holds what the model sees; `shown` is the sequence that the model sees. `answers`
     is set when a decoupled model answers in rounds. `began_ns` is when the first round began.
     """
 
-    __slots__ = ("answers", "began_ns", "inputs", "outputs", "queue", "sent", "sequence", "told")
+    __slots__ = ("answers", "began_ns", "inputs", "outputs", "queue", "sent", "sequence", "shown")
 
     def __init__(
         self,
         request: InferRequest,
         done: Done,
         sequence: LiveSequence,
-        told: Sequence,
+        shown: Sequence,
         queue: RequestQueue,
     ) -> None:
         super().__init__(request, None, done)
@@ -86,7 +86,7 @@ class Step(Waiting):
         self.inputs = request.inputs
         self.outputs = request.outputs
         self.sent = request.sequence
-        self.told = told
+        self.shown = shown
         self.queue = queue
         self.answers: Answers | None = None
         self.began_ns = 0

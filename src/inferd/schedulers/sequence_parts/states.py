@@ -34,7 +34,7 @@ class States:
         self.initial = [self._first(state, folder) for state in self._states]
         """The states that a sequence starts with."""
 
-    def kept(self, response: InferResponse) -> list[Tensor]:
+    def taken_from(self, response: InferResponse) -> list[Tensor]:
         """Return the state inputs of the next request, copied; drop hidden states from `response`.
 
         They are copied because the outputs of a batch are views of one buffer, which would live as

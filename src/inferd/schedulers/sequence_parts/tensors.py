@@ -1,4 +1,4 @@
-"""Dressing: the inputs a scheduler adds to requests of a sequence, and the states it keeps."""
+"""SequenceTensors: the inputs that requests of a sequence get, and their states."""
 
 from copy import copy
 
@@ -11,7 +11,7 @@ from inferd.schedulers.sequence_parts.live import LiveSequence, Step
 from inferd.schedulers.sequence_parts.states import States
 
 
-class Dressing:
+class SequenceTensors:
     """The tensors that a model's configuration adds to its requests."""
 
     def __init__(self, plan: BatchPlan, controls: Controls, states: States) -> None:
@@ -19,35 +19,35 @@ class Dressing:
         self.controls = controls
         self.states = states
 
-    def dress(self, step: Step) -> None:
+    def add_to(self, step: Step) -> None:
         """Add the scheduler's inputs to a request, and the next states to its wanted outputs."""
         request, sequence = step.request, step.sequence
-        if step.told.start:
+        if step.shown.start:
             sequence.state = self.states.initial
-        request.sequence = step.told
+        request.sequence = step.shown
         request.batch_key = None  # it now differs from the requests it was like
-        request.inputs = [*step.inputs, *self.controls.of(step.told), *sequence.state]
+        request.inputs = [*step.inputs, *self.controls.of(step.shown), *sequence.state]
         if request.outputs:
             named = {wanted.name for wanted in request.outputs}
             missing = [name for name in self.states.output_names if name not in named]
             request.outputs = [*request.outputs, *map(WantedOutput, missing)]
         step.kind = self.plan.kind(request)
 
-    def undress(self, step: Step) -> None:
+    def remove_from(self, step: Step) -> None:
         """Restore the request to what the caller sent."""
         request = step.request
         request.inputs, request.outputs, request.sequence = step.inputs, step.outputs, step.sent
 
-    def keep(self, sequence: LiveSequence, answer: Answer) -> Answer:
-        """Keep the state in an answer; return the answer for the caller."""
+    def store_state(self, sequence: LiveSequence, answer: Answer) -> Answer:
+        """Store the state in an answer; return the answer for the caller."""
         if isinstance(answer, InferdError):
             return answer
         try:
-            kept = [self.states.kept(one) for one in _with_states(answer)]
+            states = [self.states.taken_from(one) for one in _with_states(answer)]
         except InferdError as error:
             return error
-        if kept:
-            sequence.state = kept[-1]
+        if states:
+            sequence.state = states[-1]
         return answer
 
     def filler(self, step: Step) -> InferRequest:

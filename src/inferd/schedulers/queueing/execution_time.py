@@ -1,4 +1,4 @@
-"""Meter: how long executions take, apart from other work on the same machine.
+"""ExecutionTime: how long executions take, apart from other work on the same machine.
 
 A model that computes in its own thread is measured in CPU time. On a machine with other work to
 do, such as serving the clients of a batch, wall time grows with what the others get; long
@@ -18,7 +18,7 @@ FADES = 1 / 256
 """The fraction by which the largest ratio decays with each execution."""
 
 
-class Meter:
+class ExecutionTime:
     """Measures the executions of one model."""
 
     def __init__(self) -> None:
