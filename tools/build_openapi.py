@@ -17,7 +17,7 @@ from typing import Any
 from openapi_schemas import SCHEMAS, ref
 
 import inferd
-from inferd.api.call import JSON, ApiCall, Operation
+from inferd.api.call import JSON, ApiCall, Rest
 from inferd.api.v2.calls import CALLS
 
 TARGET = Path(__file__).resolve().parent.parent / "src" / "inferd" / "wire" / "openapi.json"
@@ -54,16 +54,16 @@ def build(calls: Sequence[ApiCall] = CALLS) -> dict[str, Any]:
     """Return the document of `calls`."""
     paths: dict[str, Any] = {}
     operations = {
-        (path, rest.verb): (operation, call.group)
+        (path, rest.verb): described(rest, name, call.group)
         for call in calls
         for rest in call.rest
-        for path, operation in rest.operations()
+        for path, name in rest.operations()
     }
-    for (path, verb), (operation, group) in sorted(operations.items()):
+    for path, verb in sorted(operations):
         entry = paths.setdefault(path, {})
         if names := re.findall(r"{(\w+)}", path):
             entry["parameters"] = [parameter(name) for name in names]
-        entry[verb.lower()] = described(operation, group)
+        entry[verb.lower()] = operations[path, verb]
     document = {
         "openapi": "3.1.0",
         "info": {
@@ -96,23 +96,23 @@ def parameter(name: str) -> dict[str, Any]:
     }
 
 
-def described(operation: Operation, group: str) -> dict[str, Any]:
+def described(rest: Rest, name: str, group: str) -> dict[str, Any]:
     """Return the description of one operation."""
     found: dict[str, Any] = {
-        "operationId": operation.name,
-        "summary": operation.text.partition(". ")[0].removesuffix("."),
-        "description": operation.text,
+        "operationId": name,
+        "summary": rest.text.partition(". ")[0].removesuffix("."),
+        "description": rest.text,
         "tags": [group],
     }
-    if operation.takes:
-        content = {JSON: {"schema": ref(operation.takes)}}
-        if operation.takes == "InferRequest":
+    if rest.takes:
+        content = {JSON: {"schema": ref(rest.takes)}}
+        if rest.takes == "InferRequest":
             content[_OCTETS] = {"schema": {}}
             found["parameters"] = [{"name": _HEADER, "in": "header", **_BINARY}]
-        found["requestBody"] = {"required": not operation.may_be_empty, "content": content}
-    found["responses"] = {"200": answer(operation)}
-    for status in operation.errors:
-        schema = ref(operation.gives if operation.gives.endswith("Ready") else "Error")
+        found["requestBody"] = {"required": not rest.may_be_empty, "content": content}
+    found["responses"] = {"200": answer(rest)}
+    for status in rest.errors:
+        schema = ref(rest.gives if rest.gives.endswith("Ready") else "Error")
         found["responses"][str(status)] = {
             "description": _REASONS[status],
             "content": {JSON: {"schema": schema}},
@@ -124,9 +124,9 @@ def described(operation: Operation, group: str) -> dict[str, Any]:
     return found
 
 
-def answer(operation: Operation) -> dict[str, Any]:
+def answer(rest: Rest) -> dict[str, Any]:
     """Return the description of a successful response."""
-    if not operation.gives:
+    if not rest.gives:
         return {"description": "Done."}
     events = {"description": "The data of each event is a GenerateResponse, or an Error."}
     infers = {"description": "The data of each event is an InferResponse, or an Error."}
@@ -136,11 +136,11 @@ def answer(operation: Operation) -> dict[str, Any]:
         "Events": events,
         "InferEvents": infers,
     }
-    schema = plain.get(operation.gives) or ref(operation.gives)
-    if operation.gives == "InferResponse":
+    schema = plain.get(rest.gives) or ref(rest.gives)
+    if rest.gives == "InferResponse":
         content = {JSON: {"schema": schema}, _OCTETS: {"schema": {}}}
         return {"description": "The answer.", "headers": {_HEADER: _BINARY}, "content": content}
-    return {"description": "The answer.", "content": {operation.type: {"schema": schema}}}
+    return {"description": "The answer.", "content": {rest.type: {"schema": schema}}}
 
 
 def used_schemas(part: Any) -> set[str]:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from inferd.api.apis import V2_ALONE, Apis
-from inferd.api.call import ApiCall, Operation, Rest, Rpc
+from inferd.api.call import ApiCall, Rest, Rpc
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest
@@ -40,17 +40,19 @@ def decode(body, name="all"):
 GREET = ApiCall(
     "metadata",
     "Greetings",
-    (
-        Rest(
-            "POST",
-            "/v2/greetings[/{model}]",
-            Operation("greet", "Greet someone.", "Anything", "LogChange", errors=(400,)),
-            decode,
-            str.encode,
-        ),
+    Rest(
+        "POST",
+        "/v2/greetings[/{model}]",
+        "greet",
+        "Greet someone.",
+        "Anything",
+        "LogChange",
+        errors=(400,),
+        decode=decode,
+        encode=str.encode,
     ),
-    (Rpc("Greet", bytes.decode, str.encode, services=("test.Greetings",)),),
-    greet,
+    Rpc("Greet", bytes.decode, str.encode, services=("test.Greetings",)),
+    function=greet,
     answers="a greeting",
 )
 APIS = Apis((*V2_ALONE.calls, GREET))

@@ -23,24 +23,12 @@ TEXT = "text/plain; charset=utf-8"
 EVENTS = "text/event-stream; charset=utf-8"
 
 
-class Operation(NamedTuple):
-    """What the OpenAPI document says: name, text, and the schemas of request and response.
-
-    `errors` are the statuses it may fail with for its own reasons. With `may_be_empty` the request
-    needs no body. `type` is the Content-Type of the response.
-    """
-
-    name: str
-    text: str
-    gives: str = ""
-    takes: str = ""
-    errors: tuple[int, ...] = ()
-    may_be_empty: bool = True
-    type: str = JSON
-
-
 class Rest(NamedTuple):
     """A call over REST; a part of `path` in [...] is optional.
+
+    The fields up to `type` are those of the OpenAPI document: the operation's `name`, `text` and
+    schemas. `errors` are the statuses it may fail with for its own reasons. With `may_be_empty` the
+    request needs no body. `type` is the Content-Type of the answer.
 
     `check` gets the engine and the names in the path before the body is looked at. `decode` gets
     the body and the names, with `has_limit` behind the largest size of JSON; without `decode` the
@@ -50,23 +38,28 @@ class Rest(NamedTuple):
 
     verb: str
     path: str
-    operation: Operation
+    name: str
+    text: str
+    gives: str = ""
+    takes: str = ""
+    errors: tuple[int, ...] = ()
+    may_be_empty: bool = True
+    type: str = JSON
     decode: Callable[..., Any] | None = None
     encode: Callable[[Any], bytes] | None = None
     check: Callable[..., None] | None = None
     status: Callable[[Any, int], int] | None = None
     has_limit: bool = False
 
-    def operations(self) -> Iterator[tuple[str, Operation]]:
-        """Return each path with its operation: without the optional part, and with it."""
+    def operations(self) -> Iterator[tuple[str, str]]:
+        """Return each path, without and with its optional part, and its operation's name."""
         optional = re.search(r"\[(.*?)\]", self.path)
         if optional is None:
-            yield self.path, self.operation
+            yield self.path, self.name
             return
-        yield self.path.replace(optional[0], ""), self.operation
         [name] = re.findall(r"{(\w+)}", optional[1])
-        longer = self.operation._replace(name=f"{self.operation.name}Of{name.capitalize()}")
-        yield self.path.replace(optional[0], optional[1]), longer
+        yield self.path.replace(optional[0], ""), self.name
+        yield self.path.replace(optional[0], optional[1]), f"{self.name}Of{name.capitalize()}"
 
 
 class Rpc(NamedTuple):
@@ -83,7 +76,7 @@ class Rpc(NamedTuple):
         return [f"/{service}/{self.name}" for service in self.services]
 
 
-class ApiCall(NamedTuple):
+class ApiCall:
     """A call: its API group, its section in the documentation, and how it is reached.
 
     `function` takes the engine and what a decoder has returned: a tuple of arguments, a single
@@ -92,14 +85,24 @@ class ApiCall(NamedTuple):
     documentation what the call is for.
     """
 
-    group: str
-    section: str
-    rest: tuple[Rest, ...] = ()
-    rpcs: tuple[Rpc, ...] = ()
-    function: Callable[..., Any] | None = None
-    decode_work: Work | None = None
-    encode_work: Work | None = None
-    answers: str = ""
+    def __init__(
+        self,
+        group: str,
+        section: str,
+        *sides: Rest | Rpc,
+        function: Callable[..., Any] | None = None,
+        answers: str = "",
+        decode_work: Work | None = None,
+        encode_work: Work | None = None,
+    ) -> None:
+        self.group = group
+        self.section = section
+        self.rest = [side for side in sides if isinstance(side, Rest)]
+        self.rpcs = [side for side in sides if isinstance(side, Rpc)]
+        self.function = function
+        self.answers = answers
+        self.decode_work = decode_work
+        self.encode_work = encode_work
 
 
 def rest_routes(
@@ -115,7 +118,7 @@ def rest_routes(
         for call in calls
         for rest in call.rest
         for handler in [
-            by_hand.get(rest.operation.name)
+            by_hand.get(rest.name)
             or _rest_handler(call, rest, engine, max_json_bytes, not_ready_status)
         ]
         for path, _ in rest.operations()
@@ -141,7 +144,7 @@ def _rest_handler(
     if decode is not None and rest.has_limit:
         decode = partial(decode, max_json_bytes)
     run_decode, run_encode = _runner(engine, call.decode_work), _runner(engine, call.encode_work)
-    content_type = rest.operation.type.encode()
+    content_type = rest.type.encode()
 
     async def answer(request: HttpRequest, *names: str) -> HttpAnswer:
         if check is not None:

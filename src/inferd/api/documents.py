@@ -2,7 +2,7 @@
 
 import msgspec
 
-from inferd.api.call import TEXT, ApiCall, Operation, Rest, Rpc
+from inferd.api.call import TEXT, ApiCall, Rest, Rpc
 from inferd.api.reflection import REFLECTION_SERVICES
 from inferd.engine.engine import Engine
 from inferd.errors import DocumentNotFound
@@ -38,27 +38,15 @@ CALLS = (
     ApiCall(
         "metadata",
         _SECTION,
-        (
-            Rest(
-                "GET",
-                "/v2/openapi.json",
-                Operation("openapi", "This document.", "Anything"),
-                encode=_encode,
-            ),
-        ),
+        Rest("GET", "/v2/openapi.json", "openapi", "This document.", "Anything", encode=_encode),
         function=openapi,
         answers="the REST surface as an OpenAPI 3.1 document",
     ),
     ApiCall(
         "metadata",
         _SECTION,
-        (
-            Rest(
-                "GET",
-                "/v2/protos",
-                Operation("protos", "The .proto files of gRPC.", "ProtoFiles"),
-                encode=_encode,
-            ),
+        Rest(
+            "GET", "/v2/protos", "protos", "The .proto files of gRPC.", "ProtoFiles", encode=_encode
         ),
         function=protos,
         answers="the names of the `.proto` files",
@@ -66,13 +54,15 @@ CALLS = (
     ApiCall(
         "metadata",
         _SECTION,
-        (
-            Rest(
-                "GET",
-                "/v2/protos/{file}",
-                Operation("proto", "One .proto file.", "Text", errors=(404,), type=TEXT),
-                encode=_encode,
-            ),
+        Rest(
+            "GET",
+            "/v2/protos/{file}",
+            "proto",
+            "One .proto file.",
+            "Text",
+            errors=(404,),
+            type=TEXT,
+            encode=_encode,
         ),
         function=proto,
         answers="one of them, such as grpc_service.proto",
@@ -80,7 +70,7 @@ CALLS = (
     ApiCall(
         "metadata",
         _SECTION,
-        rpcs=(Rpc("ServerReflectionInfo", services=REFLECTION_SERVICES),),
+        Rpc("ServerReflectionInfo", services=REFLECTION_SERVICES),
         answers="the same for tools like grpcurl, in the versions v1 and v1alpha",
     ),
 )

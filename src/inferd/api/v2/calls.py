@@ -1,16 +1,8 @@
 """CALLS: every call of V2, in the order in which their URLs are matched."""
 
 from inferd.api import documents
-from inferd.api.call import EVENTS, JSON, ApiCall, Operation, Rest, Rpc
-from inferd.api.v2 import (
-    health,
-    logging,
-    metadata,
-    repository,
-    shared_memory,
-    statistics,
-    trace,
-)
+from inferd.api.call import EVENTS, JSON, ApiCall, Rest, Rpc
+from inferd.api.v2 import health, logging, metadata, repository, shared_memory, statistics, trace
 
 _MODEL = "/v2/models/{model}[/versions/{version}]"
 _FAILURES = (400, 404, 500, 501, 503)
@@ -19,34 +11,37 @@ _STREAMS = "Run a model that answers any number of times: an event for each answ
 _INFER = ApiCall(
     "inference",
     "The protocol itself",
-    (
-        Rest(
-            "POST",
-            f"{_MODEL}/infer",
-            Operation(
-                "infer",
-                "Run a model. In application/octet-stream the header "
-                "Inference-Header-Content-Length says where JSON like the other content ends and "
-                "the bytes of tensors begin.",
-                "InferResponse",
-                "InferRequest",
-                _FAILURES,
-                may_be_empty=False,
-            ),
-        ),
+    Rest(
+        "POST",
+        f"{_MODEL}/infer",
+        "infer",
+        "Run a model. In application/octet-stream the header "
+        "Inference-Header-Content-Length says where JSON like the other content ends and "
+        "the bytes of tensors begin.",
+        "InferResponse",
+        "InferRequest",
+        _FAILURES,
+        may_be_empty=False,
     ),
-    (Rpc("ModelInfer"), Rpc("ModelStreamInfer")),
+    Rpc("ModelInfer"),
+    Rpc("ModelStreamInfer"),
     answers="an inference",
 )
 
 _GENERATE = ApiCall(
     "inference",
     "generate",
-    tuple(
+    *(
         Rest(
             "POST",
             f"{_MODEL}/{verb}",
-            Operation(name, text, gives, takes, _FAILURES, may_be_empty=False, type=content_type),
+            name,
+            text,
+            gives,
+            takes,
+            _FAILURES,
+            may_be_empty=False,
+            type=content_type,
         )
         for verb, name, text, gives, takes, content_type in (
             (

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import NamedTuple
 
-from inferd.api.call import ApiCall, Operation, Rest, Rpc
+from inferd.api.call import ApiCall, Rest, Rpc
 from inferd.api.health_service import HEALTH_SERVICE
 from inferd.engine.engine import Engine
 from inferd.errors import ModelNotFound
@@ -61,73 +61,64 @@ CALLS = (
     ApiCall(
         "health",
         _SECTION,
-        (
-            Rest(
-                "GET",
-                "/v2/health/live",
-                Operation("live", "Whether the process answers.", "Live"),
-                encode=lambda live: rest_wire.encode_live(live=live),
-                status=lambda live, not_ready_status: 200 if live else not_ready_status,
-            ),
+        Rest(
+            "GET",
+            "/v2/health/live",
+            "live",
+            "Whether the process answers.",
+            "Live",
+            encode=lambda live: rest_wire.encode_live(live=live),
+            status=lambda live, not_ready_status: 200 if live else not_ready_status,
         ),
-        (
-            Rpc(
-                "ServerLive",
-                partial(grpc_wire.decode_server_request, "ServerLive"),
-                lambda live: grpc_wire.encode_live(live=live),
-            ),
+        Rpc(
+            "ServerLive",
+            partial(grpc_wire.decode_server_request, "ServerLive"),
+            lambda live: grpc_wire.encode_live(live=live),
         ),
-        Engine.is_live,
+        function=Engine.is_live,
         answers="whether the process is alive",
     ),
     ApiCall(
         "health",
         _SECTION,
-        (
-            Rest(
-                "GET",
-                "/v2/health/ready",
-                Operation("ready", "Whether models can be asked.", "Ready", errors=(400, 503)),
-                encode=_encode_server,
-                status=ReadyReport.status,
-            ),
+        Rest(
+            "GET",
+            "/v2/health/ready",
+            "ready",
+            "Whether models can be asked.",
+            "Ready",
+            errors=(400, 503),
+            encode=_encode_server,
+            status=ReadyReport.status,
         ),
-        (
-            Rpc(
-                "ServerReady",
-                partial(grpc_wire.decode_server_request, "ServerReady"),
-                partial(_encode_message, "ServerReady"),
-            ),
-            *(Rpc(name, services=(HEALTH_SERVICE,)) for name in ("Check", "List", "Watch")),
+        Rpc(
+            "ServerReady",
+            partial(grpc_wire.decode_server_request, "ServerReady"),
+            partial(_encode_message, "ServerReady"),
         ),
-        server_ready,
+        *(Rpc(name, services=(HEALTH_SERVICE,)) for name in ("Check", "List", "Watch")),
+        function=server_ready,
         answers="whether models can be called",
     ),
     ApiCall(
         "health",
         _SECTION,
-        (
-            Rest(
-                "GET",
-                "/v2/models/{model}[/versions/{version}]/ready",
-                Operation(
-                    "modelReady",
-                    "Whether a model can be asked.",
-                    "ModelReady",
-                    errors=(400, 404, 503),
-                ),
-                encode=_encode_model,
-                status=ReadyReport.status,
-            ),
+        Rest(
+            "GET",
+            "/v2/models/{model}[/versions/{version}]/ready",
+            "modelReady",
+            "Whether a model can be asked.",
+            "ModelReady",
+            errors=(400, 404, 503),
+            encode=_encode_model,
+            status=ReadyReport.status,
         ),
-        (
-            Rpc(
-                "ModelReady",
-                partial(grpc_wire.decode_model_request, "ModelReady"),
-                partial(_encode_message, "ModelReady"),
-            ),
+        Rpc(
+            "ModelReady",
+            partial(grpc_wire.decode_model_request, "ModelReady"),
+            partial(_encode_message, "ModelReady"),
         ),
-        model_ready,
+        function=model_ready,
         answers="whether this model can be called",
     ),
 )

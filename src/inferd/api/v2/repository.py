@@ -3,7 +3,7 @@
 from functools import partial
 
 from inferd.aio.offload import Work
-from inferd.api.call import V2_SERVICE, ApiCall, Operation, Rest, Rpc
+from inferd.api.call import V2_SERVICE, ApiCall, Rest, Rpc
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
 from inferd.engine.engine import Engine
@@ -60,102 +60,81 @@ CALLS = (
     ApiCall(
         "model-repository",
         "model_repository",
-        (
-            Rest(
-                "POST",
-                "/v2/repository[/{repository}]/index",
-                Operation(
-                    "index",
-                    "Which models there are, and their states.",
-                    "Index",
-                    "IndexRequest",
-                    (400,),
-                ),
-                _decode_index,
-                wire.encode_index,
-            ),
+        Rest(
+            "POST",
+            "/v2/repository[/{repository}]/index",
+            "index",
+            "Which models there are, and their states.",
+            "Index",
+            "IndexRequest",
+            (400,),
+            decode=_decode_index,
+            encode=wire.encode_index,
         ),
-        (
-            Rpc(
-                "RepositoryIndex",
-                wire.decode_index_message,
-                wire.encode_index_message,
-                services=_SERVICES,
-            ),
+        Rpc(
+            "RepositoryIndex",
+            wire.decode_index_message,
+            wire.encode_index_message,
+            services=_SERVICES,
         ),
-        repository_index,
+        function=repository_index,
     ),
     ApiCall(
         "model-repository",
         "model_repository",
-        (
-            Rest(
-                "POST",
-                f"{_LOADING}/load",
-                Operation(
-                    "load", "Load a model.", "Loaded", "LoadRequest", (400, 404, 500, 501, 503)
-                ),
-                _decode_load,
-                wire.encode_loaded,
-                _check,
-                has_limit=True,
-            ),
+        Rest(
+            "POST",
+            f"{_LOADING}/load",
+            "load",
+            "Load a model.",
+            "Loaded",
+            "LoadRequest",
+            (400, 404, 500, 501, 503),
+            decode=_decode_load,
+            encode=wire.encode_loaded,
+            check=_check,
+            has_limit=True,
         ),
-        (
-            Rpc(
-                "RepositoryModelLoad", wire.decode_load_message, wire.encode_done, _check, _SERVICES
-            ),
-        ),
-        load,
+        Rpc("RepositoryModelLoad", wire.decode_load_message, wire.encode_done, _check, _SERVICES),
+        function=load,
         decode_work=Work.LOAD_REQUEST,
     ),
     ApiCall(
         "model-repository",
         "model_repository",
-        (
-            Rest(
-                "POST",
-                f"{_LOADING}/unload",
-                Operation(
-                    "unload", "Unload a model.", "Unloaded", "UnloadRequest", (400, 501, 503)
-                ),
-                _decode_unload,
-                wire.encode_unloaded,
-                _check,
-            ),
+        Rest(
+            "POST",
+            f"{_LOADING}/unload",
+            "unload",
+            "Unload a model.",
+            "Unloaded",
+            "UnloadRequest",
+            (400, 501, 503),
+            decode=_decode_unload,
+            encode=wire.encode_unloaded,
+            check=_check,
         ),
-        (
-            Rpc(
-                "RepositoryModelUnload",
-                wire.decode_unload_message,
-                wire.encode_done,
-                _check,
-                _SERVICES,
-            ),
+        Rpc(
+            "RepositoryModelUnload", wire.decode_unload_message, wire.encode_done, _check, _SERVICES
         ),
-        unload,
+        function=unload,
     ),
     ApiCall(
         "model-config",
         "model_configuration",
-        (
-            Rest(
-                "GET",
-                "/v2/models/{model}[/versions/{version}]/config",
-                Operation(
-                    "modelConfig", "The configuration in force.", "ModelConfig", errors=(404, 503)
-                ),
-                encode=wire.encode_config,
-            ),
+        Rest(
+            "GET",
+            "/v2/models/{model}[/versions/{version}]/config",
+            "modelConfig",
+            "The configuration in force.",
+            "ModelConfig",
+            errors=(404, 503),
+            encode=wire.encode_config,
         ),
-        (
-            Rpc(
-                "ModelConfig",
-                partial(decode_model_request, "ModelConfig"),
-                wire.encode_config_message,
-            ),
+        Rpc(
+            "ModelConfig", partial(decode_model_request, "ModelConfig"), wire.encode_config_message
         ),
-        lambda engine, model, version="": engine.model_config(model, version),
+        function=lambda engine, model, version="": engine.model_config(model, version),
         encode_work=Work.CONFIG,
     ),
 )

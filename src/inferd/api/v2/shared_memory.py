@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from inferd.api.call import ApiCall, Operation, Rest, Rpc
+from inferd.api.call import ApiCall, Rest, Rpc
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest
 from inferd.shm.cuda import CudaRegion
@@ -58,61 +58,55 @@ def _calls(memory: _Memory) -> tuple[ApiCall, ...]:
     word, title = memory.word, memory.word.capitalize()
     path = f"/v2/{word}sharedmemory[/region/{{region}}]"
 
-    def rpc(verb: str, decode: Any = None, encode: Any = None) -> tuple[Rpc]:
-        name = f"{title}SharedMemory{verb}"
-        done = grpc_wire.encode_done
-        return (
-            Rpc(
-                name,
-                decode or partial(grpc_wire.decode_region_name, name),
-                encode or (lambda _result: done(name)),
-            ),
-        )
-
-    def call(rest: Rest, rpcs: tuple[Rpc], function: Callable[..., Any]) -> ApiCall:
-        return ApiCall("shared-memory", f"{word}_shared_memory", (rest,), rpcs, function)
+    def call(rest: Rest, decode: Any, encode: Any, function: Callable[..., Any]) -> ApiCall:
+        rpc = f"{title}SharedMemory{rest.path.rpartition('/')[2].capitalize()}"
+        decode = decode or partial(grpc_wire.decode_region_name, rpc)
+        encode = encode or (lambda _result: grpc_wire.encode_done(rpc))
+        section = f"{word}_shared_memory"
+        return ApiCall("shared-memory", section, rest, Rpc(rpc, decode, encode), function=function)
 
     return (
         call(
             Rest(
                 "GET",
                 f"{path}/status",
-                Operation(
-                    f"{word}Regions",
-                    f"The regions of {memory.text}.",
-                    f"{title}Regions",
-                    errors=(404, 501),
-                ),
+                f"{word}Regions",
+                f"The regions of {memory.text}.",
+                f"{title}Regions",
+                errors=(404, 501),
                 encode=memory.encode_body,
             ),
-            rpc("Status", encode=memory.encode_message),
+            None,
+            memory.encode_message,
             memory.status,
         ),
         call(
             Rest(
                 "POST",
                 f"{path}/register",
-                Operation(
-                    f"add{title}Region",
-                    f"Register {memory.text}; without a name it is refused.",
-                    "",
-                    f"{title}RegionRequest",
-                    (400, 500, 501),
-                    may_be_empty=False,
-                ),
-                memory.decode_body,
+                f"add{title}Region",
+                f"Register {memory.text}; without a name it is refused.",
+                "",
+                f"{title}RegionRequest",
+                (400, 500, 501),
+                may_be_empty=False,
+                decode=memory.decode_body,
                 check=partial(_check, word),
             ),
-            rpc("Register", memory.decode_message),
+            memory.decode_message,
+            None,
             memory.register,
         ),
         call(
             Rest(
                 "POST",
                 f"{path}/unregister",
-                Operation(f"drop{title}Region", "Forget a region, or all.", errors=(501,)),
+                f"drop{title}Region",
+                "Forget a region, or all.",
+                errors=(501,),
             ),
-            rpc("Unregister"),
+            None,
+            None,
             partial(_unregister, memory.kind),
         ),
     )

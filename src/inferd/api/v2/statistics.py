@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from inferd.api.call import ApiCall, Operation, Rest, Rpc
+from inferd.api.call import ApiCall, Rest, Rpc
 from inferd.engine.engine import Engine
 from inferd.wire.v2 import statistics as wire
 
@@ -14,26 +14,9 @@ CALLS = (
     ApiCall(
         "statistics",
         "statistics",
-        (
-            # The first path hides the metadata of a model named stats.
-            _rest(
-                "/v2/models/stats",
-                Operation("statistics", "What all models have done.", "Statistics"),
-            ),
-            _rest(
-                _MODEL,
-                Operation(
-                    "modelStatistics", "What a model has done.", "Statistics", errors=(400, 404)
-                ),
-            ),
-        ),
-        (
-            Rpc(
-                "ModelStatistics",
-                wire.decode_statistics_request,
-                wire.encode_statistics_message,
-            ),
-        ),
-        Engine.statistics,
+        _rest("/v2/models/stats", "statistics", "What all models have done.", "Statistics"),
+        _rest(_MODEL, "modelStatistics", "What a model has done.", "Statistics", errors=(400, 404)),
+        Rpc("ModelStatistics", wire.decode_statistics_request, wire.encode_statistics_message),
+        function=Engine.statistics,
     ),
 )

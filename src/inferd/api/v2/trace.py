@@ -1,6 +1,6 @@
 """The call of the trace extension: reports and changes the settings, of all models or of one."""
 
-from inferd.api.call import ApiCall, Operation, Rest, Rpc
+from inferd.api.call import ApiCall, Rest, Rpc
 from inferd.config.options.trace import TraceChange
 from inferd.engine.engine import Engine
 from inferd.wire.v2 import trace as wire
@@ -16,29 +16,27 @@ CALLS = (
     ApiCall(
         "trace",
         "trace",
-        (
-            Rest(
-                "GET",
-                _PATH,
-                Operation("traceSettings", "Which requests are traced.", "TraceSettings"),
-                encode=wire.encode_trace_settings,
-            ),
-            Rest(
-                "POST",
-                _PATH,
-                Operation(
-                    "changeTraceSettings",
-                    "Change which requests are traced.",
-                    "TraceSettings",
-                    "TraceChange",
-                    (400, 501),
-                    may_be_empty=False,
-                ),
-                _decode,
-                wire.encode_trace_settings,
-            ),
+        Rest(
+            "GET",
+            _PATH,
+            "traceSettings",
+            "Which requests are traced.",
+            "TraceSettings",
+            encode=wire.encode_trace_settings,
         ),
-        (Rpc("TraceSetting", wire.decode_trace_message, wire.encode_trace_message),),
-        Engine.trace_settings,
+        Rest(
+            "POST",
+            _PATH,
+            "changeTraceSettings",
+            "Change which requests are traced.",
+            "TraceSettings",
+            "TraceChange",
+            (400, 501),
+            may_be_empty=False,
+            decode=_decode,
+            encode=wire.encode_trace_settings,
+        ),
+        Rpc("TraceSetting", wire.decode_trace_message, wire.encode_trace_message),
+        function=Engine.trace_settings,
     ),
 )
