@@ -37,7 +37,12 @@ def defined_in(file):
     """The names a module defines, those of methods and attributes as Class.name."""
     names = set()
     for node in ast.parse(file.read_text()).body:
-        names.update(target.id for target in ast.walk(node) if isinstance(target, ast.Name))
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            names.update(
+                target.id
+                for target in ast.walk(node)
+                if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store)
+            )
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
@@ -96,3 +101,12 @@ def test_each_option_a_guide_names_is_one(page):
     for flag in FLAG.findall(page.read_text()):
         is_group = flag.endswith("-") and any(name.startswith(flag) for name in known)
         assert flag in known or is_group, flag
+
+
+def test_each_row_of_where_do_i_change_it_names_a_place_that_is_there():
+    tour = (ROOT / "docs/tour.md").read_text()
+    _, _, rest = tour.partition("\n## Where do I change it?\n")
+    rows = re.findall(r"^\| (?!I want|---)(.+?) \| (.+) \|$", rest, re.MULTILINE)
+    assert len(rows) >= 20
+    for what, where in rows:
+        assert NAMED_LINK.search(where) or re.search(r"\]\(\S+/\)", where), what

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,6 +154,7 @@ OVERRUN = "execution.Execution._note_overrun"
 UNBOUND = "bound.Bindings.note_run"
 NAMES = ("INPUT0", "INPUT1")
 VALUES = np.arange(16, dtype=np.int32).reshape(1, 16)
+TOUR = (Path(__file__).parents[2] / "docs" / "tour.md").read_text()
 
 
 @pytest.fixture
@@ -353,3 +355,17 @@ def test_a_grpc_call_takes_these_hops_and_no_others(repository):
     written, seen = asyncio.run(go())
     assert (2 * VALUES).tobytes() in written
     assert seen == GRPC_HOPS
+
+
+@pytest.mark.parametrize(
+    ("request_", "hops"),
+    [
+        ("V2 over HTTP, JSON", JSON_HOPS),
+        ("V2 over HTTP, binary data", BINARY_HOPS),
+        ("V2 over gRPC, with those of the connection", GRPC_HOPS),
+        ("the API of the TensorRT Inference Server", TRTIS_HOPS),
+    ],
+)
+def test_the_tour_counts_right(request_, hops):
+    assert f"| {request_} | {len(hops)} |" in TOUR
+    assert f"Of these, {len(TO_THE_ENGINE_AND_BACK)} lie between" in TOUR
