@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Mapping
 
-from inferd.wire.proto import message_class, parse
+from inferd.wire.proto import encode, message_class, parse, serialized
 
 
 class Serving(enum.Enum):
@@ -30,9 +30,7 @@ def decode_list_request(data: bytes) -> None:
 
 def encode_check_response(status: Serving) -> bytes:
     """Return a HealthCheckResponse."""
-    message = message_class("grpc.health.v1.HealthCheckResponse")(status=status.value)
-    encoded: bytes = message.SerializeToString()
-    return encoded
+    return encode("grpc.health.v1.HealthCheckResponse", status=status.value)
 
 
 def encode_list_response(statuses: Mapping[str, Serving]) -> bytes:
@@ -40,5 +38,4 @@ def encode_list_response(statuses: Mapping[str, Serving]) -> bytes:
     message = message_class("grpc.health.v1.HealthListResponse")()
     for service, status in statuses.items():
         message.statuses[service].status = status.value
-    encoded: bytes = message.SerializeToString()
-    return encoded
+    return serialized(message)

@@ -5,7 +5,7 @@ from typing import Any
 
 from google.protobuf.descriptor import FileDescriptor
 
-from inferd.wire.proto import message_class, parse, pool
+from inferd.wire.proto import message_class, parse, pool, serialized
 
 VERSIONS = ("v1", "v1alpha")
 """The two packages of the protocol; their messages have the same layout."""
@@ -37,8 +37,7 @@ def answer_reflection(version: str, data: bytes, services: Iterable[str]) -> byt
         # proto3 has no extensions to find; an unset question is one we do not know.
         code = _NOT_FOUND if question else _UNIMPLEMENTED
         _set_error(response, code, f"no answer to {question or 'a request that asks nothing'}")
-    encoded: bytes = response.SerializeToString()
-    return encoded
+    return serialized(response)
 
 
 def _answer_file(response: Any, question: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Index, configuration, load and unload: both encodings, both ways."""
+"""Index, load and unload: both encodings, both ways."""
 
 import base64
 import json
@@ -7,22 +7,12 @@ import orjson
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from inferd.config.model import ModelConfig, ModelInput, ModelOutput, VersionPolicy
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.errors import InferdError, InvalidRequest, Unsupported
-from inferd.tensor.dtype import DataType
 from inferd.wire.v2 import repository as wire
 
 LIMIT = 1 << 20
-CONFIG = ModelConfig(
-    "m",
-    backend="onnxruntime",
-    max_batch_size=8,
-    version_policy=VersionPolicy(specific=(1, 2**40)),
-    input=(ModelInput("X", DataType.FP32, (-1,)),),
-    output=(ModelOutput("Y", DataType.BYTES, (1,)),),
-)
 ROWS = [
     IndexEntry("a", "1", ModelState.READY),
     IndexEntry("a", "2", ModelState.UNAVAILABLE, "it is broken"),
@@ -328,31 +318,3 @@ def test_a_message_that_is_cut_short_is_refused(cut):
     files = {"file__1/large": ("bytes_param", b"x" * 100_000)}
     message = load_message(model_name="m", **files)
     assert "cannot be read" in refused(wire.decode_load_message, message[:-cut])
-
-
-# --- the configuration ---
-
-
-def test_a_configuration_survives_both_encodings():
-    assert wire.decode_config(wire.encode_config(CONFIG)) == CONFIG
-    assert wire.decode_config_message(wire.encode_config_message(CONFIG)) == CONFIG
-
-
-def test_a_configuration_in_json_has_tritons_layout():
-    reported = orjson.loads(wire.encode_config(CONFIG))
-    assert reported["version_policy"] == {"specific": {"versions": [1, 2**40]}}
-    assert reported["max_batch_size"] == 8
-    assert reported["input"][0]["data_type"] == "TYPE_FP32"
-    assert reported["input"][0]["format"] == "FORMAT_NONE"
-    assert reported["output"][0]["data_type"] == "TYPE_STRING"
-    assert reported["model_warmup"] == []
-    assert reported["metric_tags"] == {}
-    assert "sequence_batching" not in reported
-    assert "model_transaction_policy" not in reported
-
-
-def test_a_configuration_message_is_that_of_tritons_client():
-    config = pb.ModelConfigResponse.FromString(wire.encode_config_message(CONFIG)).config
-    assert (config.name, config.max_batch_size) == ("m", 8)
-    assert list(config.version_policy.specific.versions) == [1, 2**40]
-    assert not config.HasField("model_transaction_policy")

@@ -7,6 +7,7 @@ from inferd.api.call import V2_SERVICE, ApiCall, Rest, Rpc
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
 from inferd.engine.engine import Engine
+from inferd.wire.v2 import model_config
 from inferd.wire.v2 import repository as wire
 from inferd.wire.v2.grpc.metadata import decode_model_request
 
@@ -129,10 +130,12 @@ CALLS = (
             "The configuration in force.",
             "ModelConfig",
             errors=(404, 503),
-            encode=wire.encode_config,
+            encode=model_config.encode_config,
         ),
         Rpc(
-            "ModelConfig", partial(decode_model_request, "ModelConfig"), wire.encode_config_message
+            "ModelConfig",
+            partial(decode_model_request, "ModelConfig"),
+            model_config.encode_config_message,
         ),
         function=lambda engine, model, version="": engine.model_config(model, version),
         encode_work=Work.CONFIG,

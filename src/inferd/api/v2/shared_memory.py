@@ -15,15 +15,6 @@ from inferd.wire.v2.rest import shared_memory as rest_wire
 Region = type[SystemRegion] | type[CudaRegion]
 
 
-def _decode_system(body: memoryview, region: str) -> tuple[str, str, int, int]:
-    wanted = rest_wire.decode_system_registration(body)
-    return region, wanted.key, wanted.offset, wanted.size_bytes
-
-
-def _decode_cuda(body: memoryview, region: str) -> tuple[str, bytes, int, int]:
-    return region, *rest_wire.decode_cuda_registration(body)
-
-
 def _unregister(kind: Region, engine: Engine, region: str = "") -> None:
     """Unregister one region, or all; an unknown one is not an error."""
     engine.regions.unregister(kind, region)
@@ -120,7 +111,7 @@ CALLS = (
             "POSIX shared memory",
             lambda engine, region="": engine.regions.system_status(region),
             lambda engine, *wanted: engine.regions.register_system(*wanted),
-            _decode_system,
+            rest_wire.decode_system_registration,
             rest_wire.encode_system_status,
             grpc_wire.decode_system_registration,
             grpc_wire.encode_system_status,
@@ -133,7 +124,7 @@ CALLS = (
             "GPU memory",
             lambda engine, region="": engine.regions.cuda_status(region),
             lambda engine, *wanted: engine.regions.register_cuda(*wanted),
-            _decode_cuda,
+            rest_wire.decode_cuda_registration,
             rest_wire.encode_cuda_status,
             grpc_wire.decode_cuda_registration,
             grpc_wire.encode_cuda_status,

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from inferd.config.proto import config_descriptors, load_pool
-from inferd.errors import InvalidRequest
+from inferd.errors import InferdError, InvalidRequest
 
 _SETS = ("grpc_service", "health", "reflection_v1", "reflection_v1alpha", "trtis")
 
@@ -32,6 +32,17 @@ def message_class(name: str) -> Any:
     return GetMessageClass(pool().FindMessageTypeByName(name))
 
 
+def serialized(message: Any) -> bytes:
+    """Return the bytes of `message`."""
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def encode(name: str, /, **fields: Any) -> bytes:
+    """Return the bytes of a message with the full name `name` and these fields."""
+    return serialized(message_class(name)(**fields))
+
+
 def parse(name: str, data: bytes) -> Any:
     """Parse `data` as the message with the full name `name`; unknown fields are ignored.
 
@@ -42,3 +53,16 @@ def parse(name: str, data: bytes) -> Any:
     except DecodeError as error:
         msg = f"the message cannot be read as {name}: {error}"
         raise InvalidRequest(msg) from error
+
+
+def parse_answer(name: str, data: bytes) -> Any:
+    """Parse `data`, which a server sent, like `parse`. Raises InferdError."""
+    try:
+        return parse(name, data)
+    except InvalidRequest as error:
+        raise malformed(error) from error
+
+
+def malformed(error: InvalidRequest) -> InferdError:
+    """Return the client's error for an answer that cannot be read."""
+    return InferdError(f"the server's answer is malformed: {error.message}")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from inferd.config.options.log import LogChange, LogSettings
-from inferd.wire.proto import message_class, parse
+from inferd.wire.proto import message_class, parse, serialized
 from inferd.wire.v2.settings import read_object, wrong_value
 
 _LARGEST = 2**32 - 1  # gRPC carries the level as uint32
@@ -64,8 +64,7 @@ def encode_log_message(settings: LogSettings) -> bytes:
     message = message_class("inference.LogSettingsResponse")()
     for name, value in _as_json(settings).items():
         setattr(message.settings[name], _SETTINGS[name].choice, value)
-    encoded: bytes = message.SerializeToString()
-    return encoded
+    return serialized(message)
 
 
 def _change(values: Mapping[str, Any]) -> LogChange:

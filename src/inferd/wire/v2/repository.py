@@ -1,4 +1,4 @@
-"""V2's model repository and model configuration extensions, over REST and gRPC.
+"""V2's model repository extension: index, load and unload, over REST and gRPC, both sides.
 
 A load may carry whole model files: base64 in JSON, bytes in a message. In JSON each value stays
 raw text until it is decoded, piece by piece; in a message large files are cut out as views, not
@@ -13,13 +13,10 @@ from typing import Any
 import msgspec
 import orjson
 
-from inferd.config.message import read_message, write_message
-from inferd.config.model import ModelConfig
-from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.errors import InferdError, InvalidRequest, Unsupported
-from inferd.wire.proto import message_class, parse
+from inferd.wire.proto import message_class, parse, serialized
 from inferd.wire.v2.grpc.fields import encode_field, read_field
 
 MAX_FILES = 1000
@@ -74,7 +71,7 @@ def encode_index_message(rows: Iterable[IndexEntry]) -> bytes:
     message = message_class("inference.RepositoryIndexResponse")()
     for row in rows:
         message.models.add(**_index_row(row))
-    return _serialized(message)
+    return serialized(message)
 
 
 def decode_index(body: bytes) -> list[IndexEntry]:
@@ -279,7 +276,7 @@ def encode_load_message(load: LoadRequest) -> bytes:
         message.parameters["config"].string_param = load.config
     for path, content in load.files.items():
         message.parameters[_FILE + path].bytes_param = bytes(content)
-    return _serialized(message)
+    return serialized(message)
 
 
 def decode_unload_message(data: bytes) -> UnloadRequest:
@@ -295,7 +292,7 @@ def encode_unload_message(unload: UnloadRequest) -> bytes:
     """Return a RepositoryModelUnloadRequest."""
     message = message_class("inference.RepositoryModelUnloadRequest")(model_name=unload.model)
     message.parameters["unload_dependents"].bool_param = unload.unload_dependents
-    return _serialized(message)
+    return serialized(message)
 
 
 def encode_done(model: str) -> bytes:
@@ -360,31 +357,6 @@ def _chosen(what: str, parameter: Any, expected: str) -> Any:
     return getattr(parameter, expected)
 
 
-# --- the configuration ---
-
-
-def encode_config(config: ModelConfig) -> bytes:
-    """Return `config` as JSON (Model Configuration extension), including plain default values."""
-    return orjson.dumps(to_json(config))
-
-
-def decode_config(body: bytes) -> ModelConfig:
-    """Return the configuration in a server's answer. Raises InvalidConfig."""
-    return parse_json(body, "the server's answer")
-
-
-def encode_config_message(config: ModelConfig) -> bytes:
-    """Return a ModelConfigResponse."""
-    message = message_class("inference.ModelConfigResponse")()
-    write_message(config, message.config)
-    return _serialized(message)
-
-
-def decode_config_message(data: bytes) -> ModelConfig:
-    """Return the configuration in a ModelConfigResponse. Raises InferdError."""
-    return read_message(parse("inference.ModelConfigResponse", data).config)
-
-
 # --- errors ---
 
 _SHOWN = 200
@@ -411,8 +383,3 @@ def _unknown_parameter(key: str) -> InvalidRequest:
 
 def _too_many() -> InvalidRequest:
     return InvalidRequest(f"a load may have at most {MAX_FILES} parameters")
-
-
-def _serialized(message: Any) -> bytes:
-    data: bytes = message.SerializeToString()
-    return data

@@ -1,11 +1,11 @@
-"""V2's shared memory extensions: how a tensor refers to a region.
+"""V2's shared memory extensions: what registers a region, and how a tensor refers to it.
 
 A tensor's parameters name a region, an offset and a size in it; they are the same over REST and
 gRPC, so both codecs use this module.
 """
 
 from bisect import bisect_left
-from typing import Any
+from typing import Any, NamedTuple
 
 from inferd.aio.inline import INLINE_STRING_BYTES, NotFast
 from inferd.core.request import InferRequest, Resolve, Span, WantedOutput
@@ -26,6 +26,24 @@ MAX_COPY_BYTES = 2**31
 
 Reference = tuple[str, int, int]
 """What a tensor's parameters say: the region, and an offset and a size in it, in bytes."""
+
+
+class SystemRegistration(NamedTuple):
+    """A region of system shared memory to be known as `name`."""
+
+    name: str
+    key: str
+    offset: int
+    size_bytes: int
+
+
+class CudaRegistration(NamedTuple):
+    """A region of GPU memory to be known as `name`; `handle` are the bytes of its IPC handle."""
+
+    name: str
+    handle: bytes
+    device_id: int
+    size_bytes: int
 
 
 def no_regions(_region: str, _offset: int, _size_bytes: int) -> Span:

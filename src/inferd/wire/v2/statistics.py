@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from inferd.errors import InferdError, InvalidRequest
+from inferd.errors import InferdError
 from inferd.observe.statistics import (
     BatchStatistics,
     InferStatistics,
@@ -13,7 +13,7 @@ from inferd.observe.statistics import (
     ModelStatistics,
     ResponseStatistics,
 )
-from inferd.wire.proto import message_class, parse
+from inferd.wire.proto import encode, message_class, parse, parse_answer, serialized
 from inferd.wire.v2.grpc.metadata import ModelName
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -36,7 +36,8 @@ def decode_statistics(body: bytes) -> list[ModelStatistics]:
     try:
         return msgspec.json.decode(body, type=_Rows).model_stats
     except msgspec.MsgspecError as error:
-        raise _malformed(error) from error
+        msg = f"the server's answer is malformed: {error}"
+        raise InferdError(msg) from error
 
 
 def decode_statistics_request(data: bytes) -> ModelName:
@@ -50,8 +51,7 @@ def decode_statistics_request(data: bytes) -> ModelName:
 
 def encode_statistics_request(name: str = "", version: str = "") -> bytes:
     """Return a ModelStatisticsRequest."""
-    encoded: bytes = message_class(_REQUEST)(name=name, version=version).SerializeToString()
-    return encoded
+    return encode(_REQUEST, name=name, version=version)
 
 
 def encode_statistics_message(rows: Sequence[ModelStatistics]) -> bytes:
@@ -65,17 +65,12 @@ def encode_statistics_message(rows: Sequence[ModelStatistics]) -> bytes:
             for name, duration in durations.items():
                 total = getattr(entry.response_stats[index], name)
                 total.count, total.ns = duration["count"], duration["ns"]
-    encoded: bytes = message.SerializeToString()
-    return encoded
+    return serialized(message)
 
 
 def decode_statistics_message(data: bytes) -> list[ModelStatistics]:
     """Decode a ModelStatisticsResponse. Raises InferdError when it is malformed."""
-    try:
-        message = parse(_RESPONSE, data)
-    except InvalidRequest as error:
-        raise _malformed(error) from error
-    return [_row(row) for row in message.model_stats]
+    return [_row(row) for row in parse_answer(_RESPONSE, data).model_stats]
 
 
 def _row(row: Any) -> ModelStatistics:
@@ -94,7 +89,3 @@ def _row(row: Any) -> ModelStatistics:
 
 def _read(message: Any, kind: type[T]) -> T:
     return msgspec.convert(message, kind, from_attributes=True)
-
-
-def _malformed(error: Exception) -> InferdError:
-    return InferdError(f"the server's answer is malformed: {error}")

@@ -16,7 +16,7 @@ from inferd.config.options.trace import (
     whole_number,
 )
 from inferd.errors import InvalidRequest
-from inferd.wire.proto import message_class, parse
+from inferd.wire.proto import message_class, parse, serialized
 from inferd.wire.v2.settings import read_object, shown, wrong_value
 
 
@@ -78,8 +78,7 @@ def encode_trace_message(settings: TraceSettings) -> bytes:
         message.settings[name].value.extend(values)
     for name, value in _collector_as_json(settings.collector).items():
         message.settings[name].value.append(value)
-    encoded: bytes = message.SerializeToString()
-    return encoded
+    return serialized(message)
 
 
 def _change(given: Mapping[str, Sequence[str]]) -> TraceChange:

@@ -6,18 +6,18 @@ import pytest
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.errors import InvalidRequest
 from inferd.wire.v2.rest import shared_memory as wire
-from inferd.wire.v2.rest.shared_memory import CudaRegistration, SystemRegistration
+from inferd.wire.v2.shared_memory import CudaRegistration, SystemRegistration
 
 
 def test_registrations_are_read():
     system = wire.decode_system_registration
-    assert system(b'{"key":"/k","byte_size":64}') == SystemRegistration("/k", 64)
+    assert system(b'{"key":"/k","byte_size":64}', "r") == SystemRegistration("r", "/k", 0, 64)
     everything = b'{"key":"/k","byte_size":64,"offset":8,"other":[]}'
-    assert system(everything) == SystemRegistration("/k", 64, 8)
+    assert system(everything, "r") == SystemRegistration("r", "/k", 8, 64)
     handle = base64.b64encode(bytes(range(64))).decode()
     body = json.dumps({"raw_handle": {"b64": handle}, "device_id": 1, "byte_size": 64})
-    cuda = wire.decode_cuda_registration(body.encode())
-    assert cuda == CudaRegistration(bytes(range(64)), 1, 64)
+    cuda = wire.decode_cuda_registration(body.encode(), "g")
+    assert cuda == CudaRegistration("g", bytes(range(64)), 1, 64)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_registrations_are_read():
 )
 def test_a_registration_that_cannot_be_is_refused(body, text):
     with pytest.raises(InvalidRequest, match=text):
-        wire.decode_system_registration(body)
+        wire.decode_system_registration(body, "r")
 
 
 @pytest.mark.parametrize("handle", ['"x"', "{}", '{"b64":7}', '{"b64":"a"}', '{"b64":"ü==="}'])
 def test_a_handle_that_is_no_base64_is_refused(handle):
     body = f'{{"raw_handle":{handle},"device_id":0,"byte_size":1}}'.encode()
     with pytest.raises(InvalidRequest, match=r"raw_handle|registration"):
-        wire.decode_cuda_registration(body)
+        wire.decode_cuda_registration(body, "g")
 
 
 def test_statuses_are_lists():

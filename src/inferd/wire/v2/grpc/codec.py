@@ -10,11 +10,11 @@ from typing import Any
 
 from inferd.aio.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
 from inferd.core.request import InferRequest, InferResponse, Resolve, Span, WantedOutput
-from inferd.errors import InferdError, InvalidRequest
+from inferd.errors import InvalidRequest
 from inferd.record import Record
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.wire.proto import message_class, parse
+from inferd.wire.proto import malformed, message_class, parse, serialized
 from inferd.wire.v2.grpc.contents import encode_contents, has_contents_field
 from inferd.wire.v2.grpc.fields import (
     ID,
@@ -228,8 +228,7 @@ def decode_infer_response(data: bytes) -> InferResponse:
         final = bool(parameters.pop("triton_final_response", True))
         outputs = raw_tensors(message.outputs, raw) if raw else typed_tensors(message.outputs)
     except InvalidRequest as error:
-        msg = f"the server's answer is malformed: {error.message}"
-        raise InferdError(msg) from error
+        raise malformed(error) from error
     return InferResponse(
         message.model_name, message.model_version, answer_id, outputs, parameters, final
     )
@@ -510,8 +509,7 @@ def _head(model: str, version: str) -> bytes:
 def _final(final: bool) -> bytes:
     message = message_class(_RESPONSE)()
     encode_parameters(message.parameters, {"triton_final_response": final})
-    encoded: bytes = message.SerializeToString()
-    return encoded
+    return serialized(message)
 
 
 @lru_cache(maxsize=1024)
@@ -527,8 +525,7 @@ def _output(tensor: Tensor, *, is_typed: bool) -> bytes:
     if is_typed:
         message.contents.SetInParent()
         encode_contents(message.contents, tensor)
-    encoded: bytes = message.SerializeToString()
-    return encoded
+    return serialized(message)
 
 
 def _have_contents_fields(tensors: list[Tensor]) -> bool:

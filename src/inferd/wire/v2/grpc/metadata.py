@@ -6,9 +6,16 @@ Open Inference Protocol: ServerLive, ServerReady, ModelReady, ServerMetadata, Mo
 from typing import Any, NamedTuple
 
 from inferd.core.metadata import ModelMetadata, ServerMetadata, TensorMetadata
-from inferd.errors import InferdError, InvalidRequest
+from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import datatype_named
-from inferd.wire.proto import message_class, parse
+from inferd.wire.proto import (
+    encode,
+    malformed,
+    message_class,
+    parse,
+    parse_answer,
+    serialized,
+)
 
 # --- requests ---
 
@@ -36,7 +43,7 @@ def decode_model_request(call: str, data: bytes) -> ModelName:
 
 def encode_model_request(call: str, name: str, version: str = "") -> bytes:
     """Return the request of ModelReady or ModelMetadata."""
-    return _bytes(f"inference.{call}Request", name=name, version=version)
+    return encode(f"inference.{call}Request", name=name, version=version)
 
 
 # --- answers ---
@@ -44,27 +51,27 @@ def encode_model_request(call: str, name: str, version: str = "") -> bytes:
 
 def encode_live(*, live: bool) -> bytes:
     """Return a ServerLiveResponse."""
-    return _bytes("inference.ServerLiveResponse", live=live)
+    return encode("inference.ServerLiveResponse", live=live)
 
 
 def decode_live(data: bytes) -> bool:
     """Decode a ServerLiveResponse. Raises InferdError when it is malformed."""
-    return bool(_answer("inference.ServerLiveResponse", data).live)
+    return bool(parse_answer("inference.ServerLiveResponse", data).live)
 
 
 def encode_ready(call: str, *, ready: bool) -> bytes:
     """Return the answer of ServerReady or ModelReady."""
-    return _bytes(f"inference.{call}Response", ready=ready)
+    return encode(f"inference.{call}Response", ready=ready)
 
 
 def decode_ready(call: str, data: bytes) -> bool:
     """Decode the answer of ServerReady or ModelReady. Raises InferdError when it is malformed."""
-    return bool(_answer(f"inference.{call}Response", data).ready)
+    return bool(parse_answer(f"inference.{call}Response", data).ready)
 
 
 def encode_server_metadata(metadata: ServerMetadata) -> bytes:
     """Return a ServerMetadataResponse."""
-    return _bytes(
+    return encode(
         "inference.ServerMetadataResponse",
         name=metadata.name,
         version=metadata.version,
@@ -74,7 +81,7 @@ def encode_server_metadata(metadata: ServerMetadata) -> bytes:
 
 def decode_server_metadata(data: bytes) -> ServerMetadata:
     """Decode a ServerMetadataResponse. Raises InferdError when it is malformed."""
-    message = _answer("inference.ServerMetadataResponse", data)
+    message = parse_answer("inference.ServerMetadataResponse", data)
     return ServerMetadata(message.name, message.version, list(message.extensions))
 
 
@@ -86,13 +93,12 @@ def encode_model_metadata(metadata: ModelMetadata) -> bytes:
     for items, tensors in ((message.inputs, metadata.inputs), (message.outputs, metadata.outputs)):
         for tensor in tensors:
             items.add(name=tensor.name, datatype=tensor.datatype.value, shape=tensor.shape)
-    encoded: bytes = message.SerializeToString()
-    return encoded
+    return serialized(message)
 
 
 def decode_model_metadata(data: bytes) -> ModelMetadata:
     """Decode a ModelMetadataResponse. Raises InferdError when it is malformed."""
-    message = _answer("inference.ModelMetadataResponse", data)
+    message = parse_answer("inference.ModelMetadataResponse", data)
     return ModelMetadata(
         message.name,
         list(message.versions),
@@ -106,19 +112,5 @@ def _tensor(item: Any) -> TensorMetadata:
     try:
         datatype = datatype_named(item.datatype, item.name)
     except InvalidRequest as error:
-        msg = f"the server's answer is malformed: {error.message}"
-        raise InferdError(msg) from error
+        raise malformed(error) from error
     return TensorMetadata(item.name, datatype, tuple(item.shape))
-
-
-def _bytes(message_name: str, **fields: Any) -> bytes:
-    encoded: bytes = message_class(message_name)(**fields).SerializeToString()
-    return encoded
-
-
-def _answer(name: str, data: bytes) -> Any:
-    try:
-        return parse(name, data)
-    except InvalidRequest as error:
-        msg = f"the server's answer is malformed: {error.message}"
-        raise InferdError(msg) from error

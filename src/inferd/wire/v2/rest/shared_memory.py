@@ -3,13 +3,14 @@
 import base64
 import binascii
 import re
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 import orjson
 
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.errors import InvalidRequest
+from inferd.wire.v2.shared_memory import CudaRegistration, SystemRegistration
 
 MAX_BODY_BYTES = 64 << 10
 """The longest body that is read."""
@@ -17,7 +18,7 @@ MAX_BODY_BYTES = 64 << 10
 _Int64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class SystemRegistration(msgspec.Struct, rename={"size_bytes": "byte_size"}):
+class _SystemDocument(msgspec.Struct, rename={"size_bytes": "byte_size"}):
     """$register_system_shared_memory_request."""
 
     key: str
@@ -29,18 +30,12 @@ class _RawHandle(msgspec.Struct):
     b64: str
 
 
-class _CudaRegistration(msgspec.Struct, rename={"size_bytes": "byte_size"}):
+class _CudaDocument(msgspec.Struct, rename={"size_bytes": "byte_size"}):
+    """$register_cuda_shared_memory_request."""
+
     raw_handle: _RawHandle
     device_id: _Int64
     size_bytes: _Int64
-
-
-class CudaRegistration(NamedTuple):
-    """$register_cuda_shared_memory_request; `handle` are the bytes of the IPC handle."""
-
-    handle: bytes
-    device_id: int
-    size_bytes: int
 
 
 _Document = TypeVar("_Document")
@@ -48,14 +43,15 @@ _Document = TypeVar("_Document")
 _MISSING = re.compile(r"Object missing required field `(\w+)`")  # as msgspec tells it
 
 
-def decode_system_registration(body: memoryview) -> SystemRegistration:
-    """Return the registration in `body`. Raises InvalidRequest."""
-    return _decoded(body, SystemRegistration)
+def decode_system_registration(body: memoryview, name: str) -> SystemRegistration:
+    """Return the registration of region `name` in `body`. Raises InvalidRequest."""
+    document = _decoded(body, _SystemDocument)
+    return SystemRegistration(name, document.key, document.offset, document.size_bytes)
 
 
-def decode_cuda_registration(body: memoryview) -> CudaRegistration:
-    """Return the registration in `body`. Raises InvalidRequest."""
-    document = _decoded(body, _CudaRegistration)
+def decode_cuda_registration(body: memoryview, name: str) -> CudaRegistration:
+    """Return the registration of region `name` in `body`. Raises InvalidRequest."""
+    document = _decoded(body, _CudaDocument)
     try:
         handle = base64.b64decode(document.raw_handle.b64, validate=True)
     except (binascii.Error, ValueError):  # ValueError: not ASCII
@@ -64,7 +60,7 @@ def decode_cuda_registration(body: memoryview) -> CudaRegistration:
             "expected the 64 bytes of a CUDA IPC handle in base64"
         )
         raise InvalidRequest(msg) from None
-    return CudaRegistration(handle, document.device_id, document.size_bytes)
+    return CudaRegistration(name, handle, document.device_id, document.size_bytes)
 
 
 def _decoded(body: memoryview, kind: type[_Document]) -> _Document:
