@@ -2,8 +2,8 @@ import pytest
 
 from inferd.cli.flags import read_command_line
 from inferd.config.options.option import options_of
-from inferd.config.options.sources import read_settings
 from inferd.config.server import ServerConfig
+from inferd.config.sources import read_settings
 from inferd.errors import InvalidConfig
 
 # Every flag tritonserver documents, with its default there and a value it may have.

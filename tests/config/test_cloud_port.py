@@ -1,7 +1,7 @@
 import pytest
 
-from inferd.config.options.sources import GivenFlag, check_server_config, read_settings
 from inferd.config.server import ServerConfig
+from inferd.config.sources import GivenFlag, check_server_config, read_settings
 from inferd.errors import InvalidConfig
 
 SAFE = {"allow_sagemaker": True, "sagemaker_safe_port_range": "8000-8100"}

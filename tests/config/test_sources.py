@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config.options.sources import (
+from inferd.config.server import ServerConfig
+from inferd.config.sources import (
     GivenFlag,
     check_server_config,
     read_options,
     read_settings,
 )
-from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
 

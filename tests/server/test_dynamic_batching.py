@@ -338,7 +338,9 @@ def test_a_full_queue_refuses_over_both_protocols_until_there_is_room(models):
     serving(models(m=(config, None)), serve)
 
 
-@pytest.mark.parametrize(("asked_us", "got_us"), [(0, 30_000), (10_000, 10_000), (90_000, 30_000)])
+@pytest.mark.parametrize(
+    ("requested_us", "got_us"), [(0, 30_000), (10_000, 10_000), (90_000, 30_000)]
+)
 def test_a_request_that_waits_too_long_is_refused_over_both_protocols(models, requested_us, got_us):
     policy = "{ default_timeout_microseconds: 30000 allow_timeout_override: true }"
     config = ECHO + batching(max_queue_delay_microseconds=A_MINUTE_US, default_queue_policy=policy)

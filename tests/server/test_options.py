@@ -9,8 +9,8 @@ from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.config.options.host_policy import HostPolicy
 from inferd.config.options.log import LogSettings
 from inferd.config.options.option import options_of
-from inferd.config.options.ports import metrics_port
 from inferd.config.options.trace import TraceChange, TraceSettings
+from inferd.config.ports import metrics_port
 from inferd.config.server import ServerConfig
 from inferd.server.options import (
     grpc_options,

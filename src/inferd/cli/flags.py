@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inferd.config.options.option import Option, options_of
-from inferd.config.options.sources import GivenFlag, nearest
 from inferd.config.server import ServerConfig
+from inferd.config.sources import GivenFlag, nearest
 from inferd.errors import InvalidConfig
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from inferd.cli.flags import read_command_line
-from inferd.config.options.sources import read_settings
+from inferd.config.sources import read_settings
 from inferd.errors import InvalidConfig
 
 

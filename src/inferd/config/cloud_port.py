@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from inferd.config.options.ports import metrics_port, ports_of
+from inferd.config.ports import metrics_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 

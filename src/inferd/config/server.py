@@ -756,7 +756,7 @@ class ServerConfig:
     sagemaker_thread_count: int = option(
         8, "Threads of SageMaker's calls.", group="Cloud platforms", **_COUNT, acted_on=False
     )
-    # Vertex AI sets AIP_MODE=PREDICTION; see vertex_ai_defaults in config/options/sources.py.
+    # Vertex AI sets AIP_MODE=PREDICTION; see vertex_ai_defaults in config/sources.py.
     allow_vertex_ai: bool = option(
         False,
         "Serve Vertex AI's calls. AIP_MODE=PREDICTION sets this; HTTP and gRPC are then off unless "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import inferd
-from inferd.config.options.ports import ports_of
+from inferd.config.ports import ports_of
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import IndexEntry
 from inferd.errors import InferdError, InvalidConfig

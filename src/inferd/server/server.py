@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from inferd.config.options.metrics import read_metrics_config
-from inferd.config.options.ports import metrics_port, ports_of
+from inferd.config.ports import metrics_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.core.interfaces import GivenModel
 from inferd.engine.engine import Engine

@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import Self
 
-from inferd.config.options.sources import read_options
 from inferd.config.server import ServerConfig
+from inferd.config.sources import read_options
 from inferd.core.interfaces import GivenModel
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.engine.loading.lookup import given_model

@@ -1,8 +1,8 @@
 import pytest
 
 from inferd.config.options.gpu_limit import read_gpu_limits
-from inferd.config.options.sources import check_server_config
 from inferd.config.server import ServerConfig
+from inferd.config.sources import check_server_config
 from inferd.errors import InvalidConfig
 
 
