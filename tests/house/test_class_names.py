@@ -29,7 +29,6 @@ DOUBLE = {
     "Log",
     "Malformed",
     "Model",
-    "Network",
     "Node",
     "Payload",
     "Plan",

@@ -118,8 +118,10 @@ CLEAN = [
     "server",
     "shm",
     "tensor",
+    "wire/json",
+    "wire/proto",
+    "wire/v2",
 ]
-CLEAN += ["wire/json", "wire/v2"]
 NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
