@@ -1,6 +1,7 @@
 """Each module of src/inferd has a test file in the same place, or a line in covered_by.txt."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ PAGE = Path(__file__).parent / "covered_by.txt"
 LINES = [line for line in PAGE.read_text().splitlines() if not line.startswith("#")]
 COVERED = {line.split(" ", 1)[0]: line.split(" ", 2)[1:] for line in LINES}
 MODULES = {str(path.relative_to(SRC)) for path in SRC.rglob("*.py") if path.name != "__init__.py"}
+
+
+MOST_MODULES = 20
 
 
 def mirror_of(module):
@@ -63,3 +67,8 @@ def test_imports_are_found_in_each_form():
     ):
         assert is_imported("a/b.py", text), text
     assert not is_imported("a/b.py", "from inferd.a.bc import b")
+
+
+def test_no_folder_has_more_modules_than_a_reader_takes_in():
+    counts = Counter(str(Path(module).parent) for module in MODULES)
+    assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
