@@ -137,8 +137,8 @@ def serve(repository: Path, transport: str, port: int) -> None:
 
 def report() -> None:
     """Return free memory to the system, and print the count of streams, connections and tasks."""
-    from inferd.http.h2.protocol import Http2Connection
     from inferd.http.h2.stream import H2Stream
+    from inferd.http.http2_connection import Http2Connection
 
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # another C library

@@ -156,7 +156,7 @@ async def test_a_large_body_is_not_taken_from_who_may_not_call(serving, post, ho
         answer = await client.ask(sent)
         assert answer.status == 403
         assert answer.headers["connection"] == "close"
-        assert site.server.capacity.buffered_bytes == 0
+        assert site.server.endpoint.capacity.buffered_bytes == 0
 
 
 async def test_without_a_key_calls_are_401_and_say_what_is_needed(serving, infer):
@@ -195,6 +195,6 @@ async def test_no_model_is_given_a_key(serving):
     ]
     access = Access({"inference": SECRET}, RING)
     async with serving(access=access, header_forward_pattern=".") as site:
-        assert site.server.routes.forward.chosen(fields) == {"X-User": "a"}
+        assert site.server.endpoint.routes.forward.chosen(fields) == {"X-User": "a"}
     async with serving(header_forward_pattern=".") as site:
-        assert site.server.routes.forward.chosen(fields) == dict(fields)
+        assert site.server.endpoint.routes.forward.chosen(fields) == dict(fields)

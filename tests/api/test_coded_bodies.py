@@ -72,7 +72,7 @@ async def test_what_is_inflated_counts_as_request_data(serving, post):
         body = gzip.compress(b'{"ready": true}'.ljust(100_000))
         answer = await site.ask(post("/v2/repository/index", body, "Content-Encoding: gzip"))
         assert (answer.status, "65536" in answer.error) == (413, True)
-        assert site.server.capacity.buffered_bytes == 0
+        assert site.server.endpoint.capacity.buffered_bytes == 0
 
 
 async def test_identity_is_no_coding(serving, post):

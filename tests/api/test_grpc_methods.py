@@ -9,7 +9,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from inferd.api.apis import V2_ALONE
 from inferd.api.call import V2_SERVICE
-from inferd.api.grpc_methods import grpc_methods, port_methods
+from inferd.api.grpc_methods import grpc_methods
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.options.restriction import API_GROUPS
 from inferd.config.server import ServerConfig
@@ -23,6 +23,7 @@ from inferd.http.grpc.handler import Unary
 from inferd.server.options import grpc_options
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd.transport.grpc_options import port_methods
 from inferd.wire.proto import pool
 
 FOUR = struct.pack("<4f", 1, 2, 3, 4)

@@ -148,7 +148,7 @@ def over_http():
             finally:
                 writer.close()
                 server.close()
-                assert await server.drain(10)
+                assert await server.endpoint.wait_until_empty(10)
 
     return serve
 

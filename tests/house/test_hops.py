@@ -27,7 +27,7 @@ from inferd.http.h2.frames import (
     encode_window_update,
 )
 from inferd.http.h2.hpack import encode_fields
-from inferd.http.h2.protocol import Http2Connection
+from inferd.http.http2_connection import Http2Connection
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.record import Record
 from inferd.server.options import grpc_options
@@ -119,13 +119,13 @@ TRTIS_HOPS = [  # of a request like one before but for its id and values
 
 GRPC_OUTPUT = [*BINARY_OUTPUT, "fields.encode_varint"]
 GRPC_HOPS = [  # of a call like one before on the same connection
-    "protocol.Http2Connection.get_buffer",
-    "protocol.Http2Connection.buffer_updated",
-    "protocol.Http2Connection.take_turn",
+    "http2_connection.Http2Connection.get_buffer",
+    "http2_connection.Http2Connection.buffer_updated",
+    "http2_connection.Http2Connection.take_turn",
     "connection.H2Connection.receive",
     "connection.H2Connection._read_frames",
     "connection.H2Connection._usual_request",
-    "protocol.Http2Connection._open_stream",
+    "http2_connection.Http2Connection._open_stream",
     "input.GrpcInput.__init__",
     "stream.H2Stream.__init__",
     "call.GrpcCall.on_open",
@@ -145,8 +145,8 @@ GRPC_HOPS = [  # of a call like one before on the same connection
     "messages.encode_small_answer",
     "sender.H2Sender.send_at_once",
     "sender.H2Sender._end",
-    "protocol.Http2Connection.flush",
-    "protocol.Http2Connection.write_pending",
+    "http2_connection.Http2Connection.flush",
+    "http2_connection.Http2Connection.write_pending",
 ]
 
 MOST_RUNS = 5000
@@ -321,7 +321,7 @@ def grpc_call(stream_id):
 
 async def called_inline(engine):
     """Call until the model has moved onto the event loop; return what was written, and the hops."""
-    connection = Http2Connection(Http2Server(engine, grpc_options(ServerConfig())))
+    connection = Http2Connection(Http2Server(engine, grpc_options(ServerConfig())).endpoint)
     transport = Written()
     connection.connection_made(transport)
 

@@ -4,10 +4,10 @@ import asyncio
 import logging
 
 from inferd.aio.round_number import RoundNumber
-from inferd.http.turns import TURN_COUNT, Turns
+from inferd.http.turns import TURN_COUNT, Connection, Turns
 
 
-class Recorder:
+class Recorder(Connection):
     """A connection that notes what it was asked to do."""
 
     def __init__(self, name, turns, log, *, fails=""):

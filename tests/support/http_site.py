@@ -216,11 +216,11 @@ def models_for_tests(held):
 class Site:
     """A server with models, FP32 [-1] in and out: id (versions 1, 3), held, failing, crashing."""
 
-    def __init__(self, options, engine=None):
+    def __init__(self, options, engine=None, routes=None):
         self.now = 1000.0
         self.held = Held()
         self.engine = engine or models_for_tests(self.held)
-        self.server = HttpServer(self.engine, options, clock=lambda: self.now)
+        self.server = HttpServer(self.engine, options, routes=routes, clock=lambda: self.now)
         self.clients = []
         self.port = 0
 
@@ -256,23 +256,25 @@ class Site:
 
     async def has_no_connections(self):
         """Wait until every connection has gone; then nothing may be held any more."""
-        assert await self.server.drain(30)
+        assert await self.server.endpoint.wait_until_empty(30)
         async with asyncio.timeout(30):  # an answer that is given up may end a turn later
             while self.engine.capacity.buffered_bytes:  # noqa: ASYNC110  nothing else tells
                 await asyncio.sleep(0.001)
-        assert self.server.turned_away_count == 0
+        assert self.server.endpoint.turned_away_count == 0
 
 
 @pytest.fixture
 def serving():
     """`async with serving(option=value) as site` runs a server on a port the system chooses.
 
-    It serves the models of Site, or those of another `engine`.
+    It serves the models of Site, or those of another `engine`, by V2's routes or other `routes`.
     """
 
     @asynccontextmanager
-    async def serve(*, loaded=True, engine=None, max_inflight_bytes=UNLIMITED, **changes):
-        site = Site(msgspec.structs.replace(OPTIONS, **changes), engine)
+    async def serve(
+        *, loaded=True, engine=None, routes=None, max_inflight_bytes=UNLIMITED, **changes
+    ):
+        site = Site(msgspec.structs.replace(OPTIONS, **changes), engine, routes)
         site.engine.capacity.max_bytes = max_inflight_bytes
         if loaded:
             site.is_loaded()

@@ -106,9 +106,9 @@ class Wire:
             capacity=Capacity(max_bytes=max_inflight_bytes),
             clock=lambda: self.now,
         )
-        self.server.turns = AtOnce()
+        self.server.endpoint.turns = AtOnce()
         self.transport = FakeTransport()
-        self.connection = HttpConnection(self.server)
+        self.connection = HttpConnection(self.server.endpoint)
         self.connection.connection_made(self.transport)
         self.unread = b""
 
@@ -128,8 +128,8 @@ class Wire:
         """Lose the connection; nothing may be held after that."""
         self.connection.connection_lost(None)
         assert not self.transport.is_misused
-        assert self.server.capacity.buffered_bytes == 0
-        assert not self.server.connections
+        assert self.server.endpoint.capacity.buffered_bytes == 0
+        assert not self.server.endpoint.connections
 
     def answers(self):
         """Return (status, body) of all that was written, which is nothing but answers."""
@@ -366,7 +366,7 @@ class Story:
         for _ in range(5):
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert self.wire.server.capacity.buffered_bytes == 0
+        assert self.wire.server.endpoint.capacity.buffered_bytes == 0
         assert not self.wire.transport.is_misused
 
 

@@ -22,13 +22,13 @@ async def test_one_server_may_listen_on_several_ports(serving):
         second = await site.connect()
         for client in (first, second):
             assert (await client.ask(LIVE)).status == 200
-        assert len(site.server.connections) == 2
+        assert len(site.server.endpoint.connections) == 2
 
 
 async def test_a_server_without_connections_is_drained(serving):
     async with serving() as site:
         site.server.stop_accepting()
-        assert await site.server.drain(0)
+        assert await site.server.endpoint.wait_until_empty(0)
 
 
 async def test_idle_connections_close_when_the_server_stops_accepting(serving):
@@ -39,7 +39,7 @@ async def test_idle_connections_close_when_the_server_stops_accepting(serving):
         site.server.stop_accepting()
         assert await asked.rest() == b""
         assert await new.rest() == b""
-        assert await site.server.drain(30)
+        assert await site.server.endpoint.wait_until_empty(30)
 
 
 async def test_who_is_accepted_as_the_server_stops_accepting_does_not_hold_up_its_end(serving):
@@ -56,7 +56,7 @@ async def test_who_is_accepted_as_the_server_stops_accepting_does_not_hold_up_it
         client = await site.connect()
         async with asyncio.timeout(30):
             assert await client.rest() == b""
-        assert await site.server.drain(30)
+        assert await site.server.endpoint.wait_until_empty(30)
         own.close()
 
 
@@ -75,12 +75,13 @@ async def test_busy_connections_answer_before_they_close(serving, infer):
         request = infer([2.5] * 5000)
         await sending.send(request[:20_000])
         await half.send(LIVE[:10])
-        while len(site.server.connections) < 3 or not site.server.capacity.buffered_bytes:  # noqa: ASYNC110
+        endpoint = site.server.endpoint
+        while len(endpoint.connections) < 3 or not endpoint.capacity.buffered_bytes:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         for _ in range(20):
             await asyncio.sleep(0)
         site.server.stop_accepting()
-        assert not await site.server.drain(0)
+        assert not await site.server.endpoint.wait_until_empty(0)
         await sending.send(request[20_000:])
         await half.send(LIVE[10:])
         site.held.release.set()
@@ -88,7 +89,7 @@ async def test_busy_connections_answer_before_they_close(serving, infer):
             answer = await client.answer()
             assert (answer.status, answer.headers["connection"]) == (200, "close")
             assert await client.rest() == b""
-        assert await site.server.drain(30)
+        assert await site.server.endpoint.wait_until_empty(30)
 
 
 async def test_connections_that_were_there_before_do_not_end_draining_early(serving, infer):
@@ -100,7 +101,7 @@ async def test_connections_that_were_there_before_do_not_end_draining_early(serv
         client = await site.connect()
         await client.send(infer([1.5], model="held"))
         await site.held.started.acquire()
-        assert not await site.server.drain(0.01)
+        assert not await site.server.endpoint.wait_until_empty(0.01)
 
 
 async def test_draining_gives_up_in_time(serving, infer):
@@ -109,10 +110,10 @@ async def test_draining_gives_up_in_time(serving, infer):
         await client.send(infer([1.5], model="held"))
         await site.held.started.acquire()
         site.server.stop_accepting()
-        assert not await site.server.drain(0.01)
+        assert not await site.server.endpoint.wait_until_empty(0.01)
         site.server.close()
         await site.held.cancelled.acquire()
-        assert await site.server.drain(30)
+        assert await site.server.endpoint.wait_until_empty(30)
         assert await client.rest() == b""
 
 
@@ -123,7 +124,7 @@ async def test_a_large_answer_is_written_out_before_its_connection_closes(servin
         client = await site.connect(SO_RCVBUF=4096)
         sending = asyncio.ensure_future(client.send(binary(data)))
         sent = client.answer()
-        while not any(one._is_paused for one in site.server.connections):  # noqa: ASYNC110
+        while not any(one._is_paused for one in site.server.endpoint.connections):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         site.server.stop_accepting()
         assert (await sent).body.endswith(data)

@@ -5,13 +5,12 @@ server from clients: other clients are answered as usual.
 """
 
 import re
-from collections.abc import Coroutine
-from typing import Any
 
 from inferd.api.routes import HttpRoutes
 from inferd.errors import Forbidden, InferdError
-from inferd.http.access import Headers
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
+from inferd.http.routes import Routes
+from inferd.memory.batch_memory import BlockSlot
 
 MAX_AGE_S = 600
 """How long a browser may cache the answer to a preflight."""
@@ -19,7 +18,7 @@ MAX_AGE_S = 600
 _NAMES = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z, ]{1,1000}")
 
 
-class CorsRoutes:
+class CorsRoutes(Routes):
     """HttpRoutes for pages of other origins too; like those, it lets no exception escape.
 
     `origins` are in lower case. With "*" any page may send requests, but without the credentials
@@ -28,31 +27,33 @@ class CorsRoutes:
     """
 
     def __init__(self, routes: HttpRoutes, origins: frozenset[str]) -> None:
+        super().__init__(
+            routes.router,
+            is_guarded=routes.is_guarded,
+            forward=routes.forward,
+            refusable=routes.refusable,
+        )
         self._routes = routes
         self._origins = frozenset(origin.encode() for origin in origins)
-        self.is_guarded = routes.is_guarded
-        self.forward = routes.forward
-        self.tracer = routes.tracer
-        self.batch_memory = routes.batch_memory
         names = ", ".join(routes.own_headers).encode()
         self._exposed = b"Access-Control-Expose-Headers: %b\r\n" % names
 
-    def check_access(self, target: bytes, headers: Headers) -> None:
-        """See HttpRoutes.check_access."""
-        self._routes.check_access(target, headers)
+    def is_timed(self) -> bool:
+        """See Routes.is_timed."""
+        return self._routes.is_timed()
+
+    def slot_for(self, request: HttpRequest, length: int, received: int) -> BlockSlot | None:
+        """See Routes.slot_for."""
+        return self._routes.slot_for(request, length, received)
 
     def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
         """See Routes.refusal; allowed pages may read the answer."""
         answer = self._routes.refusal(request, error)
-        answer.headers += self._told(request.headers.get(b"origin"))
+        answer.headers += self._headers_for(request.headers.get(b"origin"))
         return answer
 
-    def is_refusable(self, target: bytes) -> bool:
-        """See HttpRoutes.is_refusable."""
-        return self._routes.is_refusable(target)
-
     async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer to `request`, whatever happens."""
+        """See Routes.answer."""
         headers = request.headers
         origin = headers.get(b"origin")
         is_preflight = request.method == b"OPTIONS" and b"access-control-request-method" in headers
@@ -60,14 +61,10 @@ class CorsRoutes:
             answer = await self._preflight(request, origin)
         else:
             answer = await self._routes.answer(request)
-        answer.headers += self._told(origin)
+        answer.headers += self._headers_for(origin)
         return answer
 
-    def begin(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
-        """See Routes.begin."""
-        return self.answer(request)
-
-    def _told(self, origin: bytes | None) -> bytes:
+    def _headers_for(self, origin: bytes | None) -> bytes:
         if b"*" in self._origins:
             return b"Access-Control-Allow-Origin: *\r\n" + self._exposed
         if origin not in self._origins:
@@ -90,5 +87,5 @@ class CorsRoutes:
         if _NAMES.fullmatch(wanted):
             headers += b"Access-Control-Allow-Headers: %b\r\n" % wanted
         headers += b"Access-Control-Max-Age: %d\r\n" % MAX_AGE_S
-        headers += self._routes.told(request.target)
+        headers += self._routes.success_headers(request.target)
         return HttpAnswer(200, [b""], b"text/plain", headers)

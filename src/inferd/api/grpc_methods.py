@@ -1,10 +1,9 @@
 """The gRPC methods that inferd offers, by full name: V2 inference, health checking, reflection."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.call import V2_SERVICE, grpc_handlers
-from inferd.api.header_forward import header_forward
 from inferd.api.health_service import HEALTH_SERVICE, HealthService, Pause
 from inferd.api.reflection import REFLECTION_SERVICES, reflection_methods
 from inferd.api.trtis.grpc_calls import TRTIS_API_OF, TrtisMethods
@@ -14,7 +13,6 @@ from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access
 from inferd.http.grpc.handler import Method, Unary
 from inferd.http.header_forward import HeaderForward
-from inferd.transport.grpc_options import GrpcOptions
 
 
 def grpc_methods(
@@ -48,28 +46,10 @@ def grpc_methods(
     return grpc_handlers(apis.calls, engine, by_hand)
 
 
-def port_methods(
-    engine: Engine, options: GrpcOptions, pause: Pause, more: Mapping[str, Method]
-) -> dict[str, Method]:
-    """Return the methods of one port by path: ours and `more`, each with its guard.
-
-    A method that belongs to no API group counts as an inference.
-    """
-    where, secret = "--grpc-header-forward-pattern", options.access.secret_names
-    forward = header_forward(options.header_forward_pattern, where, secret)
-    access = options.access
-    ours = grpc_methods(
-        engine,
-        pause,
-        typed_answers=options.typed_answers,
-        forward=forward,
-        access=access,
-        apis=options.apis,
-    )
-    groups = {rpc.name: call.group for call in options.apis.calls for rpc in call.rpcs}
-    methods = {}
-    for path, method in (*ours.items(), *more.items()):
-        api = TRTIS_API_OF.get(path) or groups.get(path.rpartition("/")[2], "inference")
-        guard = access.guard(api)
-        methods[path] = method._replace(guard=guard, is_refusable=api == "inference")
-    return methods
+def groups_of(paths: Iterable[str], apis: Apis) -> dict[str, str]:
+    """Return the API group of each method; one that belongs to none counts as an inference."""
+    groups = {rpc.name: call.group for call in apis.calls for rpc in call.rpcs}
+    return {
+        path: TRTIS_API_OF.get(path) or groups.get(path.rpartition("/")[2], "inference")
+        for path in paths
+    }

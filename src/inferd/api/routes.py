@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.call import rest_routes
@@ -10,33 +10,35 @@ from inferd.api.coded_bodies import CODING, CodedBodies
 from inferd.api.trtis.http_calls import TrtisRoutes, is_old
 from inferd.api.v2.generate import GenerateRoutes
 from inferd.api.v2.http_infer import RestInference
+from inferd.api.v2.rows import slot_for
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
-from inferd.http.access import OPEN, Access, Headers
+from inferd.http.access import OPEN, Access
 from inferd.http.coder import Coder
 from inferd.http.failure import FailureLog
 from inferd.http.header_forward import HeaderForward
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.overload import RETRY_AFTER
 from inferd.http.router import Route, Router, Target
+from inferd.http.routes import Routes
+from inferd.memory.batch_memory import BlockSlot
 from inferd.wire.trtis.http import RESPONSE, STATUS
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.rest import codec as v2_rest
 from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules
 
-if TYPE_CHECKING:
-    from inferd.memory.batch_memory import BatchMemory
-
 log = logging.getLogger("inferd.http")
 
+REFUSABLE = "inference"
+"""The API group whose calls an overloaded server refuses."""
 
-class HttpRoutes:
+
+class HttpRoutes(Routes):
     """Answers requests by asking the engine. The wall: no exception raised inside escapes `answer`.
 
-    With `is_guarded` some calls are restricted: call `check_access` before receiving a large body.
-    `forward` chooses the headers of an inference that become its parameters; the code that makes an
-    HttpRequest applies it. `table` has the routes of V2 alone, `health` the health checks of
-    all APIs. `own_headers` names the response headers that a web page may want to read.
+    `forward` chooses the headers of an inference that become its parameters. `table` has the routes
+    of V2 alone, `health` the health checks of all APIs. `own_headers` names the response
+    headers that a web page may want to read.
     """
 
     def __init__(
@@ -49,11 +51,10 @@ class HttpRoutes:
         access: Access = OPEN,
         apis: Apis = V2_ALONE,
     ) -> None:
-        self.forward = forward
         self._engine = engine
         self.tracer = engine.tracer
         coder = Coder(rules.max_json_bytes, engine.offload)
-        self.batch_memory: BatchMemory | None = engine.capacity.batch_memory
+        self._batch_memory = engine.capacity.batch_memory
         self._coded = CodedBodies(coder, engine.capacity)
         self._failures = FailureLog(log)
         self._inference = RestInference(engine, rules, coder, self._coded)
@@ -64,11 +65,13 @@ class HttpRoutes:
         self._old_infer = self._old_inference.call if self._old_inference else None
         lines = [*self.table, *(self._trtis.routes() if self._trtis else ())]
         self.health = [line for line in lines if line.api == "health"]
-        self._router = Router(lines, access)
-        self.is_guarded = access is not OPEN
+        router = Router(lines, access)
+        super().__init__(
+            router, is_guarded=access is not OPEN, forward=forward, refusable=REFUSABLE
+        )
         old = (STATUS, RESPONSE) if apis.trtis else ()
         self.own_headers = [v2_binary.HEADER, "Retry-After", *old]
-        self._targets = self._router.known
+        self._targets = router.known
 
     def _routes(self, apis: Apis, rules: JsonRules, not_ready_status: int) -> list[Route]:
         generate = GenerateRoutes(self._engine, rules, self._failures)
@@ -88,17 +91,17 @@ class HttpRoutes:
         return [r if r.call is self._infer else self._coded.route(r) for r in routes]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer to `request`, whatever happens."""
+        """See Routes.answer."""
         begun = self.begin(request)
         return begun if isinstance(begun, HttpAnswer) else await begun
 
     def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
-        """Return the answer if it need not wait for anything, else a coroutine that returns it.
+        """See Routes.begin.
 
         An inference often need not wait; a coroutine would make it a tenth slower.
         """
         try:
-            target = self._targets.get(request.target) or self._router.find(request.target)
+            target = self._targets.get(request.target) or self.router.find(request.target)
             if target is None:
                 old = self._old(request.target)
                 return old.not_found(request) if old else not_found(request)
@@ -139,26 +142,23 @@ class HttpRoutes:
         old = self._old(request.target)
         return old.refusal(error) if old else refusal(error)
 
-    def told(self, target: bytes) -> bytes:
+    def success_headers(self, target: bytes) -> bytes:
         """Return the headers that the API of `target` adds to every successful answer."""
         old = self._old(target)
         return old.success() if old else b""
 
     def verbs(self, target: bytes) -> list[bytes]:
         """Return the methods a request target allows, none if it does not exist."""
-        found = self._router.find(target)
+        found = self.router.find(target)
         return sorted(found.calls) if found else []
 
-    def check_access(self, target: bytes, headers: Headers) -> None:
-        """Raise the error `answer` would answer with if the sender has no access to `target`."""
-        found = self._router.find(target)
-        if found is not None and found.guard is not None:
-            found.guard.check(headers)
+    def is_timed(self) -> bool:
+        """See Routes.is_timed."""
+        return self.tracer.is_on
 
-    def is_refusable(self, target: bytes) -> bool:
-        """Return whether `target` is an inference, which an overloaded server refuses."""
-        found = self._router.find(target)
-        return found is not None and found.api == "inference"
+    def slot_for(self, request: HttpRequest, length: int, received: int) -> BlockSlot | None:
+        """See Routes.slot_for."""
+        return slot_for(self._batch_memory, request, length, received)
 
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:

@@ -1,14 +1,10 @@
 """Overload: which requests are refused by their heads, and the hints when to try again."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from inferd.errors import Overloaded
+from inferd.http.routes import Routes
 from inferd.memory.capacity import Capacity
-
-if TYPE_CHECKING:
-    from inferd.http.router import Routes
 
 TAKEN_BYTES = 65536
 """A body up to this size is received even so: a new connection would cost the client more."""
@@ -17,7 +13,7 @@ RETRY_AFTER = b"Retry-After: %d\r\n" % Overloaded.retry_s
 """RFC 9110, section 10.2.3."""
 
 
-def check_head(capacity: Capacity, routes: "Routes", target: bytes, length: int) -> None:
+def check_head(capacity: Capacity, routes: Routes, target: bytes, length: int) -> None:
     """Raise Overloaded or TooLarge for a request that would be refused once its body has arrived.
 
     `length` is the length of the body, -1 if the head does not say.

@@ -1,16 +1,12 @@
 """The mapping from URLs to calls: each target is matched once and then remembered."""
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from inferd.errors import InferdError
-from inferd.http.access import OPEN, Access, Guard, Headers
-from inferd.http.header_forward import HeaderForward
-from inferd.http.message import HttpAnswer, HttpError, HttpRequest
-from inferd.memory.batch_memory import BatchMemory
-from inferd.observe.tracer import Tracer
+from inferd.http.access import OPEN, Access, Guard
+from inferd.http.message import HttpAnswer, HttpRequest
 
 HttpCall = Callable[..., Awaitable[HttpAnswer]]
 """Takes the request, then the names in the path in order, percent-decoded."""
@@ -32,41 +28,6 @@ class Route(NamedTuple):
     path: str
     api: str
     call: HttpCall
-
-
-class Routes(Protocol):
-    """What a connection gets its answers from: HttpRoutes, a wrapper of those, or TableRoutes.
-
-    With `batch_memory`, large bodies may be received in slots (HttpRequest.slot).
-    """
-
-    is_guarded: bool
-    forward: HeaderForward | None
-    tracer: Tracer
-    batch_memory: BatchMemory | None
-
-    def check_access(self, target: bytes, headers: Headers) -> None:
-        """See HttpRoutes.check_access."""
-        ...
-
-    def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
-        """Return the answer to a request that its connection refuses, worded as in its API.
-
-        If the head of the request is malformed, at most its target is known.
-        """
-        ...
-
-    def is_refusable(self, target: bytes) -> bool:
-        """See HttpRoutes.is_refusable."""
-        ...
-
-    def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
-        """Return the answer to `request`, whatever happens."""
-        ...
-
-    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
-        """Return the answer if it need not wait for anything, else a coroutine that returns it."""
-        ...
 
 
 class Target:

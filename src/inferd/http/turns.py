@@ -12,7 +12,7 @@ there is nobody to wait for, and it saves an event loop callback.
 
 import asyncio
 import logging
-from typing import Final, Protocol
+from typing import Final
 
 from inferd.aio.round_number import RoundNumber
 from inferd.compiled import mypyc_attr
@@ -23,20 +23,33 @@ TURN_COUNT: Final = 32
 """How many connections are answered before their answers are written."""
 
 
-class Connection(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Connection:
     """A connection that takes turns."""
 
     def take_turn(self) -> None:
         """Answer what has been read; leave the output to `write_pending`."""
-        ...
+        raise NotImplementedError
 
     def write_pending(self) -> None:
         """Write the answers."""
-        ...
+        raise NotImplementedError
 
     def abort(self) -> None:
         """Abort the connection."""
-        ...
+        raise NotImplementedError
+
+    def drain(self) -> None:
+        """Close the connection when it has nothing more to do."""
+        raise NotImplementedError
+
+    def cut(self) -> None:
+        """End what is under way and close the connection."""
+        self.abort()
+
+    def check_time(self, now: float) -> None:
+        """Act on timeouts that have expired by `now`."""
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -166,7 +166,9 @@ class Server:
         for http in over_http:
             http.stop_accepting()
         left_s = max(0.0, deadline - loop.time())
-        ends: list[Awaitable[object]] = [http.drain(left_s) for http in over_http]
+        ends: list[Awaitable[object]] = [
+            http.endpoint.wait_until_empty(left_s) for http in over_http
+        ]
         if self._grpc:
             ends.append(self._grpc.stop(left_s))
         await asyncio.gather(*ends)

@@ -1,52 +1,36 @@
-"""The options of the gRPC port, whichever transport carries it, and its TLS context."""
+"""The options of the gRPC port, whichever transport carries it: its methods and TLS context."""
 
 import ssl
-
-import msgspec
+from collections.abc import Mapping
 
 from inferd.api.apis import V2_ALONE, Apis
+from inferd.api.grpc_methods import groups_of, grpc_methods
+from inferd.api.header_forward import header_forward
+from inferd.api.health_service import Pause
+from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
 from inferd.http.access import OPEN, Access
+from inferd.http.grpc.endpoint import GrpcLimits
+from inferd.http.grpc.handler import Method
 
 
-class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
+class GrpcOptions(GrpcLimits, frozen=True, kw_only=True):
     """The options of the gRPC port; config/server.py has the defaults.
 
     `typed_answers`: typed requests get typed answers. Metadata whose keys match
-    `header_forward_pattern` become parameters of an inference. `compression_level`: none, low,
-    medium or high; answers are compressed with a coding that the client accepts. The keepalive and
-    connection age settings are gRPC's own. TLS files are PEM; `mutual_tls` asks clients for a
-    certificate signed by `root_cert`. The options from `max_connections` to
-    `max_connection_idle_ms` are for our own transport; grpcio has none of them.
+    `header_forward_pattern` become parameters of an inference. TLS files are PEM; `mutual_tls` asks
+    clients for a certificate signed by `root_cert`. The limits from `max_connections` on are for
+    our own transport; grpcio has none of them.
     """
 
     typed_answers: bool
     header_forward_pattern: str | None = None
     reuse_port: bool
-    max_receive_bytes: int
-    max_send_bytes: int
-    compression_level: str
-    keepalive_time_ms: int
-    keepalive_timeout_ms: int
-    keepalive_permit_without_calls: bool
-    max_pings_without_data: int
-    min_recv_ping_interval_without_data_ms: int
-    max_ping_strikes: int
-    max_connection_age_ms: int | None
-    max_connection_age_grace_ms: int | None
     tls: bool
     mutual_tls: bool
     server_cert: str | None
     server_key: str | None
     root_cert: str | None
-    max_connections: int
-    max_streams: int
-    max_metadata_bytes: int
-    max_inflated_bytes: int
-    message_timeout_s: float
-    write_timeout_s: float
-    handshake_timeout_s: float
-    max_connection_idle_ms: int | None
     access: Access = OPEN
     apis: Apis = V2_ALONE
 
@@ -78,3 +62,27 @@ def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext:
     if options.mutual_tls:
         context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def port_methods(
+    engine: Engine, options: GrpcOptions, pause: Pause, more: Mapping[str, Method]
+) -> dict[str, Method]:
+    """Return the methods of one port by path: ours and `more`, each with its guard.
+
+    Those of inferences may be refused under overload.
+    """
+    where, access = "--grpc-header-forward-pattern", options.access
+    methods = grpc_methods(
+        engine,
+        pause,
+        typed_answers=options.typed_answers,
+        forward=header_forward(options.header_forward_pattern, where, access.secret_names),
+        access=access,
+        apis=options.apis,
+    )
+    methods.update(more)
+    for path, api in groups_of(methods, options.apis).items():
+        methods[path] = methods[path]._replace(
+            guard=access.guard(api), is_refusable=api == "inference"
+        )
+    return methods

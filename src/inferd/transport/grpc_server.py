@@ -16,16 +16,15 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 
-from inferd.api.grpc_methods import port_methods
 from inferd.engine.engine import Engine
 from inferd.errors import Overloaded
 from inferd.http.access import Guard, joined
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, Metadata, Method, StreamHandler, Unary, told_refusal
-from inferd.http.grpc.input import SMALL_BYTES
+from inferd.http.grpc.messages import SMALL_BYTES
 from inferd.http.grpc.status import RETRY_PUSHBACK, status_of
 from inferd.memory.capacity import Capacity
-from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
+from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context, port_methods
 
 logger = logging.getLogger("inferd.grpc")
 

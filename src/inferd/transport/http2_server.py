@@ -8,28 +8,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
-from inferd.api.grpc_methods import port_methods
 from inferd.engine.engine import Engine
 from inferd.http.coder import Coder
 from inferd.http.failure import FailureLog
+from inferd.http.grpc.endpoint import GrpcEndpoint
 from inferd.http.grpc.handler import Method
-from inferd.http.grpc.input import SMALL_BYTES
-from inferd.http.grpc.messages import is_grpc
-from inferd.http.h2.connection import H2Connection
-from inferd.http.h2.exchange import RestExchange, WrongExchange
-from inferd.http.h2.protocol import Http2Connection
-from inferd.http.h2.request import RequestHead
-from inferd.http.h2.stream import H2Stream
+from inferd.http.http2_connection import Http2Connection
 from inferd.http.turns import Turns
-from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
+from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context, port_methods
 from inferd.transport.http_server import HttpServer
 from inferd.transport.tls import LiveTls
 
 SWEEP_S = 1.0
 """The longest interval between checks of timeouts, which is also their accuracy."""
-
-READ_BYTES = 3 << 18
-"""How much is read at once; more than ReceiveLowWater's highest mark."""
 
 WATCH_INTERVAL_S = 1.0
 
@@ -57,34 +48,22 @@ class Http2Server:
     ) -> None:
         self.options = options
         methods = port_methods(engine, options, self._pause, more_methods or {})
-        self.methods = {path.encode(): method for path, method in methods.items()}
-        self.failures = FailureLog(logging.getLogger("inferd.grpc"))
-        self.routes = http.routes if http else None
-        self.max_body_bytes = http.options.max_body_bytes if http else 0
-        self.max_header_bytes = http.options.max_header_bytes if http else 0
-        self.body_timeout_s = http.options.body_timeout_s if http else 0
-        self.connections: set[Http2Connection] = set()
-        self.open_count = 0  # connections, except lingering ones
-        self.capacity = engine.capacity
-        # A message larger than could ever be held is refused by its declared length.
-        most_held = max(engine.capacity.max_bytes, SMALL_BYTES)
-        self.max_message_bytes = int(min(options.max_receive_bytes, most_held))
-        # Whatever the compression level of answers, clients may send compressed messages.
-        self.coder = Coder(
-            min(options.max_inflated_bytes, options.max_receive_bytes), engine.offload
+        self.endpoint = GrpcEndpoint(
+            options,
+            {path.encode(): method for path, method in methods.items()},
+            # Whatever the compression level of answers, clients may send compressed messages.
+            Coder(min(options.max_inflated_bytes, options.max_receive_bytes), engine.offload),
+            FailureLog(logging.getLogger("inferd.grpc")),
+            http.endpoint if http else None,
+            engine.capacity,
+            Turns(engine.regions.round_number),
+            clock,
+            _sweep_interval(options),
         )
-        self.is_stopping = False
-        self.clock = clock
-        self.now = clock()
-        # All connections read into it: each read is consumed before the next one.
-        self.scratch = memoryview(bytearray(READ_BYTES))
-        self.sweep_s = _sweep_interval(options)
-        self.turns = Turns(engine.regions.round_number)
         self._tls: LiveTls | None = None
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._stopping = asyncio.Event()
-        self._all_gone = asyncio.Event()
 
     async def start(self, address: str, port: int) -> int:
         """Listen on `address` and return the port, which the system chooses if `port` is 0.
@@ -118,7 +97,7 @@ class Http2Server:
     def connect(self) -> Http2Connection:
         """Return the protocol of a new connection."""
         is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
-        return AsyncioHttp2Connection(self) if is_asyncios else Http2Connection(self)
+        return (AsyncioHttp2Connection if is_asyncios else Http2Connection)(self.endpoint)
 
     def read_tls(self) -> None:
         """Reload the TLS files, for new connections.
@@ -130,57 +109,28 @@ class Http2Server:
 
     async def stop(self, grace_s: float) -> None:
         """Stop taking calls, give those in flight `grace_s` seconds, then cancel them."""
-        self.is_stopping = True
         self._stopping.set()
         for server in self._servers:
             server.close()
-        for connection in list(self.connections):
-            connection.drain()
+        self.endpoint.drain()
         if grace_s > 0:
-            await self._wait_until_all_gone(grace_s)
-        for connection in list(self.connections):
-            connection.cut()
-        await self._wait_until_all_gone(_LAST_WAIT_S)
-        for connection in list(self.connections):
-            connection.abort()
+            await self.endpoint.wait_until_empty(grace_s)
+        self.endpoint.cut()
+        await self.endpoint.wait_until_empty(_LAST_WAIT_S)
+        self.endpoint.abort()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
 
-    def forget(self, connection: Http2Connection) -> None:
-        """Remove a closed connection from `connections`."""
-        self.connections.discard(connection)
-        if not self.connections:
-            self._all_gone.set()
-
-    def open_other(
-        self, h2: H2Connection, stream_id: int, head: RequestHead, port: Http2Connection
-    ) -> H2Stream:
-        """Return the stream of a request that is not gRPC."""
-        if self.routes is None or is_grpc(head):
-            return WrongExchange(h2, stream_id, head)
-        return RestExchange(h2, stream_id, head, port)
-
     def sweep(self) -> None:
         """Have every connection check its timeouts."""
-        self.now = self.clock()
-        for connection in list(self.connections):
-            connection.check_time(self.now)
+        self.endpoint.sweep(self.endpoint.clock())
 
     def keep_sweeping(self) -> None:
         """Sweep now, and then at intervals."""
         self.sweep()
         loop = asyncio.get_running_loop()
-        self._sweeper = loop.call_later(self.sweep_s, self.keep_sweeping)
-
-    async def _wait_until_all_gone(self, timeout_s: float) -> None:
-        if not self.connections:
-            return
-        self._all_gone.clear()
-        try:
-            await asyncio.wait_for(self._all_gone.wait(), timeout_s)
-        except TimeoutError:
-            return
+        self._sweeper = loop.call_later(self.endpoint.sweep_s, self.keep_sweeping)
 
     async def _pause(self) -> bool:
         """Wait for one interval, or until the server stops; return whether it goes on."""

@@ -1,12 +1,10 @@
-"""The HTTP/1.1 server: listening sockets, the set of connections, the sweep for timeouts."""
+"""The HTTP/1.1 server: listening sockets, and the sweep for timeouts."""
 
 import asyncio
 import ssl
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
-
-import msgspec
+from typing import cast
 
 from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.cors import CorsRoutes
@@ -15,33 +13,25 @@ from inferd.api.routes import HttpRoutes
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access
 from inferd.http.h1.connection import HttpConnection
+from inferd.http.h1.endpoint import HttpEndpoint, HttpLimits
+from inferd.http.routes import Routes
 from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity
 from inferd.transport.unix_socket import UnixSocket
 from inferd.wire.v2.rest.codec import JsonRules
 
-if TYPE_CHECKING:
-    from inferd.http.router import Routes
-
 SWEEP_S = 1.0
 """How often timeouts are checked, which is also their accuracy."""
 
 
-class HttpOptions(msgspec.Struct, frozen=True):
+class HttpOptions(HttpLimits, frozen=True, kw_only=True):
     """The server's options; sizes in bytes, times in seconds. Defaults are ServerConfig's.
 
     Headers whose names match `header_forward_pattern` become parameters of the inference. With
     `reuse_port` other processes may listen on the same port.
     """
 
-    max_header_bytes: int
-    max_body_bytes: int
     max_input_bytes: int
-    max_connections: int
-    idle_timeout_s: float
-    header_timeout_s: float
-    body_timeout_s: float
-    write_timeout_s: float
     half_floats_in_json: bool
     non_finite: str
     not_ready_status: int
@@ -70,29 +60,26 @@ class HttpServer:
         engine: Engine,
         options: HttpOptions,
         *,
-        routes: "Routes | None" = None,
+        routes: Routes | None = None,
         capacity: Capacity | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
-        self.capacity = capacity or engine.capacity
-        self.routes: Routes = routes or _with_cors(v2_routes(engine, options), options.cors_origins)
+        routes = routes or _with_cors(v2_routes(engine, options), options.cors_origins)
+        turns = Turns(engine.regions.round_number)
+        self.endpoint = HttpEndpoint(
+            options, routes, capacity or engine.capacity, turns, now=clock()
+        )
         self.connect: Callable[[], HttpConnection] = self._connect
-        self.connections: set[HttpConnection] = set()
-        self.turned_away_count = 0
-        self.turns = Turns(engine.regions.round_number)
-        self.is_draining = False
-        self.now = clock()
         self._clock = clock
         self._handshake_timeout_s = options.header_timeout_s if options.ssl_context else None
         self._servers: list[asyncio.Server] = []
         self._unix_socket: UnixSocket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
-        self._all_gone = asyncio.Event()
 
     def _connect(self) -> HttpConnection:
         is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
-        return AsyncioConnection(self) if is_asyncios else HttpConnection(self)
+        return (AsyncioConnection if is_asyncios else HttpConnection)(self.endpoint)
 
     async def start(self, address: str, port: int) -> int:
         """Listen on TCP and return the port, which the OS chooses if `port` is 0.
@@ -132,22 +119,9 @@ class HttpServer:
 
     def stop_accepting(self) -> None:
         """Close the listening sockets and idle connections; busy ones close after answering."""
-        self.is_draining = True
         for server in self._servers:
             server.close()
-        for connection in list(self.connections):
-            connection.close_if_idle()
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Wait for all connections to close; return False if `timeout_s` passes first."""
-        if not self.connections:
-            return True
-        self._all_gone.clear()
-        try:
-            await asyncio.wait_for(self._all_gone.wait(), timeout_s)
-        except TimeoutError:
-            return False
-        return True
+        self.endpoint.drain()
 
     def close(self) -> None:
         """Stop listening and abort all connections."""
@@ -156,21 +130,12 @@ class HttpServer:
             self._unix_socket.remove()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for connection in list(self.connections):
-            connection.abort()
-
-    def forget(self, connection: HttpConnection) -> None:
-        """Remove a closed connection from `connections`."""
-        self.connections.discard(connection)
-        if not self.connections:
-            self._all_gone.set()
+        self.endpoint.abort()
 
     def sweep(self) -> None:
         """Have every connection check its timeouts; let go of memory that is not used."""
-        self.now = self._clock()
-        for connection in list(self.connections):
-            connection.check_time(self.now)
-        self.capacity.batch_memory.sweep(self.now)
+        self.endpoint.sweep(self._clock())
+        self.endpoint.capacity.batch_memory.sweep(self.endpoint.now)
 
     def _keep_sweeping(self) -> None:
         self.sweep()
@@ -194,5 +159,5 @@ def v2_routes(engine: Engine, options: HttpOptions) -> HttpRoutes:
     )
 
 
-def _with_cors(routes: HttpRoutes, origins: frozenset[str]) -> "Routes":
+def _with_cors(routes: HttpRoutes, origins: frozenset[str]) -> Routes:
     return CorsRoutes(routes, origins) if origins else routes

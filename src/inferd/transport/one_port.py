@@ -6,6 +6,7 @@ Over TLS, ALPN has already selected HTTP/2; the preface is sent all the same.
 
 from typing import TYPE_CHECKING, cast
 
+from inferd.http.h1.endpoint import HttpEndpoint
 from inferd.http.h2.frames import PREFACE
 from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_server import AsyncioConnection, HttpServer
@@ -18,8 +19,8 @@ _PREFACE_HEAD = PREFACE[: PREFACE.index(b"\r\n\r\n") + 4]
 
 def share_port(http: HttpServer, http2: Http2Server) -> None:
     """Have the sockets that `http` will listen on also carry HTTP/2, and with it gRPC."""
-    http2.turns = http.turns
-    http.connect = lambda: OnePortConnection(http, http2)
+    http2.endpoint.turns = http.endpoint.turns
+    http.connect = lambda: OnePortConnection(http.endpoint, http2)
     http2.keep_sweeping()
 
 
@@ -30,8 +31,8 @@ class OnePortConnection(AsyncioConnection):
     nothing.
     """
 
-    def __init__(self, server: HttpServer, http2: Http2Server) -> None:
-        super().__init__(server)
+    def __init__(self, http: HttpEndpoint, http2: Http2Server) -> None:
+        super().__init__(http)
         self._http2 = http2
 
     def _read_head(self) -> int:
@@ -43,7 +44,7 @@ class OnePortConnection(AsyncioConnection):
 
     def _switch(self, came: bytes) -> None:
         self._is_closing = True
-        self._server.forget(self)
+        self._endpoint.forget(self)
         connection = self._http2.connect()
         self._transport.set_protocol(cast("asyncio.BaseProtocol", connection))
         connection.connection_made(self._transport)

@@ -189,7 +189,7 @@ async def test_too_many_bytes_are_unavailable(old, is_chunked):
     async with old(max_inflight_bytes=300_000) as site:
         waiting = await site.connect()
         await waiting.send(post("Content-Length: 200000", body=bytes(199_999)))
-        while site.server.capacity.buffered_bytes < 199_999:  # noqa: ASYNC110  nobody tells
+        while site.server.endpoint.capacity.buffered_bytes < 199_999:  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.001)
         if is_chunked:
             asked = post("Transfer-Encoding: chunked", body=b"1d4c0\r\n" + bytes(120_000))
@@ -228,7 +228,7 @@ async def test_what_does_not_come_in_time_is_told(old, data, words):
 
 async def began(site):
     """Wait until the server has read something."""
-    while not any(c._request or c._end for c in site.server.connections):  # noqa: ASYNC110
+    while not any(c._request or c._end for c in site.server.endpoint.connections):  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 

@@ -480,7 +480,7 @@ async def test_a_slow_client_holds_its_model_up_and_memory_is_bounded(talking, a
         await client.send(asking(STREAM))
         flood(scripted)
         await scripted.started.wait()
-        [connection] = site.server.connections
+        [connection] = site.server.endpoint.connections
         await until(lambda: connection._is_paused)
         taken = scripted.taken
         for _ in range(100):
@@ -505,14 +505,14 @@ async def test_a_client_that_reads_nothing_for_long_is_cut(talking, asking, scri
         await client.send(asking(STREAM))
         flood(scripted)
         await scripted.started.wait()
-        [connection] = site.server.connections
+        [connection] = site.server.endpoint.connections
         await until(lambda: connection._is_paused)
         site.pass_time(0)
         site.pass_time(9)
         assert not scripted.left.is_set()
         site.pass_time(2)
         await scripted.left.wait()
-        assert await site.server.drain(30)
+        assert await site.server.endpoint.wait_until_empty(30)
 
 
 async def test_a_client_that_reads_is_not_cut_however_slow_the_model(talking, asking, scripted):
@@ -540,7 +540,7 @@ async def test_a_client_that_leaves_ends_its_models_stream(
             assert await stream.head() == 200
         getattr(stream.client, how)()
         await asyncio.wait_for(scripted.left.wait(), 10)  # though the model says nothing
-        assert await site.server.drain(30)
+        assert await site.server.endpoint.wait_until_empty(30)
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
@@ -557,7 +557,7 @@ async def test_a_client_that_leaves_at_once_leaves_nothing_behind(
             for _ in range(wait):
                 await asyncio.sleep(0)
             client.reset()
-            assert await site.server.drain(30)
+            assert await site.server.endpoint.wait_until_empty(30)
         await until(lambda: not scripted.requests or scripted.left.is_set())
     assert not caplog.records
 

@@ -180,7 +180,7 @@ def streaming(request):
         finally:
             await server.stop(0)
             if request.param is Http2Server:
-                assert server.capacity.buffered_bytes == 0
+                assert server.endpoint.capacity.buffered_bytes == 0
 
     return serve
 
@@ -394,7 +394,7 @@ async def test_only_so_many_bytes_are_under_way(streaming):
         await until_idle()
         assert once.begun == ["0", "1"]
         if isinstance(bench.server, Http2Server):
-            assert bench.server.capacity.buffered_bytes > 2 * len(large)
+            assert bench.server.endpoint.capacity.buffered_bytes > 2 * len(large)
         once.say["0"].put_nowait(1)
         await until(lambda: len(once.begun) == 3)
         call.cancel()

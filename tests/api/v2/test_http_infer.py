@@ -175,13 +175,13 @@ async def test_what_is_inflated_counts_as_request_data_until_its_answer(serving,
         client = await site.connect()
         await client.send(binary(body, "Content-Encoding: gzip", model="held"))
         await site.held.started.acquire()
-        assert site.server.capacity.buffered_bytes >= 600_000
+        assert site.server.endpoint.capacity.buffered_bytes >= 600_000
         answer = await site.ask(binary(body, "Content-Encoding: gzip"))
         assert answer.status == 503
         assert "as much request data as it may" in answer.error
         site.held.release.set()
         assert (await client.answer()).body.endswith(bytes(600_000))
-        assert site.server.capacity.buffered_bytes == 0
+        assert site.server.endpoint.capacity.buffered_bytes == 0
         assert (await site.ask(binary(body, "Content-Encoding: gzip"))).status == 200
 
 

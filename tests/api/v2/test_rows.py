@@ -2,14 +2,19 @@
 
 import gzip
 import json
+import logging
 from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
 
+from inferd.api.routes import HttpRoutes
+from inferd.api.table_routes import TableRoutes
 from inferd.core.request import InferResponse
+from inferd.http.failure import FailureLog
 from inferd.memory.batch_memory import IDLE_SWEEPS, LEAST_BYTES
 from inferd.tensor.tensor import Tensor
+from inferd.wire.v2.rest.codec import JsonRules
 
 COUNT = LEAST_BYTES // 4
 TARGET = b"/v2/models/rows/infer"
@@ -83,7 +88,7 @@ async def test_bodies_of_a_model_that_joins_are_received_in_rows(serving, rows, 
         answer = await ask(client, post, 7, id="x")
         assert b'"id":"x"' in answer.body
         assert engine.capacity.buffered_bytes == 0
-        [connection] = site.server.connections
+        [connection] = site.server.endpoint.connections
         assert connection._heads.request.slot is None
 
 
@@ -149,8 +154,9 @@ async def test_a_model_that_is_not_there_takes_no_place(serving, rows, post):
 
 async def test_a_port_that_changes_requests_receives_none_in_rows(serving, rows, post):
     engine, noting = rows
-    async with serving(engine=engine) as site:
-        site.server.routes.batch_memory = None
+    table = HttpRoutes(engine, JsonRules(True, "tokens", 2**20), not_ready_status=400).table
+    routes = TableRoutes(table, engine.tracer, FailureLog(logging.getLogger("inferd.test")))
+    async with serving(engine=engine, routes=routes) as site:
         client = await site.connect()
         for number in range(3):
             await ask(client, post, number)

@@ -97,7 +97,7 @@ async def serving(max_inflight_bytes=UNLIMITED, **changes):
             f"127.0.0.1:{port}", options=limits, compression=coded
         ) as channel:
             yield Site(server, methods, channel)
-        assert server.capacity.buffered_bytes == 0
+        assert server.endpoint.capacity.buffered_bytes == 0
     finally:
         await server.stop(0)
 
@@ -154,13 +154,13 @@ async def test_what_is_inflated_counts_as_request_data_until_its_answer():
     async with serving(max_inflight_bytes=1 << 20) as site:
         waiting = site.call("Hold", bytes(600_000))
         await site.methods.started.acquire()
-        assert 600_000 <= site.server.capacity.buffered_bytes < 610_000
+        assert 600_000 <= site.server.endpoint.capacity.buffered_bytes < 610_000
         code, details = await failure(site.call("Hold", bytes(600_000)))
         assert code is grpc.StatusCode.UNAVAILABLE
         assert "as much request data as it may" in details
         site.methods.release.set()
         assert await waiting == bytes(600_000)
-        assert site.server.capacity.buffered_bytes == 0
+        assert site.server.endpoint.capacity.buffered_bytes == 0
         assert await site.call("Hold", bytes(600_000)) == bytes(600_000)
 
 
@@ -186,7 +186,7 @@ async def test_a_client_that_leaves_takes_its_inflated_message_along():
         call = site.call("Hold", bytes(600_000))
         await site.methods.started.acquire()
         call.cancel()
-        while site.server.capacity.buffered_bytes:  # noqa: ASYNC110 - there is no event to wait for
+        while site.server.endpoint.capacity.buffered_bytes:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.001)
 
 

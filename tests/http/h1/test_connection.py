@@ -15,6 +15,10 @@ LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: there\r\n\r\n"
 LARGE = os.urandom(1_000_000)
 
 
+def connections_of(site):
+    return site.server.endpoint.connections
+
+
 def get(path, *lines, version="1.1"):
     return "\r\n".join([f"GET {path} HTTP/{version}", *lines, "", ""]).encode()
 
@@ -32,18 +36,18 @@ async def until(is_so):
 
 
 def is_paused(site):
-    return any(one._is_paused for one in site.server.connections)
+    return any(one._is_paused for one in connections_of(site))
 
 
 def head_bytes(site):
     """Return how much the one connection there is has of a head that is not whole."""
-    [one] = site.server.connections
+    [one] = connections_of(site)
     return one._end - one._start
 
 
 def body_bytes(site):
     """Return how much of a body it has, and of the one before if no other has begun."""
-    [one] = site.server.connections
+    [one] = connections_of(site)
     return one._body.filled
 
 
@@ -134,7 +138,7 @@ async def test_bodies_of_every_size_come_back(serving, binary, size):
             answer = await client.ask(binary(data, as_chunks=as_chunks))
             json_size = int(answer.headers["inference-header-content-length"])
             assert answer.body[json_size:] == data
-            assert site.server.capacity.buffered_bytes == 0
+            assert site.server.endpoint.capacity.buffered_bytes == 0
 
 
 # --- pipelining ---
@@ -481,7 +485,7 @@ async def test_bodies_together_larger_than_allowed_are_refused(serving, binary, 
     async with serving(max_inflight_bytes=300_000) as site:
         waiting = await site.connect()
         await waiting.send(binary(LARGE[:200_000])[:-1])
-        await until(lambda: site.server.capacity.buffered_bytes > 199_000)
+        await until(lambda: site.server.endpoint.capacity.buffered_bytes > 199_000)
         client = await site.connect()
         answer = await client.ask(binary(LARGE[:120_000], as_chunks=as_chunks))
         assert answer.status == 503
@@ -490,7 +494,7 @@ async def test_bodies_together_larger_than_allowed_are_refused(serving, binary, 
         assert (await waiting.ask(LARGE[199_999:200_000])).status == 200
         again = await site.connect()
         assert (await again.ask(binary(LARGE[:120_000], as_chunks=as_chunks))).status == 200
-        assert site.server.capacity.buffered_bytes == 0
+        assert site.server.endpoint.capacity.buffered_bytes == 0
 
 
 async def test_what_came_with_the_head_may_already_be_too_much(serving, binary):
@@ -507,11 +511,11 @@ async def test_a_body_counts_until_its_answer_and_is_let_go_then(serving, binary
         client = await site.connect()
         await client.send(binary(LARGE, model="held"))
         await site.held.started.acquire()
-        assert site.server.capacity.buffered_bytes == len(LARGE)
+        assert site.server.endpoint.capacity.buffered_bytes == len(LARGE)
         site.held.release.set()
         assert (await client.answer()).status == 200
-        assert site.server.capacity.buffered_bytes == 0
-        [connection] = site.server.connections
+        assert site.server.endpoint.capacity.buffered_bytes == 0
+        [connection] = connections_of(site)
         assert len(connection._heads.request.body) == 0
 
 
@@ -580,7 +584,7 @@ async def test_an_idle_connection_is_closed(serving):
 async def test_a_connection_that_never_asks_is_closed(serving):
     async with serving(idle_timeout_s=10.0) as site:
         client = await site.connect()
-        await until(lambda: site.server.connections)
+        await until(lambda: connections_of(site))
         site.pass_time(11)
         assert await client.rest() == b""
 
@@ -616,7 +620,7 @@ async def test_a_body_that_trickles_in_is_refused(serving, infer, as_chunks):
     async with serving(body_timeout_s=5.0) as site:
         client = await site.connect()
         await client.send(stream[:300])
-        await until(lambda: site.server.connections and body_bytes(site))
+        await until(lambda: connections_of(site) and body_bytes(site))
         come = body_bytes(site)
         site.pass_time(5)
         await client.send(stream[300:330])
@@ -626,7 +630,7 @@ async def test_a_body_that_trickles_in_is_refused(serving, infer, as_chunks):
         assert answer.status == 408
         assert "too slowly" in answer.error
         assert await client.rest() == b""
-        assert site.server.capacity.buffered_bytes == 0
+        assert site.server.endpoint.capacity.buffered_bytes == 0
 
 
 async def test_a_body_has_its_time_from_the_end_of_its_head(serving, infer):
@@ -634,7 +638,7 @@ async def test_a_body_has_its_time_from_the_end_of_its_head(serving, infer):
     async with serving() as site:
         client = await site.connect()
         await client.send(head)
-        await until(lambda: site.server.connections and head_bytes(site) == len(head))
+        await until(lambda: connections_of(site) and head_bytes(site) == len(head))
         site.pass_time(50)
         await client.send(b"\r\n\r\n")
         await until(lambda: head_bytes(site) == 0)
@@ -651,7 +655,7 @@ async def test_a_body_that_comes_fast_enough_may_take_long(serving, binary):
             part = body[at : at + 50_000]
             await client.send(part)
             come = at + len(part)
-            await until(lambda come=come: site.server.connections and body_bytes(site) == come)
+            await until(lambda come=come: connections_of(site) and body_bytes(site) == come)
             site.pass_time(5)
         assert (await client.answer()).body.endswith(LARGE)
 
@@ -674,9 +678,9 @@ async def test_a_refused_client_that_goes_on_is_cut(serving):
         assert (await client.ask(b"GARBAGE\r\n\r\n")).status == 400
         await client.send(b"x" * 1000)
         await until_idle()
-        assert len(site.server.connections) == 1
+        assert len(connections_of(site)) == 1
         site.pass_time(6)
-        assert await site.server.drain(30)
+        assert await site.server.endpoint.wait_until_empty(30)
 
 
 async def test_a_refusal_while_reading_had_stopped_goes_on_reading(serving, infer):
@@ -692,7 +696,7 @@ async def test_a_refusal_while_reading_had_stopped_goes_on_reading(serving, infe
         assert await client.rest() == b""
         await sending
         client.close()
-        assert await site.server.drain(30)
+        assert await site.server.endpoint.wait_until_empty(30)
 
 
 # --- clients that do not read ---
@@ -704,16 +708,16 @@ async def test_a_client_that_never_reads_is_cut_and_memory_is_bounded(serving, b
         sending = asyncio.ensure_future(client.send(binary(LARGE) * 40))
         await until(lambda: is_paused(site))
         await until_idle()
-        [connection] = site.server.connections
+        [connection] = connections_of(site)
         assert connection._transport.get_write_buffer_size() < 2 * len(LARGE)
-        assert site.server.capacity.buffered_bytes <= len(LARGE)
+        assert site.server.endpoint.capacity.buffered_bytes <= len(LARGE)
         site.pass_time(0)
         site.pass_time(9)
         assert not connection._is_closing
         site.pass_time(2)
         with pytest.raises(ConnectionError):
             await sending
-        assert await site.server.drain(30)
+        assert await site.server.endpoint.wait_until_empty(30)
 
 
 @pytest.mark.slow
@@ -763,7 +767,7 @@ async def test_a_client_that_reads_slowly_is_waited_for(serving, binary):
         client = await site.connect(SO_RCVBUF=4096)
         sending = asyncio.ensure_future(client.send(binary(data)))
         await until(lambda: is_paused(site))
-        [connection] = site.server.connections
+        [connection] = connections_of(site)
         while is_paused(site):
             left = connection._transport.get_write_buffer_size()
             while connection._transport.get_write_buffer_size() == left:
@@ -805,7 +809,7 @@ async def test_a_half_closed_client_gets_all_pipelined_answers(serving, binary):
         client = await site.connect(SO_RCVBUF=4096)
         await client.send(request * 3)  # fits the connection's buffer, the answers fit nowhere
         client.end()
-        await until(lambda: any(one._is_eof and one._is_paused for one in site.server.connections))
+        await until(lambda: any(one._is_eof and one._is_paused for one in connections_of(site)))
         for _ in range(3):
             while (answer := await client.answer()).status == 102:
                 pass  # the server asks whether the client is still there
@@ -866,7 +870,7 @@ async def test_http_10_clients_are_not_probed(serving, infer):
         await client.send(infer([1.5], model="held", version="1.0"))
         await site.held.started.acquire()
         client.end()
-        [connection] = site.server.connections
+        [connection] = connections_of(site)
         await until(lambda: connection._is_eof)
         site.held.release.set()
         assert (await client.answer()).status == 200
@@ -901,7 +905,7 @@ async def test_a_truncated_body_ends_the_connection_alone(serving, binary, how, 
     async with serving() as site:
         client = await site.connect()
         await client.send(stream[: int(len(stream) * share)])
-        await until(lambda: site.server.connections)
+        await until(lambda: connections_of(site))
         await until_idle()
         getattr(client, how)()
         await site.has_no_connections()

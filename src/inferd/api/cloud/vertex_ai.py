@@ -61,7 +61,7 @@ class VertexAiRoutes(TableRoutes):
         return await self._calls.infer(request)
 
     def check_access(self, target: bytes, headers: Headers) -> None:
-        """See HttpRoutes.check_access; a redirected prediction is checked as V2's target."""
+        """See Routes.check_access; a redirected prediction is checked as V2's target."""
         led_to = self._led_to(target, headers)
         if led_to is None:
             super().check_access(target, headers)

@@ -2,25 +2,27 @@
 
 from inferd.api.coded_bodies import CODING
 from inferd.http.message import HttpRequest
-from inferd.memory.batch_memory import BatchMemory, BlockSlot
+from inferd.memory.batch_memory import LEAST_BYTES, BatchMemory, BlockSlot
 from inferd.wire.v2 import binary as v2_binary
 
 INFER_HEADER = v2_binary.HEADER.lower().encode()
 
 
 def slot_for(
-    batch_memory: BatchMemory, request: HttpRequest, length: int, came: int
+    batch_memory: BatchMemory, request: HttpRequest, length: int, received: int
 ) -> BlockSlot | None:
     """Return the slot for the body of `request`, None if it is to have memory of its own.
 
-    The body has `length` bytes, of which `came` are there: they must include its JSON part.
+    The body has `length` bytes, of which `received` are there: they must include its JSON part.
     """
+    if length < LEAST_BYTES:
+        return None
     pool = batch_memory.get(request.target)
     if pool is None or not pool.is_joined:
         return None
     headers = request.headers
     json_size = length - pool.slot_bytes
-    if not 0 < json_size <= came or headers.get(INFER_HEADER) != b"%d" % json_size:
+    if not 0 < json_size <= received or headers.get(INFER_HEADER) != b"%d" % json_size:
         return None
     if CODING in headers:
         return None

@@ -20,7 +20,7 @@ from inferd.http.access import Guard, joined
 from inferd.http.coding import deflate
 from inferd.http.grpc import messages as grpc_messages
 from inferd.http.grpc.handler import Metadata, Method, Stream, Unary, send_all, told_refusal
-from inferd.http.grpc.input import CUT_SHORT, SMALL_BYTES, GrpcInput
+from inferd.http.grpc.input import CUT_SHORT, GrpcInput
 from inferd.http.grpc.messages import (
     CANCELLED,
     DEADLINE_EXCEEDED,
@@ -30,6 +30,7 @@ from inferd.http.grpc.messages import (
     PREFIX,
     PREFIX_BYTES,
     RESOURCE_EXHAUSTED,
+    SMALL_BYTES,
     UNAVAILABLE,
     UNIMPLEMENTED,
     GrpcFault,
@@ -46,9 +47,6 @@ COMPRESS_BYTES: Final = 1024
 
 QUEUED_BYTES: Final = 65536
 """A handler that streams answers waits while more than this is unsent."""
-
-LEVELS: Final = {"none": 0, "low": 1, "medium": 6, "high": 9}
-"""zlib's levels for --grpc-infer-response-compression-level."""
 
 _SENT_IN_A_ROW: Final = 16
 _read_prefix: Final[Callable[[Any, int], tuple[int, int]]] = PREFIX.unpack_from
@@ -79,7 +77,7 @@ class GrpcCall(GrpcInput):
     @property
     def peer(self) -> str:
         """See Call."""
-        return self._port.peer
+        return self._carrier.peer
 
     def add_initial(self, metadata: Metadata) -> None:
         """See Call."""
@@ -105,7 +103,7 @@ class GrpcCall(GrpcInput):
             if grpc.timeout_s <= 0:
                 self._end(DEADLINE_EXCEEDED, _LATE)
                 return
-            self._port.hurried.append(self)
+            self._carrier.hurried.append(self)
         if grpc.check_access is not None:
             try:
                 grpc.check_access()
@@ -123,7 +121,7 @@ class GrpcCall(GrpcInput):
         """See H2Stream."""
         if ends and not self._is_begun:
             size = stop - start - PREFIX_BYTES
-            if 0 <= size <= self._port.small_bytes and _read_prefix(data, start) == (0, size):
+            if 0 <= size <= self._carrier.small_bytes and _read_prefix(data, start) == (0, size):
                 self._answer_to(bytes(data[start + PREFIX_BYTES : stop]))
                 return
         self._read(data, (start,), stop - start)
@@ -192,7 +190,7 @@ class GrpcCall(GrpcInput):
             self._start(self._answer_later(running, waits_for))
 
     def _go_on_soon(self) -> None:
-        self._port.go_on_soon(self)
+        self._carrier.go_on_soon(self)
 
     def go_on(self) -> None:
         """Resume the handler: what it waited for is there."""
@@ -218,7 +216,7 @@ class GrpcCall(GrpcInput):
 
     def _start(self, running: Coroutine[Any, Any, None]) -> None:
         self._is_bare = False
-        self._task = self._port.loop.create_task(running)
+        self._task = self._carrier.loop.create_task(running)
         self.watch_deadline()
 
     async def _answer_later(self, running: Coroutine[Any, Any, Any], waits_for: Any) -> None:
@@ -233,7 +231,7 @@ class GrpcCall(GrpcInput):
         else:
             self._task = None
             self._answer(answer)
-        self._port.flush()
+        self._carrier.flush()
 
     async def _run_stream(self, method: Stream) -> None:
         try:
@@ -247,7 +245,7 @@ class GrpcCall(GrpcInput):
         else:
             self._task = None
             self._end(OK, "")
-        self._port.flush()
+        self._carrier.flush()
 
     # --- what goes out ---
 
@@ -259,7 +257,7 @@ class GrpcCall(GrpcInput):
         for buffer in buffers:
             length += len(buffer)
         is_bare = self._is_bare
-        if length <= self._port.small_answer_bytes and (
+        if length <= self._carrier.small_answer_bytes and (
             is_bare or (self._initial is None and self._trailing is None)
         ):
             frames = encode_small_answer(self.id, buffers, length)
@@ -267,28 +265,30 @@ class GrpcCall(GrpcInput):
                 if not is_bare:
                     self._clean_up()
                 return
-        if length > self._port.options.max_send_bytes:
+        if length > self._carrier.endpoint.limits.max_send_bytes:
             self._end(RESOURCE_EXHAUSTED, f"the answer has {length} bytes, more than may be sent")
             return
         encoding = self._encoding()
         if encoding == b"identity" or length < COMPRESS_BYTES:
             self._finish(encoding, buffers, is_compressed=False)
         elif length <= SMALL_BYTES:
-            message = deflate(buffers, encoding, self._port.level)
+            message = deflate(buffers, encoding, self._carrier.level)
             self._finish(encoding, [message], is_compressed=True)
         else:
             self._start(self._finish_deflated(encoding, buffers))
 
     async def _finish_deflated(self, encoding: bytes, buffers: list[Any]) -> None:
         try:
-            message = await self._port.server.coder.deflate(buffers, encoding, self._port.level)
+            message = await self._carrier.endpoint.coder.deflate(
+                buffers, encoding, self._carrier.level
+            )
         except Exception as error:  # noqa: BLE001  the wall: _fail logs it
             self._task = None
             self._fail(error)
         else:
             self._task = None
             self._finish(encoding, [message], is_compressed=True)
-        self._port.flush()
+        self._carrier.flush()
 
     def _finish(self, encoding: bytes, buffers: list[Any], *, is_compressed: bool) -> None:
         self._send_head(encoding)
@@ -302,23 +302,23 @@ class GrpcCall(GrpcInput):
     async def _send(self, buffers: list[Any]) -> None:
         """Send one message of a stream; wait if the client reads too slowly."""
         length = sum(map(len, buffers))
-        if length > self._port.options.max_send_bytes:
+        if length > self._carrier.endpoint.limits.max_send_bytes:
             msg = f"an answer has {length} bytes, more than may be sent"
             raise GrpcFault(RESOURCE_EXHAUSTED, msg)
         encoding = self._encoding()
         self._send_head(encoding)
         is_compressed = encoding != b"identity" and length >= COMPRESS_BYTES
         if is_compressed:
-            coder = self._port.server.coder
-            buffers = [await coder.deflate(buffers, encoding, self._port.level)]
+            coder = self._carrier.endpoint.coder
+            buffers = [await coder.deflate(buffers, encoding, self._carrier.level)]
         message = grpc_messages.encode_message(buffers, is_compressed=is_compressed)
         self.connection.send_data(self, message, None)
-        self._port.flush()
+        self._carrier.flush()
         self._sent_count += 1
         if self._sent_count % _SENT_IN_A_ROW == 0 or length > QUEUED_BYTES:
             await asyncio.sleep(0)  # a handler that never waits must not monopolize the loop
         while self.pending_bytes > QUEUED_BYTES:
-            self._sends = self._port.loop.create_future()
+            self._sends = self._carrier.loop.create_future()
             await self._sends
 
     def _send_head(self, encoding: bytes) -> None:
@@ -334,7 +334,7 @@ class GrpcCall(GrpcInput):
         if isinstance(error, GrpcFault):
             self._end(error.status, error.message)
             return
-        self._port.server.failures.note(self.head.path.decode("latin-1"), error)
+        self._carrier.endpoint.failures.note(self.head.path.decode("latin-1"), error)
         if (told := told_refusal(self._grpc.method, error)) is not None:
             self._answer(told)
             return
@@ -347,7 +347,7 @@ class GrpcCall(GrpcInput):
         if not self._is_ended:
             self._task = None
             self._end(CANCELLED, "the call was cancelled")
-            self._port.flush()
+            self._carrier.flush()
 
     def _end(self, status: int, message: str) -> None:
         """Send the status after the pending output; if no headers were sent, send it alone."""
@@ -369,23 +369,23 @@ class GrpcCall(GrpcInput):
     # --- compression ---
 
     def _encoding(self) -> bytes:
-        if not self._port.level:
+        if not self._carrier.level:
             return b"identity"
         return grpc_messages.choose_encoding(self._grpc.accepted)
 
     # --- how it ends early ---
 
     def watch_deadline(self) -> None:
-        """Start the timer that ends the call at its deadline, if it has one and is not done."""
+        """See H2Stream; there is a timer only if there is a deadline, and the call is not done."""
         if self.deadline_s is not None and self._timer is None and not self._is_ended:
             self._is_bare = False
             wait_s = self.deadline_s - monotonic()
-            self._timer = self._port.loop.call_later(wait_s, self.expire)
+            self._timer = self._carrier.loop.call_later(wait_s, self.expire)
 
     def expire(self) -> None:
         """End the call because its deadline has passed."""
         self._end_early(DEADLINE_EXCEEDED, _LATE)
-        self._port.flush()
+        self._carrier.flush()
 
     def cut(self) -> None:
         """End the call because the server is shutting down."""
@@ -405,7 +405,7 @@ class GrpcCall(GrpcInput):
             if self._queue is None:
                 # Not at once: a task that has never run would not pass the cancellation on to the
                 # handler it took over.
-                self._port.loop.call_soon(self._task.cancel)
+                self._carrier.loop.call_soon(self._task.cancel)
             else:
                 self._task.cancel()
             self._task = None

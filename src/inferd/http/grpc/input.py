@@ -8,15 +8,17 @@ window runs out.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 from inferd.http.coding import WINDOW_BITS, BadCoding, InflatesTooFar
+from inferd.http.grpc.endpoint import Carrier
 from inferd.http.grpc.messages import (
     DEADLINE_EXCEEDED,
     INTERNAL,
     PREFIX,
     PREFIX_BYTES,
     RESOURCE_EXHAUSTED,
+    SMALL_BYTES,
     UNIMPLEMENTED,
     GrpcFault,
     GrpcHead,
@@ -26,12 +28,6 @@ from inferd.http.h1.body import is_too_slow
 from inferd.http.h2.connection import H2Connection
 from inferd.http.h2.request import RequestHead
 from inferd.http.h2.stream import H2Stream
-
-if TYPE_CHECKING:
-    from inferd.http.h2.protocol import Http2Connection
-
-SMALL_BYTES: Final = 16384
-"""Messages up to this size are copied, not kept and sent as views, and compressed on the loop."""
 
 CUT_SHORT = "the call ended inside a message"
 
@@ -55,10 +51,10 @@ class GrpcInput(H2Stream):
     _coming_since: tuple[int, float] | None = None  # (message number, time it was first seen)
 
     def __init__(
-        self, connection: H2Connection, stream_id: int, head: RequestHead, port: "Http2Connection"
+        self, connection: H2Connection, stream_id: int, head: RequestHead, carrier: Carrier
     ) -> None:
         H2Stream.__init__(self, connection, stream_id, head)
-        self._port = port
+        self._carrier = carrier
         self._grpc: GrpcHead = head.use
         self._is_begun = False  # a message is coming in pieces, or the call is a stream
         self._is_bare = True  # nothing to send but the answer, and nothing to clean up
@@ -90,13 +86,13 @@ class GrpcInput(H2Stream):
                     raise GrpcFault(INTERNAL, CUT_SHORT)
                 raise StopAsyncIteration
             else:
-                self._reads = self._port.loop.create_future()
+                self._reads = self._carrier.loop.create_future()
                 await self._reads
         message, is_compressed = queue.popleft()
         self._release(len(message) + PREFIX_BYTES)
         if self._untaken and not queue and not self._backlog:
             self._credit_taken()
-            self._port.flush()
+            self._carrier.flush()
         if is_compressed:
             message = await self._inflate(message)
         return message
@@ -122,7 +118,7 @@ class GrpcInput(H2Stream):
             if self._is_refused(data, starts[0], starts[0] + length):
                 return
             self._is_begun = True
-            self._reader = MessageReader(self._port.server.max_message_bytes, self._on_message)
+            self._reader = MessageReader(self._carrier.endpoint.max_message_bytes, self._on_message)
         count = length * len(starts)
         if self._hold(count):
             try:
@@ -148,7 +144,7 @@ class GrpcInput(H2Stream):
 
         Return whether the call is over.
         """
-        capacity, method = self._port.server.capacity, self._grpc.method
+        capacity, method = self._carrier.endpoint.capacity, self._grpc.method
         if self.is_local_done:
             return False
         if capacity.is_full and method.is_refusable and self._queue is None:
@@ -200,7 +196,7 @@ class GrpcInput(H2Stream):
 
     def _hold(self, count: int) -> bool:
         """Count bytes held, over all connections; return False and end the call if too many."""
-        capacity = self._port.server.capacity
+        capacity = self._carrier.endpoint.capacity
         self._is_bare = False
         self._held_bytes += count
         capacity.buffered_bytes += count
@@ -215,15 +211,15 @@ class GrpcInput(H2Stream):
     def _release(self, count: int) -> None:
         count = min(count, self._held_bytes)
         self._held_bytes -= count
-        self._port.server.capacity.buffered_bytes -= count
+        self._carrier.endpoint.capacity.buffered_bytes -= count
 
     async def _inflate(self, message: Any) -> Any:
-        encoding, server = self._grpc.encoding, self._port.server
+        encoding, endpoint = self._grpc.encoding, self._carrier.endpoint
         if encoding not in WINDOW_BITS:
             msg = "a message is marked as compressed, but grpc-encoding names no compression"
             raise GrpcFault(INTERNAL, msg)
         try:
-            inflated = await server.coder.inflate(message, encoding)
+            inflated = await endpoint.coder.inflate(message, encoding)
         except BadCoding as error:
             raise GrpcFault(INTERNAL, f"a compressed message {error}") from None
         except InflatesTooFar as error:
@@ -233,8 +229,8 @@ class GrpcInput(H2Stream):
         count = self._inflated_bytes = len(inflated)
         self._is_bare = False
         self._held_bytes += count
-        if not server.capacity.hold(count):
-            raise server.capacity.too_many_bytes(count)
+        if not endpoint.capacity.hold(count):
+            raise endpoint.capacity.too_many_bytes(count)
         return bytes(inflated) if count <= SMALL_BYTES else inflated
 
     def check_pace(self, now: float, limit_s: float) -> None:

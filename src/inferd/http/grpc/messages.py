@@ -26,6 +26,9 @@ PREFIX: Final = struct.Struct(">BL")
 
 PREFIX_BYTES: Final = 5
 
+SMALL_BYTES: Final = 16384
+"""Messages up to this size are copied, not sent as views, and compressed on the loop."""
+
 OK: Final = 0
 CANCELLED: Final = 1
 DEADLINE_EXCEEDED: Final = 4

@@ -13,14 +13,14 @@ import logging
 from collections.abc import Coroutine
 from copy import copy
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from inferd.aio.driver import Driven
 from inferd.aio.promise import Promise, resume
-from inferd.api.v2.rows import slot_for
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError, Overloaded
 from inferd.http.h1.body import BodyReader
+from inferd.http.h1.endpoint import HttpEndpoint
 from inferd.http.h1.head import HeadReader, unread_request
 from inferd.http.message import (
     NO_BODY,
@@ -34,10 +34,7 @@ from inferd.http.message import (
 )
 from inferd.http.outflow import Outflow
 from inferd.http.overload import check_head
-from inferd.memory.batch_memory import LEAST_BYTES
-
-if TYPE_CHECKING:
-    from inferd.transport.http_server import HttpServer
+from inferd.http.turns import Connection
 
 log = logging.getLogger("inferd.http")
 
@@ -58,7 +55,7 @@ SOON_S = 0.02
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class HttpConnection:
+class HttpConnection(Connection):
     """One client's connection: an asyncio.BufferedProtocol in all but name.
 
     A compiled class that inherits from an interpreted one would keep its attributes in a
@@ -66,22 +63,21 @@ class HttpConnection:
     get AsyncioConnection.
     """
 
-    def __init__(self, server: "HttpServer") -> None:
-        self._server = server
-        self._options = server.options
-        self._routes = server.routes
-        self._turns = server.turns
+    def __init__(self, endpoint: HttpEndpoint) -> None:
+        self._endpoint = endpoint
+        self._limits = limits = endpoint.limits
+        self._routes = endpoint.routes
+        self._turns = endpoint.turns
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         # _buffer[_start:_end] has been received but not yet consumed.
         self._buffer = bytearray(_FIRST_BUFFER)
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
-        options = server.options
         self._heads = HeadReader(
-            options.max_header_bytes, options.max_body_bytes, server.routes.forward
+            limits.max_header_bytes, limits.max_body_bytes, endpoint.routes.forward
         )
-        self._body = BodyReader(server.capacity, options.max_body_bytes)
+        self._body = BodyReader(endpoint.capacity, limits.max_body_bytes)
         self._request: HttpRequest | None = None  # its body is still coming
         self._task: asyncio.Task[None] | Driven | None = None  # answers the latest request
         self._asked: HttpRequest = NO_REQUEST  # that request, while its coroutine is paused
@@ -102,16 +98,16 @@ class HttpConnection:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BufferedProtocol."""
         self._transport = cast("asyncio.Transport", transport)
-        server = self._server
-        self._since = server.now
-        server.connections.add(self)
-        if server.is_draining:  # it was accepted just before the server stopped listening
+        endpoint = self._endpoint
+        self._since = endpoint.now
+        endpoint.connections.add(self)
+        if endpoint.is_draining:  # it was accepted just before the server stopped listening
             self._close()
             return
         # Connections turned away linger for a while; they must not count against the limit.
-        if len(server.connections) - server.turned_away_count > self._options.max_connections:
+        if len(endpoint.connections) - endpoint.turned_away_count > self._limits.max_connections:
             self._is_turned_away = True
-            server.turned_away_count += 1
+            endpoint.turned_away_count += 1
             msg = "the server has as many connections as it may; try again later"
             self._refuse(Overloaded(msg))
 
@@ -126,8 +122,8 @@ class HttpConnection:
         self._request = None
         self._pending = []
         if self._is_turned_away:
-            self._server.turned_away_count -= 1
-        self._server.forget(self)
+            self._endpoint.turned_away_count -= 1
+        self._endpoint.forget(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
@@ -150,7 +146,7 @@ class HttpConnection:
             self._fill_body(nbytes)
             return
         if self._start == self._end and self._request is None:
-            self._since = self._server.now
+            self._since = self._endpoint.now
         self._end += nbytes
         if self._task is None and not self._is_paused:
             if self._end == len(self._buffer):
@@ -216,7 +212,7 @@ class HttpConnection:
         unread = self._end - self._start
         size = len(self._buffer)
         if self._start == 0:
-            size = min(2 * size, self._options.max_header_bytes + _FIRST_BUFFER)
+            size = min(2 * size, self._limits.max_header_bytes + _FIRST_BUFFER)
         fresh = bytearray(max(size, unread + 1))
         fresh[:unread] = self._view[self._start : self._end]
         self._buffer, self._view = fresh, memoryview(fresh)
@@ -300,17 +296,15 @@ class HttpConnection:
 
     def _await_body(self, request: HttpRequest, length: int, available: int) -> None:
         routes = self._routes
-        if routes.tracer.is_on:
+        if routes.is_timed():
             request = copy(request)  # the next one with the same head has its own began_ns
             request.began_ns = perf_counter_ns()
         self._request = request
-        self._since = self._server.now
+        self._since = self._endpoint.now
         if routes.is_guarded:
             routes.check_access(request.target, request.headers)
-        check_head(self._server.capacity, routes, request.target, length)
-        slot = None
-        if length >= LEAST_BYTES and routes.batch_memory is not None:
-            slot = slot_for(routes.batch_memory, request, length, available)
+        check_head(self._endpoint.capacity, routes, request.target, length)
+        slot = routes.slot_for(request, length, available)
         self._body.begin(length, self._view[self._start : self._start + available], slot)
         if length >= 0:
             self._start = self._end = 0
@@ -411,7 +405,7 @@ class HttpConnection:
             return
         buffers = answer.buffers
         length = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
-        keep_alive = request.is_kept_alive and not self._server.is_draining
+        keep_alive = request.is_kept_alive and not self._endpoint.is_draining
         if not keep_alive:
             answer.headers += _CLOSE
         elif request.is_http_10:
@@ -426,7 +420,7 @@ class HttpConnection:
             self._transport.writelines([head, *buffers])
         if not keep_alive:
             self._close()
-        self._since = self._server.now
+        self._since = self._endpoint.now
 
     def _send_stream(self, request: HttpRequest, answer: HttpAnswer, rest: Pieces) -> None:
         """Send an answer of unknown length: chunked, or for HTTP/1.0 ended by closing."""
@@ -455,8 +449,8 @@ class HttpConnection:
         if self._is_closing:
             return
         self._write(end)
-        self._since = self._server.now
-        if is_kept_alive and not self._server.is_draining:
+        self._since = self._endpoint.now
+        if is_kept_alive and not self._endpoint.is_draining:
             self._advance()
         else:
             self._close()
@@ -490,7 +484,7 @@ class HttpConnection:
         self.write_pending()
         self._go_on_reading()
         self._is_closing = True
-        self._since = self._server.now
+        self._since = self._endpoint.now
         if self._is_eof or not self._transport.can_write_eof():
             self._transport.close()
         else:
@@ -520,30 +514,30 @@ class HttpConnection:
             self._transport.write(_STILL_THERE)
         asyncio.get_running_loop().call_later(pause_s, self._probe, PROBE_S)
 
-    # --- the server calls these ---
+    # --- the endpoint calls these ---
 
-    def close_if_idle(self) -> None:
-        """Close the connection unless a request is being read or answered."""
+    def drain(self) -> None:
+        """See Connection.drain; what is being read or answered goes on."""
         if self._task is None and self._request is None and self._start == self._end:
             self._close()
 
     def abort(self) -> None:
-        """Abort the connection."""
+        """See Connection.abort."""
         self._is_closing = True
         self._pending = []
         self._transport.abort()
 
     def check_time(self, now: float) -> None:
-        """Act on timeouts that have expired by `now`."""
+        """See Connection.check_time."""
         unsent = self._transport.get_write_buffer_size()
         is_model_busy = self._task is not None and not unsent
         if unsent < self._unsent or (unsent and not self._unsent) or is_model_busy:
             self._since = now  # there is progress, or the client is waiting for the model
         self._unsent = unsent
         lasts = now - self._since
-        options = self._options
+        limits = self._limits
         if unsent:
-            if lasts > options.write_timeout_s:
+            if lasts > limits.write_timeout_s:
                 self.abort()
         elif self._is_closing:
             if lasts > LINGER_S:
@@ -551,14 +545,14 @@ class HttpConnection:
         elif self._request is not None:
             self._check_pace(lasts)
         elif self._start != self._end:
-            if lasts > options.header_timeout_s:
-                limit_s = options.header_timeout_s
+            if lasts > limits.header_timeout_s:
+                limit_s = limits.header_timeout_s
                 self._refuse(HttpError(408, f"no whole request head within {limit_s:g} s"))
-        elif lasts > options.idle_timeout_s:
+        elif lasts > limits.idle_timeout_s:
             self._close()
 
     def _check_pace(self, lasts: float) -> None:
         try:
-            self._body.check_pace(lasts, self._options.body_timeout_s)
+            self._body.check_pace(lasts, self._limits.body_timeout_s)
         except HttpError as error:
             self._refuse(error)

@@ -77,6 +77,12 @@ class H2Stream:
     def check_pace(self, now: float, limit_s: float) -> None:
         """End the stream if the peer sends too slowly, given `limit_s`; called now and then."""
 
+    def watch_deadline(self) -> None:
+        """Have `expire` called at the deadline, now that the stream was not answered at once."""
+
+    def go_on(self) -> None:
+        """Continue after a wait."""
+
     def expire(self) -> None:
         """End the stream because its deadline has passed."""
 

@@ -7,20 +7,19 @@ received directly into its own memory. The output of a round of turns is written
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from inferd.compiled import mypyc_attr
-from inferd.http.grpc.call import LEVELS, QUEUED_BYTES, GrpcCall, prepare
-from inferd.http.grpc.input import SMALL_BYTES
-from inferd.http.grpc.messages import PREFIX_BYTES
+from inferd.http.grpc.call import QUEUED_BYTES, GrpcCall, prepare
+from inferd.http.grpc.endpoint import Carrier, GrpcEndpoint
+from inferd.http.grpc.messages import is_grpc
 from inferd.http.h2.connection import H2Connection
 from inferd.http.h2.frames import DEFAULT_FRAME_BYTES, ErrorCode
 from inferd.http.h2.request import RequestHead
 from inferd.http.h2.stream import H2Stream
 from inferd.http.receive_low_water import ReceiveLowWater
-
-if TYPE_CHECKING:
-    from inferd.transport.http2_server import Http2Server
+from inferd.http.rest_exchange import RestExchange, WrongExchange
+from inferd.http.turns import Connection
 
 JOIN_BYTES: Final = 16384
 """Buffers written together are joined up to this total size."""
@@ -43,46 +42,38 @@ _NOT_REACHED: Final = float("inf")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Http2Connection:
+class Http2Connection(Connection):
     """One client's connection: like HttpConnection, an asyncio.BufferedProtocol in all but name.
 
     Event loops that check the class get AsyncioHttp2Connection.
     """
 
-    def __init__(self, server: "Http2Server") -> None:
-        self.server = server
-        self.options = server.options
-        self.loop = asyncio.get_running_loop()
-        self.level = LEVELS[server.options.compression_level]
-        self.peer = ""
+    def __init__(self, endpoint: GrpcEndpoint) -> None:
+        self._endpoint = endpoint
+        self._limits = limits = endpoint.limits
+        self._carrier = Carrier(endpoint, self.flush, self._take_turn_soon)
         self._receive_low_water: ReceiveLowWater | None = None
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        rest_header_bytes = endpoint.rest.limits.max_header_bytes if endpoint.rest else 0
         self._h2 = H2Connection(
             self._open_stream,
-            max_streams=server.options.max_streams,
-            max_header_bytes=max(server.options.max_metadata_bytes, server.max_header_bytes),
+            max_streams=limits.max_streams,
+            max_header_bytes=max(limits.max_metadata_bytes, rest_header_bytes),
             on_ping=self._on_ping,
             on_pong=self._on_pong,
         )
-        self._scratch = server.scratch
-        self.small_bytes = min(SMALL_BYTES, server.max_message_bytes)
-        # Answers up to this size are sent in one piece; none are if they might be compressed.
-        self.small_answer_bytes = min(SMALL_BYTES - PREFIX_BYTES, server.options.max_send_bytes)
-        if self.level:
-            self.small_answer_bytes = -1
+        self._scratch = endpoint.scratch
         self._came = b""
         self._is_direct = False
         self._is_closing = False
         self._is_write_due = False
-        self.hurried: list[GrpcCall] = []  # calls with a deadline that arrived in this turn
-        self._resumed: list[GrpcCall] = []  # calls to resume in the next turn
         # times by the clock of the server's sweep
-        self._made = self._read_at = self._busy_at = server.now
+        self._made = self._read_at = self._busy_at = endpoint.now
         self._closing_since: float | None = None
         self._dropped_bytes = 0
         self._unsent = 0
         self._age_limit_s = _NOT_REACHED
-        if (age_ms := server.options.max_connection_age_ms) is not None:
+        if (age_ms := limits.max_connection_age_ms) is not None:
             self._age_limit_s = age_ms / 1000 * random.uniform(0.9, 1.1)
         self._draining_since: float | None = None
         # keepalive and the ping policy
@@ -99,17 +90,17 @@ class Http2Connection:
         """See asyncio.BufferedProtocol."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._receive_low_water = ReceiveLowWater(transport, self.loop)
-        self.peer = _peer(transport.get_extra_info("peername"))
-        server = self.server
-        server.connections.add(self)
-        server.open_count += 1
-        if server.open_count > self.options.max_connections:
+        self._receive_low_water = ReceiveLowWater(transport, self._carrier.loop)
+        self._carrier.peer = _peer(transport.get_extra_info("peername"))
+        endpoint = self._endpoint
+        endpoint.connections.add(self)
+        endpoint.open_count += 1
+        if endpoint.open_count > self._limits.max_connections:
             # Without our SETTINGS, gRPC clients fail their calls and wait before they come back.
             # After SETTINGS and GOAWAY, they would come back at once, and their calls would hang.
             self.abort()  # over TLS, close() would wait for the client to close first
             return
-        if self.server.is_stopping:
+        if self._endpoint.is_draining:
             self._h2.go_away()
         self.flush()
 
@@ -118,8 +109,8 @@ class Http2Connection:
         self._is_closing = True
         self._h2.lose()
         if self._closing_since is None:
-            self.server.open_count -= 1
-        self.server.forget(self)
+            self._endpoint.open_count -= 1
+        self._endpoint.forget(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
@@ -134,7 +125,7 @@ class Http2Connection:
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
-        self._read_at = self.server.now
+        self._read_at = self._endpoint.now
         if self._closing_since is not None:
             self._drop(nbytes)
             return
@@ -144,7 +135,7 @@ class Http2Connection:
                 self._came += data
             else:
                 self._came = data
-                self.server.turns.answer_read(self)
+                self._endpoint.turns.answer_read(self)
             return
         if self._is_direct:
             self._is_direct = False
@@ -152,7 +143,7 @@ class Http2Connection:
         else:
             self._take_what_came()
             self._h2.receive(self._scratch[:nbytes])
-            if self.hurried:
+            if self._carrier.hurried:
                 self._watch_deadlines()
         if self._receive_low_water is not None:
             self._receive_low_water.note_read(self._h2.data_stream_id, self._h2.missing_bytes())
@@ -183,28 +174,26 @@ class Http2Connection:
     def take(self, data: bytes) -> None:
         """Take the bytes received before this became the connection's protocol."""
         self._came = data
-        self.server.turns.answer_soon(self)
+        self._endpoint.turns.answer_soon(self)
 
     # --- turns call these ---
 
     def take_turn(self) -> None:
         """Resume the calls whose wait is over and process the input."""
-        if self._resumed:
-            resumed, self._resumed = self._resumed, []
-            for call in resumed:
-                call.go_on()
+        carrier = self._carrier
+        if carrier.resumed:
+            resumed, carrier.resumed = carrier.resumed, []
+            for stream in resumed:
+                stream.go_on()
         if came := self._came:
             self._came = b""
             self._h2.receive(came)
-        if self.hurried:
+        if self._carrier.hurried:
             self._watch_deadlines()
         self.flush()
 
-    def go_on_soon(self, call: GrpcCall) -> None:
-        """Have `call` resume its handler in the next turn."""
-        self._resumed.append(call)
-        if len(self._resumed) == 1:
-            self.server.turns.answer_soon(self)
+    def _take_turn_soon(self) -> None:
+        self._endpoint.turns.answer_soon(self)
 
     def write_pending(self) -> None:
         """Write the pending output; close the connection when nothing is left to do."""
@@ -234,10 +223,10 @@ class Http2Connection:
             self._h2.receive(came)
 
     def _watch_deadlines(self) -> None:
-        """Give timers to the new calls that were not answered at once; most are."""
-        hurried, self.hurried = self.hurried, []
-        for call in hurried:
-            call.watch_deadline()
+        """Give timers to the new streams that were not answered at once; most are."""
+        hurried, self._carrier.hurried = self._carrier.hurried, []
+        for stream in hurried:
+            stream.watch_deadline()
 
     # --- writing ---
 
@@ -250,7 +239,7 @@ class Http2Connection:
         h2 = self._h2
         if not self._is_write_due and (h2.out or h2.is_failed or h2.is_going_away):
             self._is_write_due = True
-            self.server.turns.write_soon(self)
+            self._endpoint.turns.write_soon(self)
 
     def _close(self) -> None:
         self._is_closing = True
@@ -263,8 +252,8 @@ class Http2Connection:
         """
         if self._closing_since is not None or self._is_closing:
             return
-        self._closing_since = self.server.now
-        self.server.open_count -= 1
+        self._closing_since = self._endpoint.now
+        self._endpoint.open_count -= 1
         self._is_direct = False
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -280,24 +269,27 @@ class Http2Connection:
 
     def _open_stream(self, h2: H2Connection, stream_id: int, head: RequestHead) -> H2Stream:
         if head.use is None:
-            most = self.options.max_metadata_bytes
-            head.use = prepare(head, self.server.methods, most) or False
+            most = self._limits.max_metadata_bytes
+            head.use = prepare(head, self._endpoint.methods, most) or False
         if head.use is not False:
-            return GrpcCall(h2, stream_id, head, self)
-        return self.server.open_other(h2, stream_id, head, self)
+            return GrpcCall(h2, stream_id, head, self._carrier)
+        rest = self._endpoint.rest
+        if rest is None or is_grpc(head):
+            return WrongExchange(h2, stream_id, head)
+        return RestExchange(h2, stream_id, head, self._carrier, rest)
 
     # --- pings ---
 
     def _on_ping(self) -> None:
         """Count pings that come more often than the options allow (gRPC keepalive)."""
-        now, options, h2 = self.server.clock(), self.options, self._h2
-        may_ping = bool(h2.streams) or options.keepalive_permit_without_calls
-        least_s = options.min_recv_ping_interval_without_data_ms / 1000
+        now, limits, h2 = self._endpoint.clock(), self._limits, self._h2
+        may_ping = bool(h2.streams) or limits.keepalive_permit_without_calls
+        least_s = limits.min_recv_ping_interval_without_data_ms / 1000
         if h2.frames_sent != self._sent_at_client_ping:
             self._strikes = 0
         elif now - self._client_pinged_at < (least_s if may_ping else PING_WITHOUT_CALLS_S):
             self._strikes += 1
-            if 0 < options.max_ping_strikes < self._strikes:
+            if 0 < limits.max_ping_strikes < self._strikes:
                 h2.fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
         self._client_pinged_at = now
         self._sent_at_client_ping = h2.frames_sent
@@ -306,7 +298,7 @@ class Http2Connection:
         if payload == _DRAIN_PING and self._draining_since is not None:
             self._h2.go_away()
 
-    # --- the server calls these ---
+    # --- the endpoint calls these ---
 
     def drain(self) -> None:
         """Ask the client to open no more streams, and close once those it has are done.
@@ -315,7 +307,7 @@ class Http2Connection:
         """
         if self._draining_since is not None or self._h2.is_failed:
             return
-        self._draining_since = self.server.now
+        self._draining_since = self._endpoint.now
         if self._h2.is_ready:
             self._h2.announce_end()
             self._h2.ping(_DRAIN_PING)
@@ -324,7 +316,7 @@ class Http2Connection:
         self.flush()
 
     def cut(self) -> None:
-        """End all calls as UNAVAILABLE and close the connection."""
+        """See Connection.cut; the calls end as UNAVAILABLE."""
         if self._closing_since is not None:
             self.abort()
             return
@@ -335,25 +327,25 @@ class Http2Connection:
         self._close()
 
     def abort(self) -> None:
-        """Abort the connection."""
+        """See Connection.abort."""
         self._is_closing = True
         self._transport.abort()
 
     def check_time(self, now: float) -> None:
-        """Act on timeouts that have expired by `now`."""
-        h2, options = self._h2, self.options
+        """See Connection.check_time."""
+        h2, limits = self._h2, self._limits
         h2.tick()
         unsent = self._transport.get_write_buffer_size()
         if unsent < self._unsent or not unsent:
             self._busy_at = now
         self._unsent = unsent
-        if now - self._busy_at > options.write_timeout_s:
+        if now - self._busy_at > limits.write_timeout_s:
             self.abort()
         elif self._closing_since is not None:
             if now - self._closing_since > LINGER_S:
                 self.abort()
         elif not h2.is_ready:
-            if now - self._made > options.handshake_timeout_s:
+            if now - self._made > limits.handshake_timeout_s:
                 h2.fail(ErrorCode.SETTINGS_TIMEOUT, "no HTTP/2 within the time for it")
                 self.flush()
         else:
@@ -364,25 +356,25 @@ class Http2Connection:
     def _check_calls(self, now: float) -> None:
         """End calls past their deadline, and calls whose client does not read the answer."""
         for stream in list(self._h2.streams.values()):
-            stream.check_pace(now, self.options.message_timeout_s)
+            stream.check_pace(now, self._limits.message_timeout_s)
             if stream.deadline_s is not None and stream.deadline_s < now:
                 stream.expire()
             elif stream.sent_bytes != stream.moved_bytes or not _is_waited_for(stream):
                 stream.moved_bytes, stream.moved_at = stream.sent_bytes, now
-            elif now - stream.moved_at > self.options.write_timeout_s:
+            elif now - stream.moved_at > self._limits.write_timeout_s:
                 self._h2.reset(stream.id, ErrorCode.CANCEL)
         self.flush()
 
     def _check_age(self, now: float) -> None:
-        options = self.options
-        idle_ms, grace_ms = options.max_connection_idle_ms, options.max_connection_age_grace_ms
+        limits = self._limits
+        idle_ms, grace_ms = limits.max_connection_idle_ms, limits.max_connection_age_grace_ms
         if self._draining_since is not None:
-            if now - self._draining_since >= self.server.sweep_s and not self._h2.is_going_away:
+            if now - self._draining_since >= self._endpoint.sweep_s and not self._h2.is_going_away:
                 self._h2.go_away()  # the client has not answered the ping
                 self.flush()
             if (
                 grace_ms is not None
-                and not self.server.is_stopping
+                and not self._endpoint.is_draining
                 and now - self._draining_since > grace_ms / 1000
             ):
                 self.cut()
@@ -393,20 +385,20 @@ class Http2Connection:
 
     def _check_alive(self, now: float) -> None:
         """Ping a client that has been quiet; abort if it does not answer."""
-        options, h2 = self.options, self._h2
+        limits, h2 = self._limits, self._h2
         if self._pinged_at is not None:
             if self._read_at >= self._pinged_at:
                 self._pinged_at = None
-            elif now - self._pinged_at > options.keepalive_timeout_ms / 1000:
+            elif now - self._pinged_at > limits.keepalive_timeout_ms / 1000:
                 self.abort()
                 return
         if h2.frames_sent != self._sent_at_ping:
             self._pings_without_data, self._sent_at_ping = 0, h2.frames_sent
-        limit = options.max_pings_without_data
+        limit = limits.max_pings_without_data
         if (
             self._pinged_at is None
-            and now - self._read_at > options.keepalive_time_ms / 1000
-            and (h2.streams or options.keepalive_permit_without_calls)
+            and now - self._read_at > limits.keepalive_time_ms / 1000
+            and (h2.streams or limits.keepalive_permit_without_calls)
             and not 0 < limit <= self._pings_without_data
         ):
             self._pinged_at = now

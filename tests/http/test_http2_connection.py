@@ -29,7 +29,7 @@ from inferd.http.h2.frames import (
     encode_window_update,
 )
 from inferd.http.h2.hpack import encode_fields
-from inferd.http.h2.protocol import LINGER_BYTES, LINGER_S
+from inferd.http.http2_connection import LINGER_BYTES, LINGER_S
 from inferd.server.options import grpc_options
 from inferd.transport.http2_server import Http2Server
 
@@ -288,8 +288,8 @@ async def test_a_deadline_ends_a_call_whose_message_never_comes(bench, came):
     bench.head(1, b"/t.T/Wait", [(b"grpc-timeout", b"20m")])
     bench.send(encode_frame(DATA, 0, 1, came))
     assert b"4" in await bench.until(HEADERS)  # the clock stands still: no sweep has done that
-    [connection] = bench.server.connections
-    assert not connection.hurried
+    [connection] = bench.server.endpoint.connections
+    assert not connection._carrier.hurried
 
 
 @timed()
@@ -330,14 +330,14 @@ async def test_a_deadline_of_nothing_has_passed(bench):
 
 def coming(bench, stream_id):
     """How much is held of what came on a stream."""
-    [connection] = bench.server.connections
+    [connection] = bench.server.endpoint.connections
     stream = connection._h2.streams.get(stream_id)
     return -1 if stream is None else stream._held_bytes
 
 
 def begun(bench, stream_id):
     """How many messages of a stream have begun to come."""
-    [connection] = bench.server.connections
+    [connection] = bench.server.endpoint.connections
     return connection._h2.streams[stream_id]._reader.begun_count
 
 
@@ -347,14 +347,14 @@ async def test_a_call_whose_message_stops_coming_is_given_up(bench, came):
     await bench.greet()
     bench.head(1, b"/t.T/Wait", ())
     bench.send(encode_frame(DATA, 0, 1, came))
-    await true(lambda: bench.server.connections and coming(bench, 1) == len(came))
+    await true(lambda: bench.server.endpoint.connections and coming(bench, 1) == len(came))
     bench.pass_time(1)
     bench.pass_time(9)
     bench.send(encode_frame(PING, 0, 0, bytes(8)))
     await bench.until(PING, ACK)
     bench.pass_time(2)
     assert b"4" in await bench.until(HEADERS)
-    assert bench.server.capacity.buffered_bytes == 0
+    assert bench.server.endpoint.capacity.buffered_bytes == 0
 
 
 @timed(message_timeout_s=10)
@@ -423,7 +423,7 @@ async def test_what_came_before_the_client_s_end_is_answered(bench, is_alone):
     bench.writer.write_eof()
     found = [frame async for frame in bench.frames()]
     assert {stream_id for _, _, stream_id, _ in found if stream_id} == {1, 3}
-    await true(lambda: not bench.server.connections)
+    await true(lambda: not bench.server.endpoint.connections)
 
 
 @timed(write_timeout_s=10)
@@ -448,8 +448,8 @@ async def test_an_answer_has_its_time_from_when_it_was_made(bench):
     bench.pass_time(9)
     bench.send(encode_frame(PING, 0, 0, bytes(8)))
     await bench.until(PING, ACK)
-    assert bench.server.connections
-    [connection] = bench.server.connections
+    assert bench.server.endpoint.connections
+    [connection] = bench.server.endpoint.connections
     assert 1 in connection._h2.streams
     bench.pass_time(2)
     assert await bench.until(RST_STREAM) == struct.pack(">L", ErrorCode.CANCEL)
@@ -467,7 +467,7 @@ async def test_an_answer_that_moves_is_waited_for_though_others_move_too(bench):
         bench.send(encode_window_update(3, 100))  # one of them is read, slowly
         bench.send(encode_frame(PING, 0, 0, bytes(8)))
         await bench.until(PING, ACK)
-    [connection] = bench.server.connections
+    [connection] = bench.server.endpoint.connections
     assert set(connection._h2.streams) == {3}
 
 
@@ -499,11 +499,11 @@ async def test_who_does_not_read_at_all_is_cut(bench):
     window = struct.pack(">L", 2**30)
     bench.call(1, b"/t.T/Fill", ends=0)
     bench.send(encode_frame(8, 0, 0, window), encode_frame(8, 0, 1, window))
-    [connection] = bench.server.connections
+    [connection] = bench.server.endpoint.connections
     await true(lambda: connection._h2.is_paused)
     bench.pass_time(1)
     bench.pass_time(11)
-    await true(lambda: not bench.server.connections)
+    await true(lambda: not bench.server.endpoint.connections)
 
 
 @timed()
@@ -511,11 +511,11 @@ async def test_who_goes_on_after_goaway_is_cut_by_time_or_by_size(bench):
     bench.send(b"x" * 24)
     assert (await bench.goaway())[1] is ErrorCode.PROTOCOL_ERROR
     bench.pass_time(LINGER_S + 1)
-    await true(lambda: not bench.server.connections)
+    await true(lambda: not bench.server.endpoint.connections)
     _, writer = await asyncio.open_connection("127.0.0.1", bench.port)
     writer.write(b"x" * 24 + bytes(4 * LINGER_BYTES))
-    await true(lambda: bench.server.connections)
-    await true(lambda: not bench.server.connections)
+    await true(lambda: bench.server.endpoint.connections)
+    await true(lambda: not bench.server.endpoint.connections)
     writer.transport.abort()  # what is not sent yet is not sent when the loop has closed
     with suppress(ConnectionError):
         await writer.wait_closed()
@@ -538,9 +538,11 @@ async def test_stopping_ends_calls_and_linger_alike(bench):
     bench.call(1, b"/t.T/Wait")
     _, writer = await asyncio.open_connection("127.0.0.1", bench.port)
     writer.write(b"x" * 24)
-    await true(lambda: any(one._closing_since is not None for one in bench.server.connections))
+    await true(
+        lambda: any(one._closing_since is not None for one in bench.server.endpoint.connections)
+    )
     await bench.server.stop(0)
-    assert not bench.server.connections
+    assert not bench.server.endpoint.connections
     writer.close()
 
 
@@ -549,4 +551,4 @@ async def test_stopping_ends_calls_and_linger_alike(bench):
     [({}, 1.0), ({"keepalive_timeout_ms": 400}, 0.1), ({"max_connection_age_ms": 1}, 0.02)],
 )
 def test_the_sweep_is_as_often_as_the_shortest_time_needs(changes, interval_s):
-    assert Bench(**changes).server.sweep_s == pytest.approx(interval_s)
+    assert Bench(**changes).server.endpoint.sweep_s == pytest.approx(interval_s)

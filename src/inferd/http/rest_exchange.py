@@ -7,14 +7,16 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from http import HTTPMethod
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from inferd.aio.promise import resume
 from inferd.errors import InferdError
 from inferd.http.access import joined
 from inferd.http.grpc.call import QUEUED_BYTES
+from inferd.http.grpc.endpoint import Carrier
 from inferd.http.grpc.messages import is_grpc
 from inferd.http.h1.body import check_pace
+from inferd.http.h1.endpoint import HttpEndpoint
 from inferd.http.h2.connection import H2Connection
 from inferd.http.h2.frames import ErrorCode
 from inferd.http.h2.hpack import Field, encode_fields
@@ -28,10 +30,6 @@ from inferd.http.message import (
 )
 from inferd.http.outflow import Outflow
 from inferd.http.overload import check_head, memory_of
-
-if TYPE_CHECKING:
-    from inferd.http.h2.protocol import Http2Connection
-    from inferd.http.router import Routes
 
 log = logging.getLogger("inferd.http")
 
@@ -69,12 +67,19 @@ class RestExchange(H2Stream):
     _outflow: Outflow | None = None
 
     def __init__(
-        self, connection: H2Connection, stream_id: int, head: RequestHead, port: "Http2Connection"
+        self,
+        connection: H2Connection,
+        stream_id: int,
+        head: RequestHead,
+        carrier: Carrier,
+        rest: HttpEndpoint,
     ) -> None:
         H2Stream.__init__(self, connection, stream_id, head)
         self.drop_bytes = 1 << 22
-        self._port = port
-        self._routes = cast("Routes", port.server.routes)
+        self._carrier = carrier
+        self._routes = rest.routes
+        self._limits = rest.limits
+        self._capacity = carrier.endpoint.capacity
 
     def on_open(self) -> None:
         """See H2Stream."""
@@ -86,7 +91,7 @@ class RestExchange(H2Stream):
             self._refuse(error)
 
     def _check_head(self) -> None:
-        limit = self._port.server.max_header_bytes
+        limit = self._limits.max_header_bytes
         if self.head.size > limit:
             raise HttpError(431, f"the request head is larger than {limit} bytes")
         if self.head.method not in _METHODS:  # as over HTTP/1.1 (RFC 9110, section 9.1)
@@ -97,17 +102,16 @@ class RestExchange(H2Stream):
         # Without a body the call itself checks access, after CORS preflights have been answered.
         if self._routes.is_guarded and not self.is_remote_done:
             self._routes.check_access(self.head.path, joined(self.head.fields))
-        if self.head.content_length > self._port.server.max_body_bytes:
+        if self.head.content_length > self._limits.max_body_bytes:
             raise self._too_large()
         if not self.is_remote_done:
-            capacity = self._port.server.capacity
-            check_head(capacity, self._routes, self.head.path, self.head.content_length)
+            check_head(self._capacity, self._routes, self.head.path, self.head.content_length)
 
     def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
         """See H2Stream."""
         count = stop - start
         if isinstance(self._body, bytearray):
-            if self._filled + count > self._port.server.max_body_bytes:
+            if self._filled + count > self._limits.max_body_bytes:
                 self._refuse(self._too_large())
                 return
             self._body += data[start:stop]
@@ -126,7 +130,7 @@ class RestExchange(H2Stream):
             return
         self._filled += count
         self._held_bytes += count
-        capacity = self._port.server.capacity
+        capacity = self._capacity
         capacity.buffered_bytes += count
         if capacity.buffered_bytes > capacity.max_bytes:
             self._refuse(capacity.too_many_bytes(self._held_bytes))
@@ -171,7 +175,7 @@ class RestExchange(H2Stream):
         if self._began_at is None:
             self._began_at = now
         try:
-            check_pace(self._filled, now - self._began_at, self._port.server.body_timeout_s)
+            check_pace(self._filled, now - self._began_at, self._limits.body_timeout_s)
         except HttpError as error:
             self._refuse(error)
 
@@ -191,7 +195,7 @@ class RestExchange(H2Stream):
         if self.is_local_done and answer.rest is not None:
             await answer.rest.aclose()
         self._answer(answer)
-        self._port.flush()
+        self._carrier.flush()
 
     def _answer(self, answer: HttpAnswer) -> None:
         if self.is_local_done:
@@ -234,13 +238,13 @@ class RestExchange(H2Stream):
         self._task = None
         if not self.is_local_done:
             self.connection.send_data(self, [], b"")
-        self._port.flush()
+        self._carrier.flush()
 
     def _write(self, piece: bytes) -> None:
         if self.is_local_done:
             return
         self.connection.send_data(self, [piece], None)
-        self._port.flush()
+        self._carrier.flush()
         if self.pending_bytes > QUEUED_BYTES and self._outflow is not None:
             self._outflow.hold()
 
@@ -250,7 +254,7 @@ class RestExchange(H2Stream):
             self._outflow.release()
 
     def _too_large(self) -> HttpError:
-        limit = self._port.server.max_body_bytes
+        limit = self._limits.max_body_bytes
         return HttpError(413, f"the body is larger than the {limit} bytes this server takes")
 
     def _refuse(self, error: HttpError | InferdError) -> None:
@@ -267,6 +271,6 @@ class RestExchange(H2Stream):
         self._release()
 
     def _release(self) -> None:
-        self._port.server.capacity.buffered_bytes -= self._held_bytes
+        self._capacity.buffered_bytes -= self._held_bytes
         self._held_bytes = 0
         self._body = None

@@ -1,0 +1,119 @@
+"""GrpcEndpoint: what the HTTP/2 connections of one port share, and what their streams see of it."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from inferd.http.coder import Coder
+from inferd.http.endpoint import Endpoint
+from inferd.http.failure import FailureLog
+from inferd.http.grpc.handler import Method
+from inferd.http.grpc.messages import PREFIX_BYTES, SMALL_BYTES
+from inferd.http.h1.endpoint import HttpEndpoint
+from inferd.http.h2.stream import H2Stream
+from inferd.http.turns import Turns
+from inferd.memory.capacity import Capacity
+
+READ_BYTES = 3 << 18
+"""How much is read at once; more than ReceiveLowWater's highest mark."""
+
+LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
+"""zlib's levels for --grpc-infer-response-compression-level."""
+
+
+class GrpcLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of the connections and their calls.
+
+    `compression_level`: none, low, medium or high; answers are compressed with a coding that the
+    client accepts. The keepalive and connection age settings are gRPC's own.
+    """
+
+    max_receive_bytes: int
+    max_send_bytes: int
+    compression_level: str
+    keepalive_time_ms: int
+    keepalive_timeout_ms: int
+    keepalive_permit_without_calls: bool
+    max_pings_without_data: int
+    min_recv_ping_interval_without_data_ms: int
+    max_ping_strikes: int
+    max_connection_age_ms: int | None
+    max_connection_age_grace_ms: int | None
+    max_connections: int
+    max_streams: int
+    max_metadata_bytes: int
+    max_inflated_bytes: int
+    message_timeout_s: float
+    write_timeout_s: float
+    handshake_timeout_s: float
+    max_connection_idle_ms: int | None
+
+
+class GrpcEndpoint(Endpoint):
+    """The connections of one port and the gRPC methods it offers, by path.
+
+    Requests other than gRPC are answered as `rest` does, if there is one. `clock` is the time of
+    the sweeps, one every `sweep_s`.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        limits: GrpcLimits,
+        methods: dict[bytes, Method],
+        coder: Coder,
+        failures: FailureLog,
+        rest: HttpEndpoint | None,
+        capacity: Capacity,
+        turns: Turns,
+        clock: Callable[[], float],
+        sweep_s: float,
+    ) -> None:
+        super().__init__(capacity, turns, clock())
+        self.limits = limits
+        self.methods = methods
+        self.coder = coder
+        self.failures = failures
+        self.rest = rest
+        self.clock = clock
+        self.sweep_s = sweep_s
+        self.open_count = 0  # connections, except lingering ones
+        # A message larger than could ever be in memory is refused by its declared length.
+        most_bytes = max(capacity.max_bytes, SMALL_BYTES)
+        self.max_message_bytes = int(min(limits.max_receive_bytes, most_bytes))
+        # All connections read into it: each read is consumed before the next one.
+        self.scratch = memoryview(bytearray(READ_BYTES))
+
+
+class Carrier:
+    """One connection, as its streams see it.
+
+    `flush` has pending output written soon; `take_turn_soon` gives the connection a turn.
+    """
+
+    def __init__(
+        self,
+        endpoint: GrpcEndpoint,
+        flush: Callable[[], None],
+        take_turn_soon: Callable[[], None],
+    ) -> None:
+        limits = endpoint.limits
+        self.endpoint = endpoint
+        self.flush = flush
+        self._take_turn_soon = take_turn_soon
+        self.loop = asyncio.get_running_loop()
+        self.peer = ""
+        self.level = LEVELS[limits.compression_level]
+        self.small_bytes = min(SMALL_BYTES, endpoint.max_message_bytes)
+        # Answers up to this size are sent in one piece; none are if they might be compressed.
+        self.small_answer_bytes = min(SMALL_BYTES - PREFIX_BYTES, limits.max_send_bytes)
+        if self.level:
+            self.small_answer_bytes = -1
+        self.hurried: list[H2Stream] = []  # streams with a deadline that were opened in this turn
+        self.resumed: list[H2Stream] = []  # streams that go on in the next turn
+
+    def go_on_soon(self, stream: H2Stream) -> None:
+        """Have `stream` go on in the next turn."""
+        self.resumed.append(stream)
+        if len(self.resumed) == 1:
+            self._take_turn_soon()

@@ -1,0 +1,72 @@
+"""Routes: what a connection gets its answers from."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from inferd.compiled import mypyc_attr
+from inferd.errors import InferdError
+from inferd.http.access import Headers
+from inferd.http.header_forward import HeaderForward
+from inferd.http.message import HttpAnswer, HttpError, HttpRequest
+from inferd.http.router import Router
+from inferd.memory.batch_memory import BlockSlot
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Routes:
+    """Answers the requests of connections; `router` knows the targets there are.
+
+    With `is_guarded` some calls are restricted: call `check_access` before receiving a large body.
+    `forward` chooses the headers that are forwarded to the calls; the code that makes an
+    HttpRequest applies it. An overloaded server may refuse the calls of the API group `refusable`.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        is_guarded: bool,
+        forward: HeaderForward | None,
+        refusable: str,
+    ) -> None:
+        self.router = router
+        self.is_guarded = is_guarded
+        self.forward = forward
+        self.refusable = refusable
+
+    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        """Return the answer if it need not wait for anything, else a coroutine that returns it."""
+        return self.answer(request)
+
+    def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
+        """Return the answer to `request`, whatever happens."""
+        raise NotImplementedError
+
+    def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
+        """Return the answer to a request that its connection refuses, worded as in its API.
+
+        If the head of the request is malformed, at most its target is known.
+        """
+        raise NotImplementedError
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """Raise the error `answer` would answer with if the sender has no access to `target`."""
+        found = self.router.find(target)
+        if found is not None and found.guard is not None:
+            found.guard.check(headers)
+
+    def is_refusable(self, target: bytes) -> bool:
+        """Return whether an overloaded server may refuse requests to `target` by their heads."""
+        found = self.router.find(target)
+        return found is not None and found.api == self.refusable
+
+    def is_timed(self) -> bool:
+        """Return whether `began_ns` of requests is of use."""
+        return False
+
+    def slot_for(self, request: HttpRequest, length: int, received: int) -> BlockSlot | None:
+        """Return where to receive the end of the body of `request`; None: in memory of its own.
+
+        The body has `length` bytes, the first `received` of which are there.
+        """
+        return None

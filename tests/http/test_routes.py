@@ -1,0 +1,44 @@
+"""What all routes have in common; what each answers has tests of its own."""
+
+import pytest
+
+from inferd.errors import Restricted
+from inferd.http.access import Access, Secret
+from inferd.http.message import NO_REQUEST, HttpAnswer
+from inferd.http.router import Route, Router
+from inferd.http.routes import Routes
+
+ACCESS = Access({"a": Secret(b"key", b"value")})
+
+
+class Empty(Routes):
+    """Answers everything with nothing."""
+
+    def __init__(self):
+        table = [Route("GET", "/a/{x}", "a", self.answer), Route("GET", "/b", "b", self.answer)]
+        super().__init__(Router(table, ACCESS), is_guarded=True, forward=None, refusable="b")
+
+    async def answer(self, _request):
+        return HttpAnswer(200, [])
+
+
+async def test_to_begin_is_to_answer_later():
+    assert (await Empty().begin(NO_REQUEST)).status == 200
+
+
+def test_access_is_checked_where_there_is_a_guard():
+    routes = Empty()
+    for target in (b"/b", b"/nowhere"):
+        routes.check_access(target, {})
+    routes.check_access(b"/a/1", {b"key": b"value"})
+    with pytest.raises(Restricted):
+        routes.check_access(b"/a/1", {})
+
+
+def test_one_group_of_calls_may_be_refused():
+    assert [Empty().is_refusable(target) for target in (b"/a/1", b"/b", b"/c")] == [0, 1, 0]
+
+
+def test_requests_are_neither_timed_nor_received_elsewhere():
+    assert not Empty().is_timed()
+    assert Empty().slot_for(NO_REQUEST, 1, 0) is None
