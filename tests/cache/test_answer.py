@@ -2,7 +2,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from inferd.cache.answer import Answer, unpacked
+from inferd.cache.answer import CachedAnswer, unpacked
 from inferd.core.request import InferResponse
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -21,15 +21,15 @@ def sample(datatype):
 
 
 def pieces(response):
-    answer = Answer(response)
+    answer = CachedAnswer(response)
     return [answer.packed(), answer.packed_in_thread()]
 
 
 @pytest.mark.parametrize("datatype", DataType)
 def test_every_type_comes_back_as_it_was(datatype):
     given = sample(datatype)
-    for piece in pieces(InferResponse("m", "1", outputs=[given])):
-        [found] = unpacked(piece).outputs
+    for packed in pieces(InferResponse("m", "1", outputs=[given])):
+        [found] = unpacked(packed).outputs
         assert (found.name, found.datatype, found.shape) == ("Y", datatype, (1, 3))
         assert found.numpy().tolist() == given.numpy().tolist()
 
@@ -38,8 +38,8 @@ def test_parameters_of_the_answer_and_of_outputs_come_back(answer):
     given = answer()
     given.parameters = {"a": 1, "b": "x", "c": True, "d": 0.5}
     given.outputs[0].parameters = {"e": False}
-    for piece in pieces(given):
-        found = unpacked(piece)
+    for packed in pieces(given):
+        found = unpacked(packed)
         assert found.parameters == given.parameters
         assert found.outputs[0].parameters == {"e": False}
 
@@ -47,27 +47,27 @@ def test_parameters_of_the_answer_and_of_outputs_come_back(answer):
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])
 def test_scalars_and_empty_outputs_come_back(shape):
     given = Tensor.from_numpy("Y", np.zeros(shape, np.float32), DataType.FP32)
-    for piece in pieces(InferResponse("m", "1", outputs=[given, sample(DataType.INT8)])):
-        first, second = unpacked(piece).outputs
+    for packed in pieces(InferResponse("m", "1", outputs=[given, sample(DataType.INT8)])):
+        first, second = unpacked(packed).outputs
         assert first.shape == shape
         assert second.numpy().tolist() == [[1, 2, 3]]
 
 
 def test_an_answer_without_outputs_comes_back():
-    for piece in pieces(InferResponse("m", "1")):
-        assert unpacked(piece).outputs == []
+    for packed in pieces(InferResponse("m", "1")):
+        assert unpacked(packed).outputs == []
 
 
 def test_the_size_is_known_before_anything_is_copied(answer):
-    assert {len(piece) for piece in pieces(answer())} == {Answer(answer()).size_bytes}
+    assert {len(packed) for packed in pieces(answer())} == {CachedAnswer(answer()).size_bytes}
 
 
 def test_what_is_kept_is_a_copy_that_nobody_can_write_to(answer):
     given = answer([1, 2])
     kept = pieces(given)
     given.outputs[0].data[:] = 9
-    for piece in kept:
-        [found] = unpacked(piece).outputs
+    for packed in kept:
+        [found] = unpacked(packed).outputs
         assert found.numpy().tolist() == [1, 2]
         with pytest.raises(ValueError, match="read-only"):
             found.numpy()[0] = 3
@@ -78,13 +78,13 @@ def test_what_is_kept_is_a_copy_that_nobody_can_write_to(answer):
 def test_outputs_are_aligned_for_frameworks(answer):
     given = answer()
     given.outputs += [sample(DataType.INT8), sample(DataType.FP64)]
-    for tensor in unpacked(Answer(given).packed()).outputs:
+    for tensor in unpacked(CachedAnswer(given).packed()).outputs:
         assert tensor.numpy().flags.aligned
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 20, -1])
 def test_half_an_answer_is_none(answer, length):
-    whole = Answer(answer()).packed()
+    whole = CachedAnswer(answer()).packed()
     with pytest.raises(ValueError, match="kept answer"):
         unpacked(whole[:length])
 
@@ -106,7 +106,7 @@ def test_an_output_that_cannot_be_is_none(output):
 
 def test_more_than_an_answer_is_none(answer):
     with pytest.raises(ValueError, match=r"a kept answer has .* bytes, its head says"):
-        unpacked(Answer(answer()).packed() + b"x")
+        unpacked(CachedAnswer(answer()).packed() + b"x")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def room_for(count, size=100):
     return LocalStore(count * (size + ENTRY_BYTES))
 
 
-def piece(number, size=100):
+def packed(number, size=100):
     return bytes([number]) * size
 
 
@@ -26,8 +26,8 @@ def told(store):
 def test_an_answer_is_found_under_its_key():
     async def go():
         shelf = room_for(3).shelf()
-        await shelf.keep(b"a", piece(1))
-        assert await shelf.find(b"a") == piece(1)
+        await shelf.keep(b"a", packed(1))
+        assert await shelf.find(b"a") == packed(1)
         assert await shelf.find(b"b") is None
 
     run(go())
@@ -37,7 +37,7 @@ def test_shelves_know_nothing_of_each_other():
     async def go():
         store = room_for(3)
         one, other = store.shelf(), store.shelf()
-        await one.keep(b"a", piece(1))
+        await one.keep(b"a", packed(1))
         assert await other.find(b"a") is None
 
     run(go())
@@ -47,13 +47,13 @@ def test_the_answer_that_was_not_used_for_the_longest_time_goes_first():
     async def go():
         store = room_for(3)
         one, other = store.shelf(), store.shelf()
-        await one.keep(b"a", piece(1))
-        await other.keep(b"b", piece(2))
-        await one.keep(b"c", piece(3))
+        await one.keep(b"a", packed(1))
+        await other.keep(b"b", packed(2))
+        await one.keep(b"c", packed(3))
         assert await one.find(b"a") is not None
-        await other.keep(b"d", piece(4))
+        await other.keep(b"d", packed(4))
         assert await other.find(b"b") is None
-        await other.keep(b"e", piece(5))
+        await other.keep(b"e", packed(5))
         assert await one.find(b"c") is None
         assert await one.find(b"a") is not None
         assert store.eviction_count == 2
@@ -66,8 +66,8 @@ def test_a_large_answer_takes_the_place_of_several():
         store = room_for(3)
         shelf = store.shelf()
         for number in range(3):
-            await shelf.keep(bytes([number]), piece(number))
-        await shelf.keep(b"large", piece(9, 200 + ENTRY_BYTES))
+            await shelf.keep(bytes([number]), packed(number))
+        await shelf.keep(b"large", packed(9, 200 + ENTRY_BYTES))
         assert await shelf.find(b"\2") is not None
         assert (store.entry_count, store.eviction_count) == (2, 2)
         assert store.used_bytes == store.size_bytes
@@ -79,10 +79,10 @@ def test_what_has_no_room_at_all_is_not_kept_and_nothing_goes_for_it():
     async def go():
         store = room_for(1)
         shelf = store.shelf()
-        await shelf.keep(b"a", piece(1))
-        await shelf.keep(b"b", piece(2, 101))
+        await shelf.keep(b"a", packed(1))
+        await shelf.keep(b"b", packed(2, 101))
         assert await shelf.find(b"b") is None
-        assert await shelf.find(b"a") == piece(1)
+        assert await shelf.find(b"a") == packed(1)
 
     run(go())
 
@@ -102,9 +102,9 @@ def test_the_second_answer_under_a_key_takes_the_place_of_the_first():
     async def go():
         store = room_for(3)
         shelf = store.shelf()
-        await shelf.keep(b"a", piece(1))
-        await shelf.keep(b"a", piece(2, 50))
-        assert await shelf.find(b"a") == piece(2, 50)
+        await shelf.keep(b"a", packed(1))
+        await shelf.keep(b"a", packed(2, 50))
+        assert await shelf.find(b"a") == packed(2, 50)
         assert (store.entry_count, store.used_bytes) == (1, 50 + ENTRY_BYTES)
         assert store.eviction_count == 0
 
@@ -116,12 +116,12 @@ def test_a_cleared_shelf_gives_all_its_room_back():
         store = room_for(4)
         one, other = store.shelf(), store.shelf()
         for key in (b"a", b"b"):
-            await one.keep(key, piece(1))
-            await other.keep(key, piece(2))
+            await one.keep(key, packed(1))
+            await other.keep(key, packed(2))
         one.clear()
         one.clear()
         assert await one.find(b"a") is None
-        assert await other.find(b"a") == piece(2)
+        assert await other.find(b"a") == packed(2)
         assert (store.entry_count, store.used_bytes) == (2, 2 * (100 + ENTRY_BYTES))
         await store.close()
         assert (store.entry_count, store.used_bytes) == (0, 0)
@@ -132,7 +132,7 @@ def test_a_cleared_shelf_gives_all_its_room_back():
 def test_the_metrics_have_tritons_names():
     async def go():
         store = room_for(4)
-        await store.shelf().keep(b"a", piece(1))
+        await store.shelf().keep(b"a", packed(1))
         store.counts.hit_count, store.counts.miss_count = 3, 2
         store.counts.lookup_ns, store.counts.insertion_ns = 5999, 7001
         assert told(store) == {

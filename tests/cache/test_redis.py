@@ -56,9 +56,9 @@ def settings(port, **more):
     return RedisCacheSettings("127.0.0.1", port, **{"socket_timeout_s": 10.0, **more})
 
 
-async def kept(store, key=KEY, piece=b"answer"):
+async def kept(store, key=KEY, packed=b"answer"):
     """Keep an answer and wait until it is stored."""
-    await store.keep(key, piece)
+    await store.keep(key, packed)
     while store._tasks:
         await asyncio.wait(store._tasks)
 
@@ -68,7 +68,7 @@ async def test_an_answer_comes_back_to_this_server_and_to_others(redis_server):
     server = redis_server()
     one, other = RedisStore(settings(server.port)), RedisStore(settings(server.port))
     assert await one.find(KEY) is None
-    await kept(one.shelf(), piece=bytes(range(256)) * 1000)
+    await kept(one.shelf(), packed=bytes(range(256)) * 1000)
     assert await one.find(KEY) == await other.find(KEY) == bytes(range(256)) * 1000
     assert await other.find(b"another") is None
     await one.close()
@@ -78,7 +78,7 @@ async def test_an_answer_comes_back_to_this_server_and_to_others(redis_server):
 @run
 async def test_a_view_is_kept_as_well(redis_server):
     store = RedisStore(settings(redis_server().port))
-    await kept(store, piece=memoryview(b"a view").toreadonly())
+    await kept(store, packed=memoryview(b"a view").toreadonly())
     assert await store.find(KEY) == b"a view"
     await store.close()
 
@@ -201,7 +201,7 @@ async def test_when_it_comes_back_it_is_used_again(redis_server, caplog):
     server.start()
     assert await store.find(KEY) is None  # it is still left alone
     clock.now_s += FIRST_REST_S
-    await kept(store, piece=b"new")
+    await kept(store, packed=b"new")
     assert await store.find(KEY) == b"new"
     assert caplog.messages[-1] == f"the response cache at 127.0.0.1:{server.port} answers again"
     await store.close()
@@ -298,9 +298,9 @@ async def test_who_gives_up_leaves_the_connections_in_order(redis_server):
 @run
 async def test_what_cannot_be_stored_in_time_is_not_kept(redis_server):
     store = RedisStore(settings(redis_server().port))
-    piece = bytes(LARGEST_BYTES)
+    packed = bytes(LARGEST_BYTES)
     for number in range(3):
-        await store.keep(bytes([number]), piece)
+        await store.keep(bytes([number]), packed)
     assert store.skipped_count == 3 - MAX_UNSENT_BYTES // LARGEST_BYTES
     while store._tasks:
         await asyncio.wait(store._tasks)

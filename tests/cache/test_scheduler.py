@@ -338,8 +338,8 @@ class Torn(LocalStore):
         find = shelf.find
 
         async def torn(key):
-            piece = await find(key)
-            return piece and piece[:-1]
+            packed = await find(key)
+            return packed and packed[:-1]
 
         shelf.find = torn
         return shelf

@@ -25,7 +25,7 @@ from inferd.core.metadata import IndexEntry
 from inferd.core.request import InferResponse
 from inferd.engine.loading import control as control_module
 from inferd.engine.loading.catalog import Catalog
-from inferd.engine.loading.control import Control
+from inferd.engine.loading.control import RepositoryControl
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.serving.served import Served
 from inferd.errors import (
@@ -71,7 +71,7 @@ def ensemble(*names):
 async def ensembles_on(root, mode="explicit", loader=EnsembleLoader, others=(), **options):
     catalog = Catalog()
     options = LoadOptions(model_control_mode=mode, repository_poll_secs=0, **options)
-    control = Control(catalog, options, loader(options))
+    control = RepositoryControl(catalog, options, loader(options))
     await control.start([root, *others])
     try:
         yield control, catalog

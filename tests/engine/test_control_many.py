@@ -19,7 +19,7 @@ from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import ModelState
 from inferd.engine.loading import control as control_module
 from inferd.engine.loading.catalog import Catalog
-from inferd.engine.loading.control import Control
+from inferd.engine.loading.control import RepositoryControl
 from inferd.engine.loading.load import LoadOptions
 from inferd.errors import (
     LoadFailed,
@@ -129,7 +129,7 @@ async def test_the_index_does_not_grow_with_every_version_there_ever_was(reposit
 @run
 async def test_names_that_were_tried_are_not_remembered(repository):
     catalog = Catalog()
-    control = Control(catalog, LoadOptions(model_control_mode="explicit"))
+    control = RepositoryControl(catalog, LoadOptions(model_control_mode="explicit"))
     await control.start([repository(m=identity())])
     for number in range(50):
         with pytest.raises(NotLoadable):

@@ -19,7 +19,7 @@ from inferd.errors import BackendFailed, InvalidRequest, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers import ensemble as ensemble_module
 from inferd.schedulers.ensemble import EnsembleScheduler
-from inferd.schedulers.ensemble_parts.plan import Plan
+from inferd.schedulers.ensemble_parts.plan import EnsemblePlan
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -125,7 +125,7 @@ def ensemble(models, *steps, e=None, clock=None, inflight=0, with_sequences=()):
         output=e.output,
         ensemble_scheduling=EnsembleScheduling(tuple(called), inflight),
     )
-    plan = Plan(config, [config for config, _, _ in steps])
+    plan = EnsemblePlan(config, [config for config, _, _ in steps])
     return EnsembleScheduler(plan, models, Counts(clock or Ticking()), with_sequences)
 
 
@@ -214,7 +214,7 @@ async def test_of_a_steps_outputs_those_are_wanted_that_have_a_place():
         output=e.output,
         ensemble_scheduling=EnsembleScheduling((EnsembleStep("splits", -1, *read),)),
     )
-    scheduler = EnsembleScheduler(Plan(config, [splits]), models, Counts(Ticking()))
+    scheduler = EnsembleScheduler(EnsemblePlan(config, [splits]), models, Counts(Ticking()))
     assert values(await scheduler.run(ask())) == {"Y": [1, 2, 3], "Z": [1, 2, 3]}
     [told] = models.asked
     assert [one.name for one in told.outputs] == ["P", "O"]  # in the model's order

@@ -14,14 +14,14 @@ from inferd.core.request import InferResponse
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
 
-Piece = bytes | memoryview
+Packed = bytes | memoryview
 """An answer in the form a cache keeps; read-only."""
 
 _ALIGNMENT = 16
 _LENGTH_BYTES = 4
 
 
-class _Output(msgspec.Struct, array_like=True):
+class _PackedOutput(msgspec.Struct, array_like=True):
     name: str
     datatype: DataType
     shape: tuple[int, ...]
@@ -29,36 +29,36 @@ class _Output(msgspec.Struct, array_like=True):
     parameters: Parameters | None
 
 
-class _Head(msgspec.Struct, array_like=True):
-    outputs: list[_Output]
+class _AnswerHead(msgspec.Struct, array_like=True):
+    outputs: list[_PackedOutput]
     parameters: Parameters
 
 
-_DECODER = msgspec.msgpack.Decoder(_Head)
+_DECODER = msgspec.msgpack.Decoder(_AnswerHead)
 
 
-class Answer:
+class CachedAnswer:
     """A response on its way into a cache. Nothing is copied before `packed` is called."""
 
     def __init__(self, response: InferResponse) -> None:
         views = [tensor.view() for tensor in response.outputs]
         outputs = [
-            _Output(t.name, t.datatype, t.shape, len(view), t.parameters)
+            _PackedOutput(t.name, t.datatype, t.shape, len(view), t.parameters)
             for t, view in zip(response.outputs, views, strict=True)
         ]
-        head = msgspec.msgpack.encode(_Head(outputs, response.parameters))
-        self._parts: list[Piece] = [len(head).to_bytes(_LENGTH_BYTES, "little") + head]
+        head = msgspec.msgpack.encode(_AnswerHead(outputs, response.parameters))
+        self._parts: list[Packed] = [len(head).to_bytes(_LENGTH_BYTES, "little") + head]
         self.size_bytes = len(self._parts[0])
         for view in views:
             padding = -self.size_bytes % _ALIGNMENT
             self._parts += (bytes(padding), view)
             self.size_bytes += padding + len(view)
 
-    def packed(self) -> Piece:
+    def packed(self) -> Packed:
         """Return the whole answer as one piece, copied."""
         return b"".join(self._parts)
 
-    def packed_in_thread(self) -> Piece:
+    def packed_in_thread(self) -> Packed:
         """Return the same, copied without holding the GIL. Raises MemoryError."""
         packed = np.empty(self.size_bytes, np.uint8)
         start = 0
@@ -69,12 +69,12 @@ class Answer:
         return packed.data.toreadonly()
 
 
-def unpacked(piece: Piece) -> InferResponse:
+def unpacked(packed: Packed) -> InferResponse:
     """Return the answer in `piece`, with outputs that are views of it.
 
     Raises ValueError when `piece` is no answer: a shared cache may have been changed by others.
     """
-    whole = memoryview(piece)
+    whole = memoryview(packed)
     start = _LENGTH_BYTES + int.from_bytes(whole[:_LENGTH_BYTES], "little")
     try:
         head = _DECODER.decode(whole[_LENGTH_BYTES:start])

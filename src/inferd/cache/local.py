@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from inferd.cache.answer import Piece
+from inferd.cache.answer import Packed
 from inferd.cache.store import CacheCounts, cache_gauge
 from inferd.observe.family import Family
 
@@ -16,7 +16,7 @@ ENTRY_BYTES = 320
 class _Entry(msgspec.Struct):
     """A kept answer; `used` is the number of its last use, counted over all answers."""
 
-    piece: Piece
+    packed: Packed
     used: int
 
 
@@ -97,23 +97,23 @@ class LocalShelf:
         """Drop the least recently used answer."""
         self._forget(self._entries.popitem(last=False)[1])
 
-    async def find(self, key: bytes) -> Piece | None:
+    async def find(self, key: bytes) -> Packed | None:
         """See Shelf.find."""
         entry = self._entries.get(key)
         if entry is None:
             return None
         self._entries.move_to_end(key)
         entry.used = self._store.next_use()
-        return entry.piece
+        return entry.packed
 
-    async def keep(self, key: bytes, piece: Piece) -> None:
+    async def keep(self, key: bytes, packed: Packed) -> None:
         """See Shelf.keep."""
-        if len(piece) > self._store.largest_bytes:
+        if len(packed) > self._store.largest_bytes:
             return
         if (old := self._entries.pop(key, None)) is not None:
             self._forget(old)
-        self._entries[key] = _Entry(piece, self._store.next_use())
-        size_bytes = len(piece) + ENTRY_BYTES
+        self._entries[key] = _Entry(packed, self._store.next_use())
+        size_bytes = len(packed) + ENTRY_BYTES
         self._used_bytes += size_bytes
         self._store.add(self, size_bytes)
 
@@ -125,6 +125,6 @@ class LocalShelf:
             self._store.remove(self, count, used_bytes)
 
     def _forget(self, entry: _Entry) -> None:
-        size_bytes = len(entry.piece) + ENTRY_BYTES
+        size_bytes = len(entry.packed) + ENTRY_BYTES
         self._used_bytes -= size_bytes
         self._store.remove(self, 1, size_bytes)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from inferd.cache.answer import Piece
+from inferd.cache.answer import Packed
 from inferd.cache.store import CacheCounts
 from inferd.config.options.cache import RedisCacheSettings
 from inferd.errors import InvalidConfig
@@ -72,19 +72,19 @@ class RedisStore:
     def clear(self) -> None:
         """See Shelf.clear. Removes nothing: other servers may need what is there."""
 
-    async def find(self, key: bytes) -> Piece | None:
+    async def find(self, key: bytes) -> Packed | None:
         """See Shelf.find."""
         # In a task of its own: timeouts need one, and a request may be started outside any task.
         found = await asyncio.create_task(self._try(self._client.get, key))
         return found if isinstance(found, bytes) else None
 
-    async def keep(self, key: bytes, piece: Piece) -> None:
+    async def keep(self, key: bytes, packed: Packed) -> None:
         """See Shelf.keep. Returns before the answer is stored."""
-        if self._unsent_bytes + len(piece) > MAX_UNSENT_BYTES:
+        if self._unsent_bytes + len(packed) > MAX_UNSENT_BYTES:
             self.skipped_count += 1
             return
-        self._unsent_bytes += len(piece)
-        task = asyncio.create_task(self._send(key, piece))
+        self._unsent_bytes += len(packed)
+        task = asyncio.create_task(self._send(key, packed))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -115,11 +115,11 @@ class RedisStore:
             await asyncio.gather(*late, return_exceptions=True)
         await self._client.aclose()
 
-    async def _send(self, key: bytes, piece: Piece) -> None:
+    async def _send(self, key: bytes, packed: Packed) -> None:
         try:
-            await self._try(self._client.set, key, piece)
+            await self._try(self._client.set, key, packed)
         finally:
-            self._unsent_bytes -= len(piece)
+            self._unsent_bytes -= len(packed)
 
     async def _try(
         self, call: Callable[..., Awaitable[_Result]], key: bytes, *args: object

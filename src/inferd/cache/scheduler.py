@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 
-from inferd.cache.answer import Answer, Piece, unpacked
+from inferd.cache.answer import CachedAnswer, Packed, unpacked
 from inferd.cache.key import key_of, private
 from inferd.cache.store import Shelf, Store
 from inferd.core.interfaces import GatheringScheduler, Scheduler
@@ -32,10 +32,10 @@ INLINE_BYTES = 512 << 10
 MAX_COPIED_BYTES = 256 << 20
 """Requests with shared memory whose inputs have more bytes bypass the cache."""
 
-Identity = Callable[[], bytes | None]
+Identify = Callable[[], bytes | None]
 """Identifies what answers now: the bytes differ when answers may differ. None: not known."""
 
-Check = Callable[[InferRequest, InferResponse], None]
+CheckResponse = Callable[[InferRequest, InferResponse], None]
 """Raises InferdError for an answer that does not match the model's configuration."""
 
 
@@ -50,8 +50,8 @@ class CachingScheduler:
         self,
         scheduler: Scheduler,
         store: Store,
-        identity: Identity,
-        check: Check,
+        identity: Identify,
+        check: CheckResponse,
         counts: Counts,
     ) -> None:
         self._scheduler = scheduler
@@ -131,19 +131,19 @@ class CachingScheduler:
             request.outputs = wanted
 
     async def _keep(self, shelf: Shelf, key: bytes, response: InferResponse) -> None:
-        answer = Answer(response)
+        answer = CachedAnswer(response)
         if answer.size_bytes > self._store.largest_bytes:
             return
         if answer.size_bytes <= INLINE_BYTES:
-            piece = answer.packed()
+            packed = answer.packed()
         else:
             try:
-                piece = await asyncio.to_thread(answer.packed_in_thread)
+                packed = await asyncio.to_thread(answer.packed_in_thread)
             except MemoryError:
                 log.warning("no memory to keep an answer of %d bytes", answer.size_bytes)
                 return
         if self._shelf is shelf:
-            await shelf.keep(key, piece)
+            await shelf.keep(key, packed)
 
 
 async def _key(request: InferRequest, identity: bytes) -> bytes | None:
@@ -165,11 +165,11 @@ def _key_of_copies(request: InferRequest, identity: bytes) -> bytes | None:
     return key_of(request, identity)
 
 
-def _read(piece: Piece | None) -> InferResponse | None:
-    if piece is None:
+def _read(packed: Packed | None) -> InferResponse | None:
+    if packed is None:
         return None
     try:
-        return unpacked(piece)
+        return unpacked(packed)
     except ValueError as error:
         log.warning("%s", error)
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from inferd.cache.answer import Piece
+from inferd.cache.answer import Packed
 from inferd.observe.family import Family
 
 
@@ -31,11 +31,11 @@ class CacheCounts:
 class Shelf(Protocol):
     """The answers of one model version."""
 
-    async def find(self, key: bytes) -> Piece | None:
+    async def find(self, key: bytes) -> Packed | None:
         """Return the answer kept under `key`, None when there is none."""
         ...
 
-    async def keep(self, key: bytes, piece: Piece) -> None:
+    async def keep(self, key: bytes, packed: Packed) -> None:
         """Keep an answer, if there is room; it may be evicted at any time."""
         ...
 

@@ -19,7 +19,7 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.core.streaming import one_answer
 from inferd.engine.loading.caching import open_store
 from inferd.engine.loading.catalog import UNKNOWN, Catalog
-from inferd.engine.loading.control import Control
+from inferd.engine.loading.control import RepositoryControl
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.serving.served import Served
 from inferd.engine.steps import Steps
@@ -102,7 +102,7 @@ class Engine:
             control=self,
             metrics=self.custom_metrics,
         )
-        self._control = Control(self._catalog, options, loader)
+        self._control = RepositoryControl(self._catalog, options, loader)
         self._models = self._catalog.models
         self.log = log or Log(LogSettings())
         self.tracer = tracer or Tracer(TraceSettings(), TraceWriter(None))
@@ -349,11 +349,11 @@ class Engine:
         self._control.check_is_explicit()
 
     async def load(self, request: LoadRequest) -> None:
-        """Load or reload a model (Model Repository extension); see Control.load."""
+        """Load or reload a model (Model Repository extension); see RepositoryControl.load."""
         await self._control.load(request)
 
     async def unload(self, request: UnloadRequest) -> None:
-        """Unload a model (Model Repository extension); see Control.unload."""
+        """Unload a model (Model Repository extension); see RepositoryControl.unload."""
         await self._control.unload(request)
 
     def set_state(self, name: str, version: int, state: ModelState, reason: str = "") -> None:
@@ -378,7 +378,7 @@ class Engine:
         self.finish_loading()
 
     async def look(self) -> Sequence[asyncio.Task[None]]:
-        """Check the repositories once, as poll mode does periodically; see Control.look."""
+        """Check the repositories once, as poll mode does; see RepositoryControl.look."""
         return await self._control.look()
 
     def finish_loading(self) -> None:

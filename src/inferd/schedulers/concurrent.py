@@ -16,7 +16,7 @@ from inferd.schedulers.execution.job import failure
 from inferd.schedulers.queueing.policy import MAX_WAITING
 
 
-class _Place:
+class _InstanceLoad:
     """An instance and the number of requests it has under way."""
 
     __slots__ = ("instance", "is_leaving", "kind", "under_way")
@@ -42,7 +42,7 @@ class ConcurrentScheduler:
         kinds: Sequence[Hashable] = (),
     ) -> None:
         self._model = model
-        self._places = [_Place(*one) for one in zip_longest(instances, kinds)]
+        self._loads = [_InstanceLoad(*one) for one in zip_longest(instances, kinds)]
         self._closing: set[asyncio.Task[None]] = set()
         self._clock = (counts or Counts()).clock
         self._is_closed = False
@@ -85,40 +85,40 @@ class ConcurrentScheduler:
         if self._under_way():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), timeout_s)
-        closes = [asyncio.to_thread(place.instance.close) for place in self._places]
+        closes = [asyncio.to_thread(load.instance.close) for load in self._loads]
         await asyncio.gather(*closes, *self._closing)
 
     @property
     def instances(self) -> Sequence[Instance]:
         """See Resizable.instances."""
-        return [place.instance for place in self._places if not place.is_leaving]
+        return [load.instance for load in self._loads if not load.is_leaving]
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow."""
         assert isinstance(instance.alone, ConcurrentInstance)
-        place = _Place(instance.alone, instance.kind)
-        self._places.append(place)
+        load = _InstanceLoad(instance.alone, instance.kind)
+        self._loads.append(load)
         if self._is_closed:
-            self._dismiss(place)
+            self._dismiss(load)
 
     def shrink(self, kind: Hashable = None) -> None:
         """See Resizable.shrink. The instance with the fewest requests under way goes."""
-        staying = [place for place in self._places if not place.is_leaving]
-        some = [place for place in staying if kind in (None, place.kind)]
+        staying = [load for load in self._loads if not load.is_leaving]
+        some = [load for load in staying if kind in (None, load.kind)]
         if len(staying) > 1 and some and not self._is_closed:
-            place = min(some, key=_load)
-            place.is_leaving = True
-            if not place.under_way:
-                self._dismiss(place)
+            load = min(some, key=_count)
+            load.is_leaving = True
+            if not load.under_way:
+                self._dismiss(load)
 
-    def _dismiss(self, place: _Place) -> None:
-        self._places.remove(place)
-        closing = asyncio.get_running_loop().create_task(asyncio.to_thread(place.instance.close))
+    def _dismiss(self, load: _InstanceLoad) -> None:
+        self._loads.remove(load)
+        closing = asyncio.get_running_loop().create_task(asyncio.to_thread(load.instance.close))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
     def _under_way(self) -> int:
-        return sum([place.under_way for place in self._places])
+        return sum([load.under_way for load in self._loads])
 
     @contextmanager
     def _turn(self, request: InferRequest) -> Iterator[ConcurrentInstance]:
@@ -128,11 +128,11 @@ class ConcurrentScheduler:
         if self._under_way() >= MAX_WAITING:
             msg = f"model '{self._model}' has {MAX_WAITING} requests under way; try again later"
             raise Overloaded(msg)
-        place = min([one for one in self._places if not one.is_leaving], key=_load)
-        place.under_way += 1
+        load = min([one for one in self._loads if not one.is_leaving], key=_count)
+        load.under_way += 1
         request.started_ns = self._clock()
         try:
-            yield place.instance
+            yield load.instance
         except (InferdError, GeneratorExit):
             raise
         except asyncio.CancelledError as error:
@@ -143,15 +143,15 @@ class ConcurrentScheduler:
             raise failure(self._model, error) from error
         finally:
             request.ended_ns = self._clock()
-            place.under_way -= 1
+            load.under_way -= 1
             if self._is_closed and not self._under_way():
                 self._idle.set()
-            elif place.is_leaving and not place.under_way and not self._is_closed:
-                self._dismiss(place)
+            elif load.is_leaving and not load.under_way and not self._is_closed:
+                self._dismiss(load)
 
     def _unloading(self) -> InferdError:
         return Unavailable(f"model '{self._model}' is being unloaded")
 
 
-def _load(place: _Place) -> int:
-    return place.under_way
+def _count(load: _InstanceLoad) -> int:
+    return load.under_way

@@ -54,7 +54,7 @@ class DynamicScheduler(QueueingScheduler):
         self._execution = execution
         self._queue = queue
         self._free_count = execution.instance_count
-        self._order = _Order() if keeps_order else None
+        self._order = _AnswerOrder() if keeps_order else None
         self._execution_time = ExecutionTime()
         self._until_look = timing.look_after
         self._is_soon = False  # the timer goes off after this turn of the event loop
@@ -311,7 +311,7 @@ class DynamicScheduler(QueueingScheduler):
             self._order.answer(waiting, answer)
 
 
-class _Order:
+class _AnswerOrder:
     """Requests without an answer yet, and answers held back until earlier ones are given."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import Overloaded, Unavailable
 from inferd.observe.stats import Counts
-from inferd.schedulers.ensemble_parts.plan import Plan
+from inferd.schedulers.ensemble_parts.plan import EnsemblePlan
 from inferd.schedulers.ensemble_parts.run import EnsembleRun
 from inferd.schedulers.ensemble_parts.runner import StepRunner
 from inferd.schedulers.ensemble_parts.stream import answers_of
@@ -28,7 +28,11 @@ class EnsembleScheduler:
     """
 
     def __init__(
-        self, plan: Plan, models: Models, counts: Counts, with_sequences: Collection[int] = ()
+        self,
+        plan: EnsemblePlan,
+        models: Models,
+        counts: Counts,
+        with_sequences: Collection[int] = (),
     ) -> None:
         self._plan = plan
         self.runner = StepRunner(plan, models, counts.clock, with_sequences)

@@ -54,7 +54,7 @@ from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing.queueing import QueueingScheduler
 from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.schedulers.sequence_parts.instances import SequenceInstance, SequenceInstances
-from inferd.schedulers.sequence_parts.live import Answers, LiveSequence, Step
+from inferd.schedulers.sequence_parts.live import LiveSequence, SequenceStep, UnreadAnswers
 from inferd.schedulers.sequence_parts.tensors import SequenceTensors
 
 _LAST_ID = 2**64 - 1
@@ -196,7 +196,7 @@ class SequenceScheduler(QueueingScheduler):
 
     # --- requests come and go ---
 
-    def _enqueue(self, request: InferRequest, done: Done) -> Step:
+    def _enqueue(self, request: InferRequest, done: Done) -> SequenceStep:
         if self._quiet is not None:
             raise self._unloading()
         if request.sequence is not None and not request.sequence.id:
@@ -204,9 +204,9 @@ class SequenceScheduler(QueueingScheduler):
         sequence = self._sequence_of(request)
         shown = request.sequence or Sequence(sequence.id, start=True)
         queue = self._backlog_queue if sequence.slot is None else self._seated_queue
-        step = Step(request, done, sequence, shown, queue)
+        step = SequenceStep(request, done, sequence, shown, queue)
         if self._is_decoupled and self._iterates:
-            step.answers = Answers()
+            step.answers = UnreadAnswers()
         queue.add(step, self._clock())
         if sequence.key not in self._live:
             self._live[sequence.key] = self._backlog[sequence.key] = sequence
@@ -252,7 +252,7 @@ class SequenceScheduler(QueueingScheduler):
         return sequence
 
     def _give_up(self, waiting: Waiting) -> None:
-        assert isinstance(waiting, Step)
+        assert isinstance(waiting, SequenceStep)
         sequence = waiting.sequence
         if waiting in sequence.waiting:
             self._end(sequence, Cancelled(self._broken(sequence, "was cancelled")))
@@ -329,7 +329,7 @@ class SequenceScheduler(QueueingScheduler):
         now_ns = self._clock()
         for queue in self._queues:
             for late in queue.expire(now_ns):
-                assert isinstance(late, Step)
+                assert isinstance(late, SequenceStep)
                 self._expire(late)
         while self._idle and (is_closing or next(iter(self._idle.values())) <= now_ns):
             self._remove(self._live[self._idle.popitem(last=False)[0]])
@@ -345,7 +345,7 @@ class SequenceScheduler(QueueingScheduler):
         if self._quiet is not None and not self._live:
             self._quiet.set_result(None)
 
-    def _expire(self, late: Step) -> None:
+    def _expire(self, late: SequenceStep) -> None:
         sequence = late.sequence
         if late in sequence.waiting:
             late.give(late.queue.too_late(late))
@@ -381,14 +381,18 @@ class SequenceScheduler(QueueingScheduler):
             return 0
         return self._execute(instance, self._rows(instance, steps), now_ns)
 
-    def _rows(self, instance: SequenceInstance, steps: list[Step]) -> list[Step | None]:
+    def _rows(
+        self, instance: SequenceInstance, steps: list[SequenceStep]
+    ) -> list[SequenceStep | None]:
         """Return `steps` as rows of a batch, None for a row without a request."""
         if not self._are_rows:
             return [*steps]
         by_row = {step.sequence.row: step for step in steps}
         return [by_row.get(row) for row in range(max(instance.sequences) + 1)]
 
-    def _execute(self, instance: SequenceInstance, rows: list[Step | None], now_ns: int) -> int:
+    def _execute(
+        self, instance: SequenceInstance, rows: list[SequenceStep | None], now_ns: int
+    ) -> int:
         some = next(filter(None, rows))
         requests = [row.request if row else self._tensors.filler(some) for row in rows]
         try:
@@ -420,13 +424,13 @@ class SequenceScheduler(QueueingScheduler):
         return True
 
     def _finish_in_thread(
-        self, instance: SequenceInstance, rows: list[Step | None], outcome: Outcome
+        self, instance: SequenceInstance, rows: list[SequenceStep | None], outcome: Outcome
     ) -> None:
         self._finish(instance, rows, outcome)
         self._advance()
 
     def _finish(
-        self, instance: SequenceInstance, rows: list[Step | None], outcome: Outcome
+        self, instance: SequenceInstance, rows: list[SequenceStep | None], outcome: Outcome
     ) -> None:
         instance.is_busy = False
         if isinstance(outcome, InferdError):
@@ -445,7 +449,7 @@ class SequenceScheduler(QueueingScheduler):
                 step.give(answer)
             self._settle(step.sequence)
 
-    def _end_turn(self, step: Step) -> None:
+    def _end_turn(self, step: SequenceStep) -> None:
         """Take back the instance from a request of a decoupled model."""
         sequence = step.sequence
         instance = self._instances.of(sequence)
@@ -461,7 +465,7 @@ class SequenceScheduler(QueueingScheduler):
             instance.is_busy = False
             self._advance()
 
-    def _without_state(self, step: Step, answer: InferResponse) -> InferResponse:
+    def _without_state(self, step: SequenceStep, answer: InferResponse) -> InferResponse:
         shown = self._tensors.store_state(step.sequence, answer)
         if isinstance(shown, InferdError):
             raise shown
@@ -470,7 +474,7 @@ class SequenceScheduler(QueueingScheduler):
     # --- rounds ---
 
     def _note_round(
-        self, instance: SequenceInstance, step: Step, answer: Answer, *, is_alone: bool
+        self, instance: SequenceInstance, step: SequenceStep, answer: Answer, *, is_alone: bool
     ) -> None:
         """Count one round of a request; the request's time spans all its rounds."""
         request = step.request
@@ -479,7 +483,7 @@ class SequenceScheduler(QueueingScheduler):
         step.began_ns = step.began_ns or request.started_ns
         request.started_ns, request.computing_ns = step.began_ns, 0
 
-    def _end_round(self, step: Step, round: Round) -> None:
+    def _end_round(self, step: SequenceStep, round: Round) -> None:
         """Pass on the answers of a round, and queue the next one if the model wants it."""
         if (wrong := self._wrong(round)) is not None:
             step.give(wrong)

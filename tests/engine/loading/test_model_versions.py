@@ -9,7 +9,7 @@ from inferd.config.model import InstanceGroup, ModelConfig
 from inferd.core.metadata import ModelState
 from inferd.engine.loading.catalog import Catalog
 from inferd.engine.loading.model_versions import MAX_DRAINING, ModelVersions, close_served
-from inferd.engine.loading.source import Source
+from inferd.engine.loading.source import ModelSource
 from inferd.engine.serving.served import Served
 from inferd.errors import BackendFailed, Unavailable
 from inferd.repository.layout import FoundModel
@@ -78,7 +78,7 @@ class Stage:
 
     async def change(self, tmp_path, mark, *versions, config=None, **how):
         model = FoundModel("m", tmp_path, config or ModelConfig("m"), versions or (1,))
-        return await self.model_versions.change(Source(model, Marks(b"", mark, {})), **how)
+        return await self.model_versions.change(ModelSource(model, Marks(b"", mark, {})), **how)
 
     def states(self):
         return {row.version: row.state for row in self.catalog.rows()}

@@ -16,10 +16,10 @@ from inferd.config.model import (
     ModelOutput,
     OldestStrategy,
     QueuePolicy,
+    RateLimiter,
     SequenceBatching,
     SequenceState,
 )
-from inferd.config.model import RateLimiter as ConfigRateLimiter
 from inferd.config.options.delay import DelayedStart
 from inferd.core.interfaces import Opened, Placement
 from inferd.core.request import InferRequest, InferResponse, Sequence
@@ -29,7 +29,7 @@ from inferd.observe.stats import Counts
 from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
-from inferd.schedulers.execution.limiter import RateLimiter, limited
+from inferd.schedulers.execution.limiter import ResourceLimiter, limited
 from inferd.schedulers.queueing.adaptive import AdaptiveTiming
 from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.tensor.dtype import DataType
@@ -221,8 +221,8 @@ class Elsewhere(Noting):
 def test_what_is_joined_elsewhere_is_not_joined_here_too_though_a_rate_limiter_holds_it():
     counts = BatchInput("BATCH_ELEMENT_COUNT", ("N",), DataType.INT32, ("A",))
     config = config_of(DynamicBatching(), ragged=True, batch_input=(counts,))
-    limiter = RateLimiter({})
-    place = Placement("m_0", rate_limiter=ConfigRateLimiter())
+    limiter = ResourceLimiter({})
+    place = Placement("m_0", rate_limiter=RateLimiter())
     instance = limited(Elsewhere(), limiter.enter("m", place))
     assert opened(config, Joining(), instance) == Opened(instance, instance)
 

@@ -8,7 +8,7 @@ import pytest
 from inferd.core.load import LoadRequest
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.loading.lookup import given_model
-from inferd.engine.loading.source import Sources
+from inferd.engine.loading.source import ModelSources
 from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.watch import NO_MARKS
 
@@ -23,7 +23,7 @@ def sources(repository):
         root = repository(m=IDENTITY, n=IDENTITY)
         options = LoadOptions(**more)
         loader = asyncio.run(made(options))
-        found = Sources(loader, options)
+        found = ModelSources(loader, options)
         return found, found.open([root])
 
     return build
@@ -55,7 +55,7 @@ def test_a_path_that_is_given_twice_counts_once(repository, tmp_path, monkeypatc
     app = tmp_path / "app.py"
     app.write_text("import inferd\n\n@inferd.model\ndef f(x: int) -> int:\n    return x\n")
     monkeypatch.chdir(tmp_path)
-    found = Sources(asyncio.run(made(LoadOptions())), LoadOptions())
+    found = ModelSources(asyncio.run(made(LoadOptions())), LoadOptions())
     models = found.open([root, app, Path("models"), Path("app.py")])
     found.close()
     assert [(model.name, model.error and model.error.message) for model in models] == [
@@ -109,7 +109,7 @@ def double(x: int) -> int: ...
 @pytest.mark.parametrize("mode", ["none", "poll", "explicit"])
 def test_what_a_program_gives_is_there_in_every_mode(repository, tmp_path, mode):
     options = LoadOptions(model_control_mode=mode)
-    found = Sources(asyncio.run(made(options)), options)
+    found = ModelSources(asyncio.run(made(options)), options)
     app = tmp_path / "app.py"
     app.write_text("import inferd\n\n@inferd.model\ndef f(x: int) -> int: ...\n")
     root = repository(m=IDENTITY)
@@ -125,7 +125,7 @@ def test_what_a_program_gives_is_there_in_every_mode(repository, tmp_path, mode)
 
 def test_what_a_program_gives_may_be_named_as_to_be_loaded(repository):
     options = LoadOptions(model_control_mode="explicit", load_model=("double", "m", "x"))
-    found = Sources(asyncio.run(made(options)), options)
+    found = ModelSources(asyncio.run(made(options)), options)
     models = found.open([repository(m=IDENTITY)], [given_model(double)])
     assert [(model.name, model.error is None) for model in models] == [
         ("double", True),
@@ -144,12 +144,14 @@ def test_a_folder_that_is_not_there_is_told_without_a_traceback(sources, tmp_pat
 
 def test_a_name_is_given_once(repository):
     options = LoadOptions()
-    found = Sources(asyncio.run(made(options)), options)
+    found = ModelSources(asyncio.run(made(options)), options)
     given = given_model(double)
     with pytest.raises(InvalidConfig, match="two models are called 'double'"):
         found.open([], [given, given])
     with pytest.raises(InvalidConfig, match="two models are called 'double'"):
-        Sources(asyncio.run(made(options)), options).open([repository(double=IDENTITY)], [given])
+        ModelSources(asyncio.run(made(options)), options).open(
+            [repository(double=IDENTITY)], [given]
+        )
 
 
 APP = "import inferd\n@inferd.model\ndef double(x: float) -> float:\n    return 2 * x\n"
@@ -162,7 +164,7 @@ def test_an_app_file_is_not_polled_and_that_is_told(repository, tmp_path, caplog
     root = repository(m=IDENTITY)
     options = LoadOptions(model_control_mode=mode)
     loader = asyncio.run(made(options))
-    assert "double" in [model.name for model in Sources(loader, options).open([app, root])]
+    assert "double" in [model.name for model in ModelSources(loader, options).open([app, root])]
     text = (
         "--model-control-mode=poll follows folders, and app.py is read once, at the start; "
         "start the server again when it has changed"
@@ -170,6 +172,6 @@ def test_an_app_file_is_not_polled_and_that_is_told(repository, tmp_path, caplog
     assert [record.getMessage() for record in caplog.records] == [text] * (mode == "poll")
     if mode == "poll":
         with pytest.raises(InvalidConfig, match=r"has changed, and without this mode$"):
-            Sources(loader, options).open([app])
+            ModelSources(loader, options).open([app])
     else:
-        assert Sources(loader, options).open([app])
+        assert ModelSources(loader, options).open([app])

@@ -11,7 +11,7 @@ from inferd.config.model import (
 )
 from inferd.core.request import WantedOutput
 from inferd.errors import InvalidConfig
-from inferd.schedulers.ensemble_parts.plan import Plan
+from inferd.schedulers.ensemble_parts.plan import EnsemblePlan
 from inferd.tensor.dtype import DataType
 
 FP32, INT32 = DataType.FP32, DataType.INT32
@@ -38,7 +38,7 @@ def plan(*steps, e=None):
         max_batch_size=e.max_batch_size,
         ensemble_scheduling=EnsembleScheduling(called),
     )
-    return Plan(config, [one for one, _, _ in steps])
+    return EnsemblePlan(config, [one for one, _, _ in steps])
 
 
 def link(reads, writes, called=None):
@@ -104,7 +104,7 @@ def test_version_numbers_are_kept_and_the_latest_is_none():
             )
         ),
     )
-    assert [step.version for step in Plan(config, [model(), model()]).steps] == ["3", ""]
+    assert [step.version for step in EnsemblePlan(config, [model(), model()]).steps] == ["3", ""]
 
 
 OPTIONAL = ModelConfig(

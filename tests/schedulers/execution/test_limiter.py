@@ -10,7 +10,7 @@ from inferd.core.interfaces import Placement
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InvalidConfig, Unavailable
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.execution.limiter import RateLimiter, limited
+from inferd.schedulers.execution.limiter import ResourceLimiter, limited
 
 PATIENCE_S = 30
 
@@ -41,7 +41,7 @@ class World:
     """Instances under one limiter, each of which is asked to run in a thread of its own."""
 
     def __init__(self, limits=None):
-        self.limiter = RateLimiter(limits or {})
+        self.limiter = ResourceLimiter(limits or {})
         self.order = []
         self.threads = []
 
@@ -189,7 +189,7 @@ class Asker(threading.Thread):
 
 
 def test_a_run_of_priority_four_counts_four_times():
-    limiter = RateLimiter({("R", None): 1})
+    limiter = ResourceLimiter({("R", None): 1})
     begun = SimpleQueue()
     askers = [Asker(limiter.enter("m", place(priority=p, R=1)), begun) for p in (1, 1, 4)]
     for asker in askers:
@@ -208,7 +208,7 @@ def test_a_run_of_priority_four_counts_four_times():
 
 
 def test_who_comes_later_is_not_owed_what_others_ran_before():
-    limiter = RateLimiter({})
+    limiter = ResourceLimiter({})
     first = limiter.enter("m", place(R=1))
     for _ in range(5):
         with first:
@@ -236,7 +236,7 @@ def test_an_instance_that_is_closed_while_it_waits_gives_up():
 
 
 def test_what_failed_gives_back_what_it_took():
-    limiter = RateLimiter({})
+    limiter = ResourceLimiter({})
 
     class Failing(Runs):
         def execute(self, requests):
@@ -250,7 +250,7 @@ def test_what_failed_gives_back_what_it_took():
 
 
 def test_who_has_entered_its_turn_waits_no_second_time():
-    limiter = RateLimiter({})
+    limiter = ResourceLimiter({})
     instance = limited(inner := Runs(), limiter.enter("m", place(R=1)))
     ends(inner)
     with instance.turn:
@@ -262,7 +262,7 @@ def test_who_has_entered_its_turn_waits_no_second_time():
 
 
 def test_a_stream_holds_its_resources_to_its_end():
-    limiter = RateLimiter({})
+    limiter = ResourceLimiter({})
 
     class Streaming(Runs):
         def stream(self, request):
@@ -278,7 +278,7 @@ def test_a_stream_holds_its_resources_to_its_end():
 
 
 def test_an_instance_that_may_wait_does_not_run_on_the_event_loop():
-    instance = limited(Runs(), RateLimiter({}).enter("m", place(R=1)))
+    instance = limited(Runs(), ResourceLimiter({}).enter("m", place(R=1)))
     assert (instance.bounded, instance.waits) == (False, True)
 
 
@@ -322,7 +322,7 @@ def test_of_the_limit_of_a_global_resource_the_device_does_not_matter(limits, co
     ],
 )
 def test_what_can_never_be_had_is_refused(limits, wanted, text):
-    limiter = RateLimiter(limits)
+    limiter = ResourceLimiter(limits)
     limiter.enter("other", place(S=1))
     with pytest.raises(InvalidConfig) as caught:
         limiter.enter("m", wanted)
@@ -331,7 +331,7 @@ def test_what_can_never_be_had_is_refused(limits, wanted, text):
 
 
 def test_a_refused_instance_leaves_nothing():
-    limiter = RateLimiter({("R", None): 1})
+    limiter = ResourceLimiter({("R", None): 1})
     with pytest.raises(InvalidConfig):
         limiter.enter("m", place(R=2))
     claim = limiter.enter("m", place(R=1))
@@ -341,7 +341,7 @@ def test_a_refused_instance_leaves_nothing():
 
 
 def test_instances_with_much_to_do_take_turns_as_their_priorities_say():
-    limiter = RateLimiter({("R", None): 1})
+    limiter = ResourceLimiter({("R", None): 1})
     order = []
 
     class Named(Runs):

@@ -44,7 +44,7 @@ class Version:
         self.is_excused = is_excused
 
 
-class Model:
+class KnownModel:
     """A known model: its versions by number, and the ready ones by string for quick lookup.
 
     `config` is what the default version runs with. While none is ready, it is what the last one
@@ -88,14 +88,14 @@ class Catalog:
     """The known models by name. `models` is public for lookups in the path of requests."""
 
     def __init__(self) -> None:
-        self.models: dict[str, Model] = {}
+        self.models: dict[str, KnownModel] = {}
 
     # --- changing it ---
 
     def add(self, *served: Served) -> None:
         """Let loaded versions serve from now on, all at the same moment."""
         for one in served:
-            model = self.models.setdefault(one.name, Model())
+            model = self.models.setdefault(one.name, KnownModel())
             model.versions.pop(NO_VERSION, None)
             model.versions[int(one.version)] = Version(ModelState.READY, served=one)
             model.refresh()
@@ -110,7 +110,7 @@ class Catalog:
         is_excused: bool = False,
     ) -> None:
         """Record the state of a version that does not serve, NO_VERSION when none is known."""
-        model = self.models.setdefault(name, Model())
+        model = self.models.setdefault(name, KnownModel())
         model.versions[version] = Version(state, reason, is_excused=is_excused)
         model.refresh()
 
@@ -204,7 +204,7 @@ class Catalog:
         found = self.find(name, version)
         return [found] if version else list(self.models[name].ready.values())
 
-    def _known(self, name: str) -> Model:
+    def _known(self, name: str) -> KnownModel:
         model = self.models.get(name)
         if model is None:
             raise ModelNotFound(unknown_model(name))
@@ -245,7 +245,7 @@ def _why_stuck(version: Version) -> str:
     return "" if version.served is None else version.served.unavailable_reason
 
 
-def _no_version(name: str, version: str, model: Model) -> str:
+def _no_version(name: str, version: str, model: KnownModel) -> str:
     known = ", ".join(str(number) for number in sorted(model.versions) if number != NO_VERSION)
     if version_number(version) is None:  # clients compare these words, too
         return (

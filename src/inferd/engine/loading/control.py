@@ -1,4 +1,4 @@
-"""Control: loads, reloads and unloads models, in Triton's three modes.
+"""RepositoryControl: loads, reloads and unloads models, in Triton's three modes.
 
 none: the models in the repositories at the start. poll: those, and what changes there. explicit:
 what clients ask for. Changes to one model are made one after the other, each under the lock of its
@@ -22,7 +22,7 @@ from inferd.engine.loading.dependents import Dependents, check_chain, needs_of
 from inferd.engine.loading.ensemble import find_steps
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.loading.model_versions import ModelVersions, close_served
-from inferd.engine.loading.source import Source, Sources, not_loaded
+from inferd.engine.loading.source import ModelSource, ModelSources, not_loaded
 from inferd.errors import (
     InferdError,
     InvalidConfig,
@@ -51,11 +51,11 @@ CALLERS_WAIT_S = 5.0
 _READING_AT_ONCE = 4
 _Result = TypeVar("_Result")
 
-Read = Callable[[], Source | None]
+Read = Callable[[], ModelSource | None]
 """Reads, in a thread, what a model is to be made from; returns None when it is not there."""
 
 
-class Control:
+class RepositoryControl:
     """Decides what is loaded, and records what serves in `catalog`."""
 
     def __init__(
@@ -65,9 +65,9 @@ class Control:
         self._options = options
         self._mode = options.model_control_mode
         self._loader = loader or Loader(options)
-        self._sources = Sources(self._loader, options)
+        self._sources = ModelSources(self._loader, options)
         self._dependents = Dependents()
-        self._sent: dict[str, Source] = {}  # to bring back ensembles taken down, by name
+        self._sent: dict[str, ModelSource] = {}  # to bring back ensembles taken down, by name
         self._versions_of: dict[str, ModelVersions] = {}
         self._complaints: dict[str, list[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -337,19 +337,19 @@ class Control:
         for complaint in complaints:
             log.error("%s", complaint)
 
-    def _serving_steps(self, source: Source | None, looked: set[str]) -> list[str]:
+    def _serving_steps(self, source: ModelSource | None, looked: set[str]) -> list[str]:
         """Return the steps of an ensemble that serve and were not yet `looked` at."""
         needs = needs_of(source.model.config) if source else ()
         return [name for name in needs if self._serves(name) and name not in looked]
 
-    def _missing(self, source: Source | None) -> list[str]:
+    def _missing(self, source: ModelSource | None) -> list[str]:
         needs = needs_of(source.model.config) if source else ()
         return [name for name in needs if not self._serves(name)]
 
     async def _apply(
         self,
         model_versions: ModelVersions,
-        source: Source | None,
+        source: ModelSource | None,
         missing: list[str],
         *,
         is_requested: bool,
@@ -390,7 +390,7 @@ class Control:
             raise error
         return list(failures.values())
 
-    def _not_begun(self, name: str, error: InferdError, source: Source | None) -> InferdError:
+    def _not_begun(self, name: str, error: InferdError, source: ModelSource | None) -> InferdError:
         """Return the answer to a load of which nothing was begun; the index tells of it, too.
 
         A model that was read, and has no version or no steps to serve, or tensors that lack
@@ -422,7 +422,7 @@ class Control:
             return error
         return None
 
-    def _stuck(self, source: Source) -> LoadFailed | None:
+    def _stuck(self, source: ModelSource) -> LoadFailed | None:
         """Return why an ensemble that a client loads would not run: its steps serve but cannot."""
         config = source.model.config
         with suppress(LoadFailed):  # a version that is not there is told of by the load itself
@@ -433,7 +433,7 @@ class Control:
                     return LoadFailed(msg)
         return None
 
-    def _is_hidden(self, source: Source) -> bool:
+    def _is_hidden(self, source: ModelSource) -> bool:
         """Tell whether a model is to serve no more, for another has appeared with its name.
 
         Where clients ask for models it goes on, as one that cannot be read: only its load fails.

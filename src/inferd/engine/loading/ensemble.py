@@ -10,7 +10,7 @@ from inferd.engine.serving.served import Served
 from inferd.errors import InferdError, InvalidConfig, LoadFailed
 from inferd.observe.stats import Counts
 from inferd.schedulers.ensemble import EnsembleScheduler
-from inferd.schedulers.ensemble_parts.plan import LATEST, Plan
+from inferd.schedulers.ensemble_parts.plan import LATEST, EnsemblePlan
 from inferd.tensor.classification import Labels
 
 MAX_RUNS = 1000
@@ -49,7 +49,7 @@ def build_ensemble(
     Outputs without `labels` get those of the step they come from. Raises InvalidConfig when
     something does not fit.
     """
-    plan = Plan(config, [step.config for step in steps])
+    plan = EnsemblePlan(config, [step.config for step in steps])
     nesting = 1 + max(step.nesting for step in steps)
     if nesting > MAX_NESTING:
         msg = f"ensemble '{config.name}' is more than {MAX_NESTING} ensembles inside each other"

@@ -65,7 +65,7 @@ from inferd.repository.layout import FoundModel, check_model_name, files_of
 from inferd.repository.local import find_model, renamed_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
-from inferd.schedulers.execution.limiter import RateLimiter, limited
+from inferd.schedulers.execution.limiter import ResourceLimiter, limited
 
 log = logging.getLogger("inferd.engine")
 
@@ -142,7 +142,7 @@ class Loader:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         limits = options.rate_limits
-        self._limiter = RateLimiter(limits) if limits is not None else None
+        self._limiter = ResourceLimiter(limits) if limits is not None else None
 
     def repositories(self, paths: Sequence[Path | CloudUrl]) -> Repositories:
         """Return the repositories at `paths`, which find the models in them.

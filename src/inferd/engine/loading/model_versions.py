@@ -17,7 +17,7 @@ from inferd.config.model import ModelConfig
 from inferd.core.metadata import ModelState
 from inferd.engine.loading.catalog import NO_VERSION, UNLOADED, Catalog, Version
 from inferd.engine.loading.load import Loader
-from inferd.engine.loading.source import Source
+from inferd.engine.loading.source import ModelSource
 from inferd.engine.serving.instances import Resize, is_resized
 from inferd.engine.serving.served import Served
 from inferd.errors import InferdError, Unavailable
@@ -34,7 +34,7 @@ MAX_UNLOADED = 16
 """The most unloaded versions that stay in the index."""
 
 
-class _Serving(NamedTuple):
+class _ServingVersion(NamedTuple):
     """A version that serves, and what it was made from."""
 
     served: Served
@@ -65,12 +65,12 @@ class ModelVersions:
         self._loader = loader
         self._drain_timeout_s = drain_timeout_s
         self._on_idle = on_idle
-        self._serving: dict[int, _Serving] = {}
+        self._serving: dict[int, _ServingVersion] = {}
         self._drains: set[asyncio.Task[None]] = set()
         self._draining: Counter[int] = Counter()
         self._reasons: dict[int, str] = {}  # why versions that are draining went, the last of them
         self._is_gone = False
-        self.source: Source | None = None
+        self.source: ModelSource | None = None
         """What the serving versions were last made from."""
 
     @property
@@ -83,7 +83,7 @@ class ModelVersions:
         """Whether no version serves or is being closed, and no change waits."""
         return not (self._serving or self._drains or self.waiting_count)
 
-    async def change(self, source: Source, *, is_partial: bool = False) -> dict[int, str]:
+    async def change(self, source: ModelSource, *, is_partial: bool = False) -> dict[int, str]:
         """Serve the versions of `source` and no others; return why versions failed.
 
         Unchanged versions go on as they are. When a version fails, everything stays as it was;
@@ -188,7 +188,7 @@ class ModelVersions:
 
     # --- loading ---
 
-    def _is_current(self, source: Source, number: int) -> bool:
+    def _is_current(self, source: ModelSource, number: int) -> bool:
         serving = self._serving.get(number)
         return (
             serving is not None
@@ -227,7 +227,7 @@ class ModelVersions:
         return loaded, failures
 
     async def _prepare(
-        self, model: FoundModel, versions: Mapping[int, _Serving]
+        self, model: FoundModel, versions: Mapping[int, _ServingVersion]
     ) -> tuple[dict[int, Resize], dict[int, str]]:
         """Open the instances to be added; return the prepared changes, and why some failed."""
         resizes: dict[int, Resize] = {}
@@ -254,7 +254,7 @@ class ModelVersions:
             for number in (int(one.version) for one in loaded)
         }
 
-    def _note_failures(self, source: Source, failures: dict[int, str]) -> None:
+    def _note_failures(self, source: ModelSource, failures: dict[int, str]) -> None:
         for number, reason in failures.items():
             if source.upload is not None:  # it lies nowhere where it could be seen to
                 if number not in self._serving:
@@ -282,7 +282,7 @@ class ModelVersions:
             log.info("model '%s' version %d now has %d instances", self.name, number, count)
 
     def _take_over(
-        self, source: Source, loaded: Iterable[Served], unchanged: Collection[int] = ()
+        self, source: ModelSource, loaded: Iterable[Served], unchanged: Collection[int] = ()
     ) -> None:
         """Replace what serves. Nothing here waits, so no request sees half of the change.
 
@@ -306,7 +306,7 @@ class ModelVersions:
             replaced = before[number].served.ensemble if number in before else None
             if served.ensemble is not None and replaced is not None:
                 served.ensemble.follow(replaced)
-            self._serving[number] = _Serving(
+            self._serving[number] = _ServingVersion(
                 served, model.config, source.marks_of(number), source.upload
             )
             if source.upload:
@@ -329,14 +329,14 @@ class ModelVersions:
             if number not in unloaded[-MAX_UNLOADED:]:
                 self._catalog.remove(self.name, number)
 
-    def _drain(self, number: int, old: _Serving, reason: str) -> None:
+    def _drain(self, number: int, old: _ServingVersion, reason: str) -> None:
         self._draining[number] += 1
         self._reasons[number] = reason
         task = asyncio.get_running_loop().create_task(self._drained(number, old))
         self._drains.add(task)
         task.add_done_callback(self._after_drain)
 
-    async def _drained(self, number: int, old: _Serving) -> None:
+    async def _drained(self, number: int, old: _ServingVersion) -> None:
         try:
             await close_served(old.served, self._drain_timeout_s)
         finally:
@@ -390,7 +390,7 @@ def _without_policy(config: ModelConfig | None) -> ModelConfig | None:
     return config and replace(config, version_policy=None)
 
 
-def _is_resized(serving: _Serving, model: FoundModel) -> bool:
+def _is_resized(serving: _ServingVersion, model: FoundModel) -> bool:
     """Tell whether opening and closing instances turns `serving` into that of `model`."""
     before, after = _without_policy(serving.config), _without_policy(model.config)
     if before is None or after is None or not is_resized(before, after):

@@ -1,6 +1,6 @@
-"""Sources: what models are made from: in repositories, handed over by a program, or sent.
+"""ModelSources: what models are made from: in repositories, handed over by a program, or sent.
 
-The methods of Sources read the disk or take long: call them in a thread.
+The methods of ModelSources read the disk or take long: call them in a thread.
 """
 
 import errno
@@ -35,7 +35,7 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 """What tells of a folder only that it is not there: no reason for a traceback."""
 
 
-class Source(NamedTuple):
+class ModelSource(NamedTuple):
     """What versions are made from: what is in the repository, or (`is_override`) what was sent.
 
     `upload` holds the files if a client sent those, too; `callees` are the versions that the steps
@@ -56,7 +56,7 @@ class Source(NamedTuple):
         return (self.model.folder, self.model.file, shared, own, self.callees, self.code)
 
 
-class Sources:
+class ModelSources:
     """Reads the models that the control mode selects, from the paths the server was given.
 
     Models that a program hands over, or an app file defines, are loaded at the start in every mode.
@@ -121,22 +121,22 @@ class Sources:
         """Return the names of the models that can be loaded. Raises NotLoadable."""
         return sorted({*self._given, *self._repositories.places()})
 
-    def of(self, model: FoundModel) -> Source:
+    def of(self, model: FoundModel) -> ModelSource:
         """Return the source of `model`, which has just been read."""
         tell_ignored(model)
         is_fixed = self._mode == "none" or model.backend is not None
         if is_fixed:
-            return Source(model, NO_MARKS)
+            return ModelSource(model, NO_MARKS)
         given = self._options.backend_directory
         code = code_folder(model.config, Path(given)) if model.config and given else None
         self.watch.follow(model.name, code)
-        return Source(
+        return ModelSource(
             model,
             marks_of(model.folder, model.file),
             code=NO_MARKS if code is None else marks_of(code),
         )
 
-    def find(self, name: str) -> Source | None:
+    def find(self, name: str) -> ModelSource | None:
         """Return the model as it is in a repository, None when it is not there.
 
         Raises NotLoadable when a repository cannot be read. In explicit mode, where clients load
@@ -151,7 +151,7 @@ class Sources:
             self._check_links(model)
         return self.of(model)
 
-    def requested(self, request: LoadRequest) -> Source:
+    def requested(self, request: LoadRequest) -> ModelSource:
         """Return what `request`, which sends no files, asks for.
 
         Raises NotLoadable, InvalidRequest, InvalidConfig for the configuration sent.
@@ -170,7 +170,7 @@ class Sources:
         self._check_links(model)
         return self.of(model)._replace(is_override=override is not None)
 
-    def _placed(self, name: str, folder: Path) -> Source:
+    def _placed(self, name: str, folder: Path) -> ModelSource:
         """Return the model called `name` in `folder`, which is that model's or holds it alone.
 
         Raises NotLoadable unless `folder` is in a repository.
@@ -192,7 +192,7 @@ class Sources:
         """Write the files of `request` to disk and return them. Raises as Uploads.store does."""
         return self._uploads.store(request.files)
 
-    def sent(self, request: LoadRequest, upload: Upload) -> Source:
+    def sent(self, request: LoadRequest, upload: Upload) -> ModelSource:
         """Return the model that `request` sent, with its files in `upload`.
 
         Raises InvalidRequest, InvalidConfig for the configuration.

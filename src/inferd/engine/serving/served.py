@@ -47,7 +47,7 @@ MOST_SOUND = 512
 """The number of batch keys remembered as having passed the check."""
 
 
-class _Rule:
+class _TensorRule:
     """What the configuration says of one input or output, ready to be compared."""
 
     __slots__ = ("batch_dims", "bit", "datatype", "dims", "fixed_dims", "name")
@@ -128,10 +128,10 @@ class Served:
         self._max_batch_size = self._most_rows = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
         self._inputs = {
-            declared.name: _Rule(declared, batch_dims, 1 << index)
+            declared.name: _TensorRule(declared, batch_dims, 1 << index)
             for index, declared in enumerate(config.input)
         }
-        self._outputs = {o.name: _Rule(o, batch_dims) for o in config.output}
+        self._outputs = {o.name: _TensorRule(o, batch_dims) for o in config.output}
         self._all_outputs = list(self._outputs.values())
         named = config.parameters.get(DEFAULT_OUTPUTS, "").split(",")
         self._default_outputs = [name for name in self._outputs if name in named]
@@ -322,7 +322,7 @@ class Served:
             return True
         return len(shape) > 1 and shape[0] == request.batch_size
 
-    def _passes(self, request: InferRequest, tensor: Tensor, rule: _Rule) -> bool:
+    def _passes(self, request: InferRequest, tensor: Tensor, rule: _TensorRule) -> bool:
         """Tell whether an output may be as it is though the configuration says another thing."""
         if not self.is_lax:
             return False
@@ -401,13 +401,13 @@ class Served:
         inner = tuple(variable if dim == -1 else dim for dim in rule.dims)
         return Tensor(rule.name, rule.datatype, batch + inner, body)
 
-    def _not_deducible(self, rule: _Rule, why: str) -> InferdError:
+    def _not_deducible(self, rule: _TensorRule, why: str) -> InferdError:
         return InvalidRequest(
             f"a raw binary request cannot be made into input '{rule.name}' of model "
             f"'{self.name}', {rule.datatype.value} {list(rule.shape)}: {why}"
         )
 
-    def _renamed(self, request: InferRequest) -> _Rule:
+    def _renamed(self, request: InferRequest) -> _TensorRule:
         """Rename the one input of a request if the model accepts any name, and return its rule.
 
         Raises InvalidRequest otherwise.
@@ -439,7 +439,7 @@ class Served:
             request.inputs = [taken]
             request.batch_key = None  # the inputs have changed
 
-    def _take_scalar(self, tensor: Tensor, rule: _Rule) -> None:
+    def _take_scalar(self, tensor: Tensor, rule: _TensorRule) -> None:
         """Give a tensor without dims the dims [1], which is how a configuration declares a scalar.
 
         Raises InvalidRequest unless the configuration declares one.
@@ -484,13 +484,13 @@ class Served:
             f"Got input(s) {_listed(seen)}{but}; it takes {_quoted(self._names)}"
         )
 
-    def _bad_datatype(self, tensor: Tensor, rule: _Rule) -> InferdError:
+    def _bad_datatype(self, tensor: Tensor, rule: _TensorRule) -> InferdError:
         return InvalidRequest(
             f"inference input '{tensor.name}' data-type is '{tensor.datatype.value}', "
             f"but model '{self.name}' expects '{rule.datatype.value}'"
         )
 
-    def _bad_shape(self, tensor: Tensor, rule: _Rule) -> InferdError:
+    def _bad_shape(self, tensor: Tensor, rule: _TensorRule) -> InferdError:
         text = (
             f"unexpected shape for input '{tensor.name}' for model '{self.name}'. "
             f"Expected {_dims(rule.shape)}, got {_dims(tensor.shape)}"
@@ -540,7 +540,7 @@ class Served:
         return wanted
 
 
-def _are_named(some: Sequence[Tensor | WantedOutput], rules: Sequence[_Rule]) -> bool:
+def _are_named(some: Sequence[Tensor | WantedOutput], rules: Sequence[_TensorRule]) -> bool:
     """Tell whether `some` have the names of equally many `rules`, in order; a hot loop."""
     for index, one in enumerate(some):  # noqa: SIM110  a generator or zip() would be slower
         if one.name != rules[index].name:
@@ -548,7 +548,7 @@ def _are_named(some: Sequence[Tensor | WantedOutput], rules: Sequence[_Rule]) ->
     return True
 
 
-def _only_input(config: ModelConfig, rules: Mapping[str, _Rule]) -> _Rule | None:
+def _only_input(config: ModelConfig, rules: Mapping[str, _TensorRule]) -> _TensorRule | None:
     """Return the rule of the one input, if the model accepts it under any name."""
     if len(rules) != 1 or config.parameters.get(ANY_INPUT_NAME) != "true":
         return None

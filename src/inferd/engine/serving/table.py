@@ -1,4 +1,4 @@
-"""Table: rows that arrive with one column per input, as MLServer's clients send pandas DataFrames.
+"""TableInput: rows that arrive with one column per input, as MLServer's clients send tables.
 
 A model with the TABLE parameter has one input, rows of numbers. Numbers of other datatypes than its
 own are converted, and a model of one column takes shape [rows], too. What does not fit is left as
@@ -25,7 +25,7 @@ _SHOWN = 10
 _names = msgspec.json.Decoder(list[str]).decode
 
 
-class Table:
+class TableInput:
     """The one input of a model, as a table; `columns` are their names, where they are known."""
 
     def __init__(
@@ -92,21 +92,21 @@ class Table:
         return [by_name[name] for name in names]
 
 
-def table_of(config: ModelConfig) -> Table | None:
-    """Return the Table of a model, None if it takes none. Raises InvalidConfig."""
+def table_of(config: ModelConfig) -> TableInput | None:
+    """Return the TableInput of a model, None if it takes none. Raises InvalidConfig."""
     said = config.parameters.get(TABLE)
     if not said or said == "false" or len(config.input) != 1:
         return None
     [one] = config.input
     width = one.dims[-1] if one.dims else 1
     if said == "true":
-        return Table(one.name, one.datatype, width)
+        return TableInput(one.name, one.datatype, width)
     try:
         names = _names(said)
     except msgspec.MsgspecError as error:
         msg = f"model '{config.name}': parameter {TABLE} is no list of columns: {error}"
         raise InvalidConfig(msg) from error
-    return Table(one.name, one.datatype, width, names)
+    return TableInput(one.name, one.datatype, width, names)
 
 
 def _plain(name: str) -> str:

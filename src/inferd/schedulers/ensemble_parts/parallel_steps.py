@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from inferd.schedulers.ensemble_parts.plan import Order, Step
+from inferd.schedulers.ensemble_parts.plan import Step, StepOrder
 
 BREATH_NS = 1_000_000
 """After steps that took this long together, the event loop gets a turn."""
@@ -16,7 +16,7 @@ async def run_side_by_side(
     clock: Callable[[], int],
 ) -> None:
     """Run `steps`, each as soon as it can; the first failure ends all of them."""
-    order = Order(steps)
+    order = StepOrder(steps)
     ready = order.first
     since_ns = clock()
     running: dict[asyncio.Task[None], Step] = {}

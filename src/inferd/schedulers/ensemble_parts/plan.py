@@ -1,4 +1,4 @@
-"""Plan: the steps of an ensemble in data-flow order, checked against the models they call.
+"""EnsemblePlan: the steps of an ensemble in data-flow order, checked against the models they call.
 
 A tensor of an ensemble is written once, by a client or by an output of a step, and read by any
 number of steps. Everything here is worked out when the ensemble is loaded; errors show the path
@@ -51,7 +51,7 @@ class Stage(NamedTuple):
     decoupled: Step | None
 
 
-class Order:
+class StepOrder:
     """Which of `steps` may start: those in `first`, and those `after` a step that has ended."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -92,7 +92,7 @@ class _End(NamedTuple):
         return f"{self.place}, {self.datatype.value} {list(self.shape)}"
 
 
-class Plan:
+class EnsemblePlan:
     """The steps to run for a request to the ensemble; `steps` are in topological order.
 
     `config` is the ensemble's; `models` are the configurations of the called models, one per step.
@@ -213,7 +213,7 @@ class Plan:
 
     def _in_order(self, called: Sequence[Step]) -> list[Step]:
         """Return the steps sorted so that each comes after those it reads from."""
-        order = Order(called)
+        order = StepOrder(called)
         ordered = list(order.first)
         for step in ordered:  # the list grows meanwhile
             ordered += order.after(step)

@@ -16,9 +16,9 @@ from inferd.core.interfaces import Models, PromptModels
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, Unavailable
 from inferd.schedulers.ensemble_parts.parallel_steps import BREATH_NS, run_side_by_side
-from inferd.schedulers.ensemble_parts.plan import Plan, Step
+from inferd.schedulers.ensemble_parts.plan import EnsemblePlan, Step
 from inferd.schedulers.ensemble_parts.run import EnsembleRun
-from inferd.schedulers.ensemble_parts.sequence_order import Place, SequenceOrder
+from inferd.schedulers.ensemble_parts.sequence_order import LineKey, SequenceOrder
 from inferd.tensor.tensor import Tensor, reshaped
 
 MAX_SHOWN = 4
@@ -34,7 +34,7 @@ class StepRunner:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: EnsemblePlan,
         models: Models,
         clock: Callable[[], int],
         with_sequences: Collection[int] = (),
@@ -188,13 +188,13 @@ class StepRunner:
         return failed
 
 
-def _places(plan: Plan, with_sequences: Collection[int]) -> dict[int, Place]:
+def _places(plan: EnsemblePlan, with_sequences: Collection[int]) -> dict[int, LineKey]:
     """Return before which steps, by number, the requests of a sequence line up, and in which line.
 
     A line is that of a model, and if several steps call it, of the first, the second and so on: the
     numbers of the steps may be others when the ensemble is replaced.
     """
-    places: dict[int, Place] = {}
+    places: dict[int, LineKey] = {}
     counts: Counter[str] = Counter()
     for step in plan.steps:
         if step.number in with_sequences and not step.depth:

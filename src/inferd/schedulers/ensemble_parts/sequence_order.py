@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 
-Place = tuple[str, int]
+LineKey = tuple[str, int]
 """Which step a line is before: the model that it calls, and how many steps before it do so too."""
 
 
@@ -18,32 +18,32 @@ class Ticket:
 
     __slots__ = ("sequence", "steps")
 
-    def __init__(self, sequence: Hashable, steps: Iterable[Place]) -> None:
+    def __init__(self, sequence: Hashable, steps: Iterable[LineKey]) -> None:
         self.sequence = sequence
         self.steps = set(steps)
 
 
-_Line = OrderedDict[Ticket, "asyncio.Future[None] | None"]
+_TicketLine = OrderedDict[Ticket, "asyncio.Future[None] | None"]
 
 
 class SequenceOrder:
     """All lines of one ensemble, and of what replaces it; there are none where nobody waits."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[Hashable, Place], _Line] = {}
+        self._lines: dict[tuple[Hashable, LineKey], _TicketLine] = {}
 
     def __len__(self) -> int:
         """Return how many lines there are."""
         return len(self._lines)
 
-    def line_up(self, sequence: Hashable, steps: Iterable[Place]) -> Ticket:
+    def line_up(self, sequence: Hashable, steps: Iterable[LineKey]) -> Ticket:
         """Return the last place in the lines of `sequence` before `steps`, until `leave`."""
         ticket = Ticket(sequence, steps)
         for step in ticket.steps:
             self._lines.setdefault((sequence, step), OrderedDict())[ticket] = None
         return ticket
 
-    async def enter(self, ticket: Ticket, step: Place | None) -> None:
+    async def enter(self, ticket: Ticket, step: LineKey | None) -> None:
         """Wait until all before it have entered `step` or left; whoever returns enters at once.
 
         The next one comes in a later turn of the event loop, so nothing may be waited for between
@@ -63,7 +63,7 @@ class SequenceOrder:
         for step in tuple(ticket.steps):
             self._leave(ticket, step)
 
-    def _leave(self, ticket: Ticket, step: Place) -> None:
+    def _leave(self, ticket: Ticket, step: LineKey) -> None:
         ticket.steps.remove(step)
         key = ticket.sequence, step
         line = self._lines[key]

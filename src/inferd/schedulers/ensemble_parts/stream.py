@@ -15,7 +15,7 @@ from inferd.schedulers.ensemble_parts.plan import Stage, Step
 from inferd.schedulers.ensemble_parts.run import EnsembleRun
 from inferd.schedulers.ensemble_parts.runner import StepRunner
 
-_Part = tuple[EnsembleRun, InferResponse]
+_AnsweredRun = tuple[EnsembleRun, InferResponse]
 
 INFLIGHT = 16
 """How many answers of a decoupled step are in progress unless max_inflight_requests says."""
@@ -54,7 +54,9 @@ async def _staged(
             yield answer
 
 
-async def _parts(runner: StepRunner, run: EnsembleRun, step: Step) -> AsyncGenerator[_Part, None]:
+async def _parts(
+    runner: StepRunner, run: EnsembleRun, step: Step
+) -> AsyncGenerator[_AnsweredRun, None]:
     """Yield the run as it goes on with each answer of `step`, and that answer."""
     if run.ticket is not None:
         await runner.order.enter(run.ticket, runner.places.get(step.number))
@@ -69,7 +71,7 @@ async def _parts(runner: StepRunner, run: EnsembleRun, step: Step) -> AsyncGener
         raise runner.failed(step, call, error) from error
 
 
-async def _finished(runner: StepRunner, steps: Sequence[Step], part: _Part) -> InferResponse:
+async def _finished(runner: StepRunner, steps: Sequence[Step], part: _AnsweredRun) -> InferResponse:
     run, response = part
     if not response.outputs:
         return _empty(run, response)
@@ -86,7 +88,7 @@ def _empty(run: EnsembleRun, response: InferResponse) -> InferResponse:
 
 async def _nested(
     runner: StepRunner,
-    parts: AsyncGenerator[_Part, None],
+    parts: AsyncGenerator[_AnsweredRun, None],
     stages: Sequence[Stage],
 ) -> AsyncGenerator[InferResponse, None]:
     async with aclosing(parts):

@@ -372,7 +372,7 @@ class Execution:
         return Unavailable(f"model '{self.name}' is being unloaded")
 
     def note_ended(self) -> None:
-        """See Place.note_ended."""
+        """See JobHost.note_ended."""
         self._job_count -= 1
 
     def _submit_to_wait(self, job: Job, policy: QueuePolicy) -> asyncio.TimerHandle | None:

@@ -31,7 +31,7 @@ STREAM_AHEAD_BYTES = 1 << 20
 """About how many bytes it may be ahead; an answer larger than this goes ahead alone."""
 
 
-class Place(Protocol):
+class JobHost(Protocol):
     """What a job must know of its Execution; `clock` and `cpu_clock` return ns."""
 
     name: str
@@ -74,10 +74,10 @@ class Job:
         if self.when_abandoned is not None:
             self.when_abandoned()
 
-    def run(self, instance: Instance, place: Place) -> None:
+    def run(self, instance: Instance, host: JobHost) -> None:
         """Execute the requests in this thread, and hand the outcome to the event loop."""
-        model = place.name
-        started_ns = place.cpu_clock()
+        model = host.name
+        started_ns = host.cpu_clock()
         outcome: Outcome
         try:
             outcome = instance.execute(self.requests)
@@ -88,14 +88,14 @@ class Job:
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = failure(model, error)
         first = self.requests[0]
-        first.ended_ns = place.clock()
-        first.cpu_ns = place.cpu_clock() - started_ns
-        tell(self.loop, self._end, place, outcome)
+        first.ended_ns = host.clock()
+        first.cpu_ns = host.cpu_clock() - started_ns
+        tell(self.loop, self._end, host, outcome)
         del outcome
 
-    def drop(self, place: Place) -> None:
+    def drop(self, host: JobHost) -> None:
         """End it without running it, since nobody wants it; called in the thread."""
-        tell(self.loop, self._end, place, Cancelled("nobody waits for the request"))
+        tell(self.loop, self._end, host, Cancelled("nobody waits for the request"))
 
     def refuse(self, error: InferdError) -> None:
         """Fail it without having run it; called on the event loop."""
@@ -105,8 +105,8 @@ class Job:
         """Hand the outcome to the caller; called on the event loop."""
         raise NotImplementedError
 
-    def _end(self, place: Place, outcome: Outcome) -> None:
-        place.note_ended()
+    def _end(self, host: JobHost, outcome: Outcome) -> None:
+        host.note_ended()
         self.when_abandoned = None
         self.finish(outcome)
 
@@ -189,23 +189,23 @@ class StreamJob(Job):
         super().abandon()
         self.room.release(STREAM_AHEAD)
 
-    def run(self, instance: Instance, place: Place) -> None:
+    def run(self, instance: Instance, host: JobHost) -> None:
         """Iterate in this thread, handing over each answer, never too far ahead of the reader."""
         try:
-            with closing(_answers(instance, self.requests[0], place.name)) as answers:
+            with closing(_answers(instance, self.requests[0], host.name)) as answers:
                 for answer in answers:
-                    check_types(place.name, self.requests, (answer,))
+                    check_types(host.name, self.requests, (answer,))
                     share = _share(answer)
                     for _ in range(share):
                         self.room.acquire()
                     if self.is_abandoned:
                         break
                     tell(self.loop, self.answers.put_nowait, (answer, share))
-            check_types(place.name, self.requests, ())
+            check_types(host.name, self.requests, ())
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
-            tell(self.loop, self.answers.put_nowait, (failure(place.name, error), 1))
-        self.requests[0].ended_ns = place.clock()
-        tell(self.loop, self._end, place, ())
+            tell(self.loop, self.answers.put_nowait, (failure(host.name, error), 1))
+        self.requests[0].ended_ns = host.clock()
+        tell(self.loop, self._end, host, ())
 
     def finish(self, outcome: Outcome) -> None:
         """See Job.finish. The answers have already been handed over."""
@@ -224,8 +224,8 @@ class JobQueue:
     """
 
     def __init__(self) -> None:
-        self._levels: dict[int, tuple[_Line, _Line]] = {}  # jobs in time, and delayed ones
-        self._order: list[_Line] = []  # the lines in serving order; rebuilt for a new level
+        self._levels: dict[int, tuple[_JobLine, _JobLine]] = {}  # jobs in time, and delayed ones
+        self._order: list[_JobLine] = []  # the lines in serving order; rebuilt for a new level
         self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lines(0)
 
@@ -309,7 +309,7 @@ class JobQueue:
                 self._signals.put(False)
         return True
 
-    def _lines(self, level: int) -> "tuple[_Line, _Line]":
+    def _lines(self, level: int) -> "tuple[_JobLine, _JobLine]":
         lines = self._levels.get(level)
         if lines is None:
             # Drop empty levels: a configuration may allow more than fit in memory.
@@ -319,7 +319,7 @@ class JobQueue:
         return lines
 
 
-_Line = OrderedDict[Job, None]
+_JobLine = OrderedDict[Job, None]
 
 
 def _share(answer: Answer) -> int:

@@ -1,4 +1,4 @@
-"""RateLimiter: instances share resources, and an execution waits until those it needs are free.
+"""ResourceLimiter: instances share resources, and an execution waits until those it needs are free.
 
 These are the rules of Triton's rate limiter (--rate-limit=execution_count, and rate_limiter in an
 instance_group). An instance takes all it needs at once or nothing, so there is no deadlock. Among
@@ -21,11 +21,11 @@ from inferd.core.interfaces import AsyncInstance, DecoupledInstance, Instance, P
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, InvalidConfig, Unavailable
 
-Pool = tuple[str, int | None]
+ResourceKey = tuple[str, int | None]
 """A resource by name, of one device or (None) of all devices together."""
 
 
-class RateLimiter:
+class ResourceLimiter:
     """The resources that all models' instances share. Its methods may be called in any thread.
 
     `limits` is how much of each there is; of one not listed there is as much as the neediest
@@ -38,7 +38,7 @@ class RateLimiter:
         self._changed = threading.Condition()
         self._claims: list[Claim] = []
         self._waiting: list[Claim] = []
-        self._taken: dict[Pool, int] = {}
+        self._taken: dict[ResourceKey, int] = {}
         self._numbers = count()
 
     def enter(self, model: str, place: Placement) -> "Claim":
@@ -113,7 +113,7 @@ class RateLimiter:
 
     def _grant(self) -> None:
         """Grant the claims whose turn it is."""
-        blocked: set[Pool] = set()
+        blocked: set[ResourceKey] = set()
         for claim in sorted(self._waiting, key=lambda one: (one.runs, one.number)):
             pools = claim.needs.keys()
             if pools & blocked or not all(self._has(p, n) for p, n in claim.needs.items()):
@@ -125,16 +125,16 @@ class RateLimiter:
             self._waiting.remove(claim)
             self._changed.notify_all()
 
-    def _has(self, pool: Pool, needed: int) -> bool:
+    def _has(self, pool: ResourceKey, needed: int) -> bool:
         return self._taken.get(pool, 0) + needed <= self._size(pool)
 
-    def _size(self, pool: Pool) -> int:
+    def _size(self, pool: ResourceKey) -> int:
         limit = self._limit(pool)
         if limit is not None:
             return limit
         return max((claim.needs.get(pool, 0) for claim in self._claims), default=0)
 
-    def _limit(self, pool: Pool) -> int | None:
+    def _limit(self, pool: ResourceKey) -> int | None:
         name, device = pool
         if device is None:
             return self._together.get(name)
@@ -169,7 +169,9 @@ def _without_devices(limits: Limits) -> dict[str, int]:
 class Claim:
     """What one instance needs, how often it has run, and whether it may run now."""
 
-    def __init__(self, limiter: RateLimiter, needs: dict[Pool, int], weight: int) -> None:
+    def __init__(
+        self, limiter: ResourceLimiter, needs: dict[ResourceKey, int], weight: int
+    ) -> None:
         self.needs = needs
         self.weight = weight
         self.runs = 0

@@ -8,7 +8,7 @@ from functools import partial
 
 from inferd.core.interfaces import Instance, Opened
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.sequence_parts.live import LiveSequence, Step
+from inferd.schedulers.sequence_parts.live import LiveSequence, SequenceStep
 from inferd.schedulers.sequence_parts.slots import Slots
 
 
@@ -35,7 +35,7 @@ class SequenceInstance:
         self.is_leaving = False  # it gets no new sequences, and is closed after the last
         self.is_delayed = is_delayed
         self.sequences: dict[int, LiveSequence] = {}
-        self.ready: OrderedDict[int, Step] = OrderedDict()
+        self.ready: OrderedDict[int, SequenceStep] = OrderedDict()
 
 
 class SequenceInstances:

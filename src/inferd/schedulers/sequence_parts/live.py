@@ -27,8 +27,8 @@ class LiveSequence:
         self.id = id
         self.key = self if is_own else id
         self.slot = None
-        self.waiting: deque[Step] = deque()
-        self.running: Step | None = None
+        self.waiting: deque[SequenceStep] = deque()
+        self.running: SequenceStep | None = None
         self.is_ended = False  # the last request that arrived ends it
         self.state = state
 
@@ -39,7 +39,7 @@ class LiveSequence:
         return self.slot.number
 
 
-class Answers:
+class UnreadAnswers:
     """A decoupled model's answers that its reader has not taken yet."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Answers:
         return answer
 
 
-class Step(Waiting):
+class SequenceStep(Waiting):
     """A request of `sequence`; `done` becomes its answer.
 
     `inputs`, `outputs` and `sent` keep the client's `inputs`, `outputs` and `sequence` while the
@@ -88,7 +88,7 @@ class Step(Waiting):
         self.sent = request.sequence
         self.shown = shown
         self.queue = queue
-        self.answers: Answers | None = None
+        self.answers: UnreadAnswers | None = None
         self.began_ns = 0
 
     def give(self, answer: Answer) -> None:

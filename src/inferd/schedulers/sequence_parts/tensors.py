@@ -7,7 +7,7 @@ from inferd.errors import InferdError
 from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.execution.job import Answer
 from inferd.schedulers.sequence_parts.controls import Controls
-from inferd.schedulers.sequence_parts.live import LiveSequence, Step
+from inferd.schedulers.sequence_parts.live import LiveSequence, SequenceStep
 from inferd.schedulers.sequence_parts.states import States
 
 
@@ -19,7 +19,7 @@ class SequenceTensors:
         self.controls = controls
         self.states = states
 
-    def add_to(self, step: Step) -> None:
+    def add_to(self, step: SequenceStep) -> None:
         """Add the scheduler's inputs to a request, and the next states to its wanted outputs."""
         request, sequence = step.request, step.sequence
         if step.shown.start:
@@ -33,7 +33,7 @@ class SequenceTensors:
             request.outputs = [*request.outputs, *map(WantedOutput, missing)]
         step.kind = self.plan.kind(request)
 
-    def remove_from(self, step: Step) -> None:
+    def remove_from(self, step: SequenceStep) -> None:
         """Restore the request to what the caller sent."""
         request = step.request
         request.inputs, request.outputs, request.sequence = step.inputs, step.outputs, step.sent
@@ -50,7 +50,7 @@ class SequenceTensors:
             sequence.state = states[-1]
         return answer
 
-    def filler(self, step: Step) -> InferRequest:
+    def filler(self, step: SequenceStep) -> InferRequest:
         """Return a filler for a row without a request: a copy of `step` marked as absent."""
         filler = copy(step.request)
         absent = self.controls.absent
