@@ -1,11 +1,11 @@
 """Writes docs/reference/options.md from the declaration of the options; --check only compares."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from inferd.config.options.option import Option, options_of
-from inferd.config.server import GROUPS, ServerConfig
+from inferd.config.options.option import Option, groups_of, options_of
+from inferd.config.server import ServerConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "options.md"
 
@@ -34,11 +34,10 @@ _WITHOUT_EFFECT = "*Accepted, but without effect in this version.*"
 
 def build() -> str:
     """Return the page."""
-    options = list(options_of(ServerConfig).values())
     parts = [_TOP]
-    for group in GROUPS:
-        own = [each for each in options if each.group == group]
+    for group, own in groups_of(ServerConfig).items():
         parts.append("\n".join([f"## {group}\n", *_table(own)]) + "\n")
+    options = options_of(ServerConfig).values()
     parts.append("\n".join(["## Deprecated spellings\n", *_old_flags(options)]) + "\n")
     return "\n".join(parts)
 
@@ -53,7 +52,7 @@ def _table(options: list[Option]) -> Iterator[str]:
         yield f"| {flags} | {_cell(each.word)} | {_cell(each.shown)} | {_cell(text)} |"
 
 
-def _old_flags(options: list[Option]) -> Iterator[str]:
+def _old_flags(options: Iterable[Option]) -> Iterator[str]:
     yield "| flag | is now |"
     yield "| --- | --- |"
     for each in options:

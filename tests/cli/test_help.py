@@ -1,6 +1,6 @@
 from inferd.cli.help import serve_help
-from inferd.config.options.option import options_of
-from inferd.config.server import GROUPS, ServerConfig
+from inferd.config.options.option import groups_of, options_of
+from inferd.config.server import ServerConfig
 
 
 def test_every_option_is_in_the_help():
@@ -10,8 +10,8 @@ def test_every_option_is_in_the_help():
 
 def test_options_stand_below_the_heading_of_their_group():
     text = serve_help()
-    for group in GROUPS:
-        own = [o for o in options_of(ServerConfig).values() if o.group == group and o.acted_on]
+    for group, options in groups_of(ServerConfig).items():
+        own = [each for each in options if each.acted_on]
         below = text.partition(f"\n{group}\n")[2].partition("\n\n")[0]
         assert [f"  {o.flag} " in below for o in own] == [True] * len(own), group
         assert below.count("\n  --") + below.startswith("  --") == len(own)

@@ -3,8 +3,8 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from inferd.config.options.option import Option, options_of
-from inferd.config.server import GROUPS, ServerConfig
+from inferd.config.options.option import Option, groups_of
+from inferd.config.server import ServerConfig
 
 _WIDTH = 96
 _COLUMN = 36
@@ -51,13 +51,12 @@ the server could not start, and 2 that its options are wrong.
 
 def serve_help() -> str:
     """Return the help of `inferd serve`, with the options in groups."""
-    options = list(options_of(ServerConfig).values())
-    parts = [_SERVE]
-    for group in GROUPS:
-        shown = [each for each in options if each.group == group and each.acted_on]
+    parts, idle = [_SERVE], []
+    for group, options in groups_of(ServerConfig).items():
+        shown = [each for each in options if each.acted_on]
+        idle += [each for each in options if not each.acted_on]
         if shown:
             parts.append("\n".join([group, *_lines(shown)]) + "\n")
-    idle = [each for each in options if not each.acted_on]
     if idle:
         names = " ".join(each.flag for each in idle)
         parts.append(

@@ -1,9 +1,12 @@
 """Turns the server's one configuration into the options of each of its parts."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from inferd.config.options.cache import read_cache_config
 from inferd.config.options.delay import read_delayed_start
@@ -67,22 +70,11 @@ def tracer(config: ServerConfig) -> Tracer:
 def load_options(config: ServerConfig) -> LoadOptions:
     """Return the options for loading models."""
     resources = read_resources(config.rate_limit_resource)
+    same = _same_named(config, LoadOptions) | {"model_config_name": config.model_config_name or ""}
     return LoadOptions(
-        model_config_name=config.model_config_name or "",
-        disable_auto_complete_config=config.disable_auto_complete_config,
-        model_load_thread_count=config.model_load_thread_count,
-        model_load_retry_count=config.model_load_retry_count,
-        model_load_timeout_secs=config.model_load_timeout_secs,
-        model_unload_timeout_secs=config.model_unload_timeout_secs,
-        model_upload_max_bytes=config.model_upload_max_bytes,
-        model_repository_links=config.model_repository_links,
-        model_control_mode=config.model_control_mode,
-        load_model=config.load_model,
-        repository_poll_secs=config.repository_poll_secs,
+        **same,
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
-        backend_config=config.backend_config,
-        backend_directory=config.backend_directory,
         cache=read_cache_config(config.cache_config, os.environ),
         delayed_start=read_delayed_start(os.environ),
         host_policies=read_host_policies(config.host_policy),
@@ -108,14 +100,13 @@ def grpc_options(
     from inferd.transport.grpc_options import GrpcOptions
 
     return GrpcOptions(
-        typed_answers=config.grpc_typed_answers,
+        **_same_named(config, GrpcOptions, "grpc_"),
         reuse_port=config.reuse_grpc_port,
         max_receive_bytes=config.grpc_max_message_bytes,
         max_send_bytes=_GRPC_LARGEST_MESSAGE,
         compression_level=config.grpc_infer_response_compression_level,
         keepalive_time_ms=config.grpc_keepalive_time,
         keepalive_timeout_ms=config.grpc_keepalive_timeout,
-        keepalive_permit_without_calls=config.grpc_keepalive_permit_without_calls,
         max_pings_without_data=config.grpc_http2_max_pings_without_data,
         min_recv_ping_interval_without_data_ms=(
             config.grpc_http2_min_recv_ping_interval_without_data
@@ -125,17 +116,7 @@ def grpc_options(
         max_connection_age_grace_ms=config.grpc_max_connection_age_grace,
         tls=config.grpc_use_ssl,
         mutual_tls=config.grpc_use_ssl_mutual,
-        server_cert=config.grpc_server_cert,
-        server_key=config.grpc_server_key,
-        root_cert=config.grpc_root_cert,
-        header_forward_pattern=config.grpc_header_forward_pattern,
-        max_connections=config.grpc_max_connections,
         max_streams=config.grpc_max_concurrent_streams,
-        max_metadata_bytes=config.grpc_max_metadata_bytes,
-        max_inflated_bytes=config.grpc_max_inflated_bytes,
-        message_timeout_s=config.grpc_message_timeout_secs,
-        write_timeout_s=config.grpc_write_timeout_secs,
-        handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
         access=grpc_access(config, ring),
         apis=apis or V2_ALONE,
@@ -157,18 +138,11 @@ def http_options(
     from inferd.transport.http_server import HttpOptions
 
     return HttpOptions(
-        max_header_bytes=config.http_max_header_bytes,
-        max_body_bytes=config.http_max_body_bytes,
+        **_same_named(config, HttpOptions, "http_"),
         max_input_bytes=config.http_max_input_size,
-        max_connections=config.http_max_connections,
-        idle_timeout_s=config.http_idle_timeout_secs,
-        header_timeout_s=config.http_header_timeout_secs,
-        body_timeout_s=config.http_body_timeout_secs,
-        write_timeout_s=config.http_write_timeout_secs,
         half_floats_in_json=config.json_half_floats == "accept",
         non_finite=config.json_non_finite,
         not_ready_status=config.not_ready_status,
-        header_forward_pattern=config.http_header_forward_pattern,
         ssl_context=tls,
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
@@ -182,17 +156,29 @@ def metrics_options(config: ServerConfig) -> "HttpOptions":
     """Return the options of the metrics port: no TLS, no keys, few and small requests."""
     from inferd.transport.http_server import HttpOptions
 
+    few = {
+        "max_body_bytes": _METRICS_BODY_BYTES,
+        "max_connections": _METRICS_CONNECTIONS,
+        "header_forward_pattern": None,
+    }
     return HttpOptions(
-        max_header_bytes=config.http_max_header_bytes,
-        max_body_bytes=_METRICS_BODY_BYTES,
+        **(_same_named(config, HttpOptions, "http_") | few),
         max_input_bytes=_METRICS_BODY_BYTES,
-        max_connections=_METRICS_CONNECTIONS,
-        idle_timeout_s=config.http_idle_timeout_secs,
-        header_timeout_s=config.http_header_timeout_secs,
-        body_timeout_s=config.http_body_timeout_secs,
-        write_timeout_s=config.http_write_timeout_secs,
         half_floats_in_json=False,
         non_finite="error",
         not_ready_status=config.not_ready_status,
         ssl_context=None,
     )
+
+
+def _same_named(
+    config: ServerConfig, kind: type[msgspec.Struct], prefix: str = ""
+) -> dict[str, Any]:
+    """Return the fields of `kind` that are options, called `prefix` and the field's name.
+
+    What ends in `_s` in a field ends in `_secs` in an option.
+    """
+    options = {name: prefix + re.sub("_s$", "_secs", name) for name in kind.__struct_fields__}
+    return {
+        name: getattr(config, option) for name, option in options.items() if hasattr(config, option)
+    }

@@ -161,6 +161,14 @@ def options_of(config_class: type) -> Mapping[str, Option]:
     return MappingProxyType(found)
 
 
+def groups_of(config_class: type) -> Mapping[str, list[Option]]:
+    """Return the options of `config_class` by their groups, in the order of the declaration."""
+    found: dict[str, list[Option]] = {}
+    for each in options_of(config_class).values():
+        found.setdefault(each.group, []).append(each)
+    return found
+
+
 def _kind(annotation: Any) -> type:
     if isinstance(annotation, UnionType):
         [annotation] = [part for part in annotation.__args__ if part is not type(None)]
