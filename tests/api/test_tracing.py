@@ -353,7 +353,7 @@ def old_http(engine):
     headers, body = {b"nv-inferrequest": OLD.encode()}, memoryview(bytes(800_000))
     request = HttpRequest(b"POST", b"/api/infer/slow", headers, True, False, body)
     failures = FailureLog(logging.getLogger())
-    return TrtisInference(Trtis(engine, "me"), failures).infer(request, "slow")
+    return TrtisInference(Trtis(engine, "me"), failures, forwards=False).infer(request, "slow")
 
 
 def old_grpc(engine):

@@ -79,7 +79,9 @@ ROUTES = {
     (route.verb, route.path)
     for table in (
         HttpRoutes(Engine(), RULES, not_ready_status=400).table,
-        TrtisRoutes(TRTIS, OPEN, FailureLog(logging.getLogger("inferd.http"))).routes(),
+        TrtisRoutes(
+            TRTIS, OPEN, FailureLog(logging.getLogger("inferd.http")), forwards=False
+        ).routes(),
     )
     for route in table
 }

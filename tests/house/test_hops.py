@@ -63,39 +63,40 @@ KNOWN_REQUEST = [  # says the same as one before but for its id and values
     "template._TextTemplate.filled",
 ]
 KNOWN_ANSWER = [  # which differs from one before in its id and values, too
-    "http_infer.RestInference._encoded",
+    "http_infer.RestCodec.encode",
     "codec.V2Rest.encode_infer_response",
     "codec.V2Rest._known_answer",
     "answer.KnownAnswer.fits",
     "answer.KnownAnswer.encoded",
 ]
-THE_ANSWER = ["http_infer._inferred", "http_infer.RestInference._as_accepted"]
 JSON_HOPS = [
     "routes.HttpRoutes.begin",
     "http_infer.RestInference.begin",
+    "inference.Inference.begin",
+    "http_infer.RestCodec.decode",
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
     *KNOWN_ANSWER,
-    *THE_ANSWER,
 ]
 BINARY_OUTPUT = ["tensor.Tensor.packed"]
 BINARY_HOPS = [
     "routes.HttpRoutes.begin",
     "http_infer.RestInference.begin",
+    "inference.Inference.begin",
+    "http_infer.RestCodec.decode",
     "binary.json_length",
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
     *KNOWN_ANSWER,
     *BINARY_OUTPUT,
     *BINARY_OUTPUT,
-    *THE_ANSWER,
 ]
 
 TRTIS_HOPS = [  # of a request like one before but for its id and values
     "routes.HttpRoutes.begin",
     "http_infer.TrtisInference.begin",
-    "trtis.Trtis.next_number",
-    "http_infer._asked",
+    "inference.Inference.begin",
+    "http_infer.TrtisHttpCodec.decode",
     "http.decode_request_header",
     "trtis.Trtis.form",
     "engine.Engine.model_config",
@@ -104,15 +105,15 @@ TRTIS_HOPS = [  # of a request like one before but for its id and values
     "infer.Form.decode_request",
     "http.Body.take_all",
     *TO_THE_ENGINE_AND_BACK,
+    "http_infer.TrtisHttpCodec.encode",
     "infer.Form.encode_response",
     "infer.Form._answer_planned",
     *BINARY_OUTPUT,
     *BINARY_OUTPUT,
     "answer.Answer.__init__",
-    "http_infer.TrtisInference._inferred",
+    "http_infer.TrtisHttpCodec._answered",
     "http.StatusLine.success",
     "answer.Answer.line",
-    "http_infer.format_of",
     "answer.Answer.message",
     "fields.encode_varint",  # the id
 ]
@@ -131,13 +132,13 @@ GRPC_HOPS = [  # of a call like one before on the same connection
     "call.GrpcCall.on_open",
     "call.GrpcCall.on_data",
     "call.GrpcCall._answer_to",
-    "grpc_infer.Inference.model_infer",
+    "inference.Inference.begin",
+    "codec.V2Grpc.decode",
     "codec.decode_infer_request",
     "fields.Layout.cut",
     "codec._MessageTemplate.filled",
-    "grpc_infer.Inference._infer",
     *TO_THE_ENGINE_AND_BACK,
-    "codec.encode_infer_response",
+    "codec.V2Grpc.encode",
     "fields.with_raw",
     *GRPC_OUTPUT,
     *GRPC_OUTPUT,

@@ -5,14 +5,15 @@ from collections.abc import Iterable
 from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.call import V2_SERVICE, grpc_handlers
 from inferd.api.health_service import HEALTH_SERVICE, HealthService, Pause
+from inferd.api.inference import GrpcInference
 from inferd.api.reflection import REFLECTION_SERVICES, reflection_methods
 from inferd.api.trtis.grpc_calls import TRTIS_API_OF, TrtisMethods
-from inferd.api.v2.grpc_infer import Inference
 from inferd.api.v2.grpc_stream import StreamMethods
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access
 from inferd.http.grpc.handler import Method, Unary
 from inferd.http.header_forward import HeaderForward
+from inferd.wire.v2.grpc.codec import V2Grpc
 
 
 def grpc_methods(
@@ -32,10 +33,11 @@ def grpc_methods(
     that become its parameters. The old API needs `access` for the one call that several groups
     guard.
     """
-    inference = Inference(engine, typed_answers=typed_answers, forward=forward)
+    codec = V2Grpc(engine.regions.span, typed_answers=typed_answers)
+    inference = GrpcInference(engine, codec, forward)
     streams = StreamMethods(engine, typed_answers=typed_answers, forward=forward).methods()
     by_hand: dict[str, Method] = {
-        f"/{V2_SERVICE}/ModelInfer": Unary(inference.model_infer),
+        f"/{V2_SERVICE}/ModelInfer": Unary(inference.begin),
         **{f"/{V2_SERVICE}/{rpc}": method for rpc, method in streams.items()},
     }
     if apis.trtis is not None:

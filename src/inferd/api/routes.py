@@ -57,10 +57,15 @@ class HttpRoutes(Routes):
         self._batch_memory = engine.capacity.batch_memory
         self._coded = CodedBodies(coder, engine.capacity)
         self._failures = FailureLog(log)
-        self._inference = RestInference(engine, rules, coder, self._coded)
+        forwards = forward is not None
+        self._inference = RestInference(engine, rules, coder, self._coded, forwards=forwards)
         self._infer = self._inference.call
         self.table = self._routes(apis, rules, not_ready_status)
-        self._trtis = TrtisRoutes(apis.trtis, access, self._failures) if apis.trtis else None
+        self._trtis = (
+            TrtisRoutes(apis.trtis, access, self._failures, forwards=forwards)
+            if apis.trtis
+            else None
+        )
         self._old_inference = self._trtis.inference if self._trtis else None
         self._old_infer = self._old_inference.call if self._old_inference else None
         lines = [*self.table, *(self._trtis.routes() if self._trtis else ())]
@@ -111,13 +116,11 @@ class HttpRoutes(Routes):
                 return old.wrong_method(request, target) if old else wrong_method(request, target)
             names = target.names
             if call is self._old_infer and self._old_inference is not None:
-                version = names[1] if len(names) > 1 else ""
-                begun = self._old_inference.begin(request, names[0], version)
+                begun = self._old_inference.begin(names, request)
                 return begun if isinstance(begun, HttpAnswer) else self._walled(request, begun)
             if call is not self._infer or self.tracer.is_on or CODING in request.headers:
                 return self._walled(request, call(request, *names))
-            version = names[1] if len(names) > 1 else ""
-            begun = self._inference.begin(self._engine, request, names[0], version)
+            begun = self._inference.begin(names, request)
             return begun if isinstance(begun, HttpAnswer) else self._walled(request, begun)
         except Exception as error:  # noqa: BLE001  the wall
             return self._failed(request, error)

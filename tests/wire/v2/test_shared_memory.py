@@ -442,7 +442,7 @@ def test_over_rest_a_placed_output_is_a_name_a_datatype_and_a_shape(regions, par
 def test_over_grpc_a_placed_output_has_an_empty_entry(regions, mirror_typed):
     request = Grpc(regions.span).decode([], [("y", at(0))], typed="x")
     request.outputs, response = answered(regions.span("r", 0, 16))
-    buffers = v2_grpc.encode_infer_response(request, response, mirror_typed=mirror_typed)
+    buffers = v2_grpc.V2Grpc(typed_answers=mirror_typed).encode(request, response)
     message = pb.ModelInferResponse.FromString(b"".join(buffers))
     assert list(message.raw_output_contents) == [b"", VALUES.tobytes(), VALUES.tobytes()]
 

@@ -8,15 +8,14 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from inferd.aio.inline import NotFast
 from inferd.api.header_forward import add_forwarded
-from inferd.api.tracing import OVER_GRPC, begin_grpc, until_sent
+from inferd.api.inference import GrpcInference
+from inferd.api.trtis.infer_codec import TrtisCodec, TrtisMessage
 from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
-from inferd.api.v2.grpc_stream import Asked, InferStream, Outcome, StreamMethods
+from inferd.api.v2.grpc_stream import InferStream, Outcome, StreamMethods, StreamRequest
 from inferd.core.request import InferRequest, InferResponse
-from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, InvalidRequest, UnknownCall, Unsupported
 from inferd.http.access import Access
 from inferd.http.failure import FailureLog
@@ -26,8 +25,11 @@ from inferd.wire.trtis import grpc as trtis_grpc
 from inferd.wire.trtis import status as trtis_status
 from inferd.wire.trtis.answer import Answer
 from inferd.wire.trtis.grpc import SERVICE, Statuses
-from inferd.wire.trtis.header import InferHeader
-from inferd.wire.trtis.infer import Form, status_of
+from inferd.wire.trtis.infer import status_of
+
+if TYPE_CHECKING:
+    from inferd.wire.trtis.header import InferHeader
+    from inferd.wire.trtis.infer import Form
 
 _APIS = {
     "Status": "metadata",
@@ -57,7 +59,9 @@ class TrtisMethods:
         self.statuses = Statuses(trtis.server_id)
         self.failures = FailureLog(logging.getLogger("inferd.grpc"))
         self._engine = trtis.engine
-        self._tracer = trtis.engine.tracer
+        self._inference = GrpcInference(trtis.engine, TrtisGrpcCodec(trtis, self.statuses), forward)
+        in_stream = TrtisGrpcCodec(trtis, self.statuses, in_stream=True)
+        self.stream_inference = GrpcInference(trtis.engine, in_stream, forward)
         self._streams = StreamMethods(trtis.engine, typed_answers=False, forward=forward)
         guards = (access.guard(api) for api in ("model-config", "statistics"))
         self._status_guards = [guard for guard in guards if guard is not None]
@@ -117,44 +121,18 @@ class TrtisMethods:
 
     async def infer(self, data: bytes, call: Call) -> list[Any]:
         """Handle Infer."""
-        trtis = self.trtis
-        number = trtis.next_number()
-        header: InferHeader | None = None
+        message = TrtisMessage(self.trtis.next_number(), data=data)
         try:
-            asked = trtis_grpc.decode_infer_request(data)
-            header = asked.header
-            form = trtis.form(asked.model, asked.version)
-            request = await self.decode(form, asked)
-            if self.forward is not None:
-                add_forwarded(request, self.forward.chosen(call.metadata))
-            tracer = self._tracer
-            if tracer.is_on and (trace := begin_grpc(tracer, asked.model, call)):
-                with until_sent(tracer, trace, OVER_GRPC):
-                    answering = TracedEngine(self._engine, trace).infer(request)
-                    answer = await self.encode(form, header, request, await answering)
-            else:
-                answer = await self.encode(form, header, request, await self._engine.infer(request))
-            return trtis_grpc.encode_infer_response(self.statuses.success(number), answer)
+            answer = self._inference.begin(message, call)
+            return answer if isinstance(answer, list) else await answer
         except Exception as error:  # noqa: BLE001  the wall
-            status = self.failure("Infer", error, number)
-            return [trtis_grpc.encode_infer_failure(status, header.id if header else 0)]
+            return self.failed("Infer", message, error)
 
-    async def decode(self, form: Form, asked: trtis_grpc.Asked) -> InferRequest:
-        """Return the decoded request; long ones are decoded in a thread."""
-        resolve = self._engine.regions.span
-        try:
-            return form.decode_request(asked.version, asked.header, asked.raw, resolve)
-        except NotFast:
-            return await self.trtis.decode_long(form, asked.version, asked.header, asked.raw)
-
-    async def encode(
-        self, form: Form, header: InferHeader, request: InferRequest, response: InferResponse
-    ) -> Answer:
-        """Return the encoded answer; long ones are encoded in a thread."""
-        try:
-            return form.encode_response(header, request, response)
-        except NotFast:
-            return await self.trtis.encode_long(form, header, request, response)
+    def failed(self, rpc: str, message: TrtisMessage, error: Exception) -> list[Any]:
+        """Return the answer to a failed inference; it echoes the id in its header, if any."""
+        status = self.failure(rpc, error, message.number)
+        header = message.header
+        return [trtis_grpc.encode_infer_failure(status, header.id if header else 0)]
 
     def stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
         """Answer the requests of a stream, each once and in order; failures do not end it."""
@@ -245,15 +223,40 @@ class TrtisMethods:
         return {"index": trtis_status.repository_index(await self.trtis.model_names())}
 
 
-class _About:
-    """What the answer to a request of a stream needs of it."""
+class TrtisGrpcCodec(TrtisCodec):
+    """The codec of the old API over gRPC; `in_stream`, decoupled models are refused."""
 
-    __slots__ = ("form", "header", "number")
+    def __init__(self, trtis: Trtis, statuses: Statuses, *, in_stream: bool = False) -> None:
+        super().__init__(trtis)
+        self._statuses = statuses
+        self._in_stream = in_stream
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.header: InferHeader | None = None
-        self.form: Form | None = None
+    def decode(self, message: TrtisMessage, call: Call) -> InferRequest:
+        """See InferCodec."""
+        wanted = trtis_grpc.decode_infer_request(message.data)
+        message.header, message.version, message.source = wanted.header, wanted.version, wanted.raw
+        message.form = form = self._trtis.form(wanted.model, wanted.version)
+        if self._in_stream and form.config.decoupled:
+            msg = f"model '{wanted.model}' may give any number of answers; ask it through V2"
+            raise Unsupported(msg)
+        return form.decode_request(wanted.version, wanted.header, wanted.raw, self._resolve)
+
+    def encode(
+        self, request: InferRequest, response: InferResponse, message: TrtisMessage, call: Call
+    ) -> list[Any]:
+        """See InferCodec."""
+        form, header = cast("Form", message.form), cast("InferHeader", message.header)
+        return self._answered(message, form.encode_response(header, request, response))
+
+    def encode_large(
+        self, request: InferRequest, response: InferResponse, message: TrtisMessage, call: Call
+    ) -> list[Any]:
+        """See InferCodec."""
+        form, header = cast("Form", message.form), cast("InferHeader", message.header)
+        return self._answered(message, form.encode_long(header, request, response))
+
+    def _answered(self, message: TrtisMessage, answer: Answer) -> list[Any]:
+        return trtis_grpc.encode_infer_response(self._statuses.success(message.number), answer)
 
 
 class TrtisStream(InferStream):
@@ -269,40 +272,34 @@ class TrtisStream(InferStream):
         super().__init__(methods, messages, call)
         self._owner = owner
 
-    async def decode(self, data: bytes, asked: Asked) -> InferRequest:
+    async def decode(self, data: bytes, pending: StreamRequest) -> InferRequest:
         """See InferStream."""
-        trtis = self._owner.trtis
-        asked.about = about = _About(trtis.next_number())
-        wanted = trtis_grpc.decode_infer_request(data)
-        about.header = wanted.header
-        about.form = form = trtis.form(wanted.model, wanted.version)
-        if form.config.decoupled:
-            msg = f"model '{wanted.model}' may give any number of answers; ask it through V2"
-            raise Unsupported(msg)
-        request = await self._owner.decode(form, wanted)
+        owner = self._owner
+        pending.message = message = TrtisMessage(owner.trtis.next_number(), data=data)
+        request: InferRequest = await owner.stream_inference.decode(message, self._call)
         if self.forwarded:
             add_forwarded(request, self.forwarded)
-        asked.request = request
-        self.begin_trace(asked, request)
+        pending.request = request
+        self.begin_trace(pending, request)
         return request
 
-    async def answer_once(self, asked: Asked, request: InferRequest) -> Outcome:
+    async def answer_once(self, pending: StreamRequest, request: InferRequest) -> Outcome:
         """See InferStream."""
-        owner, about = self._owner, asked.about
+        inference = self._owner.stream_inference
         try:
-            response = await asked.engine.infer(request)
-            answer = await owner.encode(about.form, about.header, request, response)
-            return trtis_grpc.encode_infer_response(owner.statuses.success(about.number), answer)
+            response = await pending.engine.infer(request)
+            answer: list[Any] = await inference.encode(
+                request, response, pending.message, self._call
+            )
+            return answer
         except Exception as error:  # noqa: BLE001  told to the client
-            return self.fail(asked, error)
+            return self.fail(pending, error)
 
-    def fail(self, asked: Asked, error: Exception, *, is_final: bool = True) -> Outcome:
+    def fail(self, pending: StreamRequest, error: Exception, *, is_final: bool = True) -> Outcome:
         """See InferStream."""
-        if asked.trace is not None:
-            asked.trace.fail(error)
-        about = asked.about
-        status = self._owner.failure("StreamInfer", error, about.number)
-        return [trtis_grpc.encode_infer_failure(status, about.header.id if about.header else 0)]
+        if pending.trace is not None:
+            pending.trace.fail(error)
+        return self._owner.failed("StreamInfer", pending.message, error)
 
 
 def _headers(call: Call) -> Mapping[bytes, bytes]:

@@ -49,9 +49,11 @@ def is_old(target: bytes) -> bool:
 class TrtisRoutes:
     """Answers the old URLs; Status has data of several API groups, so it checks `access` itself."""
 
-    def __init__(self, trtis: Trtis, access: Access, failures: FailureLog) -> None:
+    def __init__(
+        self, trtis: Trtis, access: Access, failures: FailureLog, *, forwards: bool
+    ) -> None:
         self._trtis = trtis
-        self.inference = TrtisInference(trtis, failures)
+        self.inference = TrtisInference(trtis, failures, forwards=forwards)
         self._regions = trtis.engine.regions
         self._failures = failures
         self._offload = trtis.engine.offload

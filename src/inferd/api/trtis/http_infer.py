@@ -1,14 +1,14 @@
 """Inference over HTTP by the TensorRT Inference Server API."""
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import parse_qs
 
-from inferd.aio.inline import NotFast
-from inferd.api.header_forward import add_forwarded
-from inferd.api.tracing import OVER_HTTP, begin_http, until_sent
+from inferd.api.inference import HttpInference
+from inferd.api.trtis.infer_codec import TrtisCodec, TrtisMessage
 from inferd.api.trtis.trtis import Trtis
 from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.http.failure import FailureLog
@@ -17,7 +17,7 @@ from inferd.http.overload import RETRY_AFTER
 from inferd.wire.trtis.answer import Answer
 from inferd.wire.trtis.header import InferHeader
 from inferd.wire.trtis.http import REQUEST, Body, decode_request_header
-from inferd.wire.trtis.infer import Form, status_of
+from inferd.wire.trtis.infer import status_of
 
 _OCTETS = b"application/octet-stream"
 _TEXT = b"text/plain; charset=utf-8"
@@ -30,136 +30,113 @@ _REFUSED = {
 }
 
 
-class TrtisInference:
+class TrtisInference(HttpInference):
     """Answers inferences of the old API; `call` is the entry in the table of URLs."""
 
-    def __init__(self, trtis: Trtis, failures: FailureLog) -> None:
+    def __init__(self, trtis: Trtis, failures: FailureLog, *, forwards: bool) -> None:
+        super().__init__(trtis.engine, TrtisHttpCodec(trtis), forwards=forwards)
         self._trtis = trtis
-        self._engine = trtis.engine
-        self._tracer = trtis.engine.tracer
-        self._resolve = trtis.engine.regions.span
         self._failures = failures
         self.call = self.infer  # bound once, so that `is` recognizes it
 
-    async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
+    async def infer(self, request: HttpRequest, *names: str) -> HttpAnswer:
         """Handle an inference."""
-        begun = self.begin(request, model, version)
-        return begun if isinstance(begun, HttpAnswer) else await begun
+        answer = self.begin(names, request)
+        return answer if isinstance(answer, HttpAnswer) else await answer
 
-    def begin(
-        self, request: HttpRequest, model: str, version: str
-    ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
-        """Return the answer if it need not wait for anything, else a coroutine that returns it."""
-        trtis = self._trtis
-        number = trtis.next_number()
-        header: InferHeader | None = None
+    def begin(self, message: Any, call: Any, engine: Engine | TracedEngine | None = None) -> Any:
+        """See Inference; `message` is the names in the URL, model and perhaps version."""
+        names: tuple[str, ...] = message
+        version = names[1] if len(names) > 1 else ""
+        trtis_message = TrtisMessage(next(self._trtis.numbers), names[0], version)
         try:
-            header = _asked(request, version)
-            form = trtis.form(model, version)
-            body = Body(request.body)
-            answering: Awaitable[Answer]
-            try:
-                asked = form.decode_request(version, header, body, self._resolve)
-            except NotFast:
-                answering = self._infer_long(request, model, version, form, header, body)
-                return self._answer_later(request, number, header, answering)
-            if request.forwarded is not None:
-                add_forwarded(asked, request.forwarded)
-            if self._tracer.is_on:
-                answering = self._infer_traced(request, model, form, header, asked)
-                return self._answer_later(request, number, header, answering)
-            response = self._engine.begin(asked)
-            if not isinstance(response, InferResponse):
-                answering = self._infer_later(form, header, asked, response)
-                return self._answer_later(request, number, header, answering)
-            try:
-                answer = form.encode_response(header, asked, response)
-            except NotFast:
-                answering = trtis.encode_long(form, header, asked, response)
-                return self._answer_later(request, number, header, answering)
+            answer = super().begin(trtis_message, call, engine)
         except InferdError as error:
-            return self._failed(request, error, number, header)
-        return self._inferred(request, header, answer, number)
+            return self._failed(trtis_message, call, error)
+        if isinstance(answer, HttpAnswer):
+            return answer
+        return self._answer_later(answer, trtis_message, call)
 
     async def _answer_later(
-        self,
-        request: HttpRequest,
-        number: int,
-        header: InferHeader,
-        answering: Awaitable[Answer],
+        self, running: Awaitable[HttpAnswer], message: TrtisMessage, request: HttpRequest
     ) -> HttpAnswer:
         try:
-            answer = await answering
+            return await running
         except InferdError as error:
-            return self._failed(request, error, number, header)
-        return self._inferred(request, header, answer, number)
+            return self._failed(message, request, error)
 
-    async def _infer_long(
-        self,
-        request: HttpRequest,
-        model: str,
-        version: str,
-        form: Form,
-        header: InferHeader,
-        body: Body,
-    ) -> Answer:
-        """Answer a request that is too large to be decoded on the event loop."""
-        asked = await self._trtis.decode_long(form, version, header, body)
-        if request.forwarded is not None:
-            add_forwarded(asked, request.forwarded)
-        return await self._infer_traced(request, model, form, header, asked)
+    def _failed(
+        self, message: TrtisMessage, request: HttpRequest, error: InferdError
+    ) -> HttpAnswer:
+        """Return the answer to a failed inference; it echoes the id in its header, if any."""
+        self._failures.note(request.target.decode("latin-1"), error)
+        answer = refused(self._trtis, error, message.number)
+        answer.content_type = _OCTETS
+        header = message.header
+        if header is not None and not header.is_old:
+            echo = b" id: %d" % header.id if header.id else b""
+            answer.headers += b"NV-InferResponse:%b\r\n" % echo
+        return answer
 
-    async def _infer_traced(
-        self, request: HttpRequest, model: str, form: Form, header: InferHeader, asked: InferRequest
-    ) -> Answer:
-        """Answer a request; trace it if it is one to be traced."""
-        tracer = self._tracer
-        trace = begin_http(tracer, model, request) if tracer.is_on else None
-        if trace is None:
-            return await self._infer_later(form, header, asked, self._engine.infer(asked))
-        with until_sent(tracer, trace, OVER_HTTP):
-            answering = TracedEngine(self._engine, trace).infer(asked)
-            return await self._infer_later(form, header, asked, answering)
 
-    async def _infer_later(
-        self,
-        form: Form,
-        header: InferHeader,
-        asked: InferRequest,
-        answering: Awaitable[InferResponse],
-    ) -> Answer:
-        """Answer a request that has to wait for its model."""
-        response = await answering
-        try:
-            return form.encode_response(header, asked, response)
-        except NotFast:
-            pass  # nothing may be awaited while an exception is handled
-        return await self._trtis.encode_long(form, header, asked, response)
+class TrtisHttpCodec(TrtisCodec):
+    """The codec of the old API over HTTP: the header of a request is one of HTTP's."""
 
-    def _inferred(
-        self, request: HttpRequest, header: InferHeader, answer: Answer, number: int
+    def decode(self, message: Any, call: Any) -> InferRequest:
+        """See InferCodec."""
+        trtis_message: TrtisMessage = message
+        http_request: HttpRequest = call
+        version = trtis_message.version
+        value = http_request.headers.get(_HEADER)
+        if value is None:
+            msg = f"the header {REQUEST} is missing"
+            raise InvalidRequest(msg)
+        trtis_message.header = header = decode_request_header(value)
+        if version and not (version.isascii() and version.isdigit()):
+            msg = f"the version is '{version[:40]}', expected a number"
+            raise InvalidRequest(msg)
+        if http_request.headers.get(b"content-encoding", b"identity") != b"identity":
+            msg = "this call takes no compressed body"
+            raise InvalidRequest(msg)
+        trtis_message.form = form = self._trtis.form(trtis_message.model, version)
+        trtis_message.source = source = Body(http_request.body)
+        return form.decode_request(version, header, source, self._resolve)
+
+    def encode(
+        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+    ) -> HttpAnswer:
+        """See InferCodec."""
+        trtis_message: TrtisMessage = message
+        form, header = trtis_message.form, trtis_message.header
+        assert form is not None
+        assert header is not None
+        answer = form.encode_response(header, request, response)
+        return self._answered(answer, header, trtis_message.number, call)
+
+    def encode_large(
+        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+    ) -> HttpAnswer:
+        """See InferCodec."""
+        trtis_message: TrtisMessage = message
+        form, header = trtis_message.form, trtis_message.header
+        assert form is not None
+        assert header is not None
+        answer = form.encode_long(header, request, response)
+        return self._answered(answer, header, trtis_message.number, call)
+
+    def _answered(
+        self, answer: Answer, header: InferHeader, number: int, request: HttpRequest
     ) -> HttpAnswer:
         headers = self._trtis.status_line.success(number)
         if not header.is_old:
             headers += b"NV-InferResponse: %b\r\n" % answer.line()
-        is_binary = format_of(request.target) == "binary"
+        target = request.target
+        is_binary = target.partition(b"?")[2] == b"format=binary" or format_of(target) == "binary"
         buffers = answer.buffers
         if None in buffers:
             buffers = [data for data in buffers if data is not None]
         buffers.append(answer.message() if is_binary else answer.lines())
         return HttpAnswer(200, buffers, _OCTETS, headers)
-
-    def _failed(
-        self, request: HttpRequest, error: InferdError, number: int, header: InferHeader | None
-    ) -> HttpAnswer:
-        """Return the answer to a failed inference; it echoes the id in `header`, if any."""
-        self._failures.note(request.target.decode("latin-1"), error)
-        answer = refused(self._trtis, error, number)
-        answer.content_type = _OCTETS
-        if header is not None and not header.is_old:
-            said = b" id: %d" % header.id if header.id else b""
-            answer.headers += b"NV-InferResponse:%b\r\n" % said
-        return answer
 
 
 def refused(trtis: Trtis, error: Exception, number: int) -> HttpAnswer:
@@ -174,28 +151,9 @@ def refused(trtis: Trtis, error: Exception, number: int) -> HttpAnswer:
     return HttpAnswer(_REFUSED.get(error.code, 400), [], _TEXT, headers)
 
 
-def _asked(request: HttpRequest, version: str) -> InferHeader:
-    """Return the decoded header of an inference. Raises InvalidRequest."""
-    value = request.headers.get(_HEADER)
-    if value is None:
-        msg = f"the header {REQUEST} is missing"
-        raise InvalidRequest(msg)
-    header = decode_request_header(value)
-    if version and not (version.isascii() and version.isdigit()):
-        msg = f"the version is '{version[:40]}', expected a number"
-        raise InvalidRequest(msg)
-    if request.headers.get(b"content-encoding", b"identity") != b"identity":
-        msg = "this call takes no compressed body"
-        raise InvalidRequest(msg)
-    return header
-
-
 def format_of(target: bytes) -> str:
     """Return the answer format that a request target asks for, "" if none."""
-    query = target.partition(b"?")[2]
-    if query == b"format=binary":  # what clients send
-        return "binary"
-    return first_value(target, "format") if query else ""
+    return first_value(target, "format") if b"?" in target else ""
 
 
 def first_value(target: bytes, name: str) -> str:

@@ -4,14 +4,13 @@ Both number their requests in one sequence and count their calls; old calls are 
 engine calls that V2 makes.
 """
 
+import itertools
 from time import perf_counter_ns
 
 import inferd
 from inferd.aio.offload import Work
-from inferd.api.copies import copied_bytes
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState, ServerState
-from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.errors import (
     InvalidConfig,
@@ -24,10 +23,8 @@ from inferd.observe.statistics import Duration
 from inferd.shm.cuda import CudaRegion
 from inferd.shm.system import SystemRegion
 from inferd.wire.trtis import status as trtis_status
-from inferd.wire.trtis.answer import Answer
-from inferd.wire.trtis.header import InferHeader
 from inferd.wire.trtis.http import StatusLine
-from inferd.wire.trtis.infer import Form, Source
+from inferd.wire.trtis.infer import Form
 from inferd.wire.trtis.status import NO_VERSION, ModelRow, ServerRow, VersionRow
 
 STATUS, HEALTH, CONTROL = "status_stats", "health_stats", "model_control_stats"
@@ -43,7 +40,7 @@ class Trtis:
         self.engine = engine
         self.server_id = server_id
         self.status_line = StatusLine(server_id)
-        self._number = 0
+        self.numbers = itertools.count(1)
         self._began_ns = perf_counter_ns()
         self._durations: dict[str, Duration] = {}
         self._forms: dict[tuple[str, str], Form] = {}
@@ -51,8 +48,7 @@ class Trtis:
 
     def next_number(self) -> int:
         """Return the number of a new request: 1 for the first."""
-        self._number += 1
-        return self._number
+        return next(self.numbers)
 
     def count(self, call: str, began_ns: int) -> None:
         """Count a successful call of this kind, which began at `began_ns` by perf_counter_ns."""
@@ -71,22 +67,6 @@ class Trtis:
             form = Form(config, self.engine.labels(model, version))
             self._forms[model, version] = form
         return form
-
-    async def decode_long(
-        self, form: Form, version: str, header: InferHeader, source: Source
-    ) -> InferRequest:
-        """Decode in a thread what `form.decode_request` refused as NotFast."""
-        source.rewind()
-        decode, resolve = form.decode_long, self.engine.regions.span
-        request = await self._offload.run(Work.DECODE, decode, version, header, source, resolve)
-        request.copied_bytes = copied_bytes(request, source.data)
-        return request
-
-    async def encode_long(
-        self, form: Form, header: InferHeader, request: InferRequest, response: InferResponse
-    ) -> Answer:
-        """Encode in a thread what `form.encode_response` refused as NotFast."""
-        return await self._offload.run(Work.ENCODE, form.encode_long, header, request, response)
 
     # --- health and status ---
 

@@ -5,15 +5,14 @@ MLServer's infer_stream is generate_stream for inference requests only.
 Events are server-sent events (HTML Standard), each with one object.
 """
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
-from functools import partial
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
 
-from inferd.aio.inline import NotFast
-from inferd.aio.offload import Work
 from inferd.api.copies import copied_bytes
-from inferd.api.tracing import begin_http
-from inferd.core.request import InferResponse
+from inferd.api.inference import HttpInference
+from inferd.core.metadata import TensorMetadata
+from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, Overloaded
@@ -23,6 +22,7 @@ from inferd.http.overload import RETRY_AFTER
 from inferd.http.router import Route
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
+from inferd.wire.infer_codec import InferCodec
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.generate import (
     EVENT_STREAM,
@@ -49,9 +49,9 @@ class GenerateRoutes:
 
     def __init__(self, engine: Engine, rules: JsonRules, failures: FailureLog) -> None:
         self._engine = engine
-        self._codec = V2Generate(rules, engine.regions.span)
+        codec = GenerateCodec(V2Generate(rules, engine.regions.span))
+        self._inference = HttpInference(engine, codec, forwards=False, refuses_when_full=True)
         self._failures = failures
-        self._offload = engine.offload
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -67,8 +67,8 @@ class GenerateRoutes:
 
     async def generate(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """Answer with the model's one response; any other number of responses is an error."""
-        asked = await self._decoded(request, model, version)
-        async with aclosing(self._responses(asked, request)) as responses:
+        message = await self._decoded(request, model, version)
+        async with aclosing(self._responses(message, request)) as responses:
             first = await anext(responses, None)
             if first is None or (not first.final and await anext(responses, None) is not None):
                 count = "none" if first is None else "more"
@@ -78,7 +78,7 @@ class GenerateRoutes:
                     f"model '{model}' gave {count}"
                 )
                 raise InferdError(msg)
-            return HttpAnswer(200, [await self.encoded(asked, first)])
+            return HttpAnswer(200, [await self.encoded(message, first)])
 
     async def stream(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """Answer with an event for each response; later failures are events as well.
@@ -93,10 +93,10 @@ class GenerateRoutes:
             await self._decoded(request, model, version, as_infer=True), request
         )
 
-    async def _stream(self, asked: GenerateRequest, request: HttpRequest) -> HttpAnswer:
-        asked.request.takes_errors = True
-        responses = self._responses(asked, request)
-        events = Events(self, asked, responses, request.target.decode("latin-1"))
+    async def _stream(self, message: "GenerateMessage", request: HttpRequest) -> HttpAnswer:
+        message.request.takes_errors = True
+        responses = self._responses(message, request)
+        events = Events(self, message, responses, request.target.decode("latin-1"))
         try:
             first = await anext(events, b"")
         except BaseException:
@@ -106,36 +106,24 @@ class GenerateRoutes:
 
     async def _decoded(
         self, request: HttpRequest, model: str, version: str, *, as_infer: bool = False
-    ) -> GenerateRequest:
+    ) -> "GenerateMessage":
         inputs = self._engine.model_metadata(model, version).inputs
         body = request.body
         json_size = v2_binary.json_length(request.headers.get(_HEADER), len(body))
-        if as_infer or json_size != len(body):
-            decode = partial(self._codec.decode_infer_request, model, version, body, json_size)
-        else:
-            decode = partial(self._codec.decode_request, model, version, body, inputs)
-        try:
-            asked = decode(on_loop=True)
-        except NotFast:
-            asked = await self._decoded_in_thread(decode)
-        asked.request.copied_bytes = copied_bytes(asked.request, body)
-        return asked
+        as_infer = as_infer or json_size != len(body)
+        message = GenerateMessage(model, version, inputs, json_size, as_infer=as_infer)
+        decoded = await self._inference.decode(message, request)
+        decoded.copied_bytes = copied_bytes(decoded, body)
+        return message
 
-    async def _decoded_in_thread(self, decode: "partial[GenerateRequest]") -> GenerateRequest:
-        if self._engine.capacity.is_full:
-            raise self._engine.capacity.too_many_requests()
-        with suppress(NotFast):
-            return await self._offload.run(Work.DECODE, partial(decode, may_be_slow=False))
-        return await self._offload.run(Work.DECODE_SLOWLY, decode)
-
-    def _responses(self, asked: GenerateRequest, http: HttpRequest) -> Responses:
+    def _responses(self, message: "GenerateMessage", http: HttpRequest) -> Responses:
         """Return the engine's responses. Errors in the request are raised at once."""
-        tracer = self._engine.tracer
-        model = asked.request.model
-        if not tracer.is_on or not (trace := begin_http(tracer, model, http)):
-            return self._engine.stream(asked.request)
+        tracer, decoded = self._engine.tracer, message.request
+        trace = self._inference.begin_trace(decoded.model, http) if tracer.is_on else None
+        if trace is None:
+            return self._engine.stream(decoded)
         try:
-            responses = TracedEngine(self._engine, trace).stream(asked.request)
+            responses = TracedEngine(self._engine, trace).stream(decoded)
         except BaseException as error:
             trace.fail(error)
             tracer.finish(trace)
@@ -160,14 +148,10 @@ class GenerateRoutes:
         finally:
             self._engine.tracer.finish(trace)
 
-    async def encoded(self, asked: GenerateRequest, response: InferResponse) -> bytes:
+    async def encoded(self, message: "GenerateMessage", response: InferResponse) -> bytes:
         """Return `response` as JSON text."""
-        try:
-            return self._codec.encode_response(asked, response, on_loop=True)
-        except NotFast:
-            return await self._offload.run(
-                Work.ENCODE, self._codec.encode_response, asked, response
-            )
+        text: bytes = await self._inference.encode(message.request, response, message, None)
+        return text
 
     def note(self, where: str, error: Exception) -> tuple[int, str]:
         """Log `error` if it is the server's or a model's fault; return its status and text."""
@@ -175,6 +159,81 @@ class GenerateRoutes:
         if isinstance(error, InferdError):
             return HTTP_STATUS[error.code], error.message
         return 500, _UNEXPECTED
+
+
+class GenerateMessage:
+    """What the codec decodes: a call of a model that has `inputs`, and what it was found to be.
+
+    With `as_infer` the body is an inference request, of which `json_size` bytes are JSON.
+    """
+
+    generate_request: GenerateRequest
+
+    def __init__(
+        self,
+        model: str,
+        version: str,
+        inputs: Sequence[TensorMetadata],
+        json_size: int,
+        *,
+        as_infer: bool,
+    ) -> None:
+        self.names = model, version
+        self.inputs = inputs
+        self.json_size = json_size
+        self.as_infer = as_infer
+
+    @property
+    def request(self) -> InferRequest:
+        """The inference it is."""
+        return self.generate_request.request
+
+
+class GenerateCodec(InferCodec):
+    """The codec of the generate calls, whose messages are GenerateMessages."""
+
+    def __init__(self, generate: V2Generate) -> None:
+        self._generate = generate
+
+    def decode(self, message: GenerateMessage, call: HttpRequest) -> InferRequest:
+        """See InferCodec."""
+        return self._decoded(message, call, on_loop=True)
+
+    def decode_large(self, message: GenerateMessage, call: HttpRequest) -> InferRequest:
+        """See InferCodec."""
+        return self._decoded(message, call, may_be_slow=False)
+
+    def decode_slowly(self, message: GenerateMessage, call: HttpRequest) -> InferRequest:
+        """See InferCodec."""
+        return self._decoded(message, call)
+
+    def _decoded(self, message: GenerateMessage, call: HttpRequest, **how: bool) -> InferRequest:
+        model, version = message.names
+        if message.as_infer:
+            decode, size = self._generate.decode_infer_request, message.json_size
+            message.generate_request = decode(model, version, call.body, size, **how)
+        else:
+            decode_object = self._generate.decode_request
+            message.generate_request = decode_object(
+                model, version, call.body, message.inputs, **how
+            )
+        return message.request
+
+    def body_of(self, message: GenerateMessage, call: HttpRequest) -> memoryview:
+        """See InferCodec."""
+        return call.body
+
+    def encode(
+        self, request: InferRequest, response: InferResponse, message: GenerateMessage, call: Any
+    ) -> bytes:
+        """See InferCodec."""
+        return self._generate.encode_response(message.generate_request, response, on_loop=True)
+
+    def encode_large(
+        self, request: InferRequest, response: InferResponse, message: GenerateMessage, call: Any
+    ) -> bytes:
+        """See InferCodec."""
+        return self._generate.encode_response(message.generate_request, response)
 
 
 class Events:
@@ -187,12 +246,12 @@ class Events:
     filler = NO_EVENT
 
     def __init__(
-        self, routes: GenerateRoutes, asked: GenerateRequest, responses: Responses, where: str
+        self, routes: GenerateRoutes, message: "GenerateMessage", responses: Responses, where: str
     ) -> None:
         self.status = 200
         self.headers = b""
         self._routes = routes
-        self._asked = asked
+        self._message = message
         self._responses = responses
         self._where = where
         self._is_first = True
@@ -208,7 +267,7 @@ class Events:
             if response.error is not None:
                 event = self._failure(response.error)
             else:
-                event = encode_event(await self._routes.encoded(self._asked, response))
+                event = encode_event(await self._routes.encoded(self._message, response))
         except StopAsyncIteration:
             raise
         except Exception as error:  # noqa: BLE001  the wall

@@ -12,17 +12,12 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
-from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
-from time import monotonic_ns
 from typing import Any, cast
 
-from inferd.aio.inline import NotFast
-from inferd.aio.offload import Work
 from inferd.aio.promise import resume
-from inferd.api.copies import copied_bytes
 from inferd.api.header_forward import add_forwarded
-from inferd.api.tracing import begin_grpc
+from inferd.api.inference import GrpcInference
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
@@ -34,6 +29,7 @@ from inferd.http.header_forward import HeaderForward
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.wire.v2.grpc import codec as v2_grpc
+from inferd.wire.v2.grpc.codec import V2Grpc
 
 MAX_IN_FLIGHT = 1024
 """So many requests of one stream may be under way.
@@ -62,8 +58,9 @@ class StreamMethods:
         self, engine: Engine, *, typed_answers: bool, forward: HeaderForward | None
     ) -> None:
         self.engine = engine
-        self.typed_answers = typed_answers
         self.forward = forward
+        self.codec = V2Grpc(engine.regions.span, typed_answers=typed_answers)
+        self.inference = GrpcInference(engine, self.codec, forward)
         self.failures = FailureLog(logging.getLogger("inferd.grpc"))
 
     def methods(self) -> dict[str, Method]:
@@ -81,10 +78,10 @@ class StreamMethods:
         return InferStream(self, messages, call).answers()
 
 
-class Asked:
+class StreamRequest:
     """One request under way: from its message until its last answer has been sent."""
 
-    __slots__ = ("about", "engine", "outcome", "request", "request_id", "size_bytes", "trace")
+    __slots__ = ("engine", "message", "outcome", "request", "request_id", "size_bytes", "trace")
 
     def __init__(self, engine: Engine, size_bytes: int) -> None:
         self.engine: Engine | TracedEngine = engine
@@ -93,7 +90,7 @@ class Asked:
         self.request_id = ""
         self.trace: Trace | None = None
         self.outcome: Outcome | None = None  # while it waits in line
-        self.about: Any = None  # what another protocol's codec needs for the answer
+        self.message: Any = None  # what another protocol's codec decodes
 
 
 class InferStream:
@@ -106,13 +103,13 @@ class InferStream:
         self._ends_at_error = ("triton_grpc_error", "true") in call.metadata
         forward = methods.forward
         self.forwarded = forward.chosen(call.metadata) if forward is not None else {}
-        self._asked: set[Asked] = set()
+        self._under_way: set[StreamRequest] = set()
         self._size_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         # Requests to models that answer once, in order, until their answers are ready.
-        self._line: deque[Asked] = deque()
+        self._line: deque[StreamRequest] = deque()
         # (request, answer to send, whether it is the last); None for no more answers.
-        self._ready: deque[tuple[Asked, Outcome | None, bool]] = deque()
+        self._ready: deque[tuple[StreamRequest, Outcome | None, bool]] = deque()
         self._may_read = asyncio.Event()
         self._has_room = asyncio.Event()
         self._waiter: asyncio.Future[None] | None = None
@@ -125,21 +122,21 @@ class InferStream:
         try:
             while True:
                 while self._ready:
-                    asked, outcome, is_last = self._ready.popleft()
+                    pending, outcome, is_last = self._ready.popleft()
                     if len(self._ready) < MAX_READY:
                         self._has_room.set()
                         self._may_read.set()
                     if isinstance(outcome, Exception):
                         raise outcome
                     if outcome is not None:
-                        _stamp(asked.trace, moments.GRPC_SEND_START)
+                        _stamp(pending.trace, moments.GRPC_SEND_START)
                         yield outcome
-                        _stamp(asked.trace, moments.GRPC_SEND_END)
+                        _stamp(pending.trace, moments.GRPC_SEND_END)
                     if is_last:
-                        self._end(asked)
+                        self._end(pending)
                 if reader.done():
                     reader.result()
-                    if not self._asked:
+                    if not self._under_way:
                         return
                 self._waiter = asyncio.get_running_loop().create_future()
                 await self._waiter
@@ -163,142 +160,135 @@ class InferStream:
     def _is_full(self) -> bool:
         """Return whether no more may be read until the client has taken some answers."""
         return (
-            len(self._asked) >= MAX_IN_FLIGHT
+            len(self._under_way) >= MAX_IN_FLIGHT
             or self._size_bytes > MAX_IN_FLIGHT_BYTES
             or len(self._ready) >= MAX_READY
         )
 
     async def _begin(self, data: bytes) -> None:
-        asked = Asked(self._methods.engine, len(data))
-        self._asked.add(asked)
-        self._size_bytes += asked.size_bytes
-        self._call.hold(asked.size_bytes)
+        pending = StreamRequest(self._methods.engine, len(data))
+        self._under_way.add(pending)
+        self._size_bytes += pending.size_bytes
+        self._call.hold(pending.size_bytes)
         try:
-            request = await self.decode(data, asked)
-            is_decoupled = asked.engine.is_decoupled(request.model, request.version)
+            request = await self.decode(data, pending)
+            is_decoupled = pending.engine.is_decoupled(request.model, request.version)
         except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
-            if asked.request is None:
-                asked.request_id = v2_grpc.request_id(data)
-            asked.outcome = self.fail(asked, error)
-            self._line.append(asked)
+            if pending.request is None:
+                pending.request_id = v2_grpc.request_id(data)
+            pending.outcome = self.fail(pending, error)
+            self._line.append(pending)
             self._advance()
             return
         if is_decoupled:
-            self._start(self._answer_often(asked, request))
+            self._start(self._answer_often(pending, request))
             return
-        self._line.append(asked)
-        running = self.answer_once(asked, request)
+        self._line.append(pending)
+        running = self.answer_once(pending, request)
         try:
             waits_for = running.send(None)
         except StopIteration as done:
-            asked.outcome = done.value
+            pending.outcome = done.value
             self._advance()
         else:
-            self._start(self._answer_later(asked, running, waits_for))
+            self._start(self._answer_later(pending, running, waits_for))
 
-    async def decode(self, data: bytes, asked: Asked) -> InferRequest:
-        """Return the request in `data`, and note it in `asked`."""
-        methods = self._methods
-        decode = partial(v2_grpc.decode_infer_request, resolve=methods.engine.regions.span)
-        try:
-            request = decode(data, on_loop=True)
-        except NotFast:
-            request = await methods.engine.offload.run(Work.DECODE, decode, data)
-            request.copied_bytes = copied_bytes(request, data)
-        asked.request, asked.request_id = request, request.id
-        request.arrived_ns = monotonic_ns()
-        self.begin_trace(asked, request)
+    async def decode(self, data: bytes, pending: StreamRequest) -> InferRequest:
+        """Return the request in `data`, and note it in `pending`."""
+        request: InferRequest = await self._methods.inference.decode(data, self._call)
+        pending.request, pending.request_id = request, request.id
+        self.begin_trace(pending, request)
         if self.forwarded:
             add_forwarded(request, self.forwarded)
         return request
 
-    def begin_trace(self, asked: Asked, request: InferRequest) -> None:
+    def begin_trace(self, pending: StreamRequest, request: InferRequest) -> None:
         """Have the engine trace the request, if it is one to be traced."""
         engine = self._methods.engine
-        if engine.tracer.is_on and (trace := begin_grpc(engine.tracer, request.model, self._call)):
-            asked.trace = trace
-            asked.engine = TracedEngine(engine, trace)
+        if engine.tracer.is_on:
+            trace = self._methods.inference.begin_trace(request.model, self._call)
+            if trace is not None:
+                pending.trace = trace
+                pending.engine = TracedEngine(engine, trace)
 
     # --- answers ---
 
-    async def answer_once(self, asked: Asked, request: InferRequest) -> Outcome:
+    async def answer_once(self, pending: StreamRequest, request: InferRequest) -> Outcome:
         """Return the answer to a request for a model that gives one answer."""
         try:
-            response = await asked.engine.infer(request)
+            response = await pending.engine.infer(request)
             response.final = True
-            return self._encoded(request, response)
+            return self._methods.codec.encode_stream(request, response)
         except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
-            return self.fail(asked, error)
+            return self.fail(pending, error)
 
     async def _answer_later(
-        self, asked: Asked, running: Coroutine[Any, Any, Outcome], waits_for: Any
+        self, pending: StreamRequest, running: Coroutine[Any, Any, Outcome], waits_for: Any
     ) -> None:
-        asked.outcome = await resume(running, waits_for)
+        pending.outcome = await resume(running, waits_for)
         self._advance()
 
     def _advance(self) -> None:
         """Queue for sending the answers that are complete at the front of the line."""
         line = self._line
         while line and line[0].outcome is not None:
-            asked = line.popleft()
-            self._put(asked, asked.outcome, is_last=True)
+            pending = line.popleft()
+            self._put(pending, pending.outcome, is_last=True)
 
-    async def _answer_often(self, asked: Asked, request: InferRequest) -> None:
+    async def _answer_often(self, pending: StreamRequest, request: InferRequest) -> None:
         request.takes_errors = not self._ends_at_error
         try:
             is_final = False
-            async with aclosing(asked.engine.stream(request)) as responses:
+            async with aclosing(pending.engine.stream(request)) as responses:
                 async for response in responses:
                     is_final = response.final
                     if response.error is None:
-                        self._put(asked, self._encoded(request, response))
+                        self._put(pending, self._methods.codec.encode_stream(request, response))
                     else:
-                        self._put(asked, self.fail(asked, response.error, is_final=is_final))
+                        self._put(pending, self.fail(pending, response.error, is_final=is_final))
                     await self._has_room.wait()
             if request.empty_final and not is_final:
                 last = InferResponse(request.model, "", request.id)
-                self._put(asked, self._encoded(request, last))
+                self._put(pending, self._methods.codec.encode_stream(request, last))
         except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
-            self._put(asked, self.fail(asked, error))
-        self._put(asked, None, is_last=True)
+            self._put(pending, self.fail(pending, error))
+        self._put(pending, None, is_last=True)
 
-    def _put(self, asked: Asked, outcome: Outcome | None, *, is_last: bool = False) -> None:
-        self._ready.append((asked, outcome, is_last))
+    def _put(
+        self, pending: StreamRequest, outcome: Outcome | None, *, is_last: bool = False
+    ) -> None:
+        self._ready.append((pending, outcome, is_last))
         if len(self._ready) >= MAX_READY:
             self._has_room.clear()
         self._wake()
 
-    def _encoded(self, request: InferRequest, response: InferResponse) -> list[Any]:
-        typed = self._methods.typed_answers
-        return v2_grpc.encode_stream_response(request, response, mirror_typed=typed)
-
-    def fail(self, asked: Asked, error: Exception, *, is_final: bool = True) -> Outcome:
+    def fail(self, pending: StreamRequest, error: Exception, *, is_final: bool = True) -> Outcome:
         """Return the outcome that reports `error`; it names the model if that has run.
 
         `is_final` says that nothing follows for the request.
         """
-        if asked.trace is not None:
-            asked.trace.fail(error)
+        if pending.trace is not None:
+            pending.trace.fail(error)
         if self._ends_at_error:
             return error
         self._methods.failures.note("ModelStreamInfer", error)
         code, text = status_of(error)
-        request = asked.request
+        request = pending.request
         has_run = code == GRPC_STATUS[Code.INTERNAL] or (request and request.started_ns)
         if request is None or not has_run:
-            return v2_grpc.encode_stream_error(text, asked.request_id)
+            return v2_grpc.encode_stream_error(text, pending.request_id)
         return v2_grpc.encode_late_error(request, text, is_final=is_final)
 
     # --- ends ---
 
-    def _end(self, asked: Asked) -> None:
+    def _end(self, pending: StreamRequest) -> None:
         """Note that the last answer to a request has been sent."""
-        self._asked.discard(asked)
-        self._size_bytes -= asked.size_bytes
-        self._call.release(asked.size_bytes)
+        self._under_way.discard(pending)
+        self._size_bytes -= pending.size_bytes
+        self._call.release(pending.size_bytes)
         self._may_read.set()
-        if asked.trace is not None:
-            self._methods.engine.tracer.finish(asked.trace)
+        if pending.trace is not None:
+            self._methods.engine.tracer.finish(pending.trace)
 
     async def _give_up(self) -> None:
         """End everything still under way: the stream has ended, or its client has gone."""
@@ -311,10 +301,10 @@ class InferStream:
             else:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for asked in list(self._asked):
-            if asked.trace is not None and not asked.trace.error:
-                asked.trace.fail(Cancelled())
-            self._end(asked)
+        for pending in list(self._under_way):
+            if pending.trace is not None and not pending.trace.error:
+                pending.trace.fail(Cancelled())
+            self._end(pending)
 
     def _start(self, running: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(running)

@@ -16,11 +16,10 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire.v2.grpc.codec import (
+    V2Grpc,
     decode_infer_request,
     decode_infer_response,
     encode_infer_request,
-    encode_infer_response,
-    encode_stream_response,
 )
 
 
@@ -253,7 +252,7 @@ def test_parameters_of_an_input_are_retained():
 
 
 def answered(response, request=None, **options):
-    buffers = encode_infer_response(request or InferRequest("m"), response, **options)
+    buffers = V2Grpc(**options).encode(request or InferRequest("m"), response)
     return pb.ModelInferResponse.FromString(b"".join(buffers))
 
 
@@ -284,7 +283,7 @@ def test_empty_outputs_have_their_raw_entry():
 def test_large_output_data_are_not_copied():
     array = np.zeros(4000, "<f4")
     tensor = Tensor("A", DataType.FP32, (4000,), array)
-    buffers = encode_infer_response(InferRequest("m"), InferResponse("m", "1", outputs=[tensor]))
+    buffers = V2Grpc().encode(InferRequest("m"), InferResponse("m", "1", outputs=[tensor]))
     assert any(isinstance(b, memoryview) and b.obj is array for b in buffers)
 
 
@@ -314,7 +313,7 @@ def test_a_typed_request_is_answered_typed_by_option(datatype):
     tensor = sample(datatype)
     typed = InferRequest("m", binary_output=False)
     response = InferResponse("m", "1", outputs=[tensor, sample(DataType.FP32, "U", 0)])
-    answer = answered(response, typed, mirror_typed=True)
+    answer = answered(response, typed, typed_answers=True)
     assert list(answer.raw_output_contents) == []
     assert all(output.HasField("contents") for output in answer.outputs)
     back = decode_infer_response(answer.SerializeToString())
@@ -325,7 +324,7 @@ def test_a_typed_request_is_answered_typed_by_option(datatype):
 def test_a_raw_request_is_answered_raw_whatever_the_option():
     raw = InferRequest("m", binary_output=True)
     answer = answered(
-        InferResponse("m", "1", outputs=[sample(DataType.FP32)]), raw, mirror_typed=True
+        InferResponse("m", "1", outputs=[sample(DataType.FP32)]), raw, typed_answers=True
     )
     assert len(answer.raw_output_contents) == 1
 
@@ -333,14 +332,14 @@ def test_a_raw_request_is_answered_raw_whatever_the_option():
 @pytest.mark.parametrize("half", RAW_ONLY)
 def test_a_half_makes_the_whole_answer_raw(half):
     response = InferResponse("m", "1", outputs=[sample(DataType.FP32), sample(half)])
-    answer = answered(response, InferRequest("m", binary_output=False), mirror_typed=True)
+    answer = answered(response, InferRequest("m", binary_output=False), typed_answers=True)
     assert len(answer.raw_output_contents) == 2
 
 
 def test_an_answer_no_message_can_hold_is_refused():
     tensors = [Tensor("T", DataType.INT8, (2**20,), bytes(2**20))] * 2048
     with pytest.raises(InvalidRequest, match="2147483647"):
-        encode_infer_response(InferRequest("m"), InferResponse("m", "1", outputs=tensors))
+        V2Grpc().encode(InferRequest("m"), InferResponse("m", "1", outputs=tensors))
 
 
 # --- the client's side ---
@@ -383,7 +382,7 @@ def test_an_answer_survives_the_way_to_the_client():
     response = InferResponse(
         "m", "1", "x", [sample(datatype, datatype.value) for datatype in DataType], {"p": 1}
     )
-    data = b"".join(encode_infer_response(InferRequest("m", id="x"), response))
+    data = b"".join(V2Grpc().encode(InferRequest("m", id="x"), response))
     back = decode_infer_response(data)
     for tensor in response.outputs:
         tensor.data = bytes(tensor.data)
@@ -402,7 +401,7 @@ def test_a_parameter_marks_the_last_answer():
 def test_a_model_does_not_decide_which_answer_of_a_stream_is_the_last(claim, final):
     given = {"triton_final_response": claim, "p": 1}
     response = InferResponse("m", "1", "x", [sample(DataType.FP32)], given, final)
-    data = b"".join(encode_stream_response(InferRequest("m", id="x"), response))
+    data = b"".join(V2Grpc().encode_stream(InferRequest("m", id="x"), response))
     answer = pb.ModelStreamInferResponse.FromString(data).infer_response
     reported = answer.parameters["triton_final_response"]
     assert (reported.WhichOneof("parameter_choice"), reported.bool_param) == ("bool_param", final)

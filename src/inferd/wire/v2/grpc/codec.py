@@ -14,6 +14,7 @@ from inferd.errors import InvalidRequest
 from inferd.record import Record
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd.wire.infer_codec import InferCodec
 from inferd.wire.proto import malformed, message_class, parse, serialized
 from inferd.wire.v2.grpc.contents import encode_contents, has_contents_field
 from inferd.wire.v2.grpc.fields import (
@@ -116,21 +117,6 @@ def requested_model(data: Any) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def encode_stream_response(
-    request: InferRequest, response: InferResponse, *, mirror_typed: bool = False
-) -> list[Any]:
-    """Return the ModelStreamInferResponse with one answer to `request`, as buffers.
-
-    Its parameter triton_final_response says whether it is the last one (Triton, decoupled
-    models). Otherwise like `encode_infer_response`.
-    """
-    buffers = encode_infer_response(request, response, mirror_typed=mirror_typed)
-    final = _final(response.final)
-    size = sum(map(len, buffers)) + len(final)
-    # Last: of a name that comes twice the last value counts, and a model may have given one too.
-    return [_INFER_RESPONSE + encode_varint(size), *buffers, final]
-
-
 def encode_late_error(request: InferRequest, message: str, *, is_final: bool) -> list[Any]:
     """Return the ModelStreamInferResponse for an error of a model that ran, as buffers.
 
@@ -155,35 +141,73 @@ def encode_stream_error(message: str, request_id: str, model: bytes = b"") -> li
     return [error + encode_field(_INFER_RESPONSE, answer)]
 
 
-def encode_infer_response(
-    request: InferRequest, response: InferResponse, *, mirror_typed: bool = False
-) -> list[Any]:
-    """Return the ModelInferResponse to `request` as buffers to be sent in order.
+class V2Grpc(InferCodec):
+    """The codec of ModelInfer and, with `encode_stream`, of ModelStreamInfer.
 
-    Outputs are raw; their data are passed on as views, not copied. With `mirror_typed` a request
-    that did not come raw is answered in typed contents, unless an output is FP16 or BF16, which
-    have none: then all are raw, since a message holds only one of the two forms. Raises
-    InvalidRequest when the answer is larger than a gRPC message can be.
+    With `typed_answers` a request that did not come raw is answered in typed contents, unless an
+    output is FP16 or BF16, which have none: then all are raw, since a message holds only one of the
+    two forms. `resolve` finds the shared memory that tensors refer to.
     """
-    outputs = response.outputs
-    head = _head(response.model, response.version)
-    if request.id:
-        head += encode_field(ID, request.id.encode())
-    if response.parameters:
-        message = message_class(_RESPONSE)()
-        encode_parameters(message.parameters, response.parameters)
-        head += message.SerializeToString()
-    if mirror_typed and not request.binary_output and _have_contents_fields(outputs):
-        return [
-            head,
-            *(encode_field(_OUTPUTS, _output(tensor, is_typed=True)) for tensor in outputs),
-        ]
-    for tensor in outputs:
-        if tensor.parameters:
-            head += encode_field(_OUTPUTS, _output(tensor, is_typed=False))
-        else:
-            head += _output_head(tensor.name, tensor.datatype, tensor.shape)
-    return with_raw(head, _RAW_OUTPUT, outputs)
+
+    def __init__(self, resolve: Resolve = no_regions, *, typed_answers: bool = False) -> None:
+        self._resolve = resolve
+        self._typed_answers = typed_answers
+
+    def decode(self, message: Any, call: Any) -> InferRequest:
+        """See InferCodec; `message` is the bytes of a ModelInferRequest."""
+        return decode_infer_request(message, on_loop=True, resolve=self._resolve)
+
+    def decode_large(self, message: Any, call: Any) -> InferRequest:
+        """See InferCodec."""
+        return decode_infer_request(message, resolve=self._resolve)
+
+    def body_of(self, message: Any, call: Any) -> Any:
+        """See InferCodec."""
+        return message
+
+    def model_of(self, message: Any, call: Any) -> tuple[str, str]:
+        """See InferCodec."""
+        return requested_model(message)
+
+    def encode(
+        self, request: InferRequest, response: InferResponse, message: Any = None, call: Any = None
+    ) -> list[Any]:
+        """Return the ModelInferResponse to `request` as buffers to be sent in order.
+
+        Outputs are raw, unless the answer is typed; their data are passed on as views, not copied.
+        Raises InvalidRequest when the answer is larger than a gRPC message can be.
+        """
+        outputs = response.outputs
+        head = _head(response.model, response.version)
+        if request.id:
+            head += encode_field(ID, request.id.encode())
+        if response.parameters:
+            details = message_class(_RESPONSE)()
+            encode_parameters(details.parameters, response.parameters)
+            head += details.SerializeToString()
+        if self._typed_answers and not request.binary_output and _have_contents_fields(outputs):
+            return [
+                head,
+                *(encode_field(_OUTPUTS, _output(tensor, is_typed=True)) for tensor in outputs),
+            ]
+        for tensor in outputs:
+            if tensor.parameters:
+                head += encode_field(_OUTPUTS, _output(tensor, is_typed=False))
+            else:
+                head += _output_head(tensor.name, tensor.datatype, tensor.shape)
+        return with_raw(head, _RAW_OUTPUT, outputs)
+
+    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Any]:
+        """Return the ModelStreamInferResponse with one answer to `request`, as buffers.
+
+        Its parameter triton_final_response says whether it is the last one (Triton, decoupled
+        models). Otherwise like `encode`.
+        """
+        buffers = self.encode(request, response)
+        final = _final(response.final)
+        size = sum(map(len, buffers)) + len(final)
+        # Last: of a name that comes twice the last value counts, and a model may have given one.
+        return [_INFER_RESPONSE + encode_varint(size), *buffers, final]
 
 
 def encode_infer_request(request: InferRequest) -> list[Any]:

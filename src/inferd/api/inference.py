@@ -1,0 +1,198 @@
+"""Inference: the one path of an inference through the server, whatever its protocol."""
+
+from collections.abc import Awaitable
+from contextlib import suppress
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from inferd.aio.inline import NotFast
+from inferd.aio.offload import Work
+from inferd.api.copies import copied_bytes
+from inferd.api.header_forward import add_forwarded
+from inferd.api.tracing import OVER_GRPC, OVER_HTTP, begin_grpc, begin_http, until_sent
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
+from inferd.errors import InferdError
+from inferd.http.header_forward import HeaderForward
+from inferd.observe.trace import Trace
+from inferd.wire.infer_codec import InferCodec
+
+if TYPE_CHECKING:
+    from inferd.http.message import HttpRequest
+
+
+class Inference:
+    """Decodes a request, has the engine run it, and encodes the answer.
+
+    `message` and `call` are what `codec` takes. With `forwards`, headers may become parameters.
+    With `refuses_when_full`, a large request that would be refused is not decoded first.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        codec: InferCodec,
+        *,
+        forwards: bool,
+        refuses_when_full: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._codec = codec
+        self._tracer = engine.tracer
+        self._capacity = engine.capacity
+        self._offload = engine.offload
+        self._forwards = forwards
+        self._sending = OVER_HTTP
+        self._refuses_when_full = refuses_when_full
+
+    def begin(self, message: Any, call: Any, engine: Engine | TracedEngine | None = None) -> Any:
+        """Return the answer if it need not wait for anything, else a coroutine that returns it.
+
+        `engine` is set if it has been decided already whether the request is traced.
+        """
+        codec = self._codec
+        try:
+            request = codec.decode(message, call)
+        except NotFast:
+            return self._infer_large(message, call, engine)
+        except InferdError:
+            self._check_model(message, call, engine)
+            raise
+        request.arrived_ns = monotonic_ns()
+        if self._forwards:
+            self.add_forwarded(request, call)
+        if engine is not None:
+            response = engine.begin(request)
+        elif self._tracer.is_on and (trace := self.begin_trace(request.model, call)) is not None:
+            return self._infer_traced(trace, request, message, call)
+        else:
+            response = self._engine.begin(request)
+        if not isinstance(response, InferResponse):
+            codec.note_wait(request, message, call)
+            return self._infer_later(response, request, message, call)
+        try:
+            return codec.encode(request, response, message, call)
+        except NotFast:
+            return self._encode_large(request, response, message, call)
+
+    async def decode(self, message: Any, call: Any) -> InferRequest:
+        """Return the decoded request; a large one is decoded in a thread."""
+        try:
+            request = self._codec.decode(message, call)
+        except NotFast:
+            request = None  # nothing may be awaited while an exception is handled
+        if request is None:
+            return await self._decode_large(message, call)
+        request.arrived_ns = monotonic_ns()
+        return request
+
+    async def encode(
+        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+    ) -> Any:
+        """Return the encoded answer; a large one is encoded in a thread."""
+        try:
+            return self._codec.encode(request, response, message, call)
+        except NotFast:
+            pass
+        return await self._encode_large(request, response, message, call)
+
+    def begin_trace(self, model: str, call: Any) -> Trace | None:
+        """Return the trace of a request that has arrived, None if it is not to be traced."""
+        raise NotImplementedError
+
+    def add_forwarded(self, request: InferRequest, call: Any) -> None:
+        """Add the chosen headers of `call` to the parameters of `request`."""
+        raise NotImplementedError
+
+    def _check_model(self, message: Any, call: Any, engine: Engine | TracedEngine | None) -> None:
+        """Check the model of a request that cannot be decoded: its error comes first."""
+        model, version = self._codec.model_of(message, call)
+        if model:
+            (engine or self._engine).check_model(model, version)
+
+    async def _infer_large(
+        self, message: Any, call: Any, engine: Engine | TracedEngine | None
+    ) -> Any:
+        """Answer a request that is too large to be decoded on the event loop."""
+        try:
+            request = await self._decode_large(message, call)
+        except InferdError:
+            self._check_model(message, call, engine)
+            raise
+        if self._forwards:
+            self.add_forwarded(request, call)
+        if engine is None:
+            if self._tracer.is_on and (trace := self.begin_trace(request.model, call)) is not None:
+                return await self._infer_traced(trace, request, message, call)
+            engine = self._engine
+        return await self._infer_later(engine.infer(request), request, message, call)
+
+    async def _infer_traced(
+        self, trace: Trace, request: InferRequest, message: Any, call: Any
+    ) -> Any:
+        with until_sent(self._tracer, trace, self._sending):
+            running = TracedEngine(self._engine, trace).infer(request)
+            return await self._infer_later(running, request, message, call)
+
+    async def _infer_later(
+        self, running: Awaitable[InferResponse], request: InferRequest, message: Any, call: Any
+    ) -> Any:
+        """Answer a request that has to wait for its model."""
+        response = await running
+        try:
+            return self._codec.encode(request, response, message, call)
+        except NotFast:
+            pass
+        return await self._encode_large(request, response, message, call)
+
+    async def _decode_large(self, message: Any, call: Any) -> InferRequest:
+        if self._refuses_when_full and self._capacity.is_full:
+            raise self._capacity.too_many_requests()
+        codec, offload = self._codec, self._offload
+        request = None
+        with suppress(NotFast):
+            request = await offload.run(Work.DECODE, codec.decode_large, message, call)
+        if request is None:
+            request = await offload.run(Work.DECODE_SLOWLY, codec.decode_slowly, message, call)
+        request.arrived_ns = monotonic_ns()
+        request.copied_bytes = copied_bytes(request, codec.body_of(message, call))
+        return request
+
+    def _encode_large(
+        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+    ) -> Awaitable[Any]:
+        encode = self._codec.encode_large
+        return self._offload.run(Work.ENCODE, encode, request, response, message, call)
+
+
+class HttpInference(Inference):
+    """Inference over HTTP: the calls are HttpRequests, the answers HttpAnswers."""
+
+    def begin_trace(self, model: str, call: Any) -> Trace | None:
+        """See Inference."""
+        return begin_http(self._tracer, model, call)
+
+    def add_forwarded(self, request: InferRequest, call: Any) -> None:
+        """See Inference; the code that makes an HttpRequest chooses its headers."""
+        http_request: HttpRequest = call
+        if http_request.forwarded is not None:
+            add_forwarded(request, http_request.forwarded)
+
+
+class GrpcInference(Inference):
+    """Inference over gRPC: the answers are buffers. `forward` chooses among the metadata."""
+
+    def __init__(self, engine: Engine, codec: InferCodec, forward: HeaderForward | None) -> None:
+        super().__init__(engine, codec, forwards=forward is not None)
+        self._sending = OVER_GRPC
+        self._forward = forward
+
+    def begin_trace(self, model: str, call: Any) -> Trace | None:
+        """See Inference."""
+        return begin_grpc(self._tracer, model, call)
+
+    def add_forwarded(self, request: InferRequest, call: Any) -> None:
+        """See Inference."""
+        if self._forward is not None:
+            add_forwarded(request, self._forward.chosen(call.metadata))

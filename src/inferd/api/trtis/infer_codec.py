@@ -1,0 +1,63 @@
+"""TrtisCodec: what HTTP and gRPC share in inferences of the TensorRT Inference Server API."""
+
+from typing import Any
+
+from inferd.api.trtis.trtis import Trtis
+from inferd.compiled import mypyc_attr
+from inferd.core.request import InferRequest
+from inferd.record import Record
+from inferd.wire.infer_codec import InferCodec
+from inferd.wire.trtis.header import InferHeader
+from inferd.wire.trtis.infer import Form
+
+
+class TrtisMessage(Record):
+    """What a request says beside its HTTP request or call; its `number` names it in the answer.
+
+    `data` is a message of gRPC. Decoding fills in what follows: `header`, what the request is to
+    be, `form`, which reads it, and `source`, the bytes of its inputs.
+    """
+
+    _fields = ("number", "model", "version", "data", "header", "form", "source")
+    __slots__ = _fields
+
+    def __init__(  # noqa: PLR0913
+        self,
+        number: int,
+        model: str = "",
+        version: str = "",
+        data: Any = b"",
+        header: InferHeader | None = None,
+        form: Form | None = None,
+        source: Any = None,
+    ) -> None:
+        self.number = number
+        self.model = model
+        self.version = version
+        self.data = data
+        self.header = header
+        self.form = form
+        self.source = source
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class TrtisCodec(InferCodec):
+    """Decodes a TrtisMessage beside its call."""
+
+    def __init__(self, trtis: Trtis) -> None:
+        self._trtis = trtis
+        self._resolve = trtis.engine.regions.span
+
+    def decode_large(self, message: Any, call: Any) -> InferRequest:
+        """See InferCodec."""
+        trtis_message: TrtisMessage = message
+        assert trtis_message.form is not None
+        assert trtis_message.header is not None
+        trtis_message.source.rewind()
+        return trtis_message.form.decode_long(
+            trtis_message.version, trtis_message.header, trtis_message.source, self._resolve
+        )
+
+    def body_of(self, message: Any, call: Any) -> Any:
+        """See InferCodec."""
+        return message.source.data

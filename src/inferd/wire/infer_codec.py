@@ -1,0 +1,54 @@
+"""InferCodec: what the path of an inference through the server needs from its protocol."""
+
+from typing import Any
+
+from inferd.compiled import mypyc_attr
+from inferd.core.request import InferRequest, InferResponse
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class InferCodec:
+    """Decodes requests and encodes answers.
+
+    `call` is the request or call of the transport, `message` what a codec decodes beside it.
+    `decode` and `encode` run on the event loop and raise NotFast for what takes too long there; the
+    others then run in threads, one of a kind at a time.
+    """
+
+    def decode(self, message: Any, call: Any) -> InferRequest:
+        """Return the decoded request, its tensors views of what was received. Raises NotFast."""
+        raise NotImplementedError
+
+    def decode_large(self, message: Any, call: Any) -> InferRequest:
+        """Decode what `decode` refused. Raises NotFast for what takes seconds."""
+        raise NotImplementedError
+
+    def decode_slowly(self, message: Any, call: Any) -> InferRequest:
+        """Decode what `decode_large` refused."""
+        raise NotImplementedError
+
+    def body_of(self, message: Any, call: Any) -> Any:
+        """Return the bytes that a decoded request came in."""
+        raise NotImplementedError
+
+    def model_of(self, message: Any, call: Any) -> tuple[str, str]:
+        """Return model and version of a request that cannot be decoded.
+
+        The model is "" if it is not known, or if its own errors do not come first.
+        """
+        return "", ""
+
+    def note_wait(self, request: InferRequest, message: Any, call: Any) -> None:
+        """Note that `request` was decoded on the event loop and waits for its model."""
+
+    def encode(
+        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+    ) -> Any:
+        """Return the answer in the form that the transport sends. Raises NotFast."""
+        raise NotImplementedError
+
+    def encode_large(
+        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+    ) -> Any:
+        """Encode what `encode` refused."""
+        raise NotImplementedError
