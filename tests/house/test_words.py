@@ -174,3 +174,35 @@ def f(told_at, *strips):
     found = [name for name, _ in names_given(ast.parse(text)) if banned_in(name)]
     expected = ["asked", "HeldPace", "lane", "told_at", "strips", "_is_kept", "came", "TROUBLE"]
     assert sorted(found) == sorted(expected)
+
+
+CARRIED = re.compile(r"infer(?!d(?![a-z])|dError)|model|tensor", re.IGNORECASE)
+
+
+def own_words(tree):
+    """Yield the identifiers and docstrings of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute | ast.arg):
+            yield getattr(node, "id", None) or getattr(node, "attr", None) or node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value)
+
+
+def test_http_has_no_word_of_what_it_carries():
+    found = [
+        f"{path.relative_to(SRC)}: {word}"
+        for path in modules_of("http")
+        for word in own_words(ast.parse(path.read_text()))
+        if CARRIED.search(word)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("word", "is_found"),
+    [("is_model_busy", True), ("a tensor", True), ("InferRequest", True), ("InferdError", False)],
+)
+def test_words_of_what_is_carried_are_found(word, is_found):
+    assert bool(CARRIED.search(word)) is is_found

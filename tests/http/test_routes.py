@@ -4,6 +4,7 @@ import pytest
 
 from inferd.errors import Restricted
 from inferd.http.access import Access, Secret
+from inferd.http.known_head import NO_VARIATIONS
 from inferd.http.message import NO_REQUEST, HttpAnswer
 from inferd.http.router import Route, Router
 from inferd.http.routes import Routes
@@ -16,7 +17,13 @@ class Empty(Routes):
 
     def __init__(self):
         table = [Route("GET", "/a/{x}", "a", self.answer), Route("GET", "/b", "b", self.answer)]
-        super().__init__(Router(table, ACCESS), is_guarded=True, forward=None, refusable="b")
+        super().__init__(
+            Router(table, ACCESS),
+            is_guarded=True,
+            forward=None,
+            refusable="b",
+            variations=NO_VARIATIONS,
+        )
 
     async def answer(self, _request):
         return HttpAnswer(200, [])

@@ -32,6 +32,7 @@ class CorsRoutes(Routes):
             is_guarded=routes.is_guarded,
             forward=routes.forward,
             refusable=routes.refusable,
+            variations=routes.variations,
         )
         self._routes = routes
         self._origins = frozenset(origin.encode() for origin in origins)

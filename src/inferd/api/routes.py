@@ -17,6 +17,7 @@ from inferd.http.access import OPEN, Access
 from inferd.http.coder import Coder
 from inferd.http.failure import FailureLog
 from inferd.http.header_forward import HeaderForward
+from inferd.http.known_head import Variations
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.overload import RETRY_AFTER
 from inferd.http.router import Route, Router, Target
@@ -31,6 +32,9 @@ log = logging.getLogger("inferd.http")
 
 REFUSABLE = "inference"
 """The API group whose calls an overloaded server refuses."""
+
+VARIATIONS = Variations(b"nv-inferrequest", (v2_binary.HEADER.lower().encode(),))
+"""Clients of the old API put their request ids in the first; the second is a length."""
 
 
 class HttpRoutes(Routes):
@@ -72,7 +76,11 @@ class HttpRoutes(Routes):
         self.health = [line for line in lines if line.api == "health"]
         router = Router(lines, access)
         super().__init__(
-            router, is_guarded=access is not OPEN, forward=forward, refusable=REFUSABLE
+            router,
+            is_guarded=access is not OPEN,
+            forward=forward,
+            refusable=REFUSABLE,
+            variations=VARIATIONS,
         )
         old = (STATUS, RESPONSE) if apis.trtis else ()
         self.own_headers = [v2_binary.HEADER, "Retry-After", *old]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from inferd.api.routes import REFUSABLE, not_found, refusal, wrong_method
+from inferd.api.routes import REFUSABLE, VARIATIONS, not_found, refusal, wrong_method
 from inferd.errors import InferdError
 from inferd.http.access import OPEN, Access
 from inferd.http.failure import FailureLog
@@ -30,6 +30,7 @@ class TableRoutes(Routes):
             is_guarded=access is not OPEN,
             forward=forward,
             refusable=REFUSABLE,
+            variations=VARIATIONS,
         )
         self._tracer = tracer
         self._failures = failures

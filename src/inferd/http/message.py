@@ -23,9 +23,9 @@ class HttpRequest(Record):
     """A request: header names in lower case, the whole body (chunks joined, still compressed).
 
     `began_ns` is when the first part of the body arrived, by time.perf_counter_ns; 0 if the body
-    arrived with the head, or requests are not traced. `forwarded` are the headers that become
-    parameters of an inference, None if there are none. Where `slot` is set, the binary part of the
-    body was received there, and `body` is only what comes before it.
+    arrived with the head, or requests are not timed. `forwarded` are the headers to be forwarded to
+    the call, None if there are none. Where `slot` is set, the end of the body was received there,
+    and `body` is only what comes before it.
     """
 
     _fields = (
@@ -176,7 +176,7 @@ class _Head:
 def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest:
     """Parse `head`, up to and including the empty line, into a request without its body.
 
-    `forward` chooses the headers that become parameters. Raises HttpError if the head is not valid
+    `forward` chooses the headers that are forwarded. Raises HttpError if the head is not valid
     HTTP/1.0 or HTTP/1.1.
     """
     fields: list[tuple[bytes, bytes]] = []
@@ -225,123 +225,6 @@ def _with_encoded_target(head: bytes) -> bytes:
     if line.isascii():
         return head
     return _BEYOND_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + end + rest
-
-
-_CHANGING = re.compile(rb"\r\nnv-inferrequest:", re.IGNORECASE)
-_CHANGING_NAME = b"nv-inferrequest"
-_IN_VALUES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
-"""What a header's value may consist of (RFC 9110, section 5.5)."""
-
-
-class ChangingHead:
-    """A head that is known except for the value of its NV-InferRequest.
-
-    Clients of the old API put their request ids there: no two of their heads are equal, but most
-    differ in nothing else.
-    """
-
-    __slots__ = ("_after", "_before", "_request", "_room")
-
-    def __init__(self, before: bytes, after: bytes, request: HttpRequest, room: int) -> None:
-        self._before = before
-        self._after = after
-        self._request = request
-        self._room = room  # the longest value, in bytes
-
-    def read(self, buffer: bytearray | bytes, start: int, end: int) -> int:
-        """Return the end of a head that differs in nothing else; 0 if it does.
-
-        Its value is put into the request that was parsed before.
-        """
-        before = self._before
-        if not buffer.startswith(before, start, end):
-            return 0
-        start += len(before)
-        stop = buffer.find(b"\r", start, end)
-        if not 0 <= stop - start <= self._room or not buffer.startswith(self._after, stop, end):
-            return 0
-        value = bytes(buffer[start:stop])
-        if value.translate(None, _IN_VALUES):
-            return 0
-        self._request.headers[_CHANGING_NAME] = value.strip(b" \t")
-        return stop + len(self._after)
-
-
-def changing_head(head: bytes, request: HttpRequest, max_bytes: int) -> ChangingHead | None:
-    """Return what the next heads may repeat of `head`, parsed as `request`; None without an id.
-
-    With its own value each may have up to `max_bytes`.
-    """
-    value = request.headers.get(_CHANGING_NAME)
-    found = _CHANGING.search(head) if value is not None else None
-    if found is None:
-        return None
-    start = found.end()
-    stop = head.index(b"\r\n", start)
-    if value != head[start:stop].strip(b" \t"):
-        return None  # the field is repeated, or continues on the next line
-    return ChangingHead(head[:start], head[stop:], request, max_bytes - len(head) + stop - start)
-
-
-_LENGTHS = re.compile(
-    rb"\r\n(content-length|inference-header-content-length):[ \t]*", re.IGNORECASE
-)
-_MOST_DIGITS = 15
-
-
-class KnownHead:
-    """A head that is known except for the values of its length fields."""
-
-    __slots__ = ("_after", "_fields", "_request")
-
-    def __init__(
-        self, fields: list[tuple[bytes, bytes]], after: bytes, request: HttpRequest
-    ) -> None:
-        self._fields = fields  # (name, text before the value)
-        self._after = after
-        self._request = request
-
-    def request(self, head: bytes) -> HttpRequest | None:
-        """Return the request, still without a body, of a head that differs only in its lengths.
-
-        None for any other head.
-        """
-        at = 0
-        changed = {}
-        for name, before in self._fields:
-            if not head.startswith(before, at):
-                return None
-            at += len(before)
-            stop = head.find(b"\r", at)
-            value = head[at:stop]
-            if not value.isdigit() or len(value) > _MOST_DIGITS:
-                return None
-            changed[name] = value
-            at = stop
-        if head[at:] != self._after:
-            return None
-        known = self._request
-        return HttpRequest(
-            known.method,
-            known.target,
-            known.headers | changed,
-            known.is_kept_alive,
-            known.is_http_10,
-        )
-
-
-def known_head(head: bytes, request: HttpRequest) -> KnownHead:
-    """Return what the next heads may repeat of `head`, parsed as `request`."""
-    fields = []
-    at = 0
-    for found in _LENGTHS.finditer(head):
-        name, start = found[1].lower(), found.end()
-        stop = head.index(b"\r\n", start)
-        # A repeated field has a joined value; its text must then stay the same.
-        if request.headers.get(name) == head[start:stop].rstrip(b" \t"):
-            fields.append((name, head[at:start]))
-            at = stop
-    return KnownHead(fields, head[at:], request)
 
 
 def body_length(request: HttpRequest, max_bytes: int) -> int:

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from inferd.http.message import Pieces
 
 IN_A_ROW = 16
-"""How many pieces are sent before others get a turn; a model may have many ready at once."""
+"""How many pieces are sent before others get a turn; a producer may have many ready at once."""
 
 IN_A_ROW_BYTES = 65536
 """The same in bytes, roughly: only in the pause after that can the socket say that it is full."""

@@ -7,6 +7,7 @@ from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError
 from inferd.http.access import Headers
 from inferd.http.header_forward import HeaderForward
+from inferd.http.known_head import Variations
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import Router
 from inferd.memory.batch_memory import BlockSlot
@@ -19,6 +20,7 @@ class Routes:
     With `is_guarded` some calls are restricted: call `check_access` before receiving a large body.
     `forward` chooses the headers that are forwarded to the calls; the code that makes an
     HttpRequest applies it. An overloaded server may refuse the calls of the API group `refusable`.
+    `variations` says in what the heads of one client differ.
     """
 
     def __init__(
@@ -28,11 +30,13 @@ class Routes:
         is_guarded: bool,
         forward: HeaderForward | None,
         refusable: str,
+        variations: Variations,
     ) -> None:
         self.router = router
         self.is_guarded = is_guarded
         self.forward = forward
         self.refusable = refusable
+        self.variations = variations
 
     def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
         """Return the answer if it need not wait for anything, else a coroutine that returns it."""

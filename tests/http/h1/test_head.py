@@ -6,14 +6,16 @@ import pytest
 
 from inferd.http.h1.head import (
     MOST_HEADS,
-    MOST_KEPT_BYTES,
+    MOST_REMEMBERED_BYTES,
     MOST_TEXTS,
     HeadReader,
     unread_request,
 )
 from inferd.http.header_forward import HeaderForward
+from inferd.http.known_head import Variations
 from inferd.http.message import HttpError, parse_head
 
+VARIATIONS = Variations(b"nv-inferrequest")
 HEAD = b"POST /api/infer/m HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
@@ -76,7 +78,7 @@ def test_the_same_head_is_not_read_again_nor_one_with_another_length_parsed():
 
 
 def test_heads_with_ids_are_known_until_another_comes():
-    heads = HeadReader(1000, 100, None)
+    heads = HeadReader(1000, 100, None, VARIATIONS)
     with_id = head_to(b"m", 7, b"NV-InferRequest: id: 1\r\n")
     for _ in range(2):
         heads.read(with_id)
@@ -87,7 +89,7 @@ def test_heads_with_ids_are_known_until_another_comes():
 
 
 def test_heads_with_ids_to_many_models_are_read_by_turns():
-    heads = HeadReader(5000, 1000, None)
+    heads = HeadReader(5000, 1000, None, VARIATIONS)
     for number in range(30):
         for model in (b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i", b"j")[: number % 11]:
             line = b"NV-InferRequest: id: %d\r\n" % number
@@ -102,7 +104,7 @@ def test_heads_with_ids_to_many_models_are_read_by_turns():
 
 def test_a_long_head_is_kept_only_as_the_last_one():
     heads = HeadReader(10000, 100, None)
-    heads.read(long := head_to(b"m", more=b"A: " + b"b" * MOST_KEPT_BYTES + b"\r\n"))
+    heads.read(long := head_to(b"m", more=b"A: " + b"b" * MOST_REMEMBERED_BYTES + b"\r\n"))
     assert heads.head == long
     assert not heads._known and not heads._texts
 

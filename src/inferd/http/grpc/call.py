@@ -1,8 +1,8 @@
 """One gRPC call on an HTTP/2 stream: its messages go to a handler, whose answers go back.
 
 A unary handler is started as soon as the message is there and is driven by hand: it gets a task
-only if it waits for something other than a model. A streaming handler always has a task. Unexpected
-exceptions end here: they are logged, and the client gets a status without details.
+only if it waits for something other than a Promise. A streaming handler always has a task.
+Unexpected exceptions end here: they are logged, and the client gets a status without details.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ READ_BYTES = 3 << 18
 """How much is read at once; more than ReceiveLowWater's highest mark."""
 
 LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
-"""zlib's levels for --grpc-infer-response-compression-level."""
+"""zlib's levels by the names of compression levels."""
 
 
 class GrpcLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,9 +1,9 @@
 """One HTTP/1.1 connection as a state machine: read, answer in order, keep alive, write.
 
 Heads are parsed in a small buffer; a body is received directly into memory of its declared length,
-which the tensors then view. A request is answered within the same loop iteration unless it really
+which the call may then view. A request is answered within the same loop iteration unless it really
 has to wait: the connection drives the answering coroutine itself and creates a task only when the
-coroutine waits for something other than a model. Meanwhile up to one buffer of further input is
+coroutine waits for something other than a Promise. Meanwhile up to one buffer of further input is
 kept, so answers go out in order. No request has a timer: the server's sweep checks how long each
 connection has been in its present state.
 """
@@ -75,7 +75,10 @@ class HttpConnection(Connection):
         self._start = 0
         self._end = 0
         self._heads = HeadReader(
-            limits.max_header_bytes, limits.max_body_bytes, endpoint.routes.forward
+            limits.max_header_bytes,
+            limits.max_body_bytes,
+            endpoint.routes.forward,
+            endpoint.routes.variations,
         )
         self._body = BodyReader(endpoint.capacity, limits.max_body_bytes)
         self._request: HttpRequest | None = None  # its body is still coming
@@ -530,9 +533,9 @@ class HttpConnection(Connection):
     def check_time(self, now: float) -> None:
         """See Connection.check_time."""
         unsent = self._transport.get_write_buffer_size()
-        is_model_busy = self._task is not None and not unsent
-        if unsent < self._unsent or (unsent and not self._unsent) or is_model_busy:
-            self._since = now  # there is progress, or the client is waiting for the model
+        is_being_answered = self._task is not None and not unsent
+        if unsent < self._unsent or (unsent and not self._unsent) or is_being_answered:
+            self._since = now  # there is progress, or the client is waiting for the answer
         self._unsent = unsent
         lasts = now - self._since
         limits = self._limits

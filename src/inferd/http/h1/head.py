@@ -3,38 +3,37 @@
 import re
 
 from inferd.http.header_forward import HeaderForward
-from inferd.http.message import (
-    NO_REQUEST,
+from inferd.http.known_head import (
+    NO_VARIATIONS,
     ChangingHead,
-    HttpError,
-    HttpRequest,
     KnownHead,
-    body_length,
+    Variations,
     changing_head,
     known_head,
-    parse_head,
 )
+from inferd.http.message import NO_REQUEST, HttpError, HttpRequest, body_length, parse_head
 
 _BARE_END = re.compile(rb"\n\r?\n")
 _FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")
 
 
 MOST_HEADS = 8
-"""How many heads a connection keeps to recognize similar ones: requests to different models."""
+"""How many heads a connection remembers to recognize similar ones, to other targets."""
 
 MOST_TEXTS = 16
-"""How many heads a connection keeps to recognize equal ones."""
+"""How many heads a connection remembers to recognize equal ones."""
 
-MOST_KEPT_BYTES = 2048
-"""Longer heads are kept only until the next one."""
+MOST_REMEMBERED_BYTES = 2048
+"""Longer heads are remembered only until the next one."""
 
 
 class HeadReader:
-    """Reads one head after the other and keeps some: most clients send the same ones repeatedly.
+    """Reads one head after the other and remembers some: most clients repeat the same ones.
 
     `head` is the text of the last one, `request` its parsed form, `length` the length of the body,
-    -1 if chunked. If the last head has an id, which the next one will not repeat, it is kept in
-    `changing`, and `head` is empty. `forward` chooses the headers that become parameters.
+    -1 if chunked. If the last head has an id, which the next one will not repeat, it is in
+    `changing`, and `head` is empty. `forward` chooses the headers that are forwarded; `variations`
+    says in what the heads of one client differ.
     """
 
     __slots__ = (
@@ -44,16 +43,24 @@ class HeadReader:
         "_max_body_bytes",
         "_max_bytes",
         "_texts",
+        "_variations",
         "changing",
         "head",
         "length",
         "request",
     )
 
-    def __init__(self, max_bytes: int, max_body_bytes: int, forward: HeaderForward | None) -> None:
+    def __init__(
+        self,
+        max_bytes: int,
+        max_body_bytes: int,
+        forward: HeaderForward | None,
+        variations: Variations = NO_VARIATIONS,
+    ) -> None:
         self._max_bytes = max_bytes
         self._max_body_bytes = max_body_bytes
         self._forward = forward
+        self._variations = variations
         self._texts: dict[bytes, tuple[HttpRequest, int]] = {}
         self._known: list[KnownHead] = []
         self._changing: list[tuple[ChangingHead, HttpRequest, int]] = []
@@ -79,34 +86,37 @@ class HeadReader:
         self.head, self.request, self.length = head, request, length
         self.changing = None
         if self._forward is None:
-            self.changing = changing_head(head, request, self._max_bytes)
+            self.changing = changing_head(head, request, self._variations, self._max_bytes)
             if self.changing is not None:
                 self.head = b""
-                if len(head) <= MOST_KEPT_BYTES:
-                    kept = self._changing[1 - MOST_HEADS :]
-                    self._changing = [*kept, (self.changing, request, length)]
+                if len(head) <= MOST_REMEMBERED_BYTES:
+                    latest = self._changing[1 - MOST_HEADS :]
+                    self._changing = [*latest, (self.changing, request, length)]
                 return
-        if len(head) <= MOST_KEPT_BYTES:
-            self._keep(head, request, length)
+        if len(head) <= MOST_REMEMBERED_BYTES:
+            self._remember(head, request, length)
             if self._forward is None:
-                self._known = [*self._known[1 - MOST_HEADS :], known_head(head, request)]
+                self._known = [
+                    *self._known[1 - MOST_HEADS :],
+                    known_head(head, request, self._variations),
+                ]
 
     def _like_another(self, head: bytes) -> tuple[HttpRequest, int] | None:
         """Return request and body length of a head that differs from a known one only in lengths.
 
         None for any other head.
         """
-        if len(head) > self._max_bytes or len(head) > MOST_KEPT_BYTES:
+        if len(head) > self._max_bytes or len(head) > MOST_REMEMBERED_BYTES:
             return None
         for known in self._known:
             request = known.request(head)
             if request is not None:
                 length = body_length(request, self._max_body_bytes)
-                self._keep(head, request, length)
+                self._remember(head, request, length)
                 return request, length
         return None
 
-    def _keep(self, head: bytes, request: HttpRequest, length: int) -> None:
+    def _remember(self, head: bytes, request: HttpRequest, length: int) -> None:
         if len(self._texts) >= MOST_TEXTS:
             self._texts.clear()
         self._texts[head] = request, length
