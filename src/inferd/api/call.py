@@ -111,10 +111,11 @@ def rest_routes(
     max_json_bytes: int,
     not_ready_status: int,
     by_hand: Mapping[str, HttpCall],
+    prompt: Mapping[str, Any],
 ) -> list[Route]:
-    """Return the routes of `calls` in order; `by_hand` are handlers by operation."""
+    """Return the routes of `calls` in order; `by_hand` are handlers by operation, see Route."""
     return [
-        Route(rest.verb, path, call.group, handler)
+        Route(rest.verb, path, call.group, handler, prompt.get(rest.name))
         for call in calls
         for rest in call.rest
         for handler in [

@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.call import rest_routes
-from inferd.api.coded_bodies import CODING, CodedBodies
+from inferd.api.coded_bodies import CodedBodies
 from inferd.api.trtis.http_calls import TrtisRoutes, is_old
 from inferd.api.v2.generate import GenerateRoutes
 from inferd.api.v2.http_infer import RestInference
@@ -27,6 +27,9 @@ from inferd.wire.trtis.http import RESPONSE, STATUS
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.rest import codec as v2_rest
 from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules
+
+if TYPE_CHECKING:
+    from inferd.api.inference import HttpInference
 
 log = logging.getLogger("inferd.http")
 
@@ -63,15 +66,12 @@ class HttpRoutes(Routes):
         self._failures = FailureLog(log)
         forwards = forward is not None
         self._inference = RestInference(engine, rules, coder, self._coded, forwards=forwards)
-        self._infer = self._inference.call
         self.table = self._routes(apis, rules, not_ready_status)
         self._trtis = (
             TrtisRoutes(apis.trtis, access, self._failures, forwards=forwards)
             if apis.trtis
             else None
         )
-        self._old_inference = self._trtis.inference if self._trtis else None
-        self._old_infer = self._old_inference.call if self._old_inference else None
         lines = [*self.table, *(self._trtis.routes() if self._trtis else ())]
         self.health = [line for line in lines if line.api == "health"]
         router = Router(lines, access)
@@ -94,14 +94,15 @@ class HttpRoutes(Routes):
             rules.max_json_bytes,
             not_ready_status,
             {
-                "infer": self._infer,
+                "infer": self._inference.infer,
                 "generate": generate.generate,
                 "generateStream": generate.stream,
                 "inferStream": generate.infer_stream,
             },
+            {"infer": self._inference},
         )
         # Inference inflates bodies by itself.
-        return [r if r.call is self._infer else self._coded.route(r) for r in routes]
+        return [route if route.prompt else self._coded.route(route) for route in routes]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """See Routes.answer."""
@@ -118,18 +119,15 @@ class HttpRoutes(Routes):
             if target is None:
                 old = self._old(request.target)
                 return old.not_found(request) if old else not_found(request)
+            if target.prompt is not None and request.method == b"POST":
+                inference: HttpInference = target.prompt
+                answer = inference.begin(target.names, request)
+                return answer if isinstance(answer, HttpAnswer) else self._walled(request, answer)
             call = target.calls.get(request.method)
             if call is None:
                 old = self._old(request.target)
                 return old.wrong_method(request, target) if old else wrong_method(request, target)
-            names = target.names
-            if call is self._old_infer and self._old_inference is not None:
-                begun = self._old_inference.begin(names, request)
-                return begun if isinstance(begun, HttpAnswer) else self._walled(request, begun)
-            if call is not self._infer or self.tracer.is_on or CODING in request.headers:
-                return self._walled(request, call(request, *names))
-            begun = self._inference.begin(names, request)
-            return begun if isinstance(begun, HttpAnswer) else self._walled(request, begun)
+            return self._walled(request, call(request, *target.names))
         except Exception as error:  # noqa: BLE001  the wall
             return self._failed(request, error)
 

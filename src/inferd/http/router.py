@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from inferd.http.access import OPEN, Access, Guard
@@ -22,29 +22,41 @@ _ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)  # case-insensitive (RFC 39
 
 
 class Route(NamedTuple):
-    """One line of the URL table: `path` has {names}, `api` is the group that can be restricted."""
+    """One line of the URL table: `path` has {names}, `api` is the group that can be restricted.
+
+    `prompt` is an object that can do more than `call`, if there is one: its `begin` takes the names
+    and the request, and returns the answer if it need not wait for anything, else a coroutine.
+    """
 
     verb: str
     path: str
     api: str
     call: HttpCall
+    prompt: Any = None
 
 
 class Target:
     """The meaning of one request target: the calls by verb, their API group, the names in the path.
 
     The calls check `guard` themselves; it is here for checks that cannot wait for the call.
+    `prompt` is that of the route for POST, if it has no guard.
     """
 
-    __slots__ = ("api", "calls", "guard", "names")
+    __slots__ = ("api", "calls", "guard", "names", "prompt")
 
     def __init__(
-        self, api: str, calls: dict[bytes, HttpCall], names: tuple[str, ...], guard: Guard | None
+        self,
+        api: str,
+        calls: dict[bytes, HttpCall],
+        names: tuple[str, ...],
+        guard: Guard | None,
+        prompt: Any = None,
     ) -> None:
         self.api = api
         self.calls = calls
         self.names = names
         self.guard = guard
+        self.prompt = prompt
 
 
 class Router:
@@ -64,6 +76,8 @@ class Router:
             target = self._patterns[pattern]
             call = _guarded(route.call, target.guard) if target.guard else route.call
             target.calls[route.verb.encode()] = call
+            if target.guard is None:
+                target.prompt = route.prompt or target.prompt
             if route.verb == "GET":
                 target.calls[b"HEAD"] = call
 
@@ -94,7 +108,7 @@ class Router:
             ):
                 pairs = zip(pattern, names, strict=True)
                 values = tuple(name for want, name in pairs if _is_name(want))
-                return Target(found.api, found.calls, values, found.guard)
+                return Target(found.api, found.calls, values, found.guard, found.prompt)
         return None
 
 

@@ -66,15 +66,15 @@ class TrtisRoutes:
         model_control, memory = "/api/modelcontrol", "/api/sharedmemorycontrol"
         register = f"{memory}/register/{{region}}"
         tail = "{key}/{offset}/{size}"
-        infer = self.inference.call
+        infer = self.inference
         add, drop = self._told(self.add_region, SHARED_MEMORY), self._told(self.drop, SHARED_MEMORY)
         load, unload = self._told(self.load, CONTROL), self._told(self.unload, CONTROL)
         return [
             Route("GET", "/api/health/{mode}", health, self._told(self.health, HEALTH)),
             Route("GET", "/api/status", "metadata", self._told(self.status, STATUS)),
             Route("GET", "/api/status/{model}", "metadata", self._told(self.status, STATUS)),
-            Route("POST", "/api/infer/{model}", "inference", infer),
-            Route("POST", "/api/infer/{model}/{version}", "inference", infer),
+            Route("POST", "/api/infer/{model}", "inference", infer.infer, infer),
+            Route("POST", "/api/infer/{model}/{version}", "inference", infer.infer, infer),
             Route("GET", "/api/profile", "trace", self._told(self.profile, "")),
             Route("POST", f"{model_control}/load/{{model}}", models, load),
             Route("POST", f"{model_control}/unload/{{model}}", models, unload),

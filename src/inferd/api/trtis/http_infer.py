@@ -31,13 +31,12 @@ _REFUSED = {
 
 
 class TrtisInference(HttpInference):
-    """Answers inferences of the old API; `call` is the entry in the table of URLs."""
+    """Answers inferences of the old API."""
 
     def __init__(self, trtis: Trtis, failures: FailureLog, *, forwards: bool) -> None:
         super().__init__(trtis.engine, TrtisHttpCodec(trtis), forwards=forwards)
         self._trtis = trtis
         self._failures = failures
-        self.call = self.infer  # bound once, so that `is` recognizes it
 
     async def infer(self, request: HttpRequest, *names: str) -> HttpAnswer:
         """Handle an inference."""

@@ -1,4 +1,4 @@
-"""The URLs of the generate extension: one answer as an object, or any number as a stream of events.
+"""The generate extension: one answer as an object, or any number as a stream of events.
 
 MLServer's infer_stream is generate_stream for inference requests only.
 
@@ -19,7 +19,6 @@ from inferd.errors import InferdError, Overloaded
 from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.overload import RETRY_AFTER
-from inferd.http.router import Route
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.wire.infer_codec import InferCodec
@@ -35,10 +34,8 @@ from inferd.wire.v2.generate import (
 from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules
 
 _HEADER = v2_binary.HEADER.lower().encode()
-_MODEL = "/v2/models/{model}"
-_VERSION = "/v2/models/{model}/versions/{version}"
 # For proxies: they must pass events on as they come and never store them.
-_NOT_KEPT = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
+_NOT_STORED = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
 _UNEXPECTED = "the server failed in a way it does not understand; see its log"
 
 Responses = AsyncGenerator[InferResponse, None]
@@ -52,18 +49,6 @@ class GenerateRoutes:
         codec = GenerateCodec(V2Generate(rules, engine.regions.span))
         self._inference = HttpInference(engine, codec, forwards=False, refuses_when_full=True)
         self._failures = failures
-
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        return [
-            Route("POST", f"{path}/{name}", "inference", call)
-            for path in (_MODEL, _VERSION)
-            for name, call in (
-                ("generate", self.generate),
-                ("generate_stream", self.stream),
-                ("infer_stream", self.infer_stream),
-            )
-        ]
 
     async def generate(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """Answer with the model's one response; any other number of responses is an error."""
@@ -102,7 +87,9 @@ class GenerateRoutes:
         except BaseException:
             await events.aclose()
             raise
-        return HttpAnswer(events.status, [first], EVENT_STREAM, _NOT_KEPT + events.headers, events)
+        return HttpAnswer(
+            events.status, [first], EVENT_STREAM, _NOT_STORED + events.headers, events
+        )
 
     async def _decoded(
         self, request: HttpRequest, model: str, version: str, *, as_infer: bool = False

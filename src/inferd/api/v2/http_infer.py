@@ -25,7 +25,7 @@ _OCTETS = b"application/octet-stream"
 
 
 class RestInference(HttpInference):
-    """Answers inferences of V2; `call` is the entry in the table of URLs.
+    """Answers inferences of V2.
 
     Bodies are inflated by `coded`, answers deflated by `coder`, as the client wishes.
     """
@@ -43,7 +43,6 @@ class RestInference(HttpInference):
         super().__init__(engine, codec, forwards=forwards, refuses_when_full=True)
         self._coder = coder
         self._coded = coded
-        self.call = self.infer  # bound once, so that `is` recognizes it
 
     async def infer(
         self,
@@ -67,9 +66,13 @@ class RestInference(HttpInference):
         return answer if isinstance(answer, HttpAnswer) else await answer
 
     def begin(self, message: Any, call: Any, engine: Engine | TracedEngine | None = None) -> Any:
-        """See Inference; the body is not compressed, and without `engine` nothing is traced."""
-        answer = super().begin(message, call, engine or self._engine)
+        """See Inference; `message` is the names in the URL, model and perhaps version."""
         request: HttpRequest = call
+        if engine is None:
+            if self._tracer.is_on or CODING in request.headers:
+                return self.infer(request, *message)
+            engine = self._engine
+        answer = super().begin(message, request, engine)
         accept = request.headers.get(b"accept-encoding")
         return self._as_accepted(answer, accept) if accept else answer
 
