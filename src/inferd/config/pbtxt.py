@@ -243,10 +243,7 @@ _WORDS: list[tuple[str, Any]] = [
         r'should not have multiple "(.+?)" oneof fields',
         lambda name, _: f"more than one {name} is given",
     ),
-    (
-        r'should not have multiple "(.+?)" fields',
-        lambda name, _: f"{name} is given twice",
-    ),
+    (r'should not have multiple "(.+?)" fields', lambda name, _: f"{name} is given twice"),
     (
         r'Field "(.+?)" is specified along with field "(.+?)"',
         lambda second, first, _: f"{second} cannot be given beside {first}",
@@ -255,10 +252,7 @@ _WORDS: list[tuple[str, Any]] = [
         r"(?:Couldn't parse integer|invalid literal for int.*): (.*)",
         lambda got, field: f"{field}: expected a whole number, got {got[:MAX_SHOWN]}",
     ),
-    (
-        r"Value out of range: (.*)",
-        lambda got, field: f"{field}: {got[:MAX_SHOWN]} is out of range",
-    ),
+    (r"Value out of range: (.*)", lambda got, field: f"{field}: {got[:MAX_SHOWN]} is out of range"),
     (
         r"Couldn't parse float: (.*)",
         lambda got, field: f"{field}: expected a number, got {got[:MAX_SHOWN]}",
@@ -267,23 +261,11 @@ _WORDS: list[tuple[str, Any]] = [
         r"Expected string but found: '(.*)'",
         lambda got, field: f"{field}: expected a text in quotes, got {got or 'nothing'}",
     ),
-    (
-        r"Couldn't parse string: ",
-        lambda field: f"{field}: the text in quotes is not UTF-8",
-    ),
-    (
-        r"String missing ending quote",
-        lambda field: f"{field}: the text has no quote at its end",
-    ),
-    (
-        r'Expected "true" or "false"',
-        lambda field: f"{field}: expected true or false",
-    ),
+    (r"Couldn't parse string: ", lambda field: f"{field}: the text in quotes is not UTF-8"),
+    (r"String missing ending quote", lambda field: f"{field}: the text has no quote at its end"),
+    (r'Expected "true" or "false"', lambda field: f"{field}: expected true or false"),
     (r"\AExpected identifier or number, got ", lambda _: "expected the name of a field here"),
-    (
-        r"\AExpected (.*)\.\Z",
-        lambda what, _: f"expected {what} here",
-    ),
+    (r"\AExpected (.*)\.\Z", lambda what, _: f"expected {what} here"),
 ]
 
 _LACKS_FOUND = ("expected true or false", " here")

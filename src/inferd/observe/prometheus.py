@@ -198,12 +198,9 @@ def _first_responses(readings: Sequence[_Snapshot]) -> Iterator[str]:
     lines: list[str] = []
     for reading in readings:
         if histogram := reading.counts.first_responses:
-            *inside, count = accumulate(histogram.counts)
-            for bound, below in zip(histogram.bounds, inside, strict=True):
-                lines.append(f'{name}_bucket{{{reading.labels},le="{_bound(bound)}"}} {below}\n')
-            lines.append(f'{name}_bucket{{{reading.labels},le="+Inf"}} {count}\n')
-            lines.append(f"{name}_sum{{{reading.labels}}} {histogram.sum!r}\n")
-            lines.append(f"{name}_count{{{reading.labels}}} {count}\n")
+            bounds = [repr(one).removesuffix(".0") for one in histogram.bounds]  # 100, not 100.0
+            below = list(accumulate(histogram.counts))
+            _add_histogram(lines, name, reading.labels, bounds, below, histogram.sum)
     yield "".join(lines)
 
 
@@ -230,11 +227,6 @@ def _cache_summaries(readings: Sequence[_Snapshot], levels: Sequence[float]) -> 
             if isinstance(reading.counts, SummaryCounts):
                 summary = reading.counts.cache_summaries[index]
                 yield _summary(name, reading.labels, summary, levels, reading.lookups(word))
-
-
-def _bound(value: float) -> str:
-    """Return the bound of a bucket as Triton writes it: 100, not 100.0."""
-    return repr(value).removesuffix(".0")
 
 
 def _summaries(readings: Sequence[_Snapshot], levels: Sequence[float]) -> Iterator[str]:
@@ -268,22 +260,26 @@ def _phase_histograms(readings: Sequence[_Snapshot]) -> Iterator[str]:
             lines: list[str] = []
             for reading in group:
                 buckets, sum_ns = reading.histograms[index]
-                _add_histogram(lines, name, reading.labels, buckets, sum_ns)
+                below = list(accumulate(buckets))
+                inside = [*below[_FIRST_BUCKET : _LAST_BUCKET + 1], below[-1]]
+                _add_histogram(lines, name, reading.labels, _BOUNDS, inside, sum_ns / 1e9)
             yield "".join(lines)
 
 
 def _add_histogram(
-    lines: list[str], name: str, labels: str, buckets: Sequence[int], sum_ns: int
+    lines: list[str],
+    name: str,
+    labels: str,
+    bounds: Sequence[str],
+    below: Sequence[int],
+    total: float,
 ) -> None:
-    below = sum(buckets[:_FIRST_BUCKET])
+    """Add a histogram of which `below` values were within the `bounds`, and at last all."""
     prefix = f'{name}_bucket{{{labels},le="'
-    for bound, count in zip(_BOUNDS, buckets[_FIRST_BUCKET:], strict=False):
-        below += count
-        lines.append(f'{prefix}{bound}"}} {below}\n')
-    count = below + sum(buckets[_LAST_BUCKET + 1 :])
-    lines.append(f'{prefix}+Inf"}} {count}\n')
-    lines.append(f"{name}_sum{{{labels}}} {sum_ns / 1e9!r}\n")
-    lines.append(f"{name}_count{{{labels}}} {count}\n")
+    for bound, count in zip((*bounds, "+Inf"), below, strict=True):
+        lines.append(f'{prefix}{bound}"}} {count}\n')
+    lines.append(f"{name}_sum{{{labels}}} {total!r}\n")
+    lines.append(f"{name}_count{{{labels}}} {below[-1]}\n")
 
 
 def _labels(observed: Observed, gpu_uuid: str) -> str:

@@ -174,10 +174,7 @@ def _no_backend(config: ModelConfig, name: str, file: str) -> str:
 
 
 def files_of(
-    model: FoundModel,
-    version: int,
-    config: ModelConfig,
-    is_wanted: Callable[[], bool] = always,
+    model: FoundModel, version: int, config: ModelConfig, is_wanted: Callable[[], bool] = always
 ) -> ModelFiles:
     """Return the paths of `version` of `model` under `config`; `is_wanted` is that of the load.
 

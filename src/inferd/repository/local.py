@@ -13,12 +13,7 @@ from inferd.config.platform import PLATFORMS, platform_of_file
 from inferd.errors import InferdError, InvalidConfig, NoVersion
 from inferd.repository.agent import run_agents
 from inferd.repository.foreign import is_foreign, read_foreign
-from inferd.repository.layout import (
-    FoundModel,
-    choose_versions,
-    derived,
-    version_folders,
-)
+from inferd.repository.layout import FoundModel, choose_versions, derived, version_folders
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 """A larger config.pbtxt is refused unread: no real one comes near this size."""

@@ -25,11 +25,7 @@ class CloudPort(NamedTuple):
 
 
 def health_port(
-    config: ServerConfig,
-    engine: Engine,
-    ring: "KeyRing | None",
-    apis: "Apis | None",
-    address: str,
+    config: ServerConfig, engine: Engine, ring: "KeyRing | None", apis: "Apis | None", address: str
 ) -> Iterator[CloudPort]:
     """Yield the port for health checks, if `config` asks for one other than the HTTP port."""
     port = config.http_health_port

@@ -1,10 +1,11 @@
 """Server: an engine with its ports; built, opened, loaded, drained, closed."""
 
 import asyncio
+import contextlib
 import functools
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
 from inferd.config.options.metrics import read_metrics_config
@@ -232,12 +233,8 @@ class Server:
         self._http = HttpServer(self.engine, options)
         if self._is_one_port:
             self._share_port(self._http)
-        try:
+        with _listening("HTTP", "http", self.http_address, self.config.http_port):
             self.http_port = await self._http.start(self.http_address, self.config.http_port)
-        except OSError as error:
-            where = host_and_port(self.http_address, self.config.http_port)
-            msg = _cannot_listen("HTTP", where, "http", error)
-            raise InvalidConfig(msg) from error
         if self._is_one_port:
             self.grpc_port = self.http_port
         if path := self.config.http_unix_socket:
@@ -260,35 +257,25 @@ class Server:
         from inferd.transport.http2_server import Http2Server
         from inferd.transport.one_port import share_port
 
-        self._grpc = Http2Server(
-            self.engine,
-            grpc_options(self.config, self._ring, self._apis),
-            http=http,
-        )
+        options = grpc_options(self.config, self._ring, self._apis)
+        self._grpc = Http2Server(self.engine, options, http=http)
         share_port(http, self._grpc)
 
     async def _open_grpc(self) -> None:
-        try:
+        options = grpc_options(self.config, self._ring, self._apis)
+        with _listening("gRPC", "grpc", self.grpc_address, self.config.grpc_port):
             if self.config.grpc_transport == "own":
                 from inferd.transport.http2_server import Http2Server
 
-                self._grpc = Http2Server(
-                    self.engine, grpc_options(self.config, self._ring, self._apis)
-                )
+                self._grpc = Http2Server(self.engine, options)
             else:
                 from inferd.transport.grpc_server import GrpcServer
 
-                self._grpc = GrpcServer(
-                    self.engine, grpc_options(self.config, self._ring, self._apis)
-                )
+                self._grpc = GrpcServer(self.engine, options)
                 await self._probe_grpc_port()
             if files := tls_files(self.config, "grpc"):
                 self._watcher.read("the TLS files of gRPC", self._grpc.read_tls, *files)
             self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
-        except OSError as error:
-            where = host_and_port(self.grpc_address, self.config.grpc_port)
-            msg = _cannot_listen("gRPC", where, "grpc", error)
-            raise InvalidConfig(msg) from error
 
     async def _open_cloud(self) -> None:
         config, engine, ring, address = self.config, self.engine, self._ring, self.http_address
@@ -298,12 +285,8 @@ class Server:
         ]
         for each in ports:
             self._cloud.append(each)
-            try:
+            with _listening(each.protocol, each.word, each.address, each.port):
                 port = await each.server.start(each.address, each.port)
-            except OSError as error:
-                where = host_and_port(each.address, each.port)
-                msg = _cannot_listen(each.protocol, where, each.word, error)
-                raise InvalidConfig(msg) from error
             self.cloud_ports[each.protocol] = port
 
     async def _open_metrics(self) -> None:
@@ -322,12 +305,8 @@ class Server:
             self.engine, metrics_options(config), routes=routes, capacity=Capacity()
         )
         port = metrics_port(config)
-        try:
+        with _listening("metrics", "metrics", self.metrics_address, port):
             self.metrics_port = await self._metrics.start(self.metrics_address, port)
-        except OSError as error:
-            where = host_and_port(self.metrics_address, port)
-            msg = _cannot_listen("metrics", where, "metrics", error)
-            raise InvalidConfig(msg) from error
 
     async def _probe_grpc_port(self) -> None:
         # When gRPC cannot bind, it prints a line of its own and does not give us the reason.
@@ -342,11 +321,18 @@ class Server:
                 probe.bind(place)
 
 
-def _cannot_listen(protocol: str, where: str, word: str, error: OSError) -> str:
-    return (
-        f"cannot listen on {where} for {protocol}: {_reason(error)}; choose another place with "
-        f"--{word}-port (0 lets the system choose) or --{word}-address"
-    )
+@contextlib.contextmanager
+def _listening(protocol: str, word: str, address: str, port: int) -> Iterator[None]:
+    """Raise InvalidConfig, which names the options of `word`, where the port cannot be opened."""
+    try:
+        yield
+    except OSError as error:
+        msg = (
+            f"cannot listen on {host_and_port(address, port)} for {protocol}: {_reason(error)}; "
+            f"choose another place with --{word}-port (0 lets the system choose) or "
+            f"--{word}-address"
+        )
+        raise InvalidConfig(msg) from error
 
 
 def _reason(error: OSError) -> str:

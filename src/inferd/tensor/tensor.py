@@ -27,13 +27,7 @@ class Tensor(Record):
     tensor has checked its length in bytes against datatype and shape.
     """
 
-    _fields = (
-        "name",
-        "datatype",
-        "shape",
-        "data",
-        "parameters",
-    )
+    _fields = ("name", "datatype", "shape", "data", "parameters")
     __slots__ = _fields
 
     def __init__(

@@ -57,20 +57,11 @@ class Blobs(Record):
     instead of bytes here, None while there is none.
     """
 
-    _fields = (
-        "body",
-        "offset",
-        "on_loop",
-        "spans",
-    )
+    _fields = ("body", "offset", "on_loop", "spans")
     __slots__ = _fields
 
     def __init__(
-        self,
-        body: memoryview,
-        offset: int,
-        on_loop: bool = False,
-        spans: list[Span] | None = None,
+        self, body: memoryview, offset: int, on_loop: bool = False, spans: list[Span] | None = None
     ) -> None:
         self.body = body
         self.offset = offset

@@ -20,13 +20,7 @@ from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.json.data import decode_data, decode_flat, encode_data, flatten
-from inferd.wire.json.document import (
-    MAX_EXACT_BYTES,
-    Input,
-    array_of,
-    loads_exact,
-    read_members,
-)
+from inferd.wire.json.document import MAX_EXACT_BYTES, Input, array_of, loads_exact, read_members
 from inferd.wire.v2.rest.codec import (
     JsonRules,
     V2Rest,

@@ -267,16 +267,11 @@ class _Shared(Record):
     Inputs are held with their index among all inputs, and without data; outputs by index.
     """
 
-    _fields = (
-        "inputs",
-        "outputs",
-    )
+    _fields = ("inputs", "outputs")
     __slots__ = _fields
 
     def __init__(
-        self,
-        inputs: list[tuple[int, Tensor, Reference]],
-        outputs: list[tuple[int, Reference]],
+        self, inputs: list[tuple[int, Tensor, Reference]], outputs: list[tuple[int, Reference]]
     ) -> None:
         self.inputs = inputs
         self.outputs = outputs
@@ -304,14 +299,7 @@ class _MessageTemplate(Record):
     Inputs in shared memory are only in `shared`, which is None if no tensor is there.
     """
 
-    _fields = (
-        "request",
-        "counts",
-        "sizes",
-        "has_many_strings",
-        "shared",
-        "uses",
-    )
+    _fields = ("request", "counts", "sizes", "has_many_strings", "shared", "uses")
     __slots__ = _fields
 
     def __init__(

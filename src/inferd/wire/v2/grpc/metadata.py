@@ -8,14 +8,7 @@ from typing import Any, NamedTuple
 from inferd.core.metadata import ModelMetadata, ServerMetadata, TensorMetadata
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import datatype_named
-from inferd.wire.proto import (
-    encode,
-    malformed,
-    message_class,
-    parse,
-    parse_answer,
-    serialized,
-)
+from inferd.wire.proto import encode, malformed, message_class, parse, parse_answer, serialized
 
 # --- requests ---
 

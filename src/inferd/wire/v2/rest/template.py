@@ -74,16 +74,7 @@ class _Part(Record):
     `after` as the text behind it, up to the next array or the end; or in shared memory at `shared`.
     """
 
-    _fields = (
-        "name",
-        "datatype",
-        "shape",
-        "size_bytes",
-        "read",
-        "pack",
-        "after",
-        "shared",
-    )
+    _fields = ("name", "datatype", "shape", "size_bytes", "read", "pack", "after", "shared")
     __slots__ = _fields
 
     def __init__(  # noqa: PLR0913
@@ -113,15 +104,7 @@ class _TextTemplate:
     `places` are the shared memory references of wanted outputs, with the outputs' indexes.
     """
 
-    __slots__ = (
-        "_before",
-        "_is_shared",
-        "_parts",
-        "_places",
-        "_request",
-        "_size_bytes",
-        "has_id",
-    )
+    __slots__ = ("_before", "_is_shared", "_parts", "_places", "_request", "_size_bytes", "has_id")
 
     def __init__(
         self,
