@@ -84,11 +84,11 @@ class FaultyInstance:
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute; the first request's fault applies to all of `requests`."""
-        asked = self._config.parameters | requests[0].parameters
-        fault = str(asked.get("fault", ""))
+        wanted = self._config.parameters | requests[0].parameters
+        fault = str(wanted.get("fault", ""))
         if fault in ("raise_error", "return_error"):
             error = InferdError(f"model '{self._config.name}' fails on purpose")
-            error.code = _code(asked)
+            error.code = _code(wanted)
             if fault == "raise_error":
                 raise error
             return [error for _ in requests]

@@ -112,10 +112,10 @@ class RepeatInstance:
         """Answer the next element; ask for another round unless it is the last."""
         inputs = {tensor.name: tensor.numpy() for tensor in request.inputs}
         elements, index = inputs["IN"], int(inputs[state.input_name][0])
-        kept = Tensor(state.output_name, DataType.INT32, (1,), np.array([index + 1], np.int32))
+        state_out = Tensor(state.output_name, DataType.INT32, (1,), np.array([index + 1], np.int32))
         if index >= len(elements):
             if self._is_decoupled:
-                return Round(request.model, self._version, outputs=[kept])
+                return Round(request.model, self._version, outputs=[state_out])
             return InvalidRequest("input 'IN' has no elements, expected one at least")
         try:
             self._wait(_delays(inputs)[index])
@@ -126,11 +126,11 @@ class RepeatInstance:
         if self._is_decoupled:
             answer = InferResponse(request.model, self._version, request.id, outputs, {}, not again)
             return Round(
-                request.model, self._version, outputs=[kept], answers=[answer], again=again
+                request.model, self._version, outputs=[state_out], answers=[answer], again=again
             )
         if again:
-            return Round(request.model, self._version, outputs=[kept], again=True)
-        return InferResponse(request.model, self._version, request.id, [*outputs, kept])
+            return Round(request.model, self._version, outputs=[state_out], again=True)
+        return InferResponse(request.model, self._version, request.id, [*outputs, state_out])
 
     def _wait(self, delay_ms: int) -> None:
         if delay_ms and self._closed.wait(delay_ms / 1000):

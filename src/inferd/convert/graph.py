@@ -151,9 +151,9 @@ class Graph:
         number = len(self._nodes)
         first = inputs[0] if inputs else None
         is_bool = op in _GIVE_BOOL or (op in _KEEP_TYPE and first is not None and first.is_bool)
-        told = _told_type(op, inputs)
+        datatype = _type_of(op, inputs)
         outputs = tuple(
-            Value(f"{op}:{number}.{index}", rank, is_bool=is_bool, datatype=told)
+            Value(f"{op}:{number}.{index}", rank, is_bool=is_bool, datatype=datatype)
             for index in range(count)
         )
         self._nodes.append(
@@ -275,15 +275,15 @@ class Graph:
         )
 
     def _needed(self, wanted: set[str]) -> list[Node]:
-        kept = []
+        needed = []
         for node in reversed(self._nodes):
             if wanted.intersection(node.outputs):
                 wanted.update(node.inputs)
-                kept.append(node)
-        return kept[::-1]
+                needed.append(node)
+        return needed[::-1]
 
 
-def _told_type(op: str, inputs: Sequence[Value | None]) -> DataType | None:
+def _type_of(op: str, inputs: Sequence[Value | None]) -> DataType | None:
     """Return the type of the outputs of `op` if its inputs determine it."""
     if op in _GIVE_BOOL:
         return DataType.BOOL

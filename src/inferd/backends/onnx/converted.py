@@ -78,15 +78,17 @@ def read_bytes(files: ModelFiles, file: Path, limit: int) -> bytes:
     return file.read_bytes()
 
 
-def input_ports(config: ModelConfig, names: Iterable[str], told: Mapping[str, Port]) -> list[Port]:
-    """Return the inputs called `names`, from the configuration, or else from `told`.
+def input_ports(
+    config: ModelConfig, names: Iterable[str], inferred: Mapping[str, Port]
+) -> list[Port]:
+    """Return the inputs called `names`, from the configuration, or else from `inferred`.
 
     Raises InvalidConfig if neither has one of them.
     """
     configured = _configured(config)
     ports = []
     for name in names:
-        port = configured.get(name) or told.get(name)
+        port = configured.get(name) or inferred.get(name)
         if port is None:
             msg = (
                 f"the model's files do not tell type and dims of its input '{name}': "

@@ -64,9 +64,9 @@ def _opset(model: memoryview) -> int:
     version = 0
     for number, kind, value in fields(model):
         if number == _OPSET and kind == BYTES:
-            told = {n: one for n, _, one in fields(value)}
-            if bytes(told.get(_OPSET_DOMAIN, b"")) in _DEFAULT_DOMAINS:
-                version = told.get(_OPSET_VERSION, 0)
+            by_field = {n: one for n, _, one in fields(value)}
+            if bytes(by_field.get(_OPSET_DOMAIN, b"")) in _DEFAULT_DOMAINS:
+                version = by_field.get(_OPSET_VERSION, 0)
     return version
 
 
@@ -104,9 +104,9 @@ def _node(depth: int) -> Rewrite:
 
     def rewrite(number: int, node: memoryview) -> Chunks:
         found = [(n, bytes(v)) for n, kind, v in fields(node) if kind == BYTES and n != _ATTRIBUTE]
-        told = dict(found)
+        by_field = dict(found)
         inputs, outputs = ([v for n, v in found if n == field] for field in (_INPUT, _OUTPUT))
-        is_guarded = told.get(_OP) == GUARDED and told.get(_DOMAIN, b"") in _DEFAULT_DOMAINS
+        is_guarded = by_field.get(_OP) == GUARDED and by_field.get(_DOMAIN, b"") in _DEFAULT_DOMAINS
         if is_guarded and inputs and outputs:
             return _normalization(number, node, _name(inputs[0]), _name(outputs[0]))
         return bytes_field(number, *_rewritten(node, {_ATTRIBUTE: attribute}))

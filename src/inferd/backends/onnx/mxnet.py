@@ -65,12 +65,12 @@ class MxnetBackend(ConvertedBackend):
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. For MXNet's library, the configuration must be complete."""
-        reason = _asked(config)
+        reason = _native_reason(config)
         if not reason:
             try:
                 return super().complete(files, config)
             except (Unsupported, BackendFailed) as error:
-                reason = _told(error, config)
+                reason = _reason_of(error, config)
         self._library(config, reason)
         _check_native(_network(files), config)
         return config
@@ -79,12 +79,12 @@ class MxnetBackend(ConvertedBackend):
         self, files: ModelFiles, config: ModelConfig, placement: Placement
     ) -> Instance:
         """See Backend.open."""
-        reason = _asked(config)
+        reason = _native_reason(config)
         if not reason:
             try:
                 return super().open(files, config, placement)
             except (Unsupported, BackendFailed) as error:
-                reason = _told(error, config)
+                reason = _reason_of(error, config)
         library = self._library(config, reason)
         instance = WorkerInstance(self._plan(files, config, placement, library))
         instance.start()
@@ -114,8 +114,8 @@ class MxnetBackend(ConvertedBackend):
     ) -> Plan:
         environment = Environment(variables=_VARIABLES)
 
-        def make(told: Callable[[str, bool], None]) -> Process:
-            return Process(config.name, environment, Sizes(), told)
+        def make(on_line: Callable[[str, bool], None]) -> Process:
+            return Process(config.name, environment, Sizes(), on_line)
 
         return Plan(
             model=config.name,
@@ -162,12 +162,12 @@ def _shown(files: ModelFiles, file: Path) -> str:
 # --- MXNet's own library ---
 
 
-def _asked(config: ModelConfig) -> str:
+def _native_reason(config: ModelConfig) -> str:
     """Return why a possibly convertible model is not converted, "" if it should be."""
     return f"parameter {NATIVE} is set" if is_on(config, NATIVE) else ""
 
 
-def _told(error: InferdError, config: ModelConfig) -> str:
+def _reason_of(error: InferdError, config: ModelConfig) -> str:
     return error.message.removeprefix(f"model '{config.name}': ")
 
 
@@ -213,7 +213,7 @@ def _places(network: MxnetNetwork, config: ModelConfig) -> dict[str, int]:
 def _settings(
     files: ModelFiles, config: ModelConfig, placement: Placement, library: Path
 ) -> dict[str, Any]:
-    told = {
+    arguments = {
         "library": str(library),
         "symbol": str(files.file),
         "params": str(params_file(files.file)),
@@ -234,6 +234,6 @@ def _settings(
             "model_repository": str(files.folder),
             "model_version": str(files.version),
             "model_name": config.name,
-            "mxnet": json.dumps(told),
+            "mxnet": json.dumps(arguments),
         },
     }

@@ -31,7 +31,7 @@ class Library:
         """Call one function."""
         if getattr(self._library, name)(*arguments):
             text = self._library.MXGetLastError().decode("utf-8", "replace") or name
-            msg = f"MXNet: {_told(text)}"
+            msg = f"MXNet: {_first_line(text)}"
             raise pb_utils.TritonModelException(msg)
 
 
@@ -87,12 +87,12 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         """Read the files and load the library."""
-        told = json.loads(args["mxnet"])
-        self._symbol = Path(told["symbol"]).read_bytes()
-        self._params = Path(told["params"]).read_bytes()
-        self._outputs: dict[str, int] = told["outputs"]
-        self._inputs: list[str] = told["inputs"]
-        self._library = Library(told["library"])
+        settings = json.loads(args["mxnet"])
+        self._symbol = Path(settings["symbol"]).read_bytes()
+        self._params = Path(settings["params"]).read_bytes()
+        self._outputs: dict[str, int] = settings["outputs"]
+        self._inputs: list[str] = settings["inputs"]
+        self._library = Library(settings["library"])
         self._joins = json.loads(args["model_config"]).get("max_batch_size", 0) > 0
         self._predictors: OrderedDict[Any, Predictor] = OrderedDict()
 
@@ -130,7 +130,7 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, one) for name, one in named])
 
 
-def _told(text: str) -> str:
+def _first_line(text: str) -> str:
     """Return MXNet's error text in one line, without its stack and source files."""
     lines = text.partition("Stack trace")[0].splitlines()
     return " ".join(line.partition(": Check failed: ")[2] or line for line in lines).strip()[:500]

@@ -120,9 +120,9 @@ class Native:
         arrays = []
         for name in names:
             if name == self._main:
-                told = _dense(getattr(self.estimator, name)(rows))
-                single = told.dtype == np.float64
-                arrays.append(told.astype(np.float32) if single else _texts(told))
+                result = _dense(getattr(self.estimator, name)(rows))
+                single = result.dtype == np.float64
+                arrays.append(result.astype(np.float32) if single else _texts(result))
             else:
                 arrays.append(np.asarray(self.estimator.predict_proba(rows), np.float32))
         return arrays
@@ -156,9 +156,9 @@ def _has_probabilities(estimator: Any, rows: Array) -> bool:
     return not isinstance(estimator.predict_proba(rows), list)
 
 
-def _dense(told: Any) -> Array:
+def _dense(result: Any) -> Array:
     """Return an estimator's result as a dense array; many transform to sparse SciPy matrices."""
-    return np.asarray(told.toarray() if hasattr(told, "toarray") else told)
+    return np.asarray(result.toarray() if hasattr(result, "toarray") else result)
 
 
 def _texts(array: Array) -> Array:

@@ -89,9 +89,9 @@ class OpenvinoBackend:
     def _compile(self, files: ModelFiles, config: ModelConfig) -> "Compiled":
         model = self._read(files, config)
         ports, shapes = Ports(model, config), Shapes(model)
-        told = settings(config, is_safe=shapes.is_safe)
+        properties = settings(config, is_safe=shapes.is_safe)
         try:
-            compiled = self._core.compile_model(model, "CPU", told)
+            compiled = self._core.compile_model(model, "CPU", properties)
         except RuntimeError as error:
             raise _failure(config, "compile it", error) from error
         return Compiled(self._openvino, compiled, ports, shapes)
@@ -177,19 +177,19 @@ def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
     dtypes = {t.name: t.datatype.numpy for t in config.output}
     infer = outputs_by(openvino)
 
-    def put(kept: Kept, number: int, name: str, array: Array) -> None:
+    def put(pooled: Kept, number: int, name: str, array: Array) -> None:
         if name in bits:
             view = np.array(array)
             tensor = openvino.Tensor(view, list(view.shape), openvino.Type.bf16)
         else:  # copied, as OpenVINO accepts only writable memory
             tensor = openvino.Tensor(array, shared_memory=False)
             view = tensor.data
-        kept.request.set_input_tensor(number, tensor)
-        kept.views[number] = view
+        pooled.request.set_input_tensor(number, tensor)
+        pooled.views[number] = view
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
-        kept = pool.take()  # not given back on failure
-        views = kept.views
+        pooled = pool.take()  # not given back on failure
+        views = pooled.views
         try:
             for number, name in inputs:
                 view = views[number]
@@ -201,11 +201,11 @@ def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
                 if view is not None and view.shape == array.shape:
                     view[...] = array
                 else:
-                    put(kept, number, name, array)
-            given = infer(kept.request)
+                    put(pooled, number, name, array)
+            given = infer(pooled.request)
         except RuntimeError as error:
             raise _failure(config, "run it", error) from error
-        pool.give(kept)
+        pool.give(pooled)
         return [_viewed(given[place_of[name]], dtypes[name]) for name in names]
 
     return run

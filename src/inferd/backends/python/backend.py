@@ -15,7 +15,7 @@ from inferd.backends.worker.environments.choice import (
     CACHE_SETTING,
     DEFAULT_TIMEOUT_S,
     Environments,
-    environment_asked_for,
+    requested_environment,
 )
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
@@ -137,14 +137,14 @@ class PythonBackend:
         if runs_in_server(config, self._context.settings):
             _check_in_server(files, config)
 
-            def make(told: Callable[[str, bool], None]) -> Process:
-                return ModelThread(config.name, files, sizes, told)
+            def make(on_line: Callable[[str, bool], None]) -> Process:
+                return ModelThread(config.name, files, sizes, on_line)
 
         else:
             environment = self.environment(files, config)
 
-            def make(told: Callable[[str, bool], None]) -> Process:
-                return Process(config.name, environment, sizes, told)
+            def make(on_line: Callable[[str, bool], None]) -> Process:
+                return Process(config.name, environment, sizes, on_line)
 
         return Plan(
             model=config.name,
@@ -208,7 +208,7 @@ def _merged(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
 
 def _check_in_server(files: ModelFiles, config: ModelConfig) -> None:
     """Raise InvalidConfig for settings that need a worker process."""
-    what = environment_asked_for(files, config)
+    what = requested_environment(files, config)
     for name in (TIMEOUT_PARAMETER, MEMORY_PARAMETER, RETRY_PARAMETER):
         if not what and config.parameters.get(name):
             what = f"parameter {name}"

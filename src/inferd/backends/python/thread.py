@@ -26,9 +26,9 @@ class ModelThread(Process):
     """A Process that is a thread of this one. The model shares the server's stdout and stderr."""
 
     def __init__(
-        self, name: str, files: ModelFiles, sizes: Sizes, told: Callable[[str, bool], None]
+        self, name: str, files: ModelFiles, sizes: Sizes, on_line: Callable[[str, bool], None]
     ) -> None:
-        super().__init__(name, Environment(), sizes, told)
+        super().__init__(name, Environment(), sizes, on_line)
         self._files = files
 
     def start(self) -> None:

@@ -39,9 +39,9 @@ class Export:
         self.device = device
         signature = program.graph_signature
         self.graph = program.graph_module
-        kept = {**program.state_dict, **program.constants}
-        self.kept = [
-            kept[spec.target].to(device) if spec.target is not None else None
+        fixed = {**program.state_dict, **program.constants}
+        self.fixed = [
+            fixed[spec.target].to(device) if spec.target is not None else None
             for spec in signature.input_specs
         ]
         values = {node.name: node.meta.get("val") for node in program.graph.nodes}
@@ -130,9 +130,9 @@ def export_run(export: Export, config: ModelConfig) -> Run:
     torch, device = export.torch, export.device
     local = Context(torch, thread_count(config))
     datatypes = {tensor.name: tensor.datatype for tensor in config.input}
-    kept, forward = export.kept, export.graph.forward
+    fixed, forward = export.fixed, export.graph.forward
     user_names = iter(export.inputs)
-    given = [(place, next(user_names)) for place, kept_one in enumerate(kept) if kept_one is None]
+    given = [(place, next(user_names)) for place, value in enumerate(fixed) if value is None]
     moves = device.type != "cpu"
     guard = torch._C._InferenceMode
     named = export.signature(config).outputs
@@ -141,7 +141,7 @@ def export_run(export: Export, config: ModelConfig) -> Run:
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
         local.__dict__  # noqa: B018  a thread's first access initializes it
         export.check_shapes(feed)
-        values = list(kept)
+        values = list(fixed)
         for place, name in given:
             tensor = to_tensor(torch, feed[name], datatypes[name])
             values[place] = tensor.to(device) if moves else tensor

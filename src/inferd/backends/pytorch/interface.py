@@ -24,7 +24,7 @@ _TYPES = {
 }  # fmt: skip
 """Element type numbers in torch.export's JSON -> PyTorch's names."""
 
-_KEPT = ("parameter", "buffer", "tensor_constant")
+_STORED = ("parameter", "buffer", "tensor_constant")
 """The kinds of inputs whose values are in the file itself."""
 
 
@@ -80,7 +80,7 @@ def _interface(module: Any) -> Interface:
 
 def _names(specs: Sequence[Any], kind: str) -> list[str]:
     given = [spec[kind]["arg"]["as_tensor"]["name"] for spec in specs if kind in spec]
-    if len(set(given)) != len(given) or set().union(*specs) - {kind, *_KEPT}:
+    if len(set(given)) != len(given) or set().union(*specs) - {kind, *_STORED}:
         msg = "a name is there twice, or something that is no tensor of a request"
         raise ValueError(msg)
     return given

@@ -102,11 +102,11 @@ def _interface(content: memoryview, config: ModelConfig, what: str) -> Interface
     if _INIT_KEY in signatures:
         starts += _tensors(signatures[_INIT_KEY], 2, what)[1].values()
     loading = graph.reached(starts)
-    asked = graph.reached(fetches.values())
+    fetched = graph.reached(fetches.values())
     restored = graph.reached([text(merged(meta_graph, 3), 3)])
-    others, assets = [*asked, *restored], asset_tensors(meta_graph, what)
+    others, assets = [*fetched, *restored], asset_tensors(meta_graph, what)
     _check_tables(fills_from_elsewhere(graph, assets, loading, others), what)
-    nodes = [*asked, *loading, *(node for node in restored if node.op not in RESTORING)]
+    nodes = [*fetched, *loading, *(node for node in restored if node.op not in RESTORING)]
     return Interface(Signature(inputs, {}, outputs), feeds, fetches, tags, nodes)
 
 

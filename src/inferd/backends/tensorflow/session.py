@@ -110,7 +110,7 @@ def failure(tf: ModuleType, config: ModelConfig, doing: str, error: BaseExceptio
     text = str(getattr(error, "message", error)).partition("\n")[0]
     is_fault = isinstance(error, tf.errors.InvalidArgumentError) and doing == "run it"
     kind = InvalidRequest if is_fault else BackendFailed
-    told = foreign_text(RuntimeError(text)).removeprefix("RuntimeError: ")
-    failed = kind(f"model '{config.name}': TensorFlow cannot {doing}: {told}")
+    reason_text = foreign_text(RuntimeError(text)).removeprefix("RuntimeError: ")
+    failed = kind(f"model '{config.name}': TensorFlow cannot {doing}: {reason_text}")
     failed.__cause__ = error
     return failed

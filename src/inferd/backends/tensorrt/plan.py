@@ -130,8 +130,8 @@ def allows_native(config: ModelConfig) -> bool:
 def failure(config: ModelConfig, log: Any, error: BaseException | None) -> BackendFailed:
     """Return the error for a refusal by TensorRT, whose reasons are only in its log."""
     reason = log.last or (str(error) if error else "it gives no reason")
-    told = foreign_text(RuntimeError(reason)).removeprefix("RuntimeError: ")
-    return BackendFailed(f"model '{config.name}': TensorRT: {told}")
+    reason_text = foreign_text(RuntimeError(reason)).removeprefix("RuntimeError: ")
+    return BackendFailed(f"model '{config.name}': TensorRT: {reason_text}")
 
 
 def _log_of(trt: ModuleType) -> Any:

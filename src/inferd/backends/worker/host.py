@@ -67,10 +67,10 @@ class Host:
                 packet.keep(self._askings, document, asking, len(document))
             self._execute(asking, data, numbers[0])
             return
-        released, *told = msgspec.json.decode(document)
+        released, *arguments = msgspec.json.decode(document)
         self._link.give(released)
         if kind == packet.START:
-            self._start(told[0])
+            self._start(arguments[0])
         elif kind == packet.FINALIZE:
             self._is_over = True
 

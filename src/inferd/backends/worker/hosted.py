@@ -33,10 +33,10 @@ class HostedModels:
         """Have a worker complete `config`; see Backend.complete."""
         instance = WorkerInstance(self._plan(files, config, Placement("complete"), _COMPLETE))
         try:
-            told = instance.start()
+            reply = instance.start()
         finally:
             instance.close()
-        completed = parse_json(told or "{}", "what the worker says")
+        completed = parse_json(reply or "{}", "what the worker says")
         return replace(
             config,
             input=completed.input,
@@ -57,8 +57,8 @@ class HostedModels:
         source = str(Path(__file__).parents[3])  # the folder of this package, installed or not
         environment = Environment(path=(source,), main=_MAIN)
 
-        def make(told: Callable[[str, bool], None]) -> Process:
-            return Process(config.name, environment, Sizes(), told)
+        def make(on_line: Callable[[str, bool], None]) -> Process:
+            return Process(config.name, environment, Sizes(), on_line)
 
         return Plan(
             model=config.name,

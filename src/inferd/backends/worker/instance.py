@@ -243,7 +243,7 @@ class WorkerInstance(Supervisor):
     def _is_executing(self) -> bool:
         return self.running_count > 0
 
-    def _lose(self, told: str) -> None:
+    def _lose(self, reason: str) -> None:
         self._on_end()
         self._readiness.say(is_ready=True)
         batches, streams = self._batches, self._streams
@@ -256,11 +256,11 @@ class WorkerInstance(Supervisor):
             if batch.timer is not None:
                 batch.timer.cancel()
             if number not in behind:
-                batch.finish(Lost(told))
+                batch.finish(Lost(reason))
         for batch in reversed(behind.values()):  # each goes to the front of the queue
-            batch.finish(Untaken(told))
+            batch.finish(Untaken(reason))
         for stream in streams.values():
-            stream.deliver(Lost(told), 0)
+            stream.deliver(Lost(reason), 0)
             stream.deliver(None, 0)
 
     def _behind_first(self, batches: dict[int, Batch]) -> dict[int, Batch]:

@@ -108,8 +108,8 @@ class Link:
         # A packet whose tensors are still being copied, and those queued behind it.
         self._behind: deque[tuple[bytes, Iterator[None] | None]] = deque()
         self._backlog_bytes = 0
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._delayed: list[bytes] = []
+        self._delayed_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self.expects = False
@@ -129,7 +129,7 @@ class Link:
         """Read and send no more."""
         self._is_closed = True
         self._forget_backlog()
-        self._held.clear()
+        self._delayed.clear()
         self._behind.clear()
         loop: Any = self._loop  # Any: uvloop returns None where compiled code insists on a bool
         if loop is not None:
@@ -264,7 +264,7 @@ class Link:
             block[: len(text)] = text
             if payload is not None:
                 copying = self._copy(payload, block[start:])
-        if holds or copying is not None or len(self._held) or len(self._behind):
+        if holds or copying is not None or len(self._delayed) or len(self._behind):
             self._put_in_turn(whole, copying, holds=holds)
         else:
             self._put(whole)
@@ -277,7 +277,7 @@ class Link:
         elif holds and self._loop is not None:
             self._hold(whole)
         else:
-            self._put_behind_held(whole)
+            self._put_behind_delayed(whole)
 
     def _copy(self, payload: Payload, block: memoryview) -> Iterator[None] | None:
         """Copy tensors into `block`, or return an iterator that does so piece by piece."""
@@ -297,29 +297,29 @@ class Link:
                 return
             self._behind.popleft()
             with suppress(LinkClosed):  # reading notices the closed end, too
-                self._put_behind_held(whole)
+                self._put_behind_delayed(whole)
 
-    def _put_behind_held(self, whole: bytes) -> None:
-        if self._held:
+    def _put_behind_delayed(self, whole: bytes) -> None:
+        if self._delayed:
             self._hold(whole)
             self.flush()
         else:
             self._put(whole)
 
     def _hold(self, whole: bytes) -> None:
-        self._held_bytes += len(whole)
-        if self._held_bytes > packet.MAX_PACKET:
+        self._delayed_bytes += len(whole)
+        if self._delayed_bytes > packet.MAX_PACKET:
             self.flush()
-            self._held_bytes = len(whole)
-        if self._loop is not None and not self._held:
+            self._delayed_bytes = len(whole)
+        if self._loop is not None and not self._delayed:
             self._loop.call_soon(self._flush_in_turn)
-        self._held.append(whole)
+        self._delayed.append(whole)
 
     def flush(self) -> None:
         """Send the packets held back. Raises LinkClosed."""
-        if held := self._held:
-            self._held, self._held_bytes = [], 0
-            self._put(held[0] if len(held) == 1 else b"".join(held))
+        if delayed := self._delayed:
+            self._delayed, self._delayed_bytes = [], 0
+            self._put(delayed[0] if len(delayed) == 1 else b"".join(delayed))
 
     def _flush_in_turn(self) -> None:
         with suppress(LinkClosed):  # reading notices the closed end, too

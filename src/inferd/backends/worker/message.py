@@ -210,11 +210,11 @@ def response_of(
 class Asking:
     """The content of an EXECUTE, parsed once for all identical ones."""
 
-    __slots__ = ("_asked", "released")
+    __slots__ = ("_described", "released")
 
     def __init__(self, batch: Batch) -> None:
         self.released = batch.released
-        self._asked = [(asked, places_of(asked.inputs)) for asked in batch.requests]
+        self._described = [(request, places_of(request.inputs)) for request in batch.requests]
 
     def requests(self, data: Any, model: str) -> list[InferRequest]:
         """Return the requests to `model`, their inputs views of the packet's data.
@@ -222,11 +222,11 @@ class Asking:
         Raises ValueError for inputs whose bytes are out of range.
         """
         requests = []
-        for asked, places in self._asked:
-            inputs = tensors_of(asked.inputs, data) if places is None else placed(places, data)
-            wanted = [WantedOutput(name) for name in asked.outputs] if asked.outputs else []
-            parameters = dict(asked.parameters) if asked.parameters else {}
-            requests.append(InferRequest(model, "", asked.id, inputs, wanted, parameters))
+        for request, places in self._described:
+            inputs = tensors_of(request.inputs, data) if places is None else placed(places, data)
+            wanted = [WantedOutput(name) for name in request.outputs] if request.outputs else []
+            parameters = dict(request.parameters) if request.parameters else {}
+            requests.append(InferRequest(model, "", request.id, inputs, wanted, parameters))
         return requests
 
 

@@ -60,7 +60,7 @@ class Sizes:
 
 
 class Process:
-    """A worker process. `told` gets each line it prints, and whether it went to stderr.
+    """A worker process. `on_line` gets each line it prints, and whether it went to stderr.
 
     `ended` is called once with the `reason`, in the process's own thread.
     """
@@ -70,7 +70,7 @@ class Process:
         name: str,
         environment: Environment,
         sizes: Sizes,
-        told: Callable[[str, bool], None],
+        on_line: Callable[[str, bool], None],
     ) -> None:
         if sys.platform != "linux":
             msg = f"model '{name}': models in processes of their own need Linux"
@@ -78,7 +78,7 @@ class Process:
         self._name = name
         self._environment = environment
         self._sizes = sizes
-        self._told = told
+        self._on_line = on_line
         self._mark = uuid.uuid4().hex
         self._started = threading.Event()
         self._failed: OSError | None = None
@@ -141,7 +141,7 @@ class Process:
                 os.killpg(popen.pid, signal.SIGKILL)  # processes it left behind
             popen.wait()
         end_descendants(self._mark)
-        self.reason = self.reason or _told(popen.returncode)
+        self.reason = self.reason or _exit_text(popen.returncode)
         self.has_ended.set()
         ended, self.ended = self.ended, _ignore  # it may refer to this process
         ended(self.reason)
@@ -174,7 +174,7 @@ class Process:
         assert popen.stderr is not None
         pid_fd = os.pidfd_open(popen.pid)
         lines = {
-            pipe.fileno(): _Lines(self._told, is_error=pipe is popen.stderr)
+            pipe.fileno(): _Lines(self._on_line, is_error=pipe is popen.stderr)
             for pipe in (popen.stdout, popen.stderr)
         }
         poll = select.poll()
@@ -214,8 +214,8 @@ class Process:
 class _Lines:
     """Splits the output of a pipe into lines, limited in length and number."""
 
-    def __init__(self, told: Callable[[str, bool], None], *, is_error: bool) -> None:
-        self._told = told
+    def __init__(self, on_line: Callable[[str, bool], None], *, is_error: bool) -> None:
+        self._on_line = on_line
         self._is_error = is_error
         self._rest = b""
         self._second = 0
@@ -255,11 +255,11 @@ class _Lines:
             return
         text = line[:MAX_LINE].decode(errors="replace").rstrip()
         if text:
-            self._told(text, self._is_error)
+            self._on_line(text, self._is_error)
 
     def _tell_dropped(self) -> None:
         if self._dropped_count:
-            self._told(f"{self._dropped_count} more lines were printed", self._is_error)
+            self._on_line(f"{self._dropped_count} more lines were printed", self._is_error)
             self._dropped_count = 0
 
 
@@ -281,7 +281,7 @@ def _memory(name: str, size: int) -> int:
     return fd
 
 
-def _told(code: int) -> str:
+def _exit_text(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
     try:

@@ -25,16 +25,16 @@ class Readiness:
         self._idle_s = idle_s
         self._busy_s = busy_s
         self._said = True
-        self._asked: asyncio.Future[bool] | None = None
+        self._pending: asyncio.Future[bool] | None = None
         self._patience_s = idle_s  # until a silent idle model is asked again
         self._again_s = 0.0
 
     async def ask(self, *, is_busy: bool) -> bool:
         """Return the model's answer. Concurrent callers share one question and its answer."""
         loop = asyncio.get_running_loop()
-        asked, now_s = self._asked, loop.time()
-        if asked is None:
-            asked = self._asked = loop.create_future()
+        pending, now_s = self._pending, loop.time()
+        if pending is None:
+            pending = self._pending = loop.create_future()
             self._patience_s = self._idle_s
             self._again_s = now_s + self._patience_s
             self._send()
@@ -42,14 +42,14 @@ class Readiness:
             self._patience_s *= 2
             self._again_s = now_s + self._patience_s
             self._send()
-        await asyncio.wait((asked,), timeout=self._busy_s if is_busy else self._idle_s)
-        if not asked.done() and not is_busy:
+        await asyncio.wait((pending,), timeout=self._busy_s if is_busy else self._idle_s)
+        if not pending.done() and not is_busy:
             self._said = False
         return self._said
 
     def say(self, *, is_ready: bool) -> None:
         """Take the model's answer; True when its process has ended, as the next will be ready."""
         self._said = is_ready
-        asked, self._asked = self._asked, None
-        if asked is not None and not asked.done():
-            asked.set_result(is_ready)
+        pending, self._pending = self._pending, None
+        if pending is not None and not pending.done():
+            pending.set_result(is_ready)

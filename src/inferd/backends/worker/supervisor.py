@@ -77,7 +77,7 @@ class Supervisor:
         """Take a packet."""
         raise NotImplementedError
 
-    def _lose(self, told: str) -> None:
+    def _lose(self, reason: str) -> None:
         """Fail the waiting requests: the process has ended."""
         raise NotImplementedError
 
@@ -250,14 +250,14 @@ class Supervisor:
         self._process = self._link = None
         link.close()
         process.close()
-        told = f"the worker process of model '{self.plan.model}' {process.reason}"
+        reason = f"the worker process of model '{self.plan.model}' {process.reason}"
         if not self._is_closing:
-            log.error("%s", told)
+            log.error("%s", reason)
         is_calm = self._has_answered or time.monotonic() - self._born_s > CALM_S
         self._failures = 0 if is_calm else self._failures + 1
         if not self._is_closing:
-            self._start_again(told)
-        self._lose(f"{told} while the request was in it")
+            self._start_again(reason)
+        self._lose(f"{reason} while the request was in it")
         self._change()
 
     def _start_again(self, why: str) -> None:

@@ -29,9 +29,9 @@ def _transform(
     weights = np.array(weights if len(weights) else [1] * 4, np.float32)
     if weights.shape != (4,) or not weights.all():
         call.refuse("its argument 'weights' should be four numbers, none of them 0")
-    told = graph.add("Gather", info, numbers, axis=0)
-    scale = _columns(graph, told, 2, 3)
-    limits = _limits(graph, _columns(graph, told, 0, 2), scale, one)
+    rows = graph.add("Gather", info, numbers, axis=0)
+    scale = _columns(graph, rows, 2, 3)
+    limits = _limits(graph, _columns(graph, rows, 0, 2), scale, one)
 
     boxes = graph.add("Div", _columns(graph, regions, -4, _ENDLESS), scale, rank=2)
     low, high = _columns(graph, boxes, 0, 2), _columns(graph, boxes, 2, 4)
@@ -113,9 +113,9 @@ def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> 
     places = graph.add("Gather", found, graph.ints(0, 2), rank=2, axis=1)  # class, row
     if most > 0:
         values = graph.add("GatherND", scores, places, rank=1)
-        kept = graph.add("Min", graph.shape(values), graph.ints(most))
-        _, best = graph.add_several(2, "TopK", values, kept, rank=1)
-        in_order, _ = graph.add_several(2, "TopK", best, kept, rank=1, largest=0)
+        count = graph.add("Min", graph.shape(values), graph.ints(most))
+        _, best = graph.add_several(2, "TopK", values, count, rank=1)
+        in_order, _ = graph.add_several(2, "TopK", best, count, rank=1, largest=0)
         places = graph.add("Gather", places, in_order, rank=2, axis=0)
 
     kinds, rows = (graph.add("Gather", places, graph.whole(n), rank=1, axis=1) for n in (0, 1))

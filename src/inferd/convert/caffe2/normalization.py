@@ -75,9 +75,9 @@ def _layer_norm(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     y = graph.reshape(normal, graph.shape(x), x.rank)
     if call.flag("elementwise_affine"):
         y = graph.add("Add", graph.add("Mul", y, call.input(1)), call.input(2))
-    kept = graph.join(graph.shape(x, 0, axis), graph.ints(1))
+    shape = graph.join(graph.shape(x, 0, axis), graph.ints(1))
     rank = axis + 1 if axis >= 0 else None
-    return y, graph.reshape(mean, kept, rank), graph.reshape(deviation, kept, rank)
+    return y, graph.reshape(mean, shape, rank), graph.reshape(deviation, shape, rank)
 
 
 def _moments(graph: Graph, x: Value, axis: int, *, keep: bool) -> tuple[Value, Value]:

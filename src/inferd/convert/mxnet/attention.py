@@ -15,9 +15,9 @@ def _projection(call: MxnetCall, x: Value, count: int, number: int) -> Value:
         call.refuse(f"heads is {heads}")
     size = graph.add("Div", graph.shape(x, 2, 3), graph.ints(heads * count), rank=1)
     shape = graph.join(graph.shape(x, 0, 1), graph.ints(-1, count), size)
-    lanes = graph.add("Reshape", x, shape, rank=4)
+    parts = graph.add("Reshape", x, shape, rank=4)
     return graph.transpose(
-        graph.add("Gather", lanes, graph.whole(number), rank=3, axis=2), (1, 0, 2)
+        graph.add("Gather", parts, graph.whole(number), rank=3, axis=2), (1, 0, 2)
     )
 
 

@@ -52,8 +52,10 @@ def _box_nms(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         scores,
         None if call.flag("force_suppress") else classes,
     )
-    kept = _kept(call, boxes, call.number("overlap_thresh", 0.5), is_center=formats[0] == "center")
-    scores = graph.add("Where", kept, scores, call.like(x, -math.inf), rank=2)
+    chosen = _chosen(
+        call, boxes, call.number("overlap_thresh", 0.5), is_center=formats[0] == "center"
+    )
+    scores = graph.add("Where", chosen, scores, call.like(x, -math.inf), rank=2)
     scores, rows = _sorted(graph, scores, rows)
     if formats[0] != formats[1]:
         rows = _reformed(call, rows, start, to_corner=formats[1] == "corner")
@@ -74,7 +76,7 @@ def _best(call: MxnetCall, scores: Value, most: int) -> Value:
     return graph.add("ScatterElements", nothing, places, values, axis=1)
 
 
-def _kept(call: MxnetCall, boxes: _Boxes, threshold: float, *, is_center: bool = False) -> Value:
+def _chosen(call: MxnetCall, boxes: _Boxes, threshold: float, *, is_center: bool = False) -> Value:
     """Return for each box whether no better box of its class overlaps it above `threshold`."""
     graph, scores = call.graph, call.graph.cast(boxes.scores, DataType.FP32)
     groups = graph.unsqueeze(scores, (1,))
@@ -154,7 +156,7 @@ def _multi_box_detection(graph: Graph, call: MxnetCall, probabilities: Value) ->
     scores = graph.add("Where", valid, scores, call.like(scores, -math.inf), rank=2)
     values, rows = _sorted(graph, scores, rows)
     there = _are_there(call, values)
-    kept = there
+    chosen = there
     if not 0 < threshold <= 1:
         rows = plain
     else:
@@ -166,13 +168,13 @@ def _multi_box_detection(graph: Graph, call: MxnetCall, probabilities: Value) ->
             values = graph.add("Where", is_first, values, call.like(values, -math.inf), rank=2)
             rows = graph.add("Where", graph.unsqueeze(is_first, (2,)), rows, plain, rank=3)
         left = _Boxes(corners, values, None if call.flag("force_suppress") else sets)
-        kept = graph.unsqueeze(_kept(call, left, limit), (2,))
+        chosen = graph.unsqueeze(_chosen(call, left, limit), (2,))
     minus = call.like(scores, -1)
     own = graph.add("Slice", rows, graph.ints(0), graph.ints(1), graph.ints(2))
     rest = graph.add("Slice", rows, graph.ints(1), graph.ints(6), graph.ints(2))
     return graph.add(
         "Concat",
-        graph.add("Where", kept, own, minus, rank=3),
+        graph.add("Where", chosen, own, minus, rank=3),
         graph.add("Where", there, rest, minus, rank=3),
         axis=2,
     )

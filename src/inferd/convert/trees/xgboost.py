@@ -149,17 +149,17 @@ def without_deleted(tree: Tree) -> Tree:
 
     Other faults are left for check_trees to report.
     """
-    kept = np.zeros(len(tree.left), bool)
+    reached = np.zeros(len(tree.left), bool)
     level = np.zeros(1, np.int64)
     while len(level):
-        kept[level] = True
+        reached[level] = True
         inner = level[tree.left[level] >= 0]
         level = np.concatenate([tree.left[inner], tree.right[inner]])
-        level = level[~kept[level]]
-    number = np.cumsum(kept) - 1
+        level = level[~reached[level]]
+    number = np.cumsum(reached) - 1
     left, right = (
-        np.where(side[kept] >= 0, number[side[kept]], -1) for side in (tree.left, tree.right)
+        np.where(side[reached] >= 0, number[side[reached]], -1) for side in (tree.left, tree.right)
     )
-    feature, value, nan_left = tree.feature[kept], tree.value[kept], tree.nan_left[kept]
-    bounds = {int(number[node]): one for node, one in tree.bounds.items() if kept[node]}
+    feature, value, nan_left = tree.feature[reached], tree.value[reached], tree.nan_left[reached]
+    bounds = {int(number[node]): one for node, one in tree.bounds.items() if reached[node]}
     return Tree(feature, value, left, right, nan_left, tree.target, bounds)

@@ -9,10 +9,10 @@ import pytest
 
 from inferd.backends.worker.environments.command import (
     MAX_LINE,
+    MAX_LINES,
     MAX_LOGGED,
-    MAX_TOLD,
+    printable,
     run_command,
-    told,
 )
 from inferd.errors import BackendFailed, InvalidConfig
 
@@ -62,7 +62,7 @@ def test_what_fails_is_told_with_its_last_lines(run):
         run("for n in range(100): print(n, flush=True)\nraise SystemExit('why')")
     assert caught.value.message.startswith("here failed: 8")
     assert caught.value.message.endswith("; 99; why")
-    assert caught.value.message.count(";") == MAX_TOLD - 1
+    assert caught.value.message.count(";") == MAX_LINES - 1
 
 
 def test_what_says_nothing_and_fails_is_told_too(run):
@@ -156,4 +156,4 @@ def test_endless_output_is_neither_logged_nor_kept(run, caplog):
     ],
 )
 def test_clients_see_no_secrets_and_no_paths(line, expected):
-    assert told(line) == expected
+    assert printable(line) == expected

@@ -114,7 +114,7 @@ class Environments:
             self._finish(_top(target), place)
 
         use = self._use(key, make, place)
-        return replace(environment_in(_top(use.folder), place), held=use)
+        return replace(environment_in(_top(use.folder), place), in_use=use)
 
     def _finish(self, folder: Path, place: str) -> None:
         """Run conda-unpack to fix the packed paths, and try the environment out."""
@@ -147,7 +147,7 @@ class Environments:
             try_out(environment_in(target, place), place)
 
         use = self._use(key, make, place)
-        return replace(environment_in(use.folder, place), held=use)
+        return replace(environment_in(use.folder, place), in_use=use)
 
     def _use(self, key: str, make: Callable[[Path], None], place: str) -> Use:
         """Return the environment of `key`, created if need be. Raises InvalidConfig."""
@@ -162,7 +162,7 @@ class Environments:
         return Kept(cache, self._count).use(key, make, self._timeout_s, place)
 
 
-def environment_asked_for(files: ModelFiles, config: ModelConfig) -> str:
+def requested_environment(files: ModelFiles, config: ModelConfig) -> str:
     """Return what asks for an interpreter other than the server's, "" for nothing.
 
     Raises InvalidConfig for files that contradict each other.

@@ -16,7 +16,7 @@ from inferd.errors import BackendFailed, InvalidConfig
 
 log = logging.getLogger("inferd.backends")
 
-MAX_TOLD = 12
+MAX_LINES = 12
 """How many of the last lines are reported when a program fails."""
 
 MAX_LOGGED = 2000
@@ -75,7 +75,7 @@ def run_command(
     return printed.last[-1] if printed.last else ""
 
 
-def told(line: str) -> str:
+def printable(line: str) -> str:
     """Return a line as clients may see it: without credentials and queries of URLs, or paths."""
     line = _QUERY.sub(r"\1", _USER.sub("", line))
     return _PATH.sub("", line)[:MAX_LINE]
@@ -85,14 +85,14 @@ class _Printed:
     """The output of a program: it goes to the log, and its last lines are kept."""
 
     def __init__(self, place: str) -> None:
-        self.last: deque[str] = deque(maxlen=MAX_TOLD)
+        self.last: deque[str] = deque(maxlen=MAX_LINES)
         self._place = place
         self._rest = b""
         self._count = 0
         self._has_failed = False
 
     def __str__(self) -> str:
-        return "; ".join(map(told, self.last)) or "nothing"
+        return "; ".join(map(printable, self.last)) or "nothing"
 
     def add(self, data: bytes) -> None:
         """Take output; an incomplete last line waits for more."""

@@ -13,19 +13,21 @@ _OURS = ("INFERD_", "TRITON_CLOUD_CREDENTIAL")
 class Environment:
     """A Python 3.9 or later with numpy.
 
-    `held` keeps its folder from being deleted. `variables` are added to those of the server, `path`
-    goes to the front of sys.path. The worker is the function `main` of the module `main`.
+    `in_use` keeps its folder from being deleted. `variables` are added to those of the server,
+    `path` goes to the front of sys.path. The worker is the function `main` of the module `main`.
     """
 
     python: Path = field(default_factory=lambda: Path(sys.executable))
     variables: dict[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     main: str = "inferd_worker.main"
-    held: object = field(default=None, repr=False, compare=False)
+    in_use: object = field(default=None, repr=False, compare=False)
 
     def all_variables(self) -> dict[str, str]:
         """Return every environment variable of the process."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-        kept["PYTHONUNBUFFERED"] = "1"
-        kept.update(self.variables)
-        return kept
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(_OURS)
+        }
+        inherited["PYTHONUNBUFFERED"] = "1"
+        inherited.update(self.variables)
+        return inherited

@@ -5,7 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from inferd.backends.worker.environments.command import told
+from inferd.backends.worker.environments.command import printable
 from inferd.backends.worker.environments.environment import Environment
 from inferd.errors import InvalidConfig
 
@@ -63,12 +63,12 @@ def try_out(environment: Environment, place: str) -> None:
     except (subprocess.SubprocessError, ValueError, IndexError) as error:
         printed = getattr(error, "stderr", None) or b""
         last = printed.decode(errors="replace").strip().rpartition("\n")[2]
-        msg = f"{place}: its Python does not work: {told(last) or type(error).__name__}"
+        msg = f"{place}: its Python does not work: {printable(last) or type(error).__name__}"
         raise InvalidConfig(msg) from error
     if tuple(version) < OLDEST:
         got, wanted = (".".join(map(str, one)) for one in (version, OLDEST))
         msg = f"{place} has Python {got}, expected {wanted} or newer"
         raise InvalidConfig(msg)
     if complaint:
-        msg = f"{place} has no numpy that works, which models need: {told(complaint)}"
+        msg = f"{place} has no numpy that works, which models need: {printable(complaint)}"
         raise InvalidConfig(msg)

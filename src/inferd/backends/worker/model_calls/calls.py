@@ -53,7 +53,7 @@ class Wish:
     """
 
     __slots__ = (
-        "_asked",
+        "_called",
         "_callers",
         "_outputs",
         "_version",
@@ -67,16 +67,16 @@ class Wish:
     def __init__(self, call: Call, model: str) -> None:
         self.released = call.released
         self.is_decoupled = call.is_decoupled
-        self._asked = asked = call.request
-        self.model = asked.model
+        self._called = called = call.request
+        self.model = called.model
         self._callers = (*call.callers, model)
-        if asked.odd:
-            asked.parameters = packet.even_numbers(asked.parameters, asked.odd)
-        version = str(asked.version)
+        if called.odd:
+            called.parameters = packet.even_numbers(called.parameters, called.odd)
+        version = str(called.version)
         self._version = "" if version == "-1" else version
-        self._outputs = asked.outputs or []
-        self.blocks = blocks_of(asked.inputs)
-        self.plain = places_of(asked.inputs)
+        self._outputs = called.outputs or []
+        self.blocks = blocks_of(called.inputs)
+        self.plain = places_of(called.inputs)
 
     def request(self, data: Any, loans: Loans) -> InferRequest:
         """Return the request, its inputs views of `data` or `loans`.
@@ -84,26 +84,26 @@ class Wish:
         Raises InvalidRequest if too many models wait for each other, ValueError for inputs whose
         bytes are out of range.
         """
-        asked = self._asked
+        called = self._called
         if len(self._callers) > MAX_NESTING:
-            way = " -> ".join((*self._callers[-4:], asked.model))
+            way = " -> ".join((*self._callers[-4:], called.model))
             msg = f"more than {MAX_NESTING} models wait for each other: ... {way}"
             raise InvalidRequest(msg)
         plain = self.plain
         if plain is None:
-            inputs = tensors_of(asked.inputs, data, loans)
+            inputs = tensors_of(called.inputs, data, loans)
         else:
             inputs = placed(plain, data, loans)
         return InferRequest(
-            asked.model,
+            called.model,
             self._version,
-            asked.id,
+            called.id,
             inputs,
             [WantedOutput(name) for name in self._outputs],
-            dict(asked.parameters) if asked.parameters else {},
-            priority=max(0, asked.priority),
-            timeout_us=max(0, asked.timeout_us),
-            sequence=_sequence(asked),
+            dict(called.parameters) if called.parameters else {},
+            priority=max(0, called.priority),
+            timeout_us=max(0, called.timeout_us),
+            sequence=_sequence(called),
             callers=self._callers,
         )
 
@@ -227,13 +227,13 @@ class WorkerCalls:
 
     def _go_on(self, number: int) -> None:
         """Continue a call: what it waited for is there."""
-        paused, _ = self._running.pop(number, (None, None))
-        if isinstance(paused, Driven):
+        driven_call, _ = self._running.pop(number, (None, None))
+        if isinstance(driven_call, Driven):
             try:
-                waits_for = paused.go_on()
+                waits_for = driven_call.go_on()
             except StopIteration:
                 return
-            self._wait(number, paused.running, waits_for)
+            self._wait(number, driven_call.running, waits_for)
 
     def _go_on_in_task(
         self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None
@@ -282,11 +282,11 @@ def _give_up(call: asyncio.Task[None] | Driven) -> None:
         call.get_loop().call_soon(call.cancel)
 
 
-def _sequence(asked: Called) -> Sequence | None:
-    if not asked.correlation_id and not asked.flags & (SEQUENCE_START | SEQUENCE_END):
+def _sequence(called: Called) -> Sequence | None:
+    if not called.correlation_id and not called.flags & (SEQUENCE_START | SEQUENCE_END):
         return None
     return Sequence(
-        asked.correlation_id,
-        start=bool(asked.flags & SEQUENCE_START),
-        end=bool(asked.flags & SEQUENCE_END),
+        called.correlation_id,
+        start=bool(called.flags & SEQUENCE_START),
+        end=bool(called.flags & SEQUENCE_END),
     )

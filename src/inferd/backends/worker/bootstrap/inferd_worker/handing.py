@@ -54,10 +54,10 @@ def _claimed(datas: list[Any], line: Line) -> dict[int, tuple[int, int, int]]:
     for block, there in found.values():
         if sum(size for _, size, _ in there.values()) * 2 < block.size:
             continue  # a slow client would hold the whole block for a small part
-        kept = line.claim(block, datas, list(there))
-        if kept is None:
+        retained = line.claim(block, datas, list(there))
+        if retained is None:
             places.update(there)
         else:
             for index, (at, size, _) in there.items():
-                datas[index] = kept[at : at + size]
+                datas[index] = retained[at : at + size]
     return places

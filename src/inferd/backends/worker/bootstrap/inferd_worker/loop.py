@@ -43,8 +43,8 @@ async def serve(worker: Worker) -> None:
         looking = 0
         while worker.inbox:
             begin(_execute(worker, *worker.take()))
-        if worker.is_asked:
-            worker.is_asked = False
+        if worker.is_ready_wanted:
+            worker.is_ready_wanted = False
             begin(_say_ready(worker))
         if worker.is_ending or worker.line.is_closed:
             ended.set()
@@ -83,6 +83,6 @@ async def _execute(
     try:
         returned.append(await worker.model.execute(requests))
     except BaseException as error:  # noqa: BLE001
-        failed = worker.told(error)
+        failed = worker.error_text(error)
     ended_ns = time.perf_counter_ns()
     worker.settle(batch, (began_ns, ended_ns), opens, requests, returned, failed)

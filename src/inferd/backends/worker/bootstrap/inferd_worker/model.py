@@ -49,7 +49,7 @@ def class_of(spec: Any, file: str, folder: str) -> Any:
     try:
         spec.loader.exec_module(module)
     except BaseException as error:
-        raise ModelFailed(told(error, folder)) from error
+        raise ModelFailed(error_text(error, folder)) from error
     found = getattr(module, "TritonPythonModel", None)
     if not isinstance(found, type):
         raise ModelFailed(f"{shown(file, folder)} defines no class TritonPythonModel")
@@ -58,7 +58,7 @@ def class_of(spec: Any, file: str, folder: str) -> Any:
     return found
 
 
-def told(error: BaseException, folder: str) -> str:
+def error_text(error: BaseException, folder: str) -> str:
     """Return type and text of `error`, and the place in the model's folder that raised it."""
     text = text_of(error)
     if isinstance(error, SyntaxError) and error.filename:

@@ -43,8 +43,8 @@ NO_BLOCK: Final = -1
 MAX_PACKET: Final = HEADER.size + INLINE_BYTES
 ALIGN: Final = 64
 
-MAX_KEPT: Final = 256
-KEPT_BYTES: Final = 1 << 10
+MAX_CACHED: Final = 256
+CACHED_BYTES: Final = 1 << 10
 """At most MAX_KEPT documents are cached, none longer than KEPT_BYTES."""
 
 # --- from the server ---
@@ -136,7 +136,7 @@ def aligned(size: int) -> int:
 
 def keep(known: dict[Any, Any], key: Any, value: Any, size: int) -> None:
     """Cache `value` for a document of `size` bytes, unless it is long; clear a full cache."""
-    if size <= KEPT_BYTES:
-        if len(known) >= MAX_KEPT:
+    if size <= CACHED_BYTES:
+        if len(known) >= MAX_CACHED:
             known.clear()
         known[key] = value

@@ -53,7 +53,7 @@ def ask(model: Any) -> tuple[bool, str]:
             said = asyncio.run(_result(said))
     except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a model raises
         return _failed(error)
-    return _told(said)
+    return _as_reply(said)
 
 
 async def ask_async(model: Any) -> tuple[bool, str]:
@@ -64,7 +64,7 @@ async def ask_async(model: Any) -> tuple[bool, str]:
             said = await said
     except (Exception, SystemExit) as error:  # noqa: BLE001
         return _failed(error)
-    return _told(said)
+    return _as_reply(said)
 
 
 async def _result(said: Any) -> Any:
@@ -75,7 +75,7 @@ def _failed(error: BaseException) -> tuple[bool, str]:
     return False, "is_ready failed: " + full(error)
 
 
-def _told(said: Any) -> tuple[bool, str]:
+def _as_reply(said: Any) -> tuple[bool, str]:
     if isinstance(said, (bool, np.bool_)):
         return bool(said), ""
     return False, f"is_ready returned {kind_of(said)}, expected True or False"

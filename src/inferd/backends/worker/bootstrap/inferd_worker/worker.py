@@ -16,7 +16,7 @@ from .arena import Arena, ArenaFull, Received
 from .current import Session
 from .handing import hand_over
 from .line import Line, LineClosed, Payload
-from .model import ModelFailed, complete, full, import_class, shown, told
+from .model import ModelFailed, complete, error_text, full, import_class, shown
 from .open import OpenRequest
 from .outbox import INTERNAL, Outbox, window_share
 from .outcome import odd_item, wanted_again
@@ -58,7 +58,7 @@ class Worker:
         self.inbox: deque[tuple[list[Any], Any, int]] = deque()
         self._cancelled: set[int] = set()  # numbers of requests in the inbox
         self.is_ending = False
-        self.is_asked = False
+        self.is_ready_wanted = False
         self.on_news: Callable[[], None] | None = None  # called after each packet
         self._is_saying = False  # while the model's is_ready runs
         self.model: Any = None
@@ -101,7 +101,7 @@ class Worker:
             self._fail(str(error), full(cause) if cause is not None else "")
             return False
         except BaseException as error:  # noqa: BLE001  SystemExit, too
-            self._fail(told(error, self.folder), full(error))
+            self._fail(error_text(error, self.folder), full(error))
             return False
         calls.is_starting = False
         can_say = callable(getattr(self.model, "is_ready", None))
@@ -138,13 +138,13 @@ class Worker:
         line, inbox = self.line, self.inbox
 
         def is_due() -> Any:
-            return inbox or self.is_ending or self.is_asked
+            return inbox or self.is_ending or self.is_ready_wanted
 
         while True:
             if not inbox:
                 line.wait(is_due)
-            if self.is_asked:
-                self.is_asked = False
+            if self.is_ready_wanted:
+                self.is_ready_wanted = False
                 if not self._is_saying:  # otherwise the pending answer serves this question, too
                     self._say_ready_beside()
             elif inbox and not is_relieved():
@@ -190,7 +190,7 @@ class Worker:
         elif kind == packet.FINALIZE:
             self.is_ending = True
         elif kind == packet.ASK:
-            self.is_asked = True
+            self.is_ready_wanted = True
         elif kind == packet.CANCEL:
             self._cancel(document[1])
         elif kind == packet.CREDIT:
@@ -241,7 +241,7 @@ class Worker:
             if type(returned[0]) is not list and inspect.iscoroutine(returned[0]):
                 returned.append(self._result_of(returned.pop()))
         except BaseException as error:  # noqa: BLE001  sys.exit() in a model must not end it
-            failed = self.told(error)
+            failed = self.error_text(error)
         ended_ns = time.perf_counter_ns()
         self.settle(batch, (began_ns, ended_ns), opens, requests, returned, failed)
 
@@ -251,11 +251,11 @@ class Worker:
             self._loop = asyncio.new_event_loop()
         return self._loop.run_until_complete(job)
 
-    def told(self, error: BaseException) -> str:
+    def error_text(self, error: BaseException) -> str:
         """Return what to tell clients of a model's exception; log it unless it is Triton's."""
         if not isinstance(error, TritonModelException):
             self.session.log(ERROR_LEVEL, full(error))
-        return told(error, self.folder)
+        return error_text(error, self.folder)
 
     def settle(
         self,
@@ -304,8 +304,10 @@ class Worker:
         try:
             self._send_result(batch, times, answers, payload)
         except (ArenaFull, TritonModelException) as error:
-            told = (INTERNAL, self.outbox.unsent_text(error, answers))
-            answers = [(_number_in_packet(one, batch), None, told, None, True, 1) for one in opens]
+            reason = (INTERNAL, self.outbox.unsent_text(error, answers))
+            answers = [
+                (_number_in_packet(one, batch), None, reason, None, True, 1) for one in opens
+            ]
             self._send_result(batch, times, answers, None)
 
     def _settle_usual(
@@ -335,8 +337,8 @@ class Worker:
                 )
             self.line.send(packet.RESULT, ((answer,),), payload, (batch, *times), claimed)
         except (ArenaFull, TritonModelException) as error:
-            told = self.outbox.unsent_text(error, [answer])
-            answer = 0, None, (INTERNAL, told), None, True, 1
+            reason = self.outbox.unsent_text(error, [answer])
+            answer = 0, None, (INTERNAL, reason), None, True, 1
             self.line.send(packet.RESULT, ((answer,),), None, (batch, *times))
         del self.outbox.open_requests[one.number]
 

@@ -32,9 +32,9 @@ class MetricFamily:
 
     def __init__(self, name: str, description: str, kind: int) -> None:
         self._name = text_given(name, "the name of a MetricFamily")
-        told = text_given(description, f"the description of MetricFamily '{self._name}'")
+        text = text_given(description, f"the description of MetricFamily '{self._name}'")
         self._kind = _Kind(kind)
-        current.session().calls.command("metric_family", self._name, told, self._kind.name.lower())
+        current.session().calls.command("metric_family", self._name, text, self._kind.name.lower())
 
     def Metric(  # noqa: N802
         self, labels: dict[str, str] | None = None, buckets: Sequence[float] | None = None
