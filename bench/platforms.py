@@ -34,7 +34,7 @@ from load import run_h2load
 from servers import Server, cpu_seconds, free_port, run_server
 from tritonclient.grpc import service_pb2
 
-from inferd.convert.onnx_model import Port
+from inferd.convert.onnx_model import OnnxPort
 from inferd.tensor.dtype import DataType
 
 HERE = Path(__file__).resolve().parent
@@ -43,7 +43,7 @@ CONNECTIONS = 16
 MESSAGE = bytes(400)  # as long as a request
 BATCHING = "dynamic_batching", "max_batch_size"
 ALONE = "max_batch_size: 1\n"  # so that no configuration is filled in with dynamic batching
-IMAGE = Port("image", DataType.FP32, (-1, 8, 8))
+IMAGE = OnnxPort("image", DataType.FP32, (-1, 8, 8))
 OUTPUTS = ["digit", "probability"]
 
 Call = Callable[[np.ndarray], object]

@@ -3,7 +3,7 @@ import onnx
 import pytest
 
 from inferd.convert.graph import Graph
-from inferd.convert.onnx_model import Port
+from inferd.convert.onnx_model import OnnxPort
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -17,7 +17,7 @@ def graph():
 
 @pytest.fixture
 def x(graph):
-    return graph.input(Port("x", DataType.FP32, (-1, 2)))
+    return graph.input(OnnxPort("x", DataType.FP32, (-1, 2)))
 
 
 def test_an_output_has_the_name_it_is_given(graph, x, run):
@@ -63,7 +63,7 @@ def test_an_input_left_out_in_the_middle_is_empty(graph, x, run):
 
 
 def test_shape_reshape_and_flatten_go_together(graph, run):
-    x = graph.input(Port("x", DataType.FP32, None))
+    x = graph.input(OnnxPort("x", DataType.FP32, None))
     flat = graph.flatten(x, 1)
     back = graph.reshape(flat, graph.join(graph.shape(x, 0, 1), graph.shape(x, 1)))
     given = np.zeros((2, 0, 3), np.float32)

@@ -3,7 +3,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from inferd.convert.onnx_model import Node, Port, encode_model, onnx_type
+from inferd.convert.onnx_model import OnnxNode, OnnxPort, encode_model, onnx_type
 from inferd.tensor.dtype import DataType
 
 
@@ -39,7 +39,7 @@ def test_attributes_of_each_kind_come_back():
         "none": (),
         "tensor": np.array([7], np.int64),
     }
-    [node] = parsed([Node("Op", ("a", ""), ("b",), given, "it")]).graph.node
+    [node] = parsed([OnnxNode("Op", ("a", ""), ("b",), given, "it")]).graph.node
     assert (node.op_type, node.name, list(node.input), list(node.output)) == (
         *("Op", "it"),
         *(["a", ""], ["b"]),
@@ -58,8 +58,8 @@ def test_attributes_of_each_kind_come_back():
 
 def test_ports_have_type_and_shape_or_leave_them_open():
     model = parsed(
-        inputs=[Port("x", DataType.INT32, (-1, 3)), Port("y", DataType.FP32, None)],
-        outputs=[Port("z", None, None)],
+        inputs=[OnnxPort("x", DataType.INT32, (-1, 3)), OnnxPort("y", DataType.FP32, None)],
+        outputs=[OnnxPort("z", None, None)],
     )
     x, y = (port.type.tensor_type for port in model.graph.input)
     assert x.elem_type == onnx_type(DataType.INT32) == onnx.TensorProto.INT32

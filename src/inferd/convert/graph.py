@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.convert.onnx_model import Attribute, Node, Port, encode_model, onnx_type
+from inferd.convert.onnx_model import Attribute, OnnxNode, OnnxPort, encode_model, onnx_type
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType, datatype_of
 
@@ -77,12 +77,12 @@ class Graph:
     def __init__(self) -> None:
         self.place = ""
         self.filled = 0
-        self._nodes: list[Node] = []
+        self._nodes: list[OnnxNode] = []
         self._constants: dict[str, Array] = {}
-        self._inputs: list[Port] = []
+        self._inputs: list[OnnxPort] = []
         self._small: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
 
-    def input(self, port: Port) -> Value:
+    def input(self, port: OnnxPort) -> Value:
         """Add an input of the model and return its value."""
         self._inputs.append(port)
         rank = None if port.shape is None else len(port.shape)
@@ -157,7 +157,7 @@ class Graph:
             for index in range(count)
         )
         self._nodes.append(
-            Node(
+            OnnxNode(
                 op,
                 tuple(value.name if value else "" for value in inputs),
                 tuple(value.name for value in outputs),
@@ -253,13 +253,13 @@ class Graph:
         nodes = self._needed({value.name for value in outputs.values()})
         made = {name for node in nodes for name in node.outputs}
         names: dict[str, str] = {}
-        copies: list[Node] = []
+        copies: list[OnnxNode] = []
         for name, value in outputs.items():
             if value.name in made and value.name not in names:
                 names[value.name] = name
             elif value.name != name:  # else it is an input of the model, under its own name
                 source = names.get(value.name, value.name)
-                copies.append(Node("Identity", (source,), (name,), {}, f"output '{name}'"))
+                copies.append(OnnxNode("Identity", (source,), (name,), {}, f"output '{name}'"))
         nodes = [
             node._replace(
                 inputs=tuple(names.get(name, name) for name in node.inputs),
@@ -271,10 +271,10 @@ class Graph:
         used = {name for node in nodes for name in node.inputs}
         constants = {name: array for name, array in self._constants.items() if name in used}
         return encode_model(
-            nodes, constants, self._inputs, [Port(name, None, None) for name in outputs]
+            nodes, constants, self._inputs, [OnnxPort(name, None, None) for name in outputs]
         )
 
-    def _needed(self, wanted: set[str]) -> list[Node]:
+    def _needed(self, wanted: set[str]) -> list[OnnxNode]:
         needed = []
         for node in reversed(self._nodes):
             if wanted.intersection(node.outputs):

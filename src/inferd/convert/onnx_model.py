@@ -48,7 +48,7 @@ _TYPES = {
 }
 
 
-class Node(NamedTuple):
+class OnnxNode(NamedTuple):
     """One operator, with the names of its inputs ("" for an omitted one) and outputs."""
 
     op: str
@@ -59,7 +59,7 @@ class Node(NamedTuple):
     domain: str = ""
 
 
-class Port(NamedTuple):
+class OnnxPort(NamedTuple):
     """An input or output of the model; -1 is a variable dim, `shape` None an unknown rank.
 
     If `datatype` is None, ONNX Runtime infers the type of the output.
@@ -76,10 +76,10 @@ def onnx_type(datatype: DataType) -> int:
 
 
 def encode_model(
-    nodes: Sequence[Node],
+    nodes: Sequence[OnnxNode],
     constants: Mapping[str, Array],
-    inputs: Sequence[Port],
-    outputs: Sequence[Port],
+    inputs: Sequence[OnnxPort],
+    outputs: Sequence[OnnxPort],
 ) -> bytes:
     """Return the ModelProto of a graph; `constants` of dtype object have bytes as elements."""
     graph: Chunks = [text_field(2, "converted")]
@@ -99,7 +99,7 @@ def encode_model(
     return b"".join([head, *bytes_field(7, *graph), *opsets])
 
 
-def encode_node(node: Node) -> Chunks:
+def encode_node(node: OnnxNode) -> Chunks:
     """Return the content of a NodeProto."""
     chunks: Chunks = [text_field(1, name) for name in node.inputs]
     chunks += [text_field(2, name) for name in node.outputs]
@@ -138,7 +138,7 @@ def _tensor(array: Array, name: str) -> Chunks:
     return [*chunks, *bytes_field(9, array.reshape(-1).view(np.uint8).data)]
 
 
-def _port(port: Port) -> Chunks:
+def _port(port: OnnxPort) -> Chunks:
     chunks: Chunks = [text_field(1, port.name)]
     if port.datatype is not None:
         tensor: Chunks = [varint_field(1, _TYPES[port.datatype])]
@@ -148,7 +148,7 @@ def _port(port: Port) -> Chunks:
     return chunks
 
 
-def _shape(port: Port) -> Chunks:
+def _shape(port: OnnxPort) -> Chunks:
     chunks: Chunks = []
     for index, dim in enumerate(port.shape or ()):
         # Dims of the same name would have to be equal, so each has its own.

@@ -11,7 +11,7 @@ from inferd.backends.function.coroutine import (
     AsyncFunctionInstance,
     AsyncStreamInstance,
 )
-from inferd.backends.function.instance import Call
+from inferd.backends.function.instance import FunctionCall
 from inferd.backends.function.signature import read_signature
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed
@@ -27,7 +27,7 @@ def opened():
     def build(function):
         signature = read_signature(function, "f")
         kind = AsyncStreamInstance if signature.streams else AsyncFunctionInstance
-        made.append(kind(Call(function, signature, "m", 1)))
+        made.append(kind(FunctionCall(function, signature, "m", 1)))
         return made[-1]
 
     yield build

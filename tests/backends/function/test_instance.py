@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from inferd.backends.function.instance import Call, FunctionInstance, StreamInstance
+from inferd.backends.function.instance import FunctionCall, FunctionInstance, StreamInstance
 from inferd.backends.function.signature import read_signature
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed
@@ -12,7 +12,7 @@ from inferd.tensor.tensor import Tensor
 
 
 def call(function, **more):
-    return Call(function, read_signature(function, "f", **more), "m", 1)
+    return FunctionCall(function, read_signature(function, "f", **more), "m", 1)
 
 
 def asked(*values, rows=1):

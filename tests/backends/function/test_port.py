@@ -2,17 +2,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from inferd.backends.function.port import Port
+from inferd.backends.function.port import FunctionPort
 from inferd.errors import BackendFailed, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
-ROWS = Port("x", DataType.FP32, (-1, 2))
-TEXT = Port("x", DataType.BYTES, (), "scalar", str)
-TEXTS = Port("x", DataType.BYTES, (-1,), "list", str)
-NUMBER = Port("x", DataType.INT64, (), "scalar", int)
-NUMBERS = Port("x", DataType.UINT8, (-1,), "list", int)
-LABELS = Port("x", DataType.INT64, (-1,), is_batched=True)
+ROWS = FunctionPort("x", DataType.FP32, (-1, 2))
+TEXT = FunctionPort("x", DataType.BYTES, (), "scalar", str)
+TEXTS = FunctionPort("x", DataType.BYTES, (-1,), "list", str)
+NUMBER = FunctionPort("x", DataType.INT64, (), "scalar", int)
+NUMBERS = FunctionPort("x", DataType.UINT8, (-1,), "list", int)
+LABELS = FunctionPort("x", DataType.INT64, (-1,), is_batched=True)
 
 
 def tensor(array, datatype):
@@ -50,17 +50,17 @@ def test_an_array_of_one_dim_for_each_item_loses_the_dim_that_the_protocol_needs
 
 
 def test_one_number_for_each_item_of_a_batch_is_a_row_of_one():
-    rows = Port("x", DataType.FP32, (-1, -1), is_batched=True)
+    rows = FunctionPort("x", DataType.FP32, (-1, -1), is_batched=True)
     assert given(rows, np.array([1, 2], np.float32)) == [[1], [2]]
 
 
 def test_lists_in_lists_come_and_go():
-    numbers = Port("x", DataType.FP64, (-1, -1), "list", float)
+    numbers = FunctionPort("x", DataType.FP64, (-1, -1), "list", float)
     rows = numbers.value(tensor(np.array([[1.0, 2.0], [3.0, 4.0]]), DataType.FP64))
     assert rows == [[1.0, 2.0], [3.0, 4.0]]
     assert type(rows[0][0]) is float
     assert given(numbers, rows) == rows
-    words = Port("x", DataType.BYTES, (-1, -1), "list", str)
+    words = FunctionPort("x", DataType.BYTES, (-1, -1), "list", str)
     assert words.value(tensor(np.array([[b"a"], [b"b"]], object), DataType.BYTES)) == [["a"], ["b"]]
     with pytest.raises(BackendFailed, match="output 'x' cannot be FP64"):
         numbers.tensor([[1.0], [2.0, 3.0]], "m")
@@ -80,7 +80,9 @@ def test_lists_in_lists_come_and_go():
     ],
 )
 def test_of_lists_that_are_not_there_the_length_is_as_declared(kind, shape, value, expected):
-    port = Port("x", DataType.FP64 if kind is float else DataType.BYTES, shape, "list", kind)
+    port = FunctionPort(
+        "x", DataType.FP64 if kind is float else DataType.BYTES, shape, "list", kind
+    )
     if expected is None:
         with pytest.raises(BackendFailed, match="output 'x' has shape"):
             port.tensor(value, "m")
@@ -89,7 +91,7 @@ def test_of_lists_that_are_not_there_the_length_is_as_declared(kind, shape, valu
 
 
 def test_lists_without_elements_come_and_go():
-    numbers = Port("x", DataType.FP64, (-1, -1), "list", float)
+    numbers = FunctionPort("x", DataType.FP64, (-1, -1), "list", float)
     for shape in ((0, 2), (2, 0), (0, 0)):
         rows = numbers.value(tensor(np.zeros(shape), DataType.FP64))
         assert rows == [[]] * shape[0]
@@ -97,7 +99,7 @@ def test_lists_without_elements_come_and_go():
 
 
 def test_numbers_of_numpy_stay_what_they_are():
-    one = Port("x", DataType.FP32, (), "scalar", np.float32)
+    one = FunctionPort("x", DataType.FP32, (), "scalar", np.float32)
     value = one.value(tensor(np.array([2.5], np.float32), DataType.FP32))
     assert type(value) is np.float32
     assert given(one, value) == [2.5]
@@ -105,9 +107,9 @@ def test_numbers_of_numpy_stay_what_they_are():
 
 def test_text_is_decoded_and_bytes_are_not():
     one = tensor(np.array([b"\xc3\xa4"], object), DataType.BYTES)
-    raw = Port("x", DataType.BYTES, (), "scalar", bytes)
+    raw = FunctionPort("x", DataType.BYTES, (), "scalar", bytes)
     assert (TEXT.value(one), raw.value(one), TEXTS.value(one)) == ("ä", b"\xc3\xa4", ["ä"])
-    assert Port("x", DataType.BYTES, (-1,)).value(one).tolist() == [b"\xc3\xa4"]
+    assert FunctionPort("x", DataType.BYTES, (-1,)).value(one).tolist() == [b"\xc3\xa4"]
 
 
 def test_text_that_is_none_is_the_clients_fault():
@@ -150,7 +152,7 @@ def test_what_a_function_gives_becomes_a_tensor(port, value, expected):
 
 
 def test_bfloat16_is_taken_by_its_name_or_its_bits():
-    port = Port("x", DataType.BF16, (-1,))
+    port = FunctionPort("x", DataType.BF16, (-1,))
     assert given(port, np.array([1], ml_dtypes.bfloat16)) == [0x3F80]
     assert given(port, np.array([0x3F80], np.uint16)) == [0x3F80]
     assert given(port, np.array([0x3F80], ">u2")) == [0x3F80]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.backends.litert.file import MAX_ITEMS, Table, check_file
+from inferd.backends.litert.file import MAX_ITEMS, FlatTable, check_file
 from inferd.errors import InvalidConfig
 
 ROOT = Path(__file__).parents[3]
@@ -25,7 +25,7 @@ def content(request):
 
 
 def model(content):
-    return Table(bytes(content), struct.unpack_from("<I", content)[0], [MAX_ITEMS])
+    return FlatTable(bytes(content), struct.unpack_from("<I", content)[0], [MAX_ITEMS])
 
 
 def graph(content):

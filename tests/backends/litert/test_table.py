@@ -2,7 +2,7 @@ import struct
 
 import pytest
 
-from inferd.backends.litert.table import Table, TooMuch, root
+from inferd.backends.litert.table import FlatTable, TooMuch, root
 
 # The root's place; a vtable of 5 fields (its size, the table's size, offsets); the table itself.
 FIELDS = struct.pack("<7H", 14, 24, 4, 8, 12, 16, 0)
@@ -18,7 +18,7 @@ def file():
 
 def table(left=100):
     content = file()
-    return Table(content, root(content), [left])
+    return FlatTable(content, root(content), [left])
 
 
 def test_numbers_are_read_and_those_that_are_absent_are_0():
@@ -47,9 +47,9 @@ def test_no_more_items_are_read_than_allowed_in_all():
 def test_a_file_that_is_cut_off_is_noticed(size):
     content = file()[:size]
     with pytest.raises((struct.error, IndexError)):
-        Table(content, root(content), [100]).numbers(2)
+        FlatTable(content, root(content), [100]).numbers(2)
 
 
 def test_a_table_whose_fields_would_lie_before_the_file_is_noticed():
     with pytest.raises(IndexError):
-        Table(struct.pack("<i", 99), 0, [100])
+        FlatTable(struct.pack("<i", 99), 0, [100])

@@ -1,14 +1,14 @@
 import pytest
 
 from inferd.backends.pytorch.naming import binding, inputs_in_order, outputs_in_order
-from inferd.backends.pytorch.structure import Argument
+from inferd.backends.pytorch.structure import TorchArgument
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
-XY = [Argument("x", "Tensor"), Argument("y", "Tensor")]
-XYZ = [*XY, Argument("z", "Optional[Tensor]", optional=True)]
-DICT = [Argument("given", "Dict[str, Tensor]")]
+XY = [TorchArgument("x", "Tensor"), TorchArgument("y", "Tensor")]
+XYZ = [*XY, TorchArgument("z", "Optional[Tensor]", optional=True)]
+DICT = [TorchArgument("given", "Dict[str, Tensor]")]
 
 
 def config(*names):
@@ -57,8 +57,8 @@ def test_outputs_go_by_number_only_if_all_have_one():
         outputs_in_order(config("a__1", "b__1"))
 
 
-STATE = Argument("state", "Optional[Tuple[Tensor, Tensor]]", optional=True)
-EXTRA = Argument("targets", "Optional[List[Dict[str, Tensor]]]", optional=True)
+STATE = TorchArgument("state", "Optional[Tuple[Tensor, Tensor]]", optional=True)
+EXTRA = TorchArgument("targets", "Optional[List[Dict[str, Tensor]]]", optional=True)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ EXTRA = Argument("targets", "Optional[List[Dict[str, Tensor]]]", optional=True)
         (("x", "h", "c"), [XY[0], STATE], ["x", "h", "c"]),
         (("c__2", "x__0", "h__1"), [XY[0], STATE], ["x__0", "h__1", "c__2"]),
         (("x",), [XY[0], STATE], ["x"]),
-        (("y",), [Argument("x", "Optional[Tensor]", optional=True), XY[1]], ["y"]),
+        (("y",), [TorchArgument("x", "Optional[Tensor]", optional=True), XY[1]], ["y"]),
     ],
 )
 def test_parts_of_a_tuple_are_inputs_of_their_own(names, arguments, taken):
@@ -81,8 +81,8 @@ def test_parts_of_a_tuple_are_inputs_of_their_own(names, arguments, taken):
     ("names", "arguments", "rest"),
     [
         (("a", "x", "b"), [XY[0], *DICT], ("a", "b")),
-        (("a__1", "b__0"), [Argument("images", "List[Tensor]"), EXTRA], ("b__0", "a__1")),
-        (("b", "a"), [Argument("images", "List[Tensor]"), EXTRA], ("b", "a")),
+        (("a__1", "b__0"), [TorchArgument("images", "List[Tensor]"), EXTRA], ("b__0", "a__1")),
+        (("b", "a"), [TorchArgument("images", "List[Tensor]"), EXTRA], ("b", "a")),
     ],
 )
 def test_what_is_no_argument_goes_to_the_one_that_takes_many(names, arguments, rest):
@@ -95,7 +95,7 @@ def test_what_is_no_argument_goes_to_the_one_that_takes_many(names, arguments, r
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([*DICT, Argument("more", "List[Tensor]")], "only one can take many tensors"),
+        ([*DICT, TorchArgument("more", "List[Tensor]")], "only one can take many tensors"),
         ([*DICT, XY[1]], "argument 'y' is no input"),
     ],
 )

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from inferd.backends.pytorch.structure import (
-    Argument,
+    TorchArgument,
     assembled,
     flattened,
     leaves,
@@ -13,18 +13,18 @@ from inferd.tensor.dtype import DataType
 
 
 def test_tuples_fall_into_their_parts_to_the_last():
-    nested = Argument("s", "Optional[Tuple[Tensor, Tuple[Dict[str, int], List[float]]]]", True)
+    nested = TorchArgument("s", "Optional[Tuple[Tensor, Tuple[Dict[str, int], List[float]]]]", True)
     found = [(leaf.name, leaf.kind, leaf.optional) for leaf in leaves([nested])]
     assert found == [
         ("s.0", "Tensor", True),
         ("s.1.0", "Dict[str, int]", True),
         ("s.1.1", "List[float]", True),
     ]
-    assert leaves([Argument("none", "Tuple[()]")]) == [Argument("none", "Tuple[()]")]
+    assert leaves([TorchArgument("none", "Tuple[()]")]) == [TorchArgument("none", "Tuple[()]")]
 
 
 def test_a_tuple_is_put_together_from_its_inputs():
-    argument = Argument("s", "Tuple[Tensor, Tuple[Tensor, int]]")
+    argument = TorchArgument("s", "Tuple[Tensor, Tuple[Tensor, int]]")
     names = {"s.0": "a", "s.1.0": "b", "s.1.1": "n"}
     feed = {name: np.array([place]) for place, name in enumerate("abn")}
     made = assembled(argument, names, feed, lambda name, array: (name, array.tolist()))
@@ -48,7 +48,7 @@ def test_a_tuple_is_put_together_from_its_inputs():
     ],
 )
 def test_numbers_and_texts_come_as_tensors(kind, array, wanted):
-    made = assembled(Argument("x", kind), {"x": "x"}, {"x": array}, lambda name, array: None)
+    made = assembled(TorchArgument("x", kind), {"x": "x"}, {"x": array}, lambda name, array: None)
     assert (type(made), made) == (type(wanted), wanted)
 
 
@@ -56,7 +56,7 @@ def test_numbers_and_texts_come_as_tensors(kind, array, wanted):
 def test_one_number_has_one_element(size):
     feed = {"n": np.zeros(size, np.int64)}
     with pytest.raises(InvalidRequest, match=f"'n' has {size} elements, the model takes one int"):
-        assembled(Argument("x", "int"), {"x": "n"}, feed, lambda name, array: None)
+        assembled(TorchArgument("x", "int"), {"x": "n"}, feed, lambda name, array: None)
 
 
 @pytest.mark.parametrize(

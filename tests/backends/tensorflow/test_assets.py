@@ -4,7 +4,7 @@ import pytest
 
 from inferd.backends.tensorflow.assets import MAX_DEPTH, asset_tensors, fills_from_elsewhere
 from inferd.backends.tensorflow.files import read_graph, read_saved_model
-from inferd.backends.tensorflow.graph import Graph
+from inferd.backends.tensorflow.graph import TfGraph
 from inferd.config.model import ModelConfig, ModelOutput
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
@@ -34,7 +34,7 @@ def foreign(write):
     """
 
     def find(*nodes, functions=(), assets=("asset:0",), start="init"):
-        graph = Graph(memoryview(write.graph_def(*nodes, functions=functions)))
+        graph = TfGraph(memoryview(write.graph_def(*nodes, functions=functions)))
         loading, others = graph.reached(["init"]), graph.reached([start] if start != "init" else [])
         found = fills_from_elsewhere(graph, frozenset(assets), loading, others)
         return found and found.name
@@ -92,7 +92,7 @@ def library(write, node, value, *, calls="StatefulPartitionedCall", writes=()):
         node("init", "NoOp", "^call"),
         *writes,
     ]
-    return Graph(
+    return TfGraph(
         memoryview(write.encoded(*((1, n) for n in nodes), (2, write.encoded((1, inside)))))
     )
 
@@ -133,7 +133,7 @@ def test_many_ways_to_one_place_are_gone_once(write, node):
     content = write.encoded(
         *((1, n) for n in nodes), (2, write.encoded(*((1, one) for one in functions)))
     )
-    graph = Graph(memoryview(content))
+    graph = TfGraph(memoryview(content))
     loading = graph.reached(["init"])
     assert fills_from_elsewhere(graph, frozenset(["asset:0"]), loading, []) is None
 

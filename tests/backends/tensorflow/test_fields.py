@@ -1,7 +1,7 @@
 import pytest
 
 from inferd.backends.tensorflow.fields import (
-    Malformed,
+    MalformedFields,
     fields,
     integer,
     merged,
@@ -48,10 +48,10 @@ def test_a_message_that_comes_in_parts_is_all_of_them(write):
     ],
 )
 def test_what_is_cut_off_or_no_message_is_malformed(data):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFields):
         list(fields(view(data)))
 
 
 def test_a_text_that_is_none_is_malformed(write):
-    with pytest.raises(Malformed, match="not UTF-8"):
+    with pytest.raises(MalformedFields, match="not UTF-8"):
         text(view(write.encoded((1, b"\xff"))), 1)

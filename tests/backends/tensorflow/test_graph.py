@@ -1,14 +1,14 @@
 import pytest
 
-from inferd.backends.tensorflow.fields import Malformed
-from inferd.backends.tensorflow.graph import Graph, declared, has_loops, reaches_outside
+from inferd.backends.tensorflow.fields import MalformedFields
+from inferd.backends.tensorflow.graph import TfGraph, declared, has_loops, reaches_outside
 from inferd.tensor.dtype import DataType
 
 
 @pytest.fixture
 def graph(write):
     def build(*nodes, functions=()):
-        return Graph(memoryview(write.graph_def(*nodes, functions=functions)))
+        return TfGraph(memoryview(write.graph_def(*nodes, functions=functions)))
 
     return build
 
@@ -42,7 +42,7 @@ def test_a_graph_that_comes_in_parts_is_all_of_them(write):
             functions=[("f", [write.node("n", "WriteFile")]), ("f", [write.node("n", "NoOp")])],
         ),
     )
-    found = Graph(memoryview(b"".join(parts))).reached(["y"])
+    found = TfGraph(memoryview(b"".join(parts))).reached(["y"])
     assert reaches_outside(found).op == "WriteFile"
 
 
@@ -91,5 +91,5 @@ def test_an_unknown_rank_is_no_scalar(write):
     unknown = declared("x", 1, memoryview(write.encoded((3, 1))))
     assert unknown.kind.endswith("unknown rank")
     assert declared("x", 1, memoryview(b"")).kind == "type 1"
-    with pytest.raises(Malformed, match="below -1"):
+    with pytest.raises(MalformedFields, match="below -1"):
         declared("x", 1, memoryview(write.shape(-2)))

@@ -8,7 +8,7 @@ from line_peer import PATIENCE_S, Peer, PeerProcess, packed
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.instance import WorkerInstance
-from inferd.backends.worker.plan import Plan
+from inferd.backends.worker.plan import WorkerPlan
 from inferd.core.request import InferRequest
 
 READY = packed(packet.READY, [[], None])
@@ -30,7 +30,7 @@ class Scene:
         self.changes = 0
         self.made = threading.Event()
         plan = {"start_timeout_s": PATIENCE_S} | more
-        self.instance = WorkerInstance(Plan("m", 1, {"a": 1}, self._make, **plan))
+        self.instance = WorkerInstance(WorkerPlan("m", 1, {"a": 1}, self._make, **plan))
         self.instance.on_change = self._note
 
     def _make(self, told):

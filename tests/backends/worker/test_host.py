@@ -12,7 +12,7 @@ from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 from inferd.backends.worker.host import Host
 from inferd.backends.worker.instance import AHEAD_NS, WorkerInstance
-from inferd.backends.worker.plan import Plan
+from inferd.backends.worker.plan import WorkerPlan
 from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
@@ -119,7 +119,7 @@ def started():
 
     def start(task="open_doubler", ahead=1, **more):
         settings = {"task": f"{__name__}:{task}", "model": "m", **more}
-        plan = Plan("m", 1, settings, ThreadProcess, start_timeout_s=30, ahead=ahead)
+        plan = WorkerPlan("m", 1, settings, ThreadProcess, start_timeout_s=30, ahead=ahead)
         instance = WorkerInstance(plan)
         told = instance.start()
         made.append(instance)
@@ -229,7 +229,7 @@ def test_what_is_sent_in_one_turn_of_the_event_loop_comes_together(started):
         waits = [loop.create_future() for _ in range(9)]
         for value, done in enumerate(waits):
             instance.begin([asked(value)], done.set_result)
-        assert len(instance._link._held) == 8  # the first has gone: somebody waited for it
+        assert len(instance._link._delayed) == 8  # the first has gone: somebody waited for it
         outcomes = await asyncio.wait_for(asyncio.gather(*waits), 30)
         loop.remove_reader(instance._link._socket)
         return outcomes

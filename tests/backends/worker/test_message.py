@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from inferd.backends.worker.document import (
-    Answer,
-    Answers,
-    Batch,
-    Call,
+    AnswerBatch,
     Command,
     Described,
+    DescribedAnswer,
+    DescribedBatch,
+    DescribedCall,
     Failed,
     Logged,
     Metered,
@@ -24,8 +24,8 @@ from inferd.backends.worker.document import (
 from inferd.backends.worker.link import Payload
 from inferd.backends.worker.message import (
     ERRORS,
-    Asking,
-    Reading,
+    BatchReader,
+    ResultReader,
     describe_request,
     described,
     placed,
@@ -38,7 +38,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.trtis.infer import status_of
 
-KINDS = (Answers, Call, Command, Failed, Logged, Metered, Note, Result, Started)
+KINDS = (AnswerBatch, DescribedCall, Command, Failed, Logged, Metered, Note, Result, Started)
 
 
 def written(*tensors):
@@ -66,7 +66,9 @@ def test_a_parameter_that_json_cannot_say_spoils_no_request():
 
 def asking(*asked):
     """Return what a packet asks for whose requests are described so."""
-    return Asking(msgspec.json.decode(msgspec.json.encode([[7], asked, []]), type=Batch))
+    return BatchReader(
+        msgspec.json.decode(msgspec.json.encode([[7], asked, []]), type=DescribedBatch)
+    )
 
 
 def test_what_is_asked_again_is_read_from_other_data():
@@ -163,12 +165,12 @@ def test_what_is_no_document_of_its_kind_is_refused(kind, text):
 )
 def test_what_is_no_answer_is_refused(answer):
     with pytest.raises(msgspec.MsgspecError):
-        msgspec.json.decode(json.dumps(answer), type=Answer)
+        msgspec.json.decode(json.dumps(answer), type=DescribedAnswer)
 
 
 @pytest.mark.parametrize("code", [*range(len(ERRORS)), -1, 8, 1 << 70])
 def test_an_error_has_the_code_that_the_worker_says_or_a_plain_one(code):
-    answer = Answer(1, None, (code, "so it is"), None, True, 1)
+    answer = DescribedAnswer(1, None, (code, "so it is"), None, True, 1)
     error = response_of(answer, b"", InferRequest("m"), "1")
     assert isinstance(error, InferdError)
     assert error.message == "so it is"
@@ -181,7 +183,7 @@ OUTPUT = ["Y", "FP32", [2], 64, 8]
 
 
 def reading(answers):
-    return Reading(msgspec.convert([[7], answers], Result))
+    return ResultReader(msgspec.convert([[7], answers], Result))
 
 
 def test_over_the_old_api_an_error_has_the_code_that_the_model_gave():

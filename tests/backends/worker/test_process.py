@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inferd.backends.worker.environments.environment import Environment
-from inferd.backends.worker.process import BOOTSTRAP, Process, Sizes, bootstrap_of
+from inferd.backends.worker.process import BOOTSTRAP, Sizes, WorkerProcess, bootstrap_of
 from inferd.errors import BackendFailed
 
 SMALL = Sizes(arena=1 << 16, most=1 << 16)
@@ -18,7 +18,7 @@ def ignore(_line, _is_error):
 
 
 def test_a_python_that_is_not_there_has_ended_at_once():
-    process = Process("m", Environment(Path("/no/such/python")), SMALL, ignore)
+    process = WorkerProcess("m", Environment(Path("/no/such/python")), SMALL, ignore)
     with pytest.raises(BackendFailed, match="model 'm': python cannot be started: No such file"):
         process.start()
     assert process.has_ended.is_set()
@@ -27,7 +27,7 @@ def test_a_python_that_is_not_there_has_ended_at_once():
 ALONE = """
 import contextlib, os, resource
 from inferd.backends.worker.environments.environment import Environment
-from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.process import WorkerProcess, Sizes
 
 def descriptors():
     with contextlib.suppress(OSError):
@@ -39,7 +39,7 @@ taken = list(descriptors())
 for _ in range(3):  # room for the socket pair, and for one of the two memories
     os.close(taken.pop())
 try:
-    Process("m", Environment(), Sizes(1 << 16), print)
+    WorkerProcess("m", Environment(), Sizes(1 << 16), print)
 except OSError as error:
     print(error.strerror)
 print(len(list(descriptors())))

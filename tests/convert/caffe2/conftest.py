@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inferd.convert.caffe2.netdef import Argument, Net, Operator
+from inferd.convert.caffe2.netdef import Net, NetArgument, Operator
 from inferd.convert.caffe2.network import Caffe2Network
-from inferd.convert.onnx_model import Port
+from inferd.convert.onnx_model import OnnxPort
 from inferd.convert.protobuf import bytes_field, float_field, text_field, varint_field
 from inferd.tensor.dtype import datatype_of
 
@@ -22,17 +22,17 @@ def data():
 
 
 def _argument(value):
-    """Return the Argument Caffe2's Python would write for a value."""
+    """Return the argument that Caffe2's Python would write for a value."""
     match value:
         case bool() | int() | np.integer():
-            return Argument(i=int(value))
+            return NetArgument(i=int(value))
         case float():
-            return Argument(f=value)
+            return NetArgument(f=value)
         case str():
-            return Argument(s=value.encode())
+            return NetArgument(s=value.encode())
         case [float(), *_]:
-            return Argument(floats=np.array(value, np.float32))
-    return Argument(ints=list(value))
+            return NetArgument(floats=np.array(value, np.float32))
+    return NetArgument(ints=list(value))
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def model_of():
         written = {name: _argument(value) for name, value in arguments.items()}
         operator = Operator(kind, reads, gives, written, f"'model.netdef', operator 1 ('{kind}')")
         ports = [
-            Port(name, datatype_of(array.dtype), _SHAPES[dims](array.shape))
+            OnnxPort(name, datatype_of(array.dtype), _SHAPES[dims](array.shape))
             for name, array in zip(reads, inputs, strict=True)
         ]
         return Caffe2Network(EMPTY, Net("", [operator], list(reads), list(gives))).convert(ports)

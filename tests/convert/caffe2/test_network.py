@@ -6,14 +6,14 @@ import pytest
 
 from inferd.convert.caffe2.netdef import read_net
 from inferd.convert.caffe2.network import Caffe2Network
-from inferd.convert.onnx_model import Port
+from inferd.convert.onnx_model import OnnxPort
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType
 
 DATA = Path(__file__).parents[2] / "data" / "caffe2"
 TOLERANCE = 2e-5
 INIT = b"\x12\x11\x12\x01w\x22\x0cConstantFill"  # one operator, which fills w
-X = Port("x", DataType.FP32, (-1, 3))
+X = OnnxPort("x", DataType.FP32, (-1, 3))
 
 
 def load():
@@ -55,7 +55,7 @@ def test_an_operator_does_what_caffe2_did(apply, arrays, file, number, case, dim
 
 
 def test_a_net_does_what_caffe2_did(run):
-    model = load().convert([Port("data", DataType.FP32, (-1, 3, 32, 32))])
+    model = load().convert([OnnxPort("data", DataType.FP32, (-1, 3, 32, 32))])
     [found] = run(model, {"data": np.load(DATA / "input.npy")}).values()
     wanted = np.load(DATA / "output.npy")
     assert found.shape == wanted.shape
@@ -86,7 +86,7 @@ def test_weights_tell_the_dims_of_the_input(netdef):
     assert load().inferred_inputs(["data"])["data"].shape == (-1, 3, -1, -1)
     init = netdef([("GivenTensorFill", [], ["w"], {"shape": [5, 7], "values": [0.0] * 35})])
     network = read(init, netdef([("FC", ["x", "w", "b"], ["y"], {})], ["x", "w", "b"], ["y"]))
-    assert network.inferred_inputs(["x"])["x"] == Port("x", DataType.FP32, (-1, 7))
+    assert network.inferred_inputs(["x"])["x"] == OnnxPort("x", DataType.FP32, (-1, 7))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
-from inferd.convert.caffe2.netdef import Argument, Net, Operator
+from inferd.convert.caffe2.netdef import Net, NetArgument, Operator
 from inferd.convert.caffe2.network import OPERATORS, Caffe2Network
 from inferd.errors import InvalidConfig
 
@@ -131,7 +131,7 @@ def test_the_order_of_an_upsample_bilinear_means_nothing(apply):
     ],
 )
 def test_texts_and_bytes_are_filled_in(run, kind, values, wanted):
-    args = {"shape": Argument(ints=[2]), "values": Argument(strings=values)}
+    args = {"shape": NetArgument(ints=[2]), "values": NetArgument(strings=values)}
     init = Net("", [Operator(kind, (), ("x",), args, "")], [], [])
     copy = Net("", [Operator("Copy", ("x",), ("y",), {}, "")], ["x"], ["y"])
     assert run(Caffe2Network(init, copy).convert([]), {})["y"].tolist() == wanted

@@ -7,7 +7,7 @@ import pytest
 from inferd.convert.mxnet.network import MxnetNetwork
 from inferd.convert.mxnet.params import read_params
 from inferd.convert.mxnet.symbol import read_symbol
-from inferd.convert.onnx_model import Port
+from inferd.convert.onnx_model import OnnxPort
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType, datatype_of
 
@@ -18,7 +18,7 @@ CASES = [
     for file in FILES
     for number, case in enumerate(json.loads((DATA / f"{file}.json").read_text()))
 ]
-X = Port("x", DataType.FP32, (-1, 3))
+X = OnnxPort("x", DataType.FP32, (-1, 3))
 
 
 def load(name):
@@ -58,7 +58,7 @@ def test_an_operator_does_what_mxnet_did(run, arrays, file, number, case, dims):
     network = MxnetNetwork(symbol, read_params(arrays[f"{number}_params"].tobytes(), "p"))
     feed = {name: arrays[f"{number}_in_{name}"] for name in network.input_names()}
     ports = [
-        Port(name, datatype_of(one.dtype), one.shape if dims == "all" else (-1,) * one.ndim)
+        OnnxPort(name, datatype_of(one.dtype), one.shape if dims == "all" else (-1,) * one.ndim)
         for name, one in feed.items()
     ]
     outputs = list(run(network.convert(ports), feed).values())
@@ -70,13 +70,13 @@ def test_an_operator_does_what_mxnet_did(run, arrays, file, number, case, dims):
 
 
 def test_a_net_does_what_mxnet_did(run):
-    model = load("cnn").convert([Port("data", DataType.FP32, (-1, 3, 16, 16))])
+    model = load("cnn").convert([OnnxPort("data", DataType.FP32, (-1, 3, 16, 16))])
     found = run(model, {"data": np.load(DATA / "input.npy")})
     np.testing.assert_allclose(found["softmax"], np.load(DATA / "output.npy"), atol=1e-6)
 
 
 def test_sums_and_differences_are_exact(run):
-    ports = [Port(name, DataType.FP32, (-1,)) for name in ("INPUT0", "INPUT1")]
+    ports = [OnnxPort(name, DataType.FP32, (-1,)) for name in ("INPUT0", "INPUT1")]
     a, b = np.float32([1, 2.5, 3e38]), np.float32([0.1, 7, -3e38])
     found = run(load("addsub").convert(ports), {"INPUT0": a, "INPUT1": b})
     assert np.array_equal(found["OUTPUT0"], a + b)
@@ -88,7 +88,7 @@ def test_integers_stay_exact(run):
     given = np.int32([2**30 + 1, -(2**31), 2**31 - 1])
     network = load("int32")
     assert network.inferred_inputs(["d"]) == {}
-    [found] = run(network.convert([Port("d", DataType.INT32, (-1,))]), {"d": given}).values()
+    [found] = run(network.convert([OnnxPort("d", DataType.INT32, (-1,))]), {"d": given}).values()
     assert found.dtype == np.int32
     assert np.array_equal(found, given)
 
@@ -138,7 +138,9 @@ def test_functions_of_reals_take_whole_numbers_as_mxnet_does(
     network, run, op, attributes, given, wanted
 ):
     made = network([("null", "x", [], {}), (op, "y", [0], attributes)])
-    [found] = run(made.convert([Port("x", datatype_of(given.dtype), (-1,))]), {"x": given}).values()
+    [found] = run(
+        made.convert([OnnxPort("x", datatype_of(given.dtype), (-1,))]), {"x": given}
+    ).values()
     assert found.dtype == wanted.dtype
     assert np.array_equal(found, wanted)
 
@@ -151,7 +153,7 @@ def test_a_type_is_known_behind_other_operators(network, run):
     ]
     made = network([*nodes, ("degrees", "y", [2], {})])
     [found] = run(
-        made.convert([Port("x", DataType.FP32, (-1,))]), {"x": np.float32([5.9])}
+        made.convert([OnnxPort("x", DataType.FP32, (-1,))]), {"x": np.float32([5.9])}
     ).values()
     assert found.tolist() == [286, 286]
 
@@ -160,7 +162,7 @@ def test_a_type_is_known_behind_other_operators(network, run):
 def test_what_whole_numbers_come_to_only_in_mxnet_is_unsupported(network, op):
     made = network([("null", "x", [], {}), (op, "y", [0], {"scalar": "1"})])
     with pytest.raises(Unsupported, match=rf"node 1 of 2 \('{op}' 'y'\): .*whole numbers"):
-        made.convert([Port("x", DataType.INT32, (-1,))])
+        made.convert([OnnxPort("x", DataType.INT32, (-1,))])
 
 
 def test_labels_are_no_inputs():
@@ -169,7 +171,7 @@ def test_labels_are_no_inputs():
 
 
 def test_weights_tell_the_dims_of_the_input():
-    assert load("cnn").inferred_inputs(["data"])["data"] == Port(
+    assert load("cnn").inferred_inputs(["data"])["data"] == OnnxPort(
         "data", DataType.FP32, (-1, 3, -1, -1)
     )
 
@@ -177,7 +179,7 @@ def test_weights_tell_the_dims_of_the_input():
 def test_a_variable_may_tell_its_dims_itself(network):
     attributes = {"__shape__": "(0, 3)", "__dtype__": "6"}
     made = network([("null", "x", [], attributes), ("relu", "y", [0], {})])
-    assert made.inferred_inputs(["x"]) == {"x": Port("x", DataType.INT64, (-1, 3))}
+    assert made.inferred_inputs(["x"]) == {"x": OnnxPort("x", DataType.INT64, (-1, 3))}
 
 
 def test_an_output_is_called_as_in_mxnet_if_that_is_wanted(network, run):
@@ -298,7 +300,7 @@ def test_variances_of_boxes_are_four(network):
     nodes = [("null", name, [], {}) for name in ("x", "w", "a")]
     made = network([*nodes, ("_contrib_MultiBoxDetection", "y", [0, 1, 2], {"variances": "(1,)"})])
     with pytest.raises(InvalidConfig, match="its variances should be four numbers"):
-        made.convert([Port(name, DataType.FP32, (-1, -1, -1)) for name in "xwa"])
+        made.convert([OnnxPort(name, DataType.FP32, (-1, -1, -1)) for name in "xwa"])
 
 
 def test_a_target_shape_of_other_dims_than_the_window_is_told(network):
@@ -337,7 +339,7 @@ def test_what_only_mxnet_can_do_is_unsupported_and_told_with_its_place(
     nodes = [("null", "x", [], {}), ("null", "w", [], {}), (op, "y", [0, 1], attributes)]
     made = network(nodes, params={"w": np.zeros((1, 3, 3, 3), np.float32)})
     with pytest.raises(Unsupported, match=rf"node 2 of 3 \('{op}' 'y'\): .*{reason}"):
-        made.convert([Port("x", DataType.FP32, (-1, 3, 4, 4))])
+        made.convert([OnnxPort("x", DataType.FP32, (-1, 3, 4, 4))])
 
 
 @pytest.mark.parametrize("vector", [np.zeros(33, np.float32), np.zeros((4, 8), np.float32)])
@@ -345,7 +347,7 @@ def test_a_recurrent_layer_has_weights_of_its_size(network, vector):
     nodes = [("null", name, [], {}) for name in ("x", "w", "h")]
     attributes = {"mode": "rnn_tanh", "num_layers": "1", "state_size": "2"}
     made = network([*nodes, ("RNN", "y", [0, 1, 2], attributes)], params={"w": vector})
-    ports = [Port(name, DataType.FP32, (-1, -1, 3)) for name in "xh"]
+    ports = [OnnxPort(name, DataType.FP32, (-1, -1, 3)) for name in "xh"]
     with pytest.raises((InvalidConfig, Unsupported), match="parameters are no"):
         made.convert(ports)
 
@@ -364,7 +366,7 @@ def test_layers_of_gluon_have_their_weights_joined(network, run):
     made = network(nodes, params=params)
     assert made.input_names() == ["x"]
     x = random.standard_normal((4, 5, 3)).astype(np.float32)
-    [found] = run(made.convert([Port("x", DataType.FP32, (-1, -1, 3))]), {"x": x}).values()
+    [found] = run(made.convert([OnnxPort("x", DataType.FP32, (-1, -1, 3))]), {"x": x}).values()
     h = c = np.zeros((5, 2), np.float32)
     for step, wanted in zip(x, found, strict=True):
         gates = step @ params["w0"].T + params["b0"] + h @ params["w1"].T + params["b1"]

@@ -1,4 +1,4 @@
-"""Annotations: from the type of a parameter or return value to a Port."""
+"""Annotations: from the type of a parameter or return value to a FunctionPort."""
 
 import inspect
 import types
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
-from inferd.backends.function.port import Port
+from inferd.backends.function.port import FunctionPort
 from inferd.backends.function.spec import Spec
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DATATYPES, DataType, datatype_of
@@ -31,7 +31,7 @@ _LISTS = (list, Sequence, Collection, Iterable)
 _NONE_TYPE = type(None)
 
 
-def port_of(name: str, annotation: object, place: str, *, batched: bool = False) -> Port:
+def port_of(name: str, annotation: object, place: str, *, batched: bool = False) -> FunctionPort:
     """Return the port that `annotation` describes; `place` begins every error text.
 
     Raises InvalidConfig, which says how to write the annotation.
@@ -70,7 +70,9 @@ def unaliased(annotation: Any) -> Any:
 # --- the three forms ---
 
 
-def _array_port(name: str, annotation: Any, spec: Spec, place: str, *, batched: bool) -> Port:
+def _array_port(
+    name: str, annotation: Any, spec: Spec, place: str, *, batched: bool
+) -> FunctionPort:
     shape, datatype = _of_ndarray(annotation, place)
     given = _datatype(spec, place)
     if datatype is None and given is None:
@@ -89,20 +91,22 @@ def _array_port(name: str, annotation: Any, spec: Spec, place: str, *, batched: 
     if batched and shape[:1] != (-1,):
         msg = f"{place} has shape {list(shape)}; of a batched model the first dim is the batch, -1"
         raise InvalidConfig(msg)
-    return Port(name, given or datatype or DataType.FP32, shape, is_batched=batched)
+    return FunctionPort(name, given or datatype or DataType.FP32, shape, is_batched=batched)
 
 
-def _scalar_port(name: str, kind: type, spec: Spec, place: str, *, batched: bool) -> Port:
+def _scalar_port(name: str, kind: type, spec: Spec, place: str, *, batched: bool) -> FunctionPort:
     if batched:
         msg = f"{place} is one {kind.__name__}; a batched model has a list[{kind.__name__}] there"
         raise InvalidConfig(msg)
     if spec.shape is not None:
         msg = f"{place} is one {kind.__name__}, and its Spec gives a shape"
         raise InvalidConfig(msg)
-    return Port(name, _element_type(kind, spec, place), (), "scalar", kind)
+    return FunctionPort(name, _element_type(kind, spec, place), (), "scalar", kind)
 
 
-def _list_port(name: str, kind: type, depth: int, spec: Spec, place: str, *, batched: bool) -> Port:
+def _list_port(
+    name: str, kind: type, depth: int, spec: Spec, place: str, *, batched: bool
+) -> FunctionPort:
     """Return the port of a list, or of lists nested `depth` deep."""
     shape = (-1,) * depth if spec.shape is None else _shape(spec.shape, place)
     if len(shape) != depth or (batched and shape[0] != -1):
@@ -111,7 +115,7 @@ def _list_port(name: str, kind: type, depth: int, spec: Spec, place: str, *, bat
             wanted = "[-1], the batch" if depth == 1 else f"{wanted}, the first -1, the batch"
         msg = f"{place} is a list, its Spec says {list(shape)}, expected {wanted}"
         raise InvalidConfig(msg)
-    return Port(name, _element_type(kind, spec, place), shape, "list", kind, batched)
+    return FunctionPort(name, _element_type(kind, spec, place), shape, "list", kind, batched)
 
 
 # --- the parts of an annotation ---

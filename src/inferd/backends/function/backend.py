@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from inferd.backends.function.coroutine import AsyncFunctionInstance, AsyncStreamInstance
-from inferd.backends.function.instance import Call, FunctionInstance, StreamInstance
-from inferd.backends.function.signature import Signature
+from inferd.backends.function.instance import FunctionCall, FunctionInstance, StreamInstance
+from inferd.backends.function.signature import FunctionSignature
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import Instance, ModelFiles, Placement
 from inferd.errors import InvalidConfig
@@ -22,7 +22,7 @@ class FunctionBackend:
     bounded = False
     concurrent = False
 
-    def __init__(self, target: Callable[..., Any], signature: Signature) -> None:
+    def __init__(self, target: Callable[..., Any], signature: FunctionSignature) -> None:
         self._target = target
         self._signature = signature
         self.joins = any(port.is_batched for port in signature.outputs.values())
@@ -72,7 +72,7 @@ class FunctionBackend:
         if isinstance(function, type):
             function = function()
             close = getattr(function, "close", None)
-        call = Call(function, signature, config.name, files.version, close)
+        call = FunctionCall(function, signature, config.name, files.version, close)
         if signature.is_async:
             return AsyncStreamInstance(call) if signature.streams else AsyncFunctionInstance(call)
         return StreamInstance(call) if signature.streams else FunctionInstance(call)

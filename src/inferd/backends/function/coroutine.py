@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from threading import Thread
 
-from inferd.backends.function.instance import Call, FunctionInstance
+from inferd.backends.function.instance import FunctionCall, FunctionInstance
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
 
@@ -39,7 +39,7 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
 class AsyncFunctionInstance(FunctionInstance):
     """An asynchronous function that runs many requests at once. See ConcurrentInstance."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: FunctionCall) -> None:
         super().__init__(call)
         self.loop = _new_event_loop()
         self._is_closed = False

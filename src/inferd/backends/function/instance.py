@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Thread
 from typing import Any
 
-from inferd.backends.function.signature import Signature
+from inferd.backends.function.signature import FunctionSignature
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError
 from inferd.tensor.tensor import Tensor
@@ -16,13 +16,13 @@ _CLOSE_S = 1.0
 """How long to wait for an object to close; beyond that it goes on in its own thread."""
 
 
-class Call:
+class FunctionCall:
     """A function, and how to call it with a request. `close` closes the object it belongs to."""
 
     def __init__(
         self,
         function: Callable[..., Any],
-        signature: Signature,
+        signature: FunctionSignature,
         model: str,
         version: int,
         close: Callable[[], object] | None = None,
@@ -81,7 +81,7 @@ class Call:
 class FunctionInstance:
     """A function that returns one answer. Each request is one call: batches arrive joined."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: FunctionCall) -> None:
         self._call = call
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:

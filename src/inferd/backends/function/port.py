@@ -1,4 +1,4 @@
-"""Port: one input or output of a function, converted between tensor and Python value."""
+"""FunctionPort: one input or output of a function, converted between tensor and Python value."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2}
 """Kinds of numbers; each may be converted to one of the same or a higher rank."""
 
 
-class Port(msgspec.Struct, frozen=True):
+class FunctionPort(msgspec.Struct, frozen=True):
     """An input or output as the function sees it.
 
     `shape` is the shape of its array, including any batch dim. A `list` has one dim per nesting

@@ -1,4 +1,4 @@
-"""Signature: a function's inputs and outputs, from its parameters and annotations."""
+"""FunctionSignature: a function's inputs and outputs, from its parameters and annotations."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 
 from inferd.backends.function.annotation import SPELLINGS, port_of, unaliased
-from inferd.backends.function.port import Port
+from inferd.backends.function.port import FunctionPort
 from inferd.backends.function.spec import Spec
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InvalidConfig
@@ -35,7 +35,7 @@ _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Ports = Mapping[str, Spec] | None
 
 
-class Signature(msgspec.Struct, frozen=True):
+class FunctionSignature(msgspec.Struct, frozen=True):
     """The inputs and outputs of a function.
 
     `inputs` are by parameter name, or passed in order if `is_positional`. `outputs` are by the
@@ -43,8 +43,8 @@ class Signature(msgspec.Struct, frozen=True):
     it yields any number of answers.
     """
 
-    inputs: dict[str, Port]
-    outputs: dict[str, Port]
+    inputs: dict[str, FunctionPort]
+    outputs: dict[str, FunctionPort]
     is_positional: bool = False
     is_tuple: bool = False
     streams: bool = False
@@ -110,7 +110,7 @@ def read_signature(
     batched: bool = False,
     inputs: Ports = None,
     outputs: Ports = None,
-) -> Signature:
+) -> FunctionSignature:
     """Return the signature of `function`; `place` begins every error text.
 
     `inputs` and `outputs` replace annotations. Raises InvalidConfig.
@@ -128,7 +128,7 @@ def read_signature(
         if len(set(names)) < len(names):
             msg = f"{place} has two {what} of one name"
             raise InvalidConfig(msg)
-    return Signature(taken, given, is_positional, is_tuple, kind.streams, kind.is_async)
+    return FunctionSignature(taken, given, is_positional, is_tuple, kind.streams, kind.is_async)
 
 
 class _Kind:
@@ -157,7 +157,7 @@ class _Reader:
 
     def inputs(
         self, function: Callable[..., object], hints: Mapping[str, object], given: Ports
-    ) -> tuple[dict[str, Port], bool]:
+    ) -> tuple[dict[str, FunctionPort], bool]:
         """Return the ports by parameter, and whether they are passed in order."""
         parameters = _parameters(function, self._place, is_needed=given is None)
         if given is None:
@@ -200,7 +200,7 @@ class _Reader:
                 raise InvalidConfig(msg)
         return {name: given[name] for name in first}
 
-    def outputs(self, returned: object, given: Ports) -> tuple[dict[str, Port], bool]:
+    def outputs(self, returned: object, given: Ports) -> tuple[dict[str, FunctionPort], bool]:
         """Return the ports by the function's names, and whether they come as a tuple."""
         place = f"{self._place}: what it returns"
         if given is not None:
@@ -223,7 +223,7 @@ class _Reader:
             raise InvalidConfig(msg)
         return {"output": port_of("output", returned, place, batched=self._batched)}, False
 
-    def _ports(self, named: Mapping[str, object], place: str) -> dict[str, Port]:
+    def _ports(self, named: Mapping[str, object], place: str) -> dict[str, FunctionPort]:
         if not named:
             msg = f"{self._place} has no outputs"
             raise InvalidConfig(msg)
@@ -232,7 +232,7 @@ class _Reader:
             for name, one in named.items()
         }
 
-    def _input(self, name: str, annotation: object, default: object) -> Port:
+    def _input(self, name: str, annotation: object, default: object) -> FunctionPort:
         place = f"{self._place}: parameter '{name}'"
         port = port_of(name, annotation, place, batched=self._batched)
         is_optional = default is not inspect.Parameter.empty

@@ -8,8 +8,8 @@ they do not. (FlatBuffers internals; field numbers are those of the TensorFlow L
 import struct
 from math import prod
 
-from inferd.backends.litert.operator import HANDLES, Tensor, operator_complaint
-from inferd.backends.litert.table import Table, TooMuch, root
+from inferd.backends.litert.operator import HANDLES, LitertTensor, operator_complaint
+from inferd.backends.litert.table import FlatTable, TooMuch, root
 from inferd.errors import InvalidConfig
 
 MAGIC = b"TFL3"
@@ -47,7 +47,7 @@ def check_file(content: bytes, what: str) -> None:
         msg = f"{what} is no TensorFlow Lite file"
         raise InvalidConfig(msg)
     try:
-        complaint = _complaint(Table(content, root(content), [MAX_ITEMS]))
+        complaint = _complaint(FlatTable(content, root(content), [MAX_ITEMS]))
     except (struct.error, IndexError):
         complaint = "it is cut off, or an offset leads out of it"
     except TooMuch:
@@ -57,7 +57,7 @@ def check_file(content: bytes, what: str) -> None:
         raise InvalidConfig(msg)
 
 
-def _complaint(model: Table) -> str:
+def _complaint(model: FlatTable) -> str:
     """Return what is wrong with the model, "" for nothing."""
     filled = [bool(b.count(_DATA) or b.number(_OFFSET)) for b in model.tables(_BUFFERS)]
     kinds = [max(code.byte(_OLD_KIND), code.number(_KIND)) for code in model.tables(_CODES)]
@@ -72,7 +72,7 @@ def _complaint(model: Table) -> str:
     return _entry_complaint(model, graphs)
 
 
-def _entry_complaint(model: Table, graphs: list["_Graph"]) -> str:
+def _entry_complaint(model: FlatTable, graphs: list["_Graph"]) -> str:
     """Return what is wrong with the graphs and signatures that clients can call, or ""."""
     entries = {0}
     for signature in model.tables(_SIGNATURES):
@@ -90,7 +90,7 @@ def _entry_complaint(model: Table, graphs: list["_Graph"]) -> str:
     return ""
 
 
-def _parts(operator: Table) -> int:
+def _parts(operator: FlatTable) -> int:
     """Return the number of parts that a split operator should make, 0 if it does not say."""
     options = operator.table(_OPTIONS)
     if options is None or operator.byte(_KIND_OF_OPTIONS) != _SPLIT_OPTIONS:
@@ -105,13 +105,13 @@ class _Wrong(Exception):
 class _Graph:
     """A graph whose tensors and operators have been checked. Raises _Wrong."""
 
-    def __init__(self, graph: Table, kinds: list[int], filled: list[bool]) -> None:
+    def __init__(self, graph: FlatTable, kinds: list[int], filled: list[bool]) -> None:
         inputs, outputs = graph.numbers(_INPUTS), graph.numbers(_OUTPUTS)
         self.inputs, self.outputs = frozenset(inputs), frozenset(outputs)
         self._kinds = kinds
         self._known = set(inputs)  # tensors that hold data when the next operator runs
         self._given: set[int] = set()  # outputs of operators
-        self._tensors: list[Tensor] = []
+        self._tensors: list[LitertTensor] = []
         for place, tensor in enumerate(graph.tables(_TENSORS)):
             self._add(place, tensor, filled)
         self._check(inputs + outputs, "it names")
@@ -132,7 +132,7 @@ class _Graph:
                 return f"its input, tensor {number}, has no elements"
         return ""
 
-    def _add(self, place: int, tensor: Table, filled: list[bool]) -> None:
+    def _add(self, place: int, tensor: FlatTable, filled: list[bool]) -> None:
         number, shape = tensor.number(_BUFFER), tensor.numbers(_SHAPE)
         if number and number >= len(filled):
             msg = f"tensor {place} lies in buffer {number} of {len(filled)}"
@@ -143,7 +143,7 @@ class _Graph:
         quantization = tensor.table(_QUANTIZATION)
         scales = () if quantization is None else quantization.floats(_SCALE)
         is_firm = is_constant or place in self.inputs
-        self._tensors.append(Tensor(tensor.byte(_TYPE), shape, scales, is_firm))
+        self._tensors.append(LitertTensor(tensor.byte(_TYPE), shape, scales, is_firm))
 
     def _check(self, numbers: tuple[int, ...], doing: str) -> None:
         count = len(self._tensors)
@@ -152,7 +152,7 @@ class _Graph:
                 msg = f"{doing} tensor {number} of {count}"
                 raise _Wrong(msg)
 
-    def _follow(self, what: str, operator: Table) -> None:
+    def _follow(self, what: str, operator: FlatTable) -> None:
         """Check an operator, and note its outputs."""
         code = operator.number(_CODE)
         if code >= len(self._kinds):

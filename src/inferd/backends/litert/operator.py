@@ -53,7 +53,7 @@ _WITH_DIMS = (25, 39, 50)
 """SOFTMAX, TRANSPOSE, LOG_SOFTMAX: these read dims, which a scalar does not have."""
 
 
-class Tensor(NamedTuple):
+class LitertTensor(NamedTuple):
     """A tensor; if `is_firm`, it is an input or a constant, whose shape is reliable."""
 
     type: int
@@ -63,7 +63,7 @@ class Tensor(NamedTuple):
 
 
 def operator_complaint(
-    kind: int, takes: Sequence[Tensor | None], gives: Sequence[Tensor], parts: int
+    kind: int, takes: Sequence[LitertTensor | None], gives: Sequence[LitertTensor], parts: int
 ) -> str:
     """Return what is wrong with an operator, "" for nothing.
 
@@ -89,7 +89,7 @@ def operator_complaint(
     return _scale_complaint(kind, [one for one in takes if one is not None], gives)
 
 
-def _are_a_pair(kind: int, first: Tensor | None, second: Tensor | None) -> bool:
+def _are_a_pair(kind: int, first: LitertTensor | None, second: LitertTensor | None) -> bool:
     """Return whether the types and shapes of an operator's two inputs are compatible."""
     if first is None or second is None:
         return False
@@ -101,7 +101,9 @@ def _are_a_pair(kind: int, first: Tensor | None, second: Tensor | None) -> bool:
     return kind != _SHIFT or first.shape == second.shape
 
 
-def _scale_complaint(kind: int, takes: Sequence[Tensor], gives: Sequence[Tensor]) -> str:
+def _scale_complaint(
+    kind: int, takes: Sequence[LitertTensor], gives: Sequence[LitertTensor]
+) -> str:
     if kind not in _SCALED or not any(one.type in _QUANTIZED for one in takes):
         return ""
     scales = [one.scales[:1] or (0.0,) for one in (*takes, *gives) if one.type in _QUANTIZED]

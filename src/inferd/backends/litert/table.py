@@ -1,4 +1,4 @@
-"""Table: a table of a flatbuffer, read field by field (FlatBuffers internals)."""
+"""FlatTable: a table of a flatbuffer, read field by field (FlatBuffers internals)."""
 
 import struct
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ class TooMuch(Exception):
     """There are more items than may be read."""
 
 
-class Table:
+class FlatTable:
     """A table of a flatbuffer at `place`. Reads outside the file raise struct.error or IndexError.
 
     `left` holds how many items may still be read, in all tables of the file together.
@@ -48,17 +48,19 @@ class Table:
         numbers: tuple[float, ...] = struct.unpack_from(f"<{count}f", self._content, start)
         return numbers
 
-    def table(self, field: int) -> "Table | None":
+    def table(self, field: int) -> "FlatTable | None":
         """Return the table of a field, None if absent."""
         at = self._at(field)
-        return Table(self._content, at + _unsigned(self._content, at), self._left) if at else None
+        return (
+            FlatTable(self._content, at + _unsigned(self._content, at), self._left) if at else None
+        )
 
-    def tables(self, field: int) -> Iterator["Table"]:
+    def tables(self, field: int) -> Iterator["FlatTable"]:
         """Yield the tables of a vector."""
         start, count = self._vector(field)
         self._spend(count)
         for place in range(start, start + 4 * count, 4):
-            yield Table(self._content, place + _unsigned(self._content, place), self._left)
+            yield FlatTable(self._content, place + _unsigned(self._content, place), self._left)
 
     def count(self, field: int) -> int:
         """Return how many items a vector claims to have."""

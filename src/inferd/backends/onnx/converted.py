@@ -10,7 +10,7 @@ import msgspec
 from inferd.backends.onnx.backend import OnnxBackend, fingerprint
 from inferd.config.model import ModelConfig, ModelInput
 from inferd.config.parameter import TABLE
-from inferd.convert.onnx_model import Port
+from inferd.convert.onnx_model import OnnxPort
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InferdError, InvalidConfig
 from inferd.tensor.dtype import DataType
@@ -79,8 +79,8 @@ def read_bytes(files: ModelFiles, file: Path, limit: int) -> bytes:
 
 
 def input_ports(
-    config: ModelConfig, names: Iterable[str], inferred: Mapping[str, Port]
-) -> list[Port]:
+    config: ModelConfig, names: Iterable[str], inferred: Mapping[str, OnnxPort]
+) -> list[OnnxPort]:
     """Return the inputs called `names`, from the configuration, or else from `inferred`.
 
     Raises InvalidConfig if neither has one of them.
@@ -99,26 +99,26 @@ def input_ports(
     return ports
 
 
-def _configured(config: ModelConfig) -> dict[str, Port]:
+def _configured(config: ModelConfig) -> dict[str, OnnxPort]:
     batch = (-1,) if config.max_batch_size > 0 else ()
     ports = {tensor.name: _port(tensor, batch) for tensor in config.input}
     for made in config.batch_input:
         for name in made.target_name:
-            ports[name] = Port(name, made.datatype, None)
+            ports[name] = OnnxPort(name, made.datatype, None)
     if config.sequence_batching:
         for one in config.sequence_batching.control_input:
             for control in one.control:
                 kinds = [kind for field, kind in _CONTROL_TYPES.items() if getattr(control, field)]
                 datatype = control.datatype or next(iter(kinds), None)
-                ports.setdefault(one.name, Port(one.name, datatype, (*batch, 1)))
+                ports.setdefault(one.name, OnnxPort(one.name, datatype, (*batch, 1)))
         for state in config.sequence_batching.state:
             name = state.input_name
-            ports.setdefault(name, Port(name, state.datatype, (*batch, *state.dims)))
+            ports.setdefault(name, OnnxPort(name, state.datatype, (*batch, *state.dims)))
     return ports
 
 
-def _port(tensor: ModelInput, batch: tuple[int, ...]) -> Port:
+def _port(tensor: ModelInput, batch: tuple[int, ...]) -> OnnxPort:
     if tensor.allow_ragged_batch:  # the scheduler gives it a shape of its own
-        return Port(tensor.name, tensor.datatype, None)
+        return OnnxPort(tensor.name, tensor.datatype, None)
     dims = tensor.dims if tensor.reshape is None else tensor.reshape
-    return Port(tensor.name, tensor.datatype, batch + dims)
+    return OnnxPort(tensor.name, tensor.datatype, batch + dims)

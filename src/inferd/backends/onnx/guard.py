@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.convert.onnx_model import Chunks, Node, encode_node, onnx_type
+from inferd.convert.onnx_model import Chunks, OnnxNode, encode_node, onnx_type
 from inferd.convert.protobuf import BYTES, Malformed, any_field, bytes_field, fields, text_field
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
@@ -120,21 +120,21 @@ def _normalization(number: int, node: memoryview, x: str, y: str) -> Chunks:
     real, whole = ({"to": onnx_type(one)} for one in (DataType.FP32, DataType.INT64))
     # Few operators of old opsets take integers, and a shape made by Concat is not run as written.
     before = (
-        Node("Flatten", (x,), (part("flat"),), {"axis": 2}),
-        Node("Shape", (part("flat"),), (part("dims"),), {}),
-        Node("Constant", (), (part("last"),), {"value": np.array([0, 0, 1])}),
-        Node("Gather", (part("dims"), part("last")), (part("three"),), {}),
-        Node("Mul", (part("three"), part("last")), (part("count"),), {}),  # 0, 0, pixels
-        Node("Sub", (part("last"), part("count")), (part("lack"),), {}),
-        Node("Cast", (part("lack"),), (part("real"),), real),
-        Node("Relu", (part("real"),), (part("lacks"),), {}),
-        Node("Cast", (part("lacks"),), (part("whole"),), whole),
-        Node("Add", (part("count"), part("whole")), (part("line"),), {}),  # 0 keeps a dim
-        Node("Reshape", (x, part("line")), (part("x"),), {}),
+        OnnxNode("Flatten", (x,), (part("flat"),), {"axis": 2}),
+        OnnxNode("Shape", (part("flat"),), (part("dims"),), {}),
+        OnnxNode("Constant", (), (part("last"),), {"value": np.array([0, 0, 1])}),
+        OnnxNode("Gather", (part("dims"), part("last")), (part("three"),), {}),
+        OnnxNode("Mul", (part("three"), part("last")), (part("count"),), {}),  # 0, 0, pixels
+        OnnxNode("Sub", (part("last"), part("count")), (part("lack"),), {}),
+        OnnxNode("Cast", (part("lack"),), (part("real"),), real),
+        OnnxNode("Relu", (part("real"),), (part("lacks"),), {}),
+        OnnxNode("Cast", (part("lacks"),), (part("whole"),), whole),
+        OnnxNode("Add", (part("count"), part("whole")), (part("line"),), {}),  # 0 keeps a dim
+        OnnxNode("Reshape", (x, part("line")), (part("x"),), {}),
     )
     after = (
-        Node("Shape", (x,), (part("shape"),), {}),
-        Node("Reshape", (part("y"), part("shape")), (y,), {}),
+        OnnxNode("Shape", (x,), (part("shape"),), {}),
+        OnnxNode("Reshape", (part("y"), part("shape")), (y,), {}),
     )
     names = {_INPUT: _first_renamed(part("x")), _OUTPUT: _first_renamed(part("y"))}
     nodes = [encode_node(one) for one in before]

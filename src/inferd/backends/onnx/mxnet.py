@@ -12,8 +12,8 @@ from typing import Any
 from inferd.backends.onnx.converted import ConvertedBackend, input_ports, read_bytes
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
-from inferd.backends.worker.plan import Plan
-from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.plan import WorkerPlan
+from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.config.pbtxt import to_json
@@ -111,13 +111,13 @@ class MxnetBackend(ConvertedBackend):
 
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, library: Path
-    ) -> Plan:
+    ) -> WorkerPlan:
         environment = Environment(variables=_VARIABLES)
 
-        def make(on_line: Callable[[str, bool], None]) -> Process:
-            return Process(config.name, environment, Sizes(), on_line)
+        def make(on_line: Callable[[str, bool], None]) -> WorkerProcess:
+            return WorkerProcess(config.name, environment, Sizes(), on_line)
 
-        return Plan(
+        return WorkerPlan(
             model=config.name,
             version=files.version,
             settings=_settings(files, config, placement, library),

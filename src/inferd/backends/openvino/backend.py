@@ -55,7 +55,7 @@ class OpenvinoBackend:
         self._default_max_batch_size = default_max_batch_size
         self._openvino = openvino
         self._core = openvino.Core()
-        self._loaded: WeakValueDictionary[Any, Compiled] = WeakValueDictionary()
+        self._loaded: WeakValueDictionary[Any, CompiledOpenvino] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def connect(self, context: BackendContext) -> None:
@@ -86,7 +86,7 @@ class OpenvinoBackend:
         scalars = loaded.ports.signature.scalars(config)
         return ArrayInstance(config, files.version, openvino_run(loaded, config), scalars=scalars)
 
-    def _compile(self, files: ModelFiles, config: ModelConfig) -> "Compiled":
+    def _compile(self, files: ModelFiles, config: ModelConfig) -> "CompiledOpenvino":
         model = self._read(files, config)
         ports, shapes = Ports(model, config), Shapes(model)
         properties = settings(config, is_safe=shapes.is_safe)
@@ -94,7 +94,7 @@ class OpenvinoBackend:
             compiled = self._core.compile_model(model, "CPU", properties)
         except RuntimeError as error:
             raise _failure(config, "compile it", error) from error
-        return Compiled(self._openvino, compiled, ports, shapes)
+        return CompiledOpenvino(self._openvino, compiled, ports, shapes)
 
     def _read(self, files: ModelFiles, config: ModelConfig) -> Any:
         try:
@@ -124,15 +124,15 @@ class Ports:
         )
 
 
-class Compiled:
+class CompiledOpenvino:
     """A compiled model, and a pool of infer requests shared by threads."""
 
     def __init__(self, openvino: Any, compiled: Any, ports: Ports, shapes: Shapes) -> None:
         self.openvino = openvino
         self.ports = ports
         self.shapes = shapes
-        self.pool: Pool[Kept] = Pool(
-            lambda: Kept(compiled.create_infer_request(), len(ports.inputs))
+        self.pool: Pool[PooledRequest] = Pool(
+            lambda: PooledRequest(compiled.create_infer_request(), len(ports.inputs))
         )
 
 
@@ -160,7 +160,7 @@ def settings(config: ModelConfig, *, is_safe: bool) -> dict[str, Any]:
     }
 
 
-class Kept:
+class PooledRequest:
     """An infer request, and views of its input memory, which is reused while shapes match."""
 
     def __init__(self, request: Any, count: int) -> None:
@@ -168,7 +168,7 @@ class Kept:
         self.views: list[Array | None] = [None] * count
 
 
-def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
+def openvino_run(loaded: CompiledOpenvino, config: ModelConfig) -> Run:
     """Return the function that runs one request."""
     openvino, ports, pool, shapes = loaded.openvino, loaded.ports, loaded.pool, loaded.shapes
     inputs = list(enumerate(ports.inputs))
@@ -177,7 +177,7 @@ def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
     dtypes = {t.name: t.datatype.numpy for t in config.output}
     infer = outputs_by(openvino)
 
-    def put(pooled: Kept, number: int, name: str, array: Array) -> None:
+    def put(pooled: PooledRequest, number: int, name: str, array: Array) -> None:
         if name in bits:
             view = np.array(array)
             tensor = openvino.Tensor(view, list(view.shape), openvino.Type.bf16)

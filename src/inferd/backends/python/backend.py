@@ -28,8 +28,8 @@ from inferd.backends.worker.parameters import (
     setting,
     timeout_s,
 )
-from inferd.backends.worker.plan import AHEAD, Plan
-from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.plan import AHEAD, WorkerPlan
+from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.backends.worker.reshapes import reshapes_of
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on, number
@@ -125,7 +125,7 @@ class PythonBackend:
 
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
-    ) -> Plan:
+    ) -> WorkerPlan:
         context = self._context
         settings = context.settings
         start_s = setting(config, settings, START_SETTING)
@@ -137,16 +137,16 @@ class PythonBackend:
         if runs_in_server(config, self._context.settings):
             _check_in_server(files, config)
 
-            def make(on_line: Callable[[str, bool], None]) -> Process:
+            def make(on_line: Callable[[str, bool], None]) -> WorkerProcess:
                 return ModelThread(config.name, files, sizes, on_line)
 
         else:
             environment = self.environment(files, config)
 
-            def make(on_line: Callable[[str, bool], None]) -> Process:
-                return Process(config.name, environment, sizes, on_line)
+            def make(on_line: Callable[[str, bool], None]) -> WorkerProcess:
+                return WorkerProcess(config.name, environment, sizes, on_line)
 
-        return Plan(
+        return WorkerPlan(
             model=config.name,
             version=files.version,
             settings=_settings(files, config, placement, task),

@@ -15,15 +15,15 @@ from collections.abc import Callable
 from inferd.backends.python.code import code_folders
 from inferd.backends.python.private import PrivateModules
 from inferd.backends.worker.environments.environment import Environment
-from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import BackendFailed
 
 log = logging.getLogger("inferd.backends")
 
 
-class ModelThread(Process):
-    """A Process that is a thread of this one. The model shares the server's stdout and stderr."""
+class ModelThread(WorkerProcess):
+    """A process that is a thread of this one. The model shares the server's stdout and stderr."""
 
     def __init__(
         self, name: str, files: ModelFiles, sizes: Sizes, on_line: Callable[[str, bool], None]

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from inferd.backends.pytorch.archive import has_native_code
 from inferd.backends.pytorch.compiled import (
-    Compiled,
+    CompiledTorch,
     check_compiled,
     compiled_run,
     load_compiled,
@@ -35,7 +35,7 @@ ALLOW_NATIVE = "inferd_allow_native_code"
 """The config parameter that allows a model file to contain compiled code."""
 _CPU = Placement("cpu")
 
-Program = Script | Export | Compiled
+Program = Script | Export | CompiledTorch
 """A loaded model file."""
 
 
@@ -79,7 +79,7 @@ class PytorchBackend:
         if isinstance(loaded, Script):
             check_arguments(loaded, config)
             return config
-        if isinstance(loaded, Compiled):
+        if isinstance(loaded, CompiledTorch):
             check_compiled(config)
             return config
         return self._completed(config, loaded)
@@ -93,7 +93,7 @@ class PytorchBackend:
             check_arguments(loaded, config)
             run, scalars = script_run(loaded, config), possible_scalars(config)
             return ArrayInstance(config, files.version, run, scalars=scalars)
-        if isinstance(loaded, Compiled):
+        if isinstance(loaded, CompiledTorch):
             check_compiled(config)
             return ArrayInstance(config, files.version, compiled_run(loaded, config))
         signature = loaded.signature(config)

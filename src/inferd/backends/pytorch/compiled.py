@@ -1,4 +1,4 @@
-"""Compiled: an AOTInductor package (.pt2), a shared library with almost no metadata.
+"""CompiledTorch: an AOTInductor package (.pt2), a shared library with almost no metadata.
 
 It has no names, datatypes or shapes, and its code checks none: a tensor other than what it was
 compiled for is read out of bounds. So inputs and outputs have to be listed, in order, and it is
@@ -18,7 +18,7 @@ from inferd.errors import BackendFailed, InvalidConfig
 from inferd.tensor.dtype import DataType
 
 
-class Compiled:
+class CompiledTorch:
     """A loaded library."""
 
     def __init__(self, torch: ModuleType, call: Any, device: Any) -> None:
@@ -27,12 +27,12 @@ class Compiled:
         self.device = device
 
 
-def load_compiled(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Compiled:
+def load_compiled(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> CompiledTorch:
     """Return the package in `file`. Raises BackendFailed if torch refuses it."""
     from torch._inductor import aoti_load_package
 
     try:
-        return Compiled(torch, aoti_load_package(str(file)), device)
+        return CompiledTorch(torch, aoti_load_package(str(file)), device)
     except Exception as error:
         raise failure(config, "load it", error) from error
 
@@ -55,7 +55,7 @@ def check_compiled(config: ModelConfig) -> None:
         raise InvalidConfig(msg)
 
 
-def compiled_run(compiled: Compiled, config: ModelConfig) -> Run:
+def compiled_run(compiled: CompiledTorch, config: ModelConfig) -> Run:
     """Return the function that runs one request."""
     torch, device = compiled.torch, compiled.device
     local = Context(torch, thread_count(config))

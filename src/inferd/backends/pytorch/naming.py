@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inferd.backends.pytorch.structure import BY_NAME, TENSORS, Argument, leaves
+from inferd.backends.pytorch.structure import BY_NAME, TENSORS, TorchArgument, leaves
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig
 
@@ -24,13 +24,13 @@ class Binding:
     that takes a list or dict of tensors, if there is one, and `rest` are the inputs that go to it.
     """
 
-    arguments: tuple[Argument, ...]
+    arguments: tuple[TorchArgument, ...]
     names: dict[str, str]
-    many: Argument | None
+    many: TorchArgument | None
     rest: tuple[str, ...]
 
 
-def binding(config: ModelConfig, arguments: Sequence[Argument]) -> Binding:
+def binding(config: ModelConfig, arguments: Sequence[TorchArgument]) -> Binding:
     """Return which inputs of the configuration go to which of `arguments`.
 
     Optional arguments that cannot be made from inputs are left out. Raises InvalidConfig if names
@@ -56,13 +56,13 @@ def binding(config: ModelConfig, arguments: Sequence[Argument]) -> Binding:
     return Binding(used, taken, takers[0], tuple(rest))
 
 
-def _can_be_made(argument: Argument) -> bool:
+def _can_be_made(argument: TorchArgument) -> bool:
     if argument.plain_kind in (TENSORS, BY_NAME):
         return True
     return all(leaf.datatypes for leaf in leaves([argument]))
 
 
-def inputs_in_order(config: ModelConfig, arguments: Sequence[Argument]) -> list[str]:
+def inputs_in_order(config: ModelConfig, arguments: Sequence[TorchArgument]) -> list[str]:
     """Return the configuration's input names in the order of their arguments.
 
     If the only argument takes many tensors, it gets them by number, or else in the configuration's

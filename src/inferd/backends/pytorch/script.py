@@ -8,7 +8,7 @@ from typing import Any
 from inferd.backends.pytorch.archive import check_script
 from inferd.backends.pytorch.naming import Binding, binding, outputs_in_order
 from inferd.backends.pytorch.runtime import DATATYPES, failure
-from inferd.backends.pytorch.structure import TENSOR, TEXTS, Argument, leaves
+from inferd.backends.pytorch.structure import TENSOR, TEXTS, TorchArgument, leaves
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig
 
@@ -23,7 +23,7 @@ class Script:
         self.device = device
         schema = module.forward.schema
         self.arguments = [
-            Argument(each.name, str(each.type), each.has_default_value())
+            TorchArgument(each.name, str(each.type), each.has_default_value())
             for each in schema.arguments[1:]
         ]
         graph = str(module.inlined_graph)
@@ -62,7 +62,7 @@ def _check_kinds(config: ModelConfig, bound: Binding) -> None:
     datatypes = {tensor.name: tensor.datatype for tensor in config.input}
     may_lack = {tensor.name for tensor in config.input if tensor.optional}
     made_of = [(leaf, bound.names.get(leaf.name)) for leaf in leaves(bound.arguments)]
-    made_of += [(Argument(name, TENSOR), name) for name in bound.rest]
+    made_of += [(TorchArgument(name, TENSOR), name) for name in bound.rest]
     for leaf, name in made_of:
         if name is None:
             continue

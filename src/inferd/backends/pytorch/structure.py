@@ -40,7 +40,7 @@ _MAX_DEPTH = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class TorchArgument:
     """One argument of forward: its TorchScript type, and whether it may be left out."""
 
     name: str
@@ -53,11 +53,11 @@ class Argument:
         return _inside(self.kind, "Optional") or self.kind
 
     @property
-    def parts(self) -> list["Argument"]:
+    def parts(self) -> list["TorchArgument"]:
         """The parts of a tuple, named <name>.0, <name>.1, ...; none for other types."""
         inside = _inside(self.plain_kind, "Tuple")
         return [
-            Argument(f"{self.name}.{place}", kind, self.optional)
+            TorchArgument(f"{self.name}.{place}", kind, self.optional)
             for place, kind in enumerate(_split(inside))
         ]
 
@@ -67,7 +67,7 @@ class Argument:
         return _KINDS.get(self.plain_kind, frozenset())
 
 
-def leaves(arguments: Sequence[Argument]) -> list[Argument]:
+def leaves(arguments: Sequence[TorchArgument]) -> list[TorchArgument]:
     """Return the arguments that inputs go to: `arguments`, with tuples replaced by their parts."""
     found = []
     for argument in arguments:
@@ -98,7 +98,7 @@ Convert = Callable[[str, Array], Any]
 
 
 def assembled(
-    argument: Argument, names: Mapping[str, str], feed: Mapping[str, Array], convert: Convert
+    argument: TorchArgument, names: Mapping[str, str], feed: Mapping[str, Array], convert: Convert
 ) -> Any:
     """Return the value of `argument`. `names` are the inputs of its leaves.
 

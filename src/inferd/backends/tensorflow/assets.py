@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from inferd.backends.tensorflow.fields import fields, integer, merged, messages, text
-from inferd.backends.tensorflow.graph import NOTHING, Graph, Node
+from inferd.backends.tensorflow.graph import NOTHING, TfGraph, TfNode
 from inferd.errors import InvalidConfig
 
 _FILLS = ("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
@@ -48,8 +48,11 @@ def asset_tensors(meta_graph: memoryview, what: str) -> frozenset[str]:
 
 
 def fills_from_elsewhere(
-    graph: Graph, assets: frozenset[str], loading: Sequence[Node], others: Sequence[Node]
-) -> Node | None:
+    graph: TfGraph,
+    assets: frozenset[str],
+    loading: Sequence[TfNode],
+    others: Sequence[TfNode],
+) -> TfNode | None:
     """Return the first node that fills a table from a file that is not known to be an asset.
 
     `loading` are the nodes that run while assets are fed; none of `others` may fill a table.
@@ -71,13 +74,13 @@ class _Trail:
     A text whose origin is not certain leads to no asset.
     """
 
-    def __init__(self, graph: Graph, assets: frozenset[str]) -> None:
+    def __init__(self, graph: TfGraph, assets: frozenset[str]) -> None:
         self._graph = graph
         self._assets = assets
         self._known: dict[tuple[str, str], bool] = {}
         self._depth = 0
 
-    def leads_to_asset(self, scope: str, node: Node, place: int) -> bool:
+    def leads_to_asset(self, scope: str, node: TfNode, place: int) -> bool:
         """Return whether input `place` of `node` is always the path of an asset."""
         data = [tensor for tensor in node.inputs if not tensor.startswith("^")]
         if place >= len(data) or self._depth >= MAX_DEPTH:
@@ -114,7 +117,7 @@ class _Trail:
         )
 
     @cached_property
-    def _callers(self) -> defaultdict[str, list[tuple[str, Node]]]:
+    def _callers(self) -> defaultdict[str, list[tuple[str, TfNode]]]:
         found = defaultdict(list)
         for scope, node in self._graph.scoped():
             for function in {node.op, *node.calls}:
@@ -122,7 +125,7 @@ class _Trail:
         return found
 
     @cached_property
-    def _writes(self) -> list[tuple[str, Node]]:
+    def _writes(self) -> list[tuple[str, TfNode]]:
         """Nodes that may write texts to a variable: which one is unknown, as it has many names."""
         return [
             (scope, node)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from inferd.backends.tensorflow.files import Interface, read_graph, read_saved_model
+from inferd.backends.tensorflow.files import ServedSignature, read_graph, read_saved_model
 from inferd.backends.tensorflow.graph import UNRANKED, reaches_outside
 from inferd.backends.tensorflow.session import (
-    Loaded,
+    LoadedSession,
     load_graph,
     load_saved_model,
     tensorflow,
@@ -33,7 +33,7 @@ class TensorflowBackend:
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
         self._default_max_batch_size = default_max_batch_size
-        self._loaded: WeakValueDictionary[Any, Loaded] = WeakValueDictionary()
+        self._loaded: WeakValueDictionary[Any, LoadedSession] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def connect(self, context: BackendContext) -> None:
@@ -64,7 +64,9 @@ class TensorflowBackend:
         scalars = known.signature.scalars(config)
         return ArrayInstance(config, files.version, run, scalars=scalars)
 
-    def _load(self, files: ModelFiles, config: ModelConfig, known: Interface) -> Loaded:
+    def _load(
+        self, files: ModelFiles, config: ModelConfig, known: ServedSignature
+    ) -> LoadedSession:
         key = repr((_fingerprint(files.file), config.parameters, known.fetches))
         with self._lock:
             loaded = self._loaded.get(key)
@@ -85,7 +87,7 @@ def _fingerprint(file: Path) -> list[tuple[str, int, int]]:
     return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
 
 
-def _interface(files: ModelFiles, config: ModelConfig) -> Interface:
+def _interface(files: ModelFiles, config: ModelConfig) -> ServedSignature:
     """Return the model's interface. Raises InvalidConfig, also if the model is hostile."""
     what = f"model '{config.name}', '{files.file.name}'"
     if files.file.is_dir():
@@ -110,7 +112,7 @@ def _check_ranks(config: ModelConfig, signature: Signature) -> None:
                 raise InvalidConfig(msg)
 
 
-def _check_given(config: ModelConfig, known: Interface) -> None:
+def _check_given(config: ModelConfig, known: ServedSignature) -> None:
     """Check that every placeholder is fed: an unfed one may crash the process."""
     given = {tensor.name for tensor in config.input if not tensor.optional}
     if missing := [name for name in known.feeds if name not in given]:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from inferd.backends.tensorflow.assets import asset_tensors, fills_from_elsewhere
 from inferd.backends.tensorflow.fields import (
-    Malformed,
+    MalformedFields,
     decoded,
     integer,
     merged,
     messages,
     text,
 )
-from inferd.backends.tensorflow.graph import RESTORING, Graph, Node, declared
+from inferd.backends.tensorflow.graph import RESTORING, TfGraph, TfNode, declared
 from inferd.config.model import ModelConfig
 from inferd.core.signature import Declared, Signature
 from inferd.errors import InvalidConfig
@@ -27,7 +27,7 @@ _INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")  # of older files
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
+class ServedSignature:
     """What is fed and fetched: the protocol's names -> TensorFlow's tensor names.
 
     `tags` are those of the chosen MetaGraph, none for a GraphDef. `nodes` are all nodes that run,
@@ -38,10 +38,10 @@ class Interface:
     feeds: dict[str, str]
     fetches: dict[str, str]
     tags: tuple[str, ...]
-    nodes: list[Node]
+    nodes: list[TfNode]
 
 
-def read_saved_model(folder: Path, config: ModelConfig, what: str) -> Interface:
+def read_saved_model(folder: Path, config: ModelConfig, what: str) -> ServedSignature:
     """Return the interface of the SavedModel in `folder`, for the signature `config` chooses.
 
     Raises InvalidConfig, whose text begins with `what`.
@@ -54,20 +54,20 @@ def read_saved_model(folder: Path, config: ModelConfig, what: str) -> Interface:
         raise InvalidConfig(msg)
     try:
         return _interface(memoryview(_content(file, what)), config, what)
-    except Malformed as error:
+    except MalformedFields as error:
         msg = f"{what}: saved_model.pb is not what TensorFlow writes, or cut off: {error}"
         raise InvalidConfig(msg) from error
 
 
-def read_graph(file: Path, config: ModelConfig, what: str) -> Interface:
+def read_graph(file: Path, config: ModelConfig, what: str) -> ServedSignature:
     """Return the interface of the GraphDef `file`: its placeholders, and the outputs of `config`.
 
     The file has no datatypes of outputs, so they are taken from `config`. Raises InvalidConfig.
     """
     try:
-        graph = Graph(memoryview(_content(file, what)))
+        graph = TfGraph(memoryview(_content(file, what)))
         placeholders = graph.placeholders()
-    except Malformed as error:
+    except MalformedFields as error:
         msg = f"{what} is not what TensorFlow writes, or cut off: {error}"
         raise InvalidConfig(msg) from error
     if not graph.nodes:
@@ -88,16 +88,16 @@ def read_graph(file: Path, config: ModelConfig, what: str) -> Interface:
     used = {node.name for node in nodes}
     inputs = {name: each for name, each in placeholders.items() if name in used}
     feeds = {name: f"{name}:0" for name in inputs}
-    return Interface(Signature(inputs, {}, outputs), feeds, fetches, (), nodes)
+    return ServedSignature(Signature(inputs, {}, outputs), feeds, fetches, (), nodes)
 
 
-def _interface(content: memoryview, config: ModelConfig, what: str) -> Interface:
+def _interface(content: memoryview, config: ModelConfig, what: str) -> ServedSignature:
     meta_graph, tags = _meta_graph(content, config, what)
     signatures = {text(entry, 1): merged(entry, 2) for entry in messages(meta_graph, 5)}
     chosen = _chosen(signatures, config, what)
     inputs, feeds = _tensors(signatures[chosen], 1, what)
     outputs, fetches = _tensors(signatures[chosen], 2, what)
-    graph = Graph(merged(meta_graph, 2))
+    graph = TfGraph(merged(meta_graph, 2))
     starts = _run_first(meta_graph)
     if _INIT_KEY in signatures:
         starts += _tensors(signatures[_INIT_KEY], 2, what)[1].values()
@@ -107,10 +107,10 @@ def _interface(content: memoryview, config: ModelConfig, what: str) -> Interface
     others, assets = [*fetched, *restored], asset_tensors(meta_graph, what)
     _check_tables(fills_from_elsewhere(graph, assets, loading, others), what)
     nodes = [*fetched, *loading, *(node for node in restored if node.op not in RESTORING)]
-    return Interface(Signature(inputs, {}, outputs), feeds, fetches, tags, nodes)
+    return ServedSignature(Signature(inputs, {}, outputs), feeds, fetches, tags, nodes)
 
 
-def _check_tables(foreign: Node | None, what: str) -> None:
+def _check_tables(foreign: TfNode | None, what: str) -> None:
     if foreign is not None:
         msg = f"{what}: node '{foreign.name}' fills a table from a file that is no asset of it"
         raise InvalidConfig(msg)

@@ -1,10 +1,10 @@
-"""Graph: a GraphDef's nodes, and those that a run reaches; read without TensorFlow."""
+"""TfGraph: a GraphDef's nodes, and those that a run reaches; read without TensorFlow."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from inferd.backends.tensorflow.fields import (
-    Malformed,
+    MalformedFields,
     decoded,
     fields,
     integer,
@@ -58,7 +58,7 @@ _LOOPS = frozenset(("Enter", "RefEnter", "Switch", "RefSwitch", "Merge", "Exit",
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TfNode:
     """One operation: `inputs` are tensor names, `calls` function names."""
 
     name: str
@@ -68,12 +68,12 @@ class Node:
     attributes: dict[str, memoryview]
 
 
-class Graph:
-    """The nodes of a GraphDef by name, and those of its functions. Raises Malformed."""
+class TfGraph:
+    """The nodes of a GraphDef by name, and those of its functions. Raises MalformedFields."""
 
     def __init__(self, graph_def: memoryview) -> None:
         self.nodes = {node.name: node for node in map(_node, messages(graph_def, 1))}
-        self._functions: dict[str, list[Node]] = {}
+        self._functions: dict[str, list[TfNode]] = {}
         self._arguments: dict[str, list[str]] = {}
         for function in messages(merged(graph_def, 2), 1):
             declaration = merged(function, 1)
@@ -100,11 +100,11 @@ class Graph:
             if name not in read and node.op not in ("NoOp", "Placeholder", "Const")
         ]
 
-    def reached(self, tensors: Iterable[str]) -> list[Node]:
+    def reached(self, tensors: Iterable[str]) -> list[TfNode]:
         """Return the nodes that must run for `tensors`, including those in functions."""
         waiting = [_node_name(tensor) for tensor in tensors]
         seen: set[str] = set()
-        found: list[Node] = []
+        found: list[TfNode] = []
         while waiting:
             name = waiting.pop()
             node = self.nodes.get(name)
@@ -115,7 +115,7 @@ class Graph:
             waiting += [_node_name(tensor) for tensor in node.inputs]
         return found + self._inside(found)
 
-    def scoped(self) -> Iterator[tuple[str, Node]]:
+    def scoped(self) -> Iterator[tuple[str, TfNode]]:
         """Yield every node with its function, "" for those outside functions."""
         for node in self.nodes.values():
             yield "", node
@@ -123,7 +123,7 @@ class Graph:
             for node in inside:
                 yield name, node
 
-    def node(self, function: str, name: str) -> Node | None:
+    def node(self, function: str, name: str) -> TfNode | None:
         """Return a node of `function` ("": outside functions); None unless there is exactly one."""
         if not function:
             return self.nodes.get(name)
@@ -134,10 +134,10 @@ class Graph:
         """Return the names of a function's arguments in order."""
         return self._arguments.get(function, [])
 
-    def _inside(self, nodes: list[Node]) -> list[Node]:
+    def _inside(self, nodes: list[TfNode]) -> list[TfNode]:
         called = [name for node in nodes for name in (node.op, *node.calls)]
         seen: set[str] = set()
-        found: list[Node] = []
+        found: list[TfNode] = []
         while called:
             name = called.pop()
             if name in seen:
@@ -152,7 +152,7 @@ class Graph:
 NOTHING = memoryview(b"")
 
 
-def reaches_outside(nodes: Iterable[Node]) -> Node | None:
+def reaches_outside(nodes: Iterable[TfNode]) -> TfNode | None:
     """Return the first of `nodes` that would touch files, the network or Python."""
     for node in nodes:
         if node.op in _OUTSIDE or node.op.startswith(_OUTSIDE_STARTS):
@@ -163,25 +163,25 @@ def reaches_outside(nodes: Iterable[Node]) -> Node | None:
     return None
 
 
-def has_loops(nodes: Iterable[Node]) -> bool:
+def has_loops(nodes: Iterable[TfNode]) -> bool:
     """Return whether `nodes` have TensorFlow 1 control flow, which one executor refuses."""
     return any(node.op in _LOOPS for node in nodes)
 
 
 def declared(name: str, kind: int, shape: memoryview) -> Declared:
-    """Return a tensor of TensorFlow's type `kind` and a TensorShapeProto. Raises Malformed.
+    """Return a tensor of TensorFlow's type `kind` and a TensorShapeProto. Raises MalformedFields.
 
     A shape of unknown rank is (), and `kind` says so.
     """
     dims = () if integer(shape, 3) else tuple(integer(dim, 1) for dim in messages(shape, 2))
     if any(dim < -1 for dim in dims):
         msg = f"tensor '{name}' has a dim below -1"
-        raise Malformed(msg)
+        raise MalformedFields(msg)
     word = f"type {kind}{UNRANKED if integer(shape, 3) else ''}"
     return Declared(name, word, dims, DATATYPES.get(kind))
 
 
-def _node(message: memoryview) -> Node:
+def _node(message: memoryview) -> TfNode:
     name = op = ""
     inputs, attributes, calls = [], {}, []
     for number, value in fields(message):
@@ -198,7 +198,7 @@ def _node(message: memoryview) -> Node:
             if key in ("dtype", "shape", "output_stream"):
                 attributes[key] = attribute
             calls += _called(attribute)
-    return Node(name, op, tuple(inputs), tuple(calls), attributes)
+    return TfNode(name, op, tuple(inputs), tuple(calls), attributes)
 
 
 def _called(attribute: memoryview) -> list[str]:
@@ -212,7 +212,7 @@ def _called(attribute: memoryview) -> list[str]:
     return found
 
 
-def _kind(node: Node) -> int:
+def _kind(node: TfNode) -> int:
     return integer(node.attributes.get("dtype", NOTHING), 6)
 
 

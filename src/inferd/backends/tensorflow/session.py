@@ -9,7 +9,7 @@ import os
 from types import ModuleType
 from typing import Any
 
-from inferd.backends.tensorflow.files import Interface
+from inferd.backends.tensorflow.files import ServedSignature
 from inferd.backends.tensorflow.graph import has_loops
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_number
@@ -26,7 +26,7 @@ def tensorflow() -> ModuleType:
     return module
 
 
-def open_session(tf: ModuleType, config: ModelConfig, known: Interface) -> Any:
+def open_session(tf: ModuleType, config: ModelConfig, known: ServedSignature) -> Any:
     """Return a v1 Session with a graph of its own. Raises InvalidConfig for a bad parameter."""
     options = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=whole_number(config, "TF_NUM_INTRA_THREADS", 1, 0, 1024),
@@ -38,22 +38,24 @@ def open_session(tf: ModuleType, config: ModelConfig, known: Interface) -> Any:
     return tf.compat.v1.Session(graph=tf.Graph(), config=options)
 
 
-class Loaded:
+class LoadedSession:
     """A model in a session; alive as long as a present or coming instance needs it."""
 
-    def __init__(self, tf: ModuleType, session: Any, interface: Interface) -> None:
+    def __init__(self, tf: ModuleType, session: Any, interface: ServedSignature) -> None:
         self.tf = tf
         self.session = session
         self.interface = interface
 
 
-def load_saved_model(tf: ModuleType, folder: str, config: ModelConfig, known: Interface) -> Loaded:
+def load_saved_model(
+    tf: ModuleType, folder: str, config: ModelConfig, known: ServedSignature
+) -> LoadedSession:
     """Return the SavedModel in `folder`, loaded. Raises BackendFailed."""
     session = open_session(tf, config, known)
     try:
         with session.graph.as_default():
             tf.compat.v1.saved_model.load(session, list(known.tags), folder)
-        return _checked(Loaded(tf, session, known), config)
+        return _checked(LoadedSession(tf, session, known), config)
     except InferdError:
         session.close()
         raise
@@ -62,14 +64,16 @@ def load_saved_model(tf: ModuleType, folder: str, config: ModelConfig, known: In
         raise failure(tf, config, "load it", error) from error
 
 
-def load_graph(tf: ModuleType, content: bytes, config: ModelConfig, known: Interface) -> Loaded:
+def load_graph(
+    tf: ModuleType, content: bytes, config: ModelConfig, known: ServedSignature
+) -> LoadedSession:
     """Return the GraphDef `content`, loaded. Raises BackendFailed."""
     session = open_session(tf, config, known)
     try:
         with session.graph.as_default():
             graph_def = tf.compat.v1.GraphDef.FromString(content)
             tf.import_graph_def(graph_def, name="")
-        return _checked(Loaded(tf, session, known), config)
+        return _checked(LoadedSession(tf, session, known), config)
     except InferdError:
         session.close()
         raise
@@ -78,7 +82,7 @@ def load_graph(tf: ModuleType, content: bytes, config: ModelConfig, known: Inter
         raise failure(tf, config, "load it", error) from error
 
 
-def _checked(loaded: Loaded, config: ModelConfig) -> Loaded:
+def _checked(loaded: LoadedSession, config: ModelConfig) -> LoadedSession:
     """Check every feed and fetch against the graph itself. Raises InvalidConfig."""
     graph, known = loaded.session.graph, loaded.interface
     for names, declared in (

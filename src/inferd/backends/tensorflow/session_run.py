@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.backends.tensorflow.session import Loaded, failure
+from inferd.backends.tensorflow.session import LoadedSession, failure
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import Array, Run
 from inferd.tensor.dtype import DataType
@@ -16,7 +16,7 @@ MAX_CALLABLES = 32
 _TO_VIEW = frozenset((DataType.BF16, DataType.BYTES))
 
 
-def session_run(loaded: Loaded, config: ModelConfig) -> Run:
+def session_run(loaded: LoadedSession, config: ModelConfig) -> Run:
     """Return the function that runs one request through `loaded`."""
     tf, known = loaded.tf, loaded.interface
     inputs = [tensor.name for tensor in config.input]
@@ -53,7 +53,7 @@ def session_run(loaded: Loaded, config: ModelConfig) -> Run:
     return run
 
 
-def _callable(loaded: Loaded, feeds: list[str], fetches: list[str]) -> Any:
+def _callable(loaded: LoadedSession, feeds: list[str], fetches: list[str]) -> Any:
     from tensorflow.core.protobuf import config_pb2
 
     made = config_pb2.CallableOptions(feed=feeds, fetch=fetches)

@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from inferd.backends.tensorrt.device import Device, find_device
-from inferd.backends.tensorrt.plan import Plan, allows_native, load_plan, tensorrt
+from inferd.backends.tensorrt.plan import TensorrtPlan, allows_native, load_plan, tensorrt
 from inferd.backends.tensorrt.run import PlanRun
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import ArrayInstance
@@ -30,7 +30,7 @@ class TensorrtBackend:
     ) -> None:
         self._find = find
         self._runtime = runtime
-        self._plans: WeakValueDictionary[Any, Plan] = WeakValueDictionary()
+        self._plans: WeakValueDictionary[Any, TensorrtPlan] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
@@ -70,7 +70,9 @@ class TensorrtBackend:
             raise Unsupported(msg)
         return device
 
-    def _plan(self, files: ModelFiles, config: ModelConfig, device: Device, number: int) -> Plan:
+    def _plan(
+        self, files: ModelFiles, config: ModelConfig, device: Device, number: int
+    ) -> TensorrtPlan:
         stat = files.file.stat()
         key = (str(files.file), stat.st_mtime_ns, stat.st_size, number, allows_native(config))
         with self._lock:

@@ -1,4 +1,4 @@
-"""Plan: an engine that TensorRT has read from a file, and the metadata of its tensors."""
+"""TensorrtPlan: an engine that TensorRT has read from a file, and the metadata of its tensors."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -40,7 +40,7 @@ def tensorrt() -> ModuleType:
     raise ModuleNotFoundError(name=PACKAGES[0])
 
 
-class Plan:
+class TensorrtPlan:
     """An engine, its tensors, and the shapes its profiles allow. Raises Unsupported."""
 
     def __init__(self, trt: ModuleType, engine: Any, log: Any, config: ModelConfig) -> None:
@@ -99,7 +99,7 @@ class Plan:
         return tuple(int(dim) for dim in low), tuple(int(dim) for dim in high)
 
 
-def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> Plan:
+def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> TensorrtPlan:
     """Return the plan in `file`; its GPU must be current.
 
     Raises InvalidConfig for a TensorRT-RTX file, BackendFailed with TensorRT's reason, Unsupported
@@ -119,7 +119,7 @@ def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> Plan:
         raise failure(config, log, error) from error
     if engine is None:
         raise failure(config, log, None)
-    return Plan(trt, engine, log, config)
+    return TensorrtPlan(trt, engine, log, config)
 
 
 def allows_native(config: ModelConfig) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from inferd.backends.tensorrt.device import Device
-from inferd.backends.tensorrt.plan import Plan, failure
+from inferd.backends.tensorrt.plan import TensorrtPlan, failure
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import Array
 from inferd.errors import BackendFailed
@@ -20,7 +20,7 @@ _ALIGNMENT = 256
 class PlanRun:
     """Runs requests on one stream. Memory grows to the largest request and is kept."""
 
-    def __init__(self, plan: Plan, device: Device, config: ModelConfig) -> None:
+    def __init__(self, plan: TensorrtPlan, device: Device, config: ModelConfig) -> None:
         self._plan = plan
         self._device = device
         self._config = config

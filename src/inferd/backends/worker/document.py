@@ -20,7 +20,7 @@ class Described(msgspec.Struct, array_like=True, gc=False):
     block: int = packet.NO_BLOCK
 
 
-class Answer(msgspec.Struct, array_like=True, gc=False):
+class DescribedAnswer(msgspec.Struct, array_like=True, gc=False):
     """One answer of the worker; `share` is its part of the stream's window.
 
     `number` is the request's number; in a RESULT, the batch's number minus the request's.
@@ -46,18 +46,18 @@ class Result(msgspec.Struct, array_like=True, gc=False):
     """
 
     released: list[int]
-    answers: list[Answer]
+    answers: list[DescribedAnswer]
 
 
-class Answers(msgspec.Struct, array_like=True, gc=False):
+class AnswerBatch(msgspec.Struct, array_like=True, gc=False):
     """ANSWER: answers from response senders."""
 
     released: list[int]
-    answers: list[Answer]
+    answers: list[DescribedAnswer]
 
 
-class Asked(msgspec.Struct, array_like=True, gc=False):
-    """A request of a Batch, as `describe_request` describes it."""
+class DescribedRequest(msgspec.Struct, array_like=True, gc=False):
+    """A request of a DescribedBatch, as `describe_request` describes it."""
 
     id: str
     inputs: list[Described]
@@ -66,18 +66,18 @@ class Asked(msgspec.Struct, array_like=True, gc=False):
     more: Any
 
 
-class Batch(msgspec.Struct, array_like=True, gc=False):
+class DescribedBatch(msgspec.Struct, array_like=True, gc=False):
     """EXECUTE: requests to be executed together; `callers` wait for them.
 
     Never modified: one object may serve several identical packets.
     """
 
     released: list[int]
-    requests: list[Asked]
+    requests: list[DescribedRequest]
     callers: list[str]
 
 
-class Called(msgspec.Struct, array_like=True):
+class CalledRequest(msgspec.Struct, array_like=True):
     """A request that the model makes of another model."""
 
     model: str
@@ -93,14 +93,14 @@ class Called(msgspec.Struct, array_like=True):
     odd: dict[str, str] | None = None  # parameters that JSON cannot express
 
 
-class Call(msgspec.Struct, array_like=True):
+class DescribedCall(msgspec.Struct, array_like=True):
     """CALL: a request made by the worker's model, while the models in `callers` wait for it.
 
     Never modified: one object may serve several identical packets.
     """
 
     released: list[int]
-    request: Called
+    request: CalledRequest
     is_decoupled: bool
     callers: list[str]
 

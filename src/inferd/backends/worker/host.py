@@ -19,9 +19,9 @@ import msgspec
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, ArenaFull, Received
 from inferd.backends.worker.bootstrap.inferd_worker.main import end_process, inherit
-from inferd.backends.worker.document import Batch
+from inferd.backends.worker.document import DescribedBatch
 from inferd.backends.worker.link import Link, LinkClosed, Payload
-from inferd.backends.worker.message import Asking, described_answer
+from inferd.backends.worker.message import BatchReader, described_answer
 from inferd.core.interfaces import Answer, Opened
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InferdError, foreign_text
@@ -41,8 +41,8 @@ class Host:
     def __init__(self, sock: socket.socket, arena: Arena, received: Received) -> None:
         self._link = Link(sock, arena, received, self._receive, self._end)
         sock.setblocking(True)  # here, unlike in the server, the link may block
-        self._decode = msgspec.json.Decoder(Batch).decode
-        self._askings: dict[bytes, Asking] = {}  # earlier EXECUTEs, by their documents
+        self._decode = msgspec.json.Decoder(DescribedBatch).decode
+        self._askings: dict[bytes, BatchReader] = {}  # earlier EXECUTEs, by their documents
         self._model = ""
         self._opened: Opened | None = None
         self._flushed_ns = 0
@@ -63,7 +63,7 @@ class Host:
         if kind == packet.EXECUTE:
             asking = self._askings.get(document)
             if asking is None:
-                asking = Asking(self._decode(document))
+                asking = BatchReader(self._decode(document))
                 packet.keep(self._askings, document, asking, len(document))
             self._execute(asking, data, numbers[0])
             return
@@ -97,7 +97,7 @@ class Host:
             said = done if isinstance(done, str) else None
             self._link.send(packet.READY, [said, False, True])
 
-    def _execute(self, asking: Asking, data: Any, number: int) -> None:
+    def _execute(self, asking: BatchReader, data: Any, number: int) -> None:
         if asking.released:
             self._link.give(asking.released)
         requests = asking.requests(data, self._model)

@@ -9,8 +9,8 @@ from pathlib import Path
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.parameters import timeout_s
-from inferd.backends.worker.plan import AHEAD, Plan
-from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.plan import AHEAD, WorkerPlan
+from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
@@ -53,14 +53,14 @@ class HostedModels:
 
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
-    ) -> Plan:
+    ) -> WorkerPlan:
         source = str(Path(__file__).parents[3])  # the folder of this package, installed or not
         environment = Environment(path=(source,), main=_MAIN)
 
-        def make(on_line: Callable[[str, bool], None]) -> Process:
-            return Process(config.name, environment, Sizes(), on_line)
+        def make(on_line: Callable[[str, bool], None]) -> WorkerProcess:
+            return WorkerProcess(config.name, environment, Sizes(), on_line)
 
-        return Plan(
+        return WorkerPlan(
             model=config.name,
             version=files.version,
             settings={

@@ -18,14 +18,14 @@ import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull, NeverFits
-from inferd.backends.worker.document import Answer, Answers, Result, Said, Started
+from inferd.backends.worker.document import AnswerBatch, DescribedAnswer, Result, Said, Started
 from inferd.backends.worker.failure import Lost, Untaken
 from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans, Payload
-from inferd.backends.worker.message import Reading, describe_request, placed, response_of
-from inferd.backends.worker.plan import Plan
+from inferd.backends.worker.message import ResultReader, describe_request, placed, response_of
+from inferd.backends.worker.plan import WorkerPlan
 from inferd.backends.worker.readiness import Readiness
 from inferd.backends.worker.supervisor import Supervisor
-from inferd.backends.worker.under_way import Batch, Deliver, Stream, joined
+from inferd.backends.worker.under_way import Deliver, RunningBatch, RunningStream, joined
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, TooLarge, Unavailable
@@ -57,7 +57,7 @@ class WorkerInstance(Supervisor):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: WorkerPlan,
         receive_other: Callable[[int, bytes, Any, tuple[int, ...]], None] | None = None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
@@ -67,15 +67,15 @@ class WorkerInstance(Supervisor):
         self._on_end = on_end
         self._version = str(plan.version)
         self._numbers = 0
-        self._batches: dict[int, Batch] = {}
-        self._places: dict[int, tuple[Batch, int]] = {}
-        self._streams: dict[int, Stream] = {}
+        self._batches: dict[int, RunningBatch] = {}
+        self._places: dict[int, tuple[RunningBatch, int]] = {}
+        self._streams: dict[int, RunningStream] = {}
         self.running_count = 0
         self._running_bytes = 0  # of the tensors sent with the running executions
         self._room = 1  # how many executions may run at once
         self._ended_ns = 0  # when the previous execution ended
         self._result = msgspec.json.Decoder(Result).decode
-        self._results: dict[bytes, Reading] = {}  # earlier RESULTs, by their documents
+        self._results: dict[bytes, ResultReader] = {}  # earlier RESULTs, by their documents
         self._readiness = Readiness(partial(self.send, packet.ASK, []))
 
     # --- requests ---
@@ -83,7 +83,7 @@ class WorkerInstance(Supervisor):
     def begin(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
         """See AsyncInstance.begin."""
         payload = Payload()
-        batch = Batch(requests, finish)
+        batch = RunningBatch(requests, finish)
         documents = []
         number = self._numbers
         for index, request in enumerate(requests):
@@ -107,9 +107,9 @@ class WorkerInstance(Supervisor):
         payload = Payload()
         self._numbers += 1
         number = self._numbers
-        batch = Batch((), lambda _: None)
+        batch = RunningBatch((), lambda _: None)
         self._batches[number] = batch
-        self._streams[number] = Stream(request, deliver)
+        self._streams[number] = RunningStream(request, deliver)
         documents = [describe_request(request, payload, self.plan.reshapes)]
         error = self._send_batch(number, batch, (documents, payload), request.callers)
         if error is not None:
@@ -120,7 +120,11 @@ class WorkerInstance(Supervisor):
         return number
 
     def _send_batch(
-        self, number: int, batch: Batch, packed: tuple[list[Any], Payload], callers: Sequence[str]
+        self,
+        number: int,
+        batch: RunningBatch,
+        packed: tuple[list[Any], Payload],
+        callers: Sequence[str],
     ) -> InferdError | None:
         """Send a batch; return the error if it cannot be sent."""
         link, plan = self._link, self.plan
@@ -218,7 +222,7 @@ class WorkerInstance(Supervisor):
         if kind == packet.RESULT:
             result = self._results.get(document)
             if result is None:
-                result = Reading(self._result(document))
+                result = ResultReader(self._result(document))
                 packet.keep(self._results, document, result, len(document))
             loans = link.lend(result.blocks) if result.blocks else NO_LOANS
             if result.released:
@@ -227,7 +231,7 @@ class WorkerInstance(Supervisor):
             del loans  # the views into the blocks keep them alive
             link.expects = self.running_count > 1  # with one left, it may not be there yet
         elif kind == packet.ANSWER:
-            answers = msgspec.json.decode(document, type=Answers)
+            answers = msgspec.json.decode(document, type=AnswerBatch)
             link.give(answers.released)
             for answer in answers.answers:
                 self._take_answer(answer.number, answer, data)
@@ -263,7 +267,7 @@ class WorkerInstance(Supervisor):
             stream.deliver(Lost(reason), 0)
             stream.deliver(None, 0)
 
-    def _behind_first(self, batches: dict[int, Batch]) -> dict[int, Batch]:
+    def _behind_first(self, batches: dict[int, RunningBatch]) -> dict[int, RunningBatch]:
         """Return the batches that the ended process had not begun."""
         if not self.plan.answers_each or self._ahead == 1:
             return {}
@@ -271,7 +275,7 @@ class WorkerInstance(Supervisor):
         return dict(islice(executing.items(), 1, None))
 
     def _take_result(
-        self, result: Reading, data: Any, loans: Loans, numbers: tuple[int, ...]
+        self, result: ResultReader, data: Any, loans: Loans, numbers: tuple[int, ...]
     ) -> None:
         number, began_ns, ended_ns = numbers
         batch = self._batches.get(number)
@@ -304,13 +308,13 @@ class WorkerInstance(Supervisor):
             self._change()
 
     def _answer_each(
-        self, number: int, _batch: Batch, result: Reading, data: Any, loans: Loans
+        self, number: int, _batch: RunningBatch, result: ResultReader, data: Any, loans: Loans
     ) -> None:
         for answer in result.answers:
             self._take_answer(number - answer.number, answer, data, loans)
 
     def _answer_plainly(
-        self, number: int, batch: Batch, result: Reading, data: Any, loans: Loans
+        self, number: int, batch: RunningBatch, result: ResultReader, data: Any, loans: Loans
     ) -> None:
         """Take the answer to a batch's only request, if it has outputs and nothing else."""
         if self._places.pop(number, None) is None:
@@ -321,7 +325,7 @@ class WorkerInstance(Supervisor):
         batch.answers[0] = InferResponse(request.model, self._version, request.id, outputs)
         batch.missing = 0
 
-    def _note_ahead(self, batch: Batch, began_ns: int, ended_ns: int) -> None:
+    def _note_ahead(self, batch: RunningBatch, began_ns: int, ended_ns: int) -> None:
         if batch.requests and batch.requests[0].started_ns < self._ended_ns:
             batch.requests[0].started_ns = self._ended_ns  # it waited until then
         self._ended_ns = ended_ns
@@ -331,7 +335,9 @@ class WorkerInstance(Supervisor):
         """Choose how many executions may be sent ahead, after one that took `took_ns`."""
         self._room = min(self._ahead, AHEAD_NS // (took_ns + 1)) or 1
 
-    def _take_answer(self, number: int, answer: Answer, data: Any, loans: Loans = NO_LOANS) -> None:
+    def _take_answer(
+        self, number: int, answer: DescribedAnswer, data: Any, loans: Loans = NO_LOANS
+    ) -> None:
         stream = self._streams.get(number)
         if stream is not None:
             self._stream_answer(number, stream, answer, data, loans)
@@ -360,7 +366,7 @@ class WorkerInstance(Supervisor):
             batch.end()
 
     def _stream_answer(
-        self, number: int, stream: Stream, answer: Answer, data: Any, loans: Loans
+        self, number: int, stream: RunningStream, answer: DescribedAnswer, data: Any, loans: Loans
     ) -> None:
         # A stream ends where the model asks for the request again: it gets no further round.
         is_final = answer.is_final or answer.is_again

@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN, odd_numbers
-from inferd.backends.worker.document import Answer, Batch, Described, Result
+from inferd.backends.worker.document import Described, DescribedAnswer, DescribedBatch, Result
 from inferd.backends.worker.failure import NotFoundFailure, UnknownFailure
 from inferd.backends.worker.link import NO_LOANS, Loans, Payload
 from inferd.backends.worker.reshapes import Reshapes
@@ -156,7 +156,7 @@ def placed(places: Places, data: Any, loans: Loans = NO_LOANS) -> list[Tensor]:
     return tensors
 
 
-class Reading:
+class ResultReader:
     """The content of a RESULT, parsed once for all identical ones.
 
     `plain` holds the places of the outputs if there is one answer, with outputs and nothing else;
@@ -182,7 +182,7 @@ class Reading:
 
 
 def response_of(
-    answer: Answer,
+    answer: DescribedAnswer,
     data: Any,
     request: InferRequest,
     version: str,
@@ -207,12 +207,12 @@ def response_of(
     )
 
 
-class Asking:
+class BatchReader:
     """The content of an EXECUTE, parsed once for all identical ones."""
 
     __slots__ = ("_described", "released")
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: DescribedBatch) -> None:
         self.released = batch.released
         self._described = [(request, places_of(request.inputs)) for request in batch.requests]
 

@@ -1,11 +1,11 @@
-"""Plan: how a worker is run."""
+"""WorkerPlan: how a worker is run."""
 
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from inferd.backends.worker.process import Process
+from inferd.backends.worker.process import WorkerProcess
 from inferd.backends.worker.reshapes import Reshapes
 from inferd.core.interfaces import always
 
@@ -13,7 +13,7 @@ AHEAD = 16
 """The most executions a worker may be given at once, if they are short."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class WorkerPlan(msgspec.Struct, frozen=True):
     """How one worker is run: `settings` is the document of START.
 
     `timeout_s` bounds an execution, 0 for no limit; `start_timeout_s` bounds the start, which is
@@ -27,7 +27,7 @@ class Plan(msgspec.Struct, frozen=True):
     model: str
     version: int
     settings: dict[str, Any]
-    make: Callable[[Callable[[str, bool], None]], Process]
+    make: Callable[[Callable[[str, bool], None]], WorkerProcess]
     start_timeout_s: float
     is_wanted: Callable[[], bool] = always
     timeout_s: float = 0.0

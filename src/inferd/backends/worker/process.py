@@ -1,4 +1,4 @@
-"""Process: one worker process, from its start to its end, and its output.
+"""WorkerProcess: one worker process, from its start to its end, and its output.
 
 A dedicated thread starts the process, passes on what it prints, and waits for its end. The thread
 lives as long as the process: the kernel kills a worker whose starting thread has ended, so a
@@ -59,7 +59,7 @@ class Sizes:
     memory: int = 0
 
 
-class Process:
+class WorkerProcess:
     """A worker process. `on_line` gets each line it prints, and whether it went to stderr.
 
     `ended` is called once with the `reason`, in the process's own thread.

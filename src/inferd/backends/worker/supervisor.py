@@ -17,8 +17,8 @@ import msgspec
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.document import Failed, Logged, Started
 from inferd.backends.worker.link import CLOSED, Link, LinkClosed
-from inferd.backends.worker.plan import Plan
-from inferd.backends.worker.process import Process
+from inferd.backends.worker.plan import WorkerPlan
+from inferd.backends.worker.process import WorkerProcess
 from inferd.errors import BackendFailed, InferdError, Unavailable, foreign_text
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ class Supervisor:
     `is_free`, `trouble` and `on_change` are those of AsyncInstance.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         self.plan = plan
         self.on_change: Callable[[], None] = lambda: None
         self.is_free = False
         self.unavailable_reason = ""
         self._home: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # the same, while it reads the link
-        self._process: Process | None = None
+        self._process: WorkerProcess | None = None
         self._link: Link | None = None
         self._started: Started | InferdError | None = None
         self._has_answered = False
@@ -119,7 +119,7 @@ class Supervisor:
             process.close()
             raise
 
-    def _wait_for_start(self, process: Process, link: Link) -> str | None:
+    def _wait_for_start(self, process: WorkerProcess, link: Link) -> str | None:
         plan = self.plan
         deadline_s = self._born_s + plan.start_timeout_s
         while self._started is None:
@@ -157,7 +157,7 @@ class Supervisor:
         elif self._loop is not None:
             self._loop.call_later(GRACE_S if why == CLOSED else 0, process.kill, why)
 
-    def _note_end(self, process: Process) -> None:
+    def _note_end(self, process: WorkerProcess) -> None:
         """Handle the end of the process; called in its own thread."""
         loop = self._loop
         if loop is not None:
@@ -206,7 +206,7 @@ class Supervisor:
                 link.send(packet.FINALIZE, [])
         threading.Thread(target=self._end_in_time, args=(process, FINALIZE_S), daemon=True).start()
 
-    def _end_in_time(self, process: Process, timeout_s: float) -> None:
+    def _end_in_time(self, process: WorkerProcess, timeout_s: float) -> None:
         if not process.has_ended.wait(timeout_s):
             process.kill(f"did not finalize within {timeout_s:g} s")
             process.has_ended.wait()
@@ -237,7 +237,7 @@ class Supervisor:
 
     # --- the process has ended ---
 
-    def _bury(self, process: Process) -> None:
+    def _bury(self, process: WorkerProcess) -> None:
         """Fail the requests in the ended process, and start another process."""
         if self._is_closing:
             self._note_closed()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from inferd.backends.worker.document import Answer
+from inferd.backends.worker.document import DescribedAnswer
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import InferdError
@@ -15,7 +15,7 @@ Deliver = Callable[[InferResponse | InferdError | None, int], None]
 """Takes an answer and its share of the stream's window; at the end, None."""
 
 
-class Batch:
+class RunningBatch:
     """Requests that are executed together."""
 
     __slots__ = ("answers", "finish", "is_executing", "missing", "requests", "size", "timer")
@@ -34,7 +34,7 @@ class Batch:
         self.finish(self.answers)
 
 
-class Stream:
+class RunningStream:
     """A request to a decoupled model; `deliver` gets its answers."""
 
     __slots__ = ("ahead", "deliver", "request", "taken")
@@ -48,7 +48,7 @@ class Stream:
 
 def joined(
     before: InferResponse | InferdError | None,
-    answer: Answer,
+    answer: DescribedAnswer,
     response: InferResponse | InferdError,
 ) -> InferResponse | InferdError:
     """Return the round so far, `before`, extended by `answer`, of which `response` is made."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NoReturn
 
-from inferd.convert.caffe2.netdef import Argument, Operator
+from inferd.convert.caffe2.netdef import NetArgument, Operator
 from inferd.convert.call import OperatorCall
 from inferd.convert.graph import Graph, Value
 
@@ -72,9 +72,9 @@ class Caffe2Call(OperatorCall):
             self._refuse_argument(name, "whole numbers")
         return [int(number) for number in numbers]
 
-    def argument(self, name: str) -> Argument:
+    def argument(self, name: str) -> NetArgument:
         """Return an argument unchanged, or an empty one if not given."""
-        return self._arguments.get(name, Argument())
+        return self._arguments.get(name, NetArgument())
 
     @property
     def is_nhwc(self) -> bool:

@@ -27,7 +27,7 @@ MAX_OPERATORS = 100_000
 
 
 @dataclass(slots=True)
-class Argument:
+class NetArgument:
     """One argument of an operator; fields absent from the file are None or empty.
 
     Nets and tensors are ignored: no supported operator takes them.
@@ -48,7 +48,7 @@ class Operator:
     type: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    arguments: dict[str, Argument]
+    arguments: dict[str, NetArgument]
     place: str
 
 
@@ -99,7 +99,7 @@ def read_net(data: bytes, file: str) -> Net:
 
 def _operator(data: memoryview, place: str) -> Operator:
     inputs, outputs, kind = [], [], ""
-    arguments: dict[str, Argument] = {}
+    arguments: dict[str, NetArgument] = {}
     try:
         for number, _, value in fields(data):
             if number == 1:
@@ -119,8 +119,8 @@ def _operator(data: memoryview, place: str) -> Operator:
     return Operator(kind, tuple(inputs), tuple(outputs), arguments, place)
 
 
-def _argument(data: memoryview) -> tuple[str, Argument]:
-    name, argument = "", Argument()
+def _argument(data: memoryview) -> tuple[str, NetArgument]:
+    name, argument = "", NetArgument()
     floats: list[Array] = []
     for number, _, value in fields(data, floats=5):
         match number:

@@ -18,7 +18,7 @@ from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.netdef import Net, Operator
 from inferd.convert.call import Converter, check_convertible, convert_call
 from inferd.convert.graph import Graph, Value
-from inferd.convert.onnx_model import Port
+from inferd.convert.onnx_model import OnnxPort
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -74,9 +74,9 @@ class Caffe2Network:
         predict = self._predict
         return list(dict.fromkeys(predict.external_output or predict.operators[-1].outputs))
 
-    def inferred_inputs(self, names: Collection[str]) -> dict[str, Port]:
+    def inferred_inputs(self, names: Collection[str]) -> dict[str, OnnxPort]:
         """Return those of the inputs `names` whose dims follow from the first weights they meet."""
-        inferred: dict[str, Port] = {}
+        inferred: dict[str, OnnxPort] = {}
         for operator in self._predict.operators:
             if len(operator.inputs) < 2 or operator.inputs[1] not in self._filled:
                 continue
@@ -88,10 +88,10 @@ class Caffe2Network:
             elif operator.type == "FC" and len(weight) == 2 and call.integer("axis", 1) == 1:
                 shape = (-1, weight[1])
             if shape and name in names:
-                inferred.setdefault(name, Port(name, DataType.FP32, shape))
+                inferred.setdefault(name, OnnxPort(name, DataType.FP32, shape))
         return inferred
 
-    def convert(self, inputs: Sequence[Port], wanted: Sequence[str] = ()) -> bytes:
+    def convert(self, inputs: Sequence[OnnxPort], wanted: Sequence[str] = ()) -> bytes:
         """Return the ONNX model of both nets.
 
         `inputs` are its inputs: values that `init` fills in for them are not used. Its outputs are

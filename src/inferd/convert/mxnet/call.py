@@ -8,7 +8,7 @@ import numpy as np
 from inferd.convert.call import OperatorCall
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet.params import TYPES
-from inferd.convert.mxnet.symbol import Node
+from inferd.convert.mxnet.symbol import SymbolNode
 from inferd.tensor.dtype import DATATYPES, DataType
 
 _FLOATS = {"float16": DataType.FP16, "float32": DataType.FP32, "float64": DataType.FP64}
@@ -20,7 +20,7 @@ class MxnetCall(OperatorCall):
 
     array = "an array"
 
-    def __init__(self, graph: Graph, node: Node, inputs: Sequence[Value]) -> None:
+    def __init__(self, graph: Graph, node: SymbolNode, inputs: Sequence[Value]) -> None:
         super().__init__(graph, node.place, inputs)
         self.op = node.op
         self._attributes = node.attributes

@@ -21,8 +21,8 @@ from inferd.convert.mxnet import (
 )
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.params import TYPES
-from inferd.convert.mxnet.symbol import VARIABLE, Node, Symbol
-from inferd.convert.onnx_model import Port
+from inferd.convert.mxnet.symbol import VARIABLE, Symbol, SymbolNode
+from inferd.convert.onnx_model import OnnxPort
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -95,22 +95,26 @@ class MxnetNetwork:
             for node, index in self._heads
         ]
 
-    def inferred_inputs(self, names: Collection[str]) -> dict[str, Port]:
+    def inferred_inputs(self, names: Collection[str]) -> dict[str, OnnxPort]:
         """Return those of the inputs `names` whose dims the file or their first weights give."""
-        inferred: dict[str, Port] = {}
+        inferred: dict[str, OnnxPort] = {}
         for number in sorted(self._used):
             node = self._nodes[number]
             if node.op == VARIABLE and node.name in names and "__shape__" in node.attributes:
                 dims = MxnetCall(Graph(), node, []).integers("__shape__")
-                inferred[node.name] = Port(node.name, _datatype(node), tuple(d or -1 for d in dims))
+                inferred[node.name] = OnnxPort(
+                    node.name, _datatype(node), tuple(d or -1 for d in dims)
+                )
             elif node.op in ("FullyConnected", "Convolution") and len(node.inputs) > 1:
                 source, weight = (self._nodes[entry[0]] for entry in node.inputs[:2])
                 shape = self._met(node, weight.name)
                 if source.name in names and source.op == VARIABLE and shape:
-                    inferred.setdefault(source.name, Port(source.name, _datatype(source), shape))
+                    inferred.setdefault(
+                        source.name, OnnxPort(source.name, _datatype(source), shape)
+                    )
         return inferred
 
-    def convert(self, inputs: Sequence[Port], wanted: Sequence[str] = ()) -> bytes:
+    def convert(self, inputs: Sequence[OnnxPort], wanted: Sequence[str] = ()) -> bytes:
         """Return the ONNX model; its outputs are those `wanted`, by default all of the symbol.
 
         An output may also have MXNet's name, or be that of an inner node. Raises InvalidConfig for
@@ -145,7 +149,7 @@ class MxnetNetwork:
         return found
 
     def _read(
-        self, graph: Graph, node: Node, values: Mapping[tuple[int, int], Value]
+        self, graph: Graph, node: SymbolNode, values: Mapping[tuple[int, int], Value]
     ) -> list[Value]:
         inputs = []
         for entry in _sources(node):
@@ -158,7 +162,7 @@ class MxnetNetwork:
             inputs += [self._variable(graph, f"{node.name}_{state}", {}) for state in states]
         return inputs
 
-    def _variable(self, graph: Graph, name: str, ports: Mapping[str, Port]) -> Value:
+    def _variable(self, graph: Graph, name: str, ports: Mapping[str, OnnxPort]) -> Value:
         if name in ports:
             return graph.input(ports[name])
         if name not in self._params:
@@ -184,7 +188,7 @@ class MxnetNetwork:
             raise InvalidConfig(msg)
         return values[entry]
 
-    def _met(self, node: Node, weight: str) -> tuple[int, ...] | None:
+    def _met(self, node: SymbolNode, weight: str) -> tuple[int, ...] | None:
         """Return the shape that an input must have to fit `weight`, None if that does not say."""
         array = self._params.get(weight)
         if array is None:
@@ -197,10 +201,10 @@ class MxnetNetwork:
         return (-1, array.shape[1] * groups, *([-1] * (array.ndim - 2)))
 
 
-def _sources(node: Node) -> list[tuple[int, int]]:
+def _sources(node: SymbolNode) -> list[tuple[int, int]]:
     return node.inputs[:1] if node.op in _LOSSES else node.inputs
 
 
-def _datatype(node: Node) -> DataType:
+def _datatype(node: SymbolNode) -> DataType:
     code = MxnetCall(Graph(), node, []).integer("__dtype__", 0)
     return TYPES.get(code, DataType.FP32)

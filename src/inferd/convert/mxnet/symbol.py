@@ -11,7 +11,7 @@ MAX_NODES = 100_000
 """Symbols with more are refused."""
 
 
-class Node(msgspec.Struct):
+class SymbolNode(msgspec.Struct):
     """One node: an operator or a variable. `inputs` are (node, index of its output).
 
     `place` says in messages where it is.
@@ -27,7 +27,7 @@ class Node(msgspec.Struct):
 class Symbol(msgspec.Struct):
     """The nodes in topological order, and the outputs as (node, index of its output)."""
 
-    nodes: list[Node]
+    nodes: list[SymbolNode]
     heads: list[tuple[int, int]]
 
 
@@ -63,7 +63,7 @@ def read_symbol(data: bytes, file: str) -> Symbol:
         place = f"'{file}', node {number} of {len(read.nodes)} ('{node.op}' '{node.name}')"
         inputs = [_entry(entry, number, place) for entry in node.inputs]
         attributes = node.attr | node.param | node.attrs
-        symbol.nodes.append(Node(node.op, node.name, attributes, inputs, place))
+        symbol.nodes.append(SymbolNode(node.op, node.name, attributes, inputs, place))
     for head in read.heads:
         symbol.heads.append(_entry(head, len(read.nodes), f"'{file}', an output"))
     return symbol

@@ -1,4 +1,4 @@
-"""Reader: reads numbers, arrays and texts from a binary file in order, never past its end."""
+"""BinaryReader: reads numbers, arrays and texts from a binary file in order, never past its end."""
 
 import struct
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 
-class Reader:
+class BinaryReader:
     """Reads little-endian `content` from its start. Raises ValueError if it is cut off."""
 
     def __init__(self, content: bytes) -> None:

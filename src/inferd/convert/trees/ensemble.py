@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.convert.onnx_model import TREES, Node, Port, encode_model
+from inferd.convert.onnx_model import TREES, OnnxNode, OnnxPort, encode_model
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -108,19 +108,19 @@ def encode_ensemble(ensemble: Ensemble, input_name: str, output_name: str) -> by
         "base": np.array(ensemble.base, np.float32),
     }
     # Not the operator's own base_values: it would omit that of a target without trees.
-    nodes.append(Node("Add", ("sums", "base"), ("based",), {}))
-    nodes.append(Node("Mul", ("based", "scale"), ("step 0",), {}))
+    nodes.append(OnnxNode("Add", ("sums", "base"), ("based",), {}))
+    nodes.append(OnnxNode("Mul", ("based", "scale"), ("step 0",), {}))
     for number, (op, attributes, constant) in enumerate(steps):
         inputs = (f"step {number}", *((f"constant {number}",) if constant is not None else ()))
         if constant is not None:
             constants[f"constant {number}"] = np.asarray(constant)
-        nodes.append(Node(op, inputs, (f"step {number + 1}",), attributes))
-    nodes.append(Node("Identity", (f"step {len(steps)}",), (output_name,), {}))
+        nodes.append(OnnxNode(op, inputs, (f"step {number + 1}",), attributes))
+    nodes.append(OnnxNode("Identity", (f"step {len(steps)}",), (output_name,), {}))
     return encode_model(
         nodes,
         constants,
-        [Port(input_name, DataType.FP32, (-1, ensemble.feature_count))],
-        [Port(output_name, DataType.FP32, (-1, ensemble.columns))],
+        [OnnxPort(input_name, DataType.FP32, (-1, ensemble.feature_count))],
+        [OnnxPort(output_name, DataType.FP32, (-1, ensemble.columns))],
     )
 
 
@@ -228,7 +228,7 @@ def _is_reached(tree: Tree) -> bool:
     return seen == len(tree.left)
 
 
-def _trees_node(ensemble: Ensemble, input_name: str) -> Node:
+def _trees_node(ensemble: Ensemble, input_name: str) -> OnnxNode:
     trees = [_with_chains(tree) if tree.bounds else tree for tree in ensemble.trees]
     sizes = [len(tree.feature) for tree in trees]
     inner = _joined([tree.left >= 0 for tree in trees], bool)
@@ -255,7 +255,7 @@ def _trees_node(ensemble: Ensemble, input_name: str) -> Node:
         "post_transform": "NONE",
     }
     plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in attributes.items()}
-    return Node("TreeEnsembleRegressor", (input_name,), ("sums",), plain, "trees", TREES)
+    return OnnxNode("TreeEnsembleRegressor", (input_name,), ("sums",), plain, "trees", TREES)
 
 
 def _joined(arrays: Sequence[Array], dtype: Any) -> Array:

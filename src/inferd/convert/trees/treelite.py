@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inferd.convert.trees.binary import Array, Reader
+from inferd.convert.trees.binary import Array, BinaryReader
 from inferd.convert.trees.ensemble import (
     AT_MOST,
     LESS,
@@ -56,13 +56,13 @@ class _Nodes(NamedTuple):
 def read_treelite(content: bytes) -> Ensemble:
     """Return the model in `content`. Raises InvalidConfig, Unsupported if it cannot be exact."""
     try:
-        return _ensemble(Reader(content))
+        return _ensemble(BinaryReader(content))
     except (ValueError, LookupError, ArithmeticError) as error:
         msg = f"the file is no checkpoint of Treelite: {type(error).__name__} {error}"
         raise InvalidConfig(msg) from error
 
 
-def _ensemble(reader: Reader) -> Ensemble:
+def _ensemble(reader: BinaryReader) -> Ensemble:
     threshold, leaf = _types(reader)
     tree_count, feature_count = reader.number("Q"), reader.number("i")
     reader.take(1)  # the task type
@@ -91,7 +91,7 @@ def _ensemble(reader: Reader) -> Ensemble:
     return ensemble
 
 
-def _types(reader: Reader) -> list[str]:
+def _types(reader: BinaryReader) -> list[str]:
     """Return the types of thresholds and of leaves."""
     version = [reader.number("i") for _ in range(3)]
     if version[0] != _MAJOR:
@@ -100,7 +100,7 @@ def _types(reader: Reader) -> list[str]:
     return [_FLOATS[reader.number("B")] for _ in range(2)]
 
 
-def _class_count(reader: Reader) -> int:
+def _class_count(reader: BinaryReader) -> int:
     target_count, counts = reader.number("i"), reader.array("<i4").tolist()
     if target_count != 1 or len(counts) != 1 or not 1 <= counts[0] <= MAX_TARGETS:
         msg = f"{target_count} targets of {counts[:10]} classes are not supported, one is"
@@ -117,7 +117,7 @@ def _transform(name: str) -> str:
     return _TRANSFORMS[name]
 
 
-def _nodes(reader: Reader, threshold: str, leaf: str) -> _Nodes:
+def _nodes(reader: BinaryReader, threshold: str, leaf: str) -> _Nodes:
     count = reader.number("i")
     reader.take(1)  # whether there are categorical splits
     types = ("i1", "<i4", "<i4", "<i4", "?", leaf, threshold, "i1", "?", leaf, *_PLACES, "<u4")
@@ -132,7 +132,7 @@ def _nodes(reader: Reader, threshold: str, leaf: str) -> _Nodes:
     return nodes
 
 
-def _no_more_fields(reader: Reader) -> None:
+def _no_more_fields(reader: BinaryReader) -> None:
     """Raise Unsupported if a later version added fields: answers may depend on them."""
     if reader.number("i") != 0:
         msg = "it has fields of a later version"

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.convert.trees.binary import Reader
+from inferd.convert.trees.binary import BinaryReader
 from inferd.convert.trees.ensemble import Ensemble, Tree
 from inferd.convert.trees.xgboost import empty_ensemble, without_deleted
 from inferd.errors import InvalidConfig, Unsupported
@@ -24,13 +24,13 @@ _STATISTICS_BYTES = 16
 def read_xgboost_binary(content: bytes) -> Ensemble:
     """Return the model in `content`. Raises InvalidConfig, Unsupported for other kinds of model."""
     try:
-        return _ensemble(Reader(content.removeprefix(_MAGIC)))
+        return _ensemble(BinaryReader(content.removeprefix(_MAGIC)))
     except (ValueError, LookupError, ArithmeticError) as error:
         msg = f"the file is no binary model of XGBoost: {type(error).__name__} {error}"
         raise InvalidConfig(msg) from error
 
 
-def _ensemble(reader: Reader) -> Ensemble:
+def _ensemble(reader: BinaryReader) -> Ensemble:
     head = reader.take(_LEARNER_BYTES)
     base, feature_count, class_count = np.frombuffer(head, _LEARNER, 1)[0].item()
     major = int.from_bytes(head[20:24], "little")
@@ -51,7 +51,7 @@ def _ensemble(reader: Reader) -> Ensemble:
     return ensemble
 
 
-def _nodes(reader: Reader) -> Any:
+def _nodes(reader: BinaryReader) -> Any:
     _, count, _, _, _, leaf_size = np.frombuffer(reader.take(_TREE_BYTES), "<i4", 6).tolist()
     if leaf_size > 1:
         msg = "trees with several values in a leaf are not supported"

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from inferd.backends.worker.environments.cache import DONE, Kept
+from inferd.backends.worker.environments.cache import DONE, FolderCache
 from inferd.errors import InvalidConfig, Unavailable
 
 
@@ -23,15 +23,15 @@ def made():
 
 def test_a_folder_is_made_once(cache, made):
     for _ in range(2):
-        folder = Kept(cache).use("a", made, 30, "here").folder
+        folder = FolderCache(cache).use("a", made, 30, "here").folder
         assert sorted(path.name for path in folder.iterdir()) == [DONE, "file"]
-    Kept(cache).use("b", made, 30, "here")
+    FolderCache(cache).use("b", made, 30, "here")
     assert made.calls == ["a", "b"]
 
 
 def test_what_was_left_unfinished_is_made_anew(cache, made):
     (cache / "a" / "half").mkdir(parents=True)
-    folder = Kept(cache).use("a", made, 30, "here").folder
+    folder = FolderCache(cache).use("a", made, 30, "here").folder
     assert not (folder / "half").exists()
     assert made.calls == ["a"]
 
@@ -42,7 +42,7 @@ def test_what_fails_leaves_nothing_and_may_be_tried_again(cache, made):
         msg = "no"
         raise InvalidConfig(msg)
 
-    kept = Kept(cache)
+    kept = FolderCache(cache)
     with pytest.raises(InvalidConfig, match="no"):
         kept.use("a", fail, 30, "here")
     assert list(cache.iterdir()) == []
@@ -60,7 +60,8 @@ def test_who_comes_second_waits_and_gets_the_same(cache):
         folder.mkdir()
 
     threads = [
-        threading.Thread(target=lambda: Kept(cache).use("a", slow, 60, "here")) for _ in range(3)
+        threading.Thread(target=lambda: FolderCache(cache).use("a", slow, 60, "here"))
+        for _ in range(3)
     ]
     for thread in threads:
         thread.start()
@@ -85,7 +86,7 @@ def test_when_each_fails_one_tries_at_a_time(cache):
 
     def ask():
         try:
-            Kept(cache).use("a", fail, 60, "here")
+            FolderCache(cache).use("a", fail, 60, "here")
         except InvalidConfig as error:
             errors.append(error.message)
 
@@ -101,10 +102,10 @@ def test_when_each_fails_one_tries_at_a_time(cache):
 def test_nobody_waits_for_ever(cache):
     def slow(folder):
         with pytest.raises(Unavailable, match="here: another load has been making its environment"):
-            Kept(cache).use("a", slow, 0.0, "here")
+            FolderCache(cache).use("a", slow, 0.0, "here")
         folder.mkdir()
 
-    Kept(cache).use("a", slow, 60, "here")
+    FolderCache(cache).use("a", slow, 60, "here")
 
 
 def test_a_place_that_cannot_be_written_is_told_without_its_path(tmp_path, made):
@@ -112,7 +113,7 @@ def test_a_place_that_cannot_be_written_is_told_without_its_path(tmp_path, made)
     with pytest.raises(
         InvalidConfig, match=r"^here: its environment cannot be kept: Not a directory$"
     ):
-        Kept(tmp_path / "file" / "cache").use("a", made, 30, "here")
+        FolderCache(tmp_path / "file" / "cache").use("a", made, 30, "here")
 
 
 # --- what is deleted ---
@@ -127,7 +128,7 @@ def used_at(cache, key, second):
 
 
 def test_the_oldest_that_nobody_uses_are_deleted(cache, made):
-    kept = Kept(cache, 2)
+    kept = FolderCache(cache, 2)
     for second, key in enumerate("abc"):
         kept.use(key, made, 30, "here")
         used_at(cache, key, second)
@@ -140,13 +141,13 @@ def test_the_oldest_that_nobody_uses_are_deleted(cache, made):
 
 
 def test_what_is_used_stays_and_goes_when_it_is_not(cache, made):
-    kept = Kept(cache, 1)
+    kept = FolderCache(cache, 1)
     uses = {}
     for second, key in enumerate("abc"):
         uses[key] = kept.use(key, made, 30, "here")
         used_at(cache, key, second)
     assert kept_in(cache) == ["a", "b", "c"]
-    again = Kept(cache, 1).use("b", made, 30, "elsewhere")
+    again = FolderCache(cache, 1).use("b", made, 30, "elsewhere")
     used_at(cache, "b", 1)
     del uses["a"], uses["b"]
     kept.use("d", made, 30, "here")
@@ -160,7 +161,7 @@ def test_what_somebody_else_makes_or_began_to_delete_is_left_or_deleted(cache, m
     (cache / ".gone-1" / "file").mkdir(parents=True)
     (cache / "half").mkdir()
     for key in "ab":
-        Kept(cache, 1).use(key, made, 30, "here")
+        FolderCache(cache, 1).use(key, made, 30, "here")
     assert kept_in(cache) == ["b", "half"]
 
 
@@ -169,7 +170,7 @@ def test_one_that_is_deleted_meanwhile_is_made_anew(cache, made):
     failed = []
 
     def work(number):
-        kept = Kept(cache, 1)
+        kept = FolderCache(cache, 1)
         for turn in range(20):
             use = kept.use("abcd"[(number + turn) % 4], made, 60, "here")
             if not (use.folder / DONE).exists() or not (use.folder / "file").exists():

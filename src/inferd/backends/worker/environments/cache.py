@@ -1,4 +1,4 @@
-"""Kept: folders that take long to create, created once and shared by all processes.
+"""FolderCache: folders that take long to create, created once and shared by all processes.
 
 Each user of a folder holds a shared lock on the mark file in it, which is released however its
 process ends. So every process can tell which folders are unused; the oldest of these are deleted.
@@ -41,7 +41,7 @@ class Use:
         os.close(self._descriptor)
 
 
-class Kept:
+class FolderCache:
     """A folder of folders, each created once. Everything here may block: run it in a thread.
 
     When another is created, the oldest unused ones beyond `count` are deleted.

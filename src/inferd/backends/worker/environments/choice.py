@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from inferd.backends.worker.environments.archive import Limits, unpack
-from inferd.backends.worker.environments.cache import DEFAULT_COUNT, Kept, Use
+from inferd.backends.worker.environments.cache import DEFAULT_COUNT, FolderCache, Use
 from inferd.backends.worker.environments.command import run_command
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.environments.interpreter import environment_in, try_out
@@ -159,7 +159,7 @@ class Environments:
                 f"--backend-config=python,{CACHE_SETTING}=FOLDER names one"
             )
             raise InvalidConfig(msg) from error
-        return Kept(cache, self._count).use(key, make, self._timeout_s, place)
+        return FolderCache(cache, self._count).use(key, make, self._timeout_s, place)
 
 
 def requested_environment(files: ModelFiles, config: ModelConfig) -> str:

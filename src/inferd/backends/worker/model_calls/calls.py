@@ -17,7 +17,7 @@ import msgspec
 from inferd.aio.driver import Driven
 from inferd.aio.promise import Promise, driven, resumed
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.document import Call, Called, Command, Metered, Note
+from inferd.backends.worker.document import CalledRequest, Command, DescribedCall, Metered, Note
 from inferd.backends.worker.link import NO_LOANS, Loans
 from inferd.backends.worker.message import (
     SEQUENCE_END,
@@ -64,7 +64,7 @@ class Wish:
         "released",
     )
 
-    def __init__(self, call: Call, model: str) -> None:
+    def __init__(self, call: DescribedCall, model: str) -> None:
         self.released = call.released
         self.is_decoupled = call.is_decoupled
         self._called = called = call.request
@@ -155,7 +155,7 @@ class WorkerCalls:
     def _receive_call(self, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         wish = self._wishes.get(document)
         if wish is None:
-            wish = Wish(msgspec.json.decode(document, type=Call), self._model)
+            wish = Wish(msgspec.json.decode(document, type=DescribedCall), self._model)
             packet.keep(self._wishes, document, wish, len(document))
         loans = NO_LOANS
         if wish.blocks and self._replies.caller is not None:
@@ -282,7 +282,7 @@ def _give_up(call: asyncio.Task[None] | Driven) -> None:
         call.get_loop().call_soon(call.cancel)
 
 
-def _sequence(called: Called) -> Sequence | None:
+def _sequence(called: CalledRequest) -> Sequence | None:
     if not called.correlation_id and not called.flags & (SEQUENCE_START | SEQUENCE_END):
         return None
     return Sequence(

@@ -13,7 +13,7 @@ from inferd.core.request import InferResponse
 from inferd.errors import BackendFailed, Code, InferdError, foreign_text
 
 if TYPE_CHECKING:
-    from inferd.backends.worker.plan import Plan
+    from inferd.backends.worker.plan import WorkerPlan
     from inferd.observe.trace import Trace
 
 log = logging.getLogger("inferd.model")
@@ -24,7 +24,7 @@ _CODES = {code: number for number, code in enumerate(kind.code for kind in ERROR
 class Caller(Protocol):
     """The calling worker, as seen from here: see WorkerInstance."""
 
-    plan: "Plan"
+    plan: "WorkerPlan"
 
     @property
     def reads_on(self) -> asyncio.AbstractEventLoop | None:
