@@ -14,33 +14,24 @@ SHARED = {
 # Two meanings still.
 DOUBLE = {
     "Answer",
-    "Answers",
     "Argument",
     "Asked",
     "Batch",
     "Call",
     "Compiled",
-    "Control",
-    "CudaRegistration",
     "Graph",
     "Interface",
     "Kept",
     "Loaded",
     "Log",
     "Malformed",
-    "Model",
     "Node",
     "Payload",
     "Plan",
     "Port",
-    "RateLimiter",
     "Signature",
     "Slot",
-    "Source",
-    "Step",
     "Stream",
-    "SystemRegistration",
-    "Table",
 }
 
 
