@@ -7,7 +7,7 @@ from time import perf_counter_ns
 
 from inferd.http.grpc.handler import Call
 from inferd.http.message import HttpRequest
-from inferd.observe import trace as moments
+from inferd.observe import trace as times
 from inferd.observe.parent import read_parent
 from inferd.observe.trace import Trace
 from inferd.observe.tracer import Tracer
@@ -15,9 +15,9 @@ from inferd.observe.tracer import Tracer
 TRACEPARENT = "traceparent"
 """The header or metadata key with the context of a client's trace (W3C Trace Context)."""
 
-OVER_HTTP = (moments.HTTP_SEND_START, moments.HTTP_SEND_END)
-OVER_GRPC = (moments.GRPC_SEND_START, moments.GRPC_SEND_END)
-"""The moments at which sending an answer begins and ends."""
+OVER_HTTP = (times.HTTP_SEND_START, times.HTTP_SEND_END)
+OVER_GRPC = (times.GRPC_SEND_START, times.GRPC_SEND_END)
+"""When sending an answer begins and ends."""
 
 
 def begin_http(tracer: Tracer, model: str, request: HttpRequest) -> Trace | None:
@@ -29,8 +29,8 @@ def begin_http(tracer: Tracer, model: str, request: HttpRequest) -> Trace | None
         trace = tracer.begin(model)
     if trace is not None:
         now_ns = perf_counter_ns()
-        trace.stamp(moments.HTTP_RECV_START, request.began_ns or now_ns)
-        trace.stamp(moments.HTTP_RECV_END, now_ns)
+        trace.stamp(times.HTTP_RECV_START, request.began_ns or now_ns)
+        trace.stamp(times.HTTP_RECV_END, now_ns)
     return trace
 
 
@@ -42,8 +42,8 @@ def begin_grpc(tracer: Tracer, model: str, call: Call) -> Trace | None:
     else:
         trace = tracer.begin(model)
     if trace is not None:
-        trace.stamp(moments.GRPC_WAITREAD_START)
-        trace.stamp(moments.GRPC_WAITREAD_END)
+        trace.stamp(times.GRPC_WAITREAD_START)
+        trace.stamp(times.GRPC_WAITREAD_END)
     return trace
 
 
@@ -64,16 +64,16 @@ def until_sent(tracer: Tracer, trace: Trace, sending: tuple[str, str]) -> Iterat
         _finish_when_sent(tracer, trace, end)
 
 
-def _finish_when_sent(tracer: Tracer, trace: Trace, moment: str) -> None:
-    """Stamp `moment` and finish `trace`, once the answer has been handed to the socket.
+def _finish_when_sent(tracer: Tracer, trace: Trace, name: str) -> None:
+    """Stamp the timestamp `name` and finish `trace`, once the answer has been handed to the socket.
 
     A transport writes an answer at the end of the loop iteration in which it was made, or in one it
     schedules then: so the second iteration from now comes after the write.
     """
     loop = asyncio.get_running_loop()
-    loop.call_soon(loop.call_soon, _finish, tracer, trace, moment)
+    loop.call_soon(loop.call_soon, _finish, tracer, trace, name)
 
 
-def _finish(tracer: Tracer, trace: Trace, moment: str) -> None:
-    trace.stamp(moment)
+def _finish(tracer: Tracer, trace: Trace, name: str) -> None:
+    trace.stamp(name)
     tracer.finish(trace)

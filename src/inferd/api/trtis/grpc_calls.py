@@ -8,14 +8,14 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from inferd.api.header_forward import add_forwarded
 from inferd.api.inference import GrpcInference
 from inferd.api.trtis.infer_codec import TrtisCodec, TrtisMessage
 from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
 from inferd.api.v2.grpc_stream import InferStream, Outcome, StreamMethods, StreamRequest
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferRequest
 from inferd.errors import InferdError, InvalidRequest, UnknownCall, Unsupported
 from inferd.http.access import Access
 from inferd.http.failure import FailureLog
@@ -26,10 +26,6 @@ from inferd.wire.trtis import status as trtis_status
 from inferd.wire.trtis.answer import Answer
 from inferd.wire.trtis.grpc import SERVICE, Statuses
 from inferd.wire.trtis.infer import status_of
-
-if TYPE_CHECKING:
-    from inferd.wire.trtis.header import InferHeader
-    from inferd.wire.trtis.infer import Form
 
 _APIS = {
     "Status": "metadata",
@@ -241,21 +237,8 @@ class TrtisGrpcCodec(TrtisCodec):
             raise Unsupported(msg)
         return form.decode_request(wanted.version, wanted.header, wanted.raw, self._resolve)
 
-    def encode(
-        self, request: InferRequest, response: InferResponse, message: TrtisMessage, call: Call
-    ) -> list[Any]:
-        """See InferCodec."""
-        form, header = cast("Form", message.form), cast("InferHeader", message.header)
-        return self._answered(message, form.encode_response(header, request, response))
-
-    def encode_large(
-        self, request: InferRequest, response: InferResponse, message: TrtisMessage, call: Call
-    ) -> list[Any]:
-        """See InferCodec."""
-        form, header = cast("Form", message.form), cast("InferHeader", message.header)
-        return self._answered(message, form.encode_long(header, request, response))
-
-    def _answered(self, message: TrtisMessage, answer: Answer) -> list[Any]:
+    def answered(self, answer: Answer, message: TrtisMessage, call: Any) -> list[Any]:
+        """See TrtisCodec."""
         return trtis_grpc.encode_infer_response(self._statuses.success(message.number), answer)
 
 

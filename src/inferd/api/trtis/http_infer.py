@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 from inferd.api.inference import HttpInference
 from inferd.api.trtis.infer_codec import TrtisCodec, TrtisMessage
 from inferd.api.trtis.trtis import Trtis
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import Code, InferdError, InvalidRequest
@@ -15,7 +15,6 @@ from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.overload import RETRY_AFTER
 from inferd.wire.trtis.answer import Answer
-from inferd.wire.trtis.header import InferHeader
 from inferd.wire.trtis.http import REQUEST, Body, decode_request_header
 from inferd.wire.trtis.infer import status_of
 
@@ -101,35 +100,13 @@ class TrtisHttpCodec(TrtisCodec):
         trtis_message.source = source = Body(http_request.body)
         return form.decode_request(version, header, source, self._resolve)
 
-    def encode(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
-    ) -> HttpAnswer:
-        """See InferCodec."""
-        trtis_message: TrtisMessage = message
-        form, header = trtis_message.form, trtis_message.header
-        assert form is not None
-        assert header is not None
-        answer = form.encode_response(header, request, response)
-        return self._answered(answer, header, trtis_message.number, call)
-
-    def encode_large(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
-    ) -> HttpAnswer:
-        """See InferCodec."""
-        trtis_message: TrtisMessage = message
-        form, header = trtis_message.form, trtis_message.header
-        assert form is not None
-        assert header is not None
-        answer = form.encode_long(header, request, response)
-        return self._answered(answer, header, trtis_message.number, call)
-
-    def _answered(
-        self, answer: Answer, header: InferHeader, number: int, request: HttpRequest
-    ) -> HttpAnswer:
-        headers = self._trtis.status_line.success(number)
-        if not header.is_old:
+    def answered(self, answer: Answer, message: TrtisMessage, call: Any) -> HttpAnswer:
+        """See TrtisCodec."""
+        http_request: HttpRequest = call
+        headers = self._trtis.status_line.success(message.number)
+        if message.header is not None and not message.header.is_old:
             headers += b"NV-InferResponse: %b\r\n" % answer.line()
-        target = request.target
+        target = http_request.target
         is_binary = target.partition(b"?")[2] == b"format=binary" or format_of(target) == "binary"
         buffers = answer.buffers
         if None in buffers:

@@ -4,9 +4,10 @@ from typing import Any
 
 from inferd.api.trtis.trtis import Trtis
 from inferd.compiled import mypyc_attr
-from inferd.core.request import InferRequest
+from inferd.core.request import InferRequest, InferResponse
 from inferd.record import Record
 from inferd.wire.infer_codec import InferCodec
+from inferd.wire.trtis.answer import Answer
 from inferd.wire.trtis.header import InferHeader
 from inferd.wire.trtis.infer import Form
 
@@ -57,6 +58,32 @@ class TrtisCodec(InferCodec):
         return trtis_message.form.decode_long(
             trtis_message.version, trtis_message.header, trtis_message.source, self._resolve
         )
+
+    def encode(
+        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+    ) -> Any:
+        """See InferCodec."""
+        trtis_message: TrtisMessage = message
+        form, header = trtis_message.form, trtis_message.header
+        assert form is not None
+        assert header is not None
+        answer = form.encode_response(header, request, response)
+        return self.answered(answer, trtis_message, call)
+
+    def encode_large(
+        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+    ) -> Any:
+        """See InferCodec."""
+        trtis_message: TrtisMessage = message
+        form, header = trtis_message.form, trtis_message.header
+        assert form is not None
+        assert header is not None
+        answer = form.encode_long(header, request, response)
+        return self.answered(answer, trtis_message, call)
+
+    def answered(self, answer: Answer, message: TrtisMessage, call: Any) -> Any:
+        """Return `answer` in the form that the transport sends."""
+        raise NotImplementedError
 
     def body_of(self, message: Any, call: Any) -> Any:
         """See InferCodec."""

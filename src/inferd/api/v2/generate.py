@@ -19,7 +19,7 @@ from inferd.errors import InferdError, Overloaded
 from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.overload import RETRY_AFTER
-from inferd.observe import trace as moments
+from inferd.observe import trace as times
 from inferd.observe.trace import Trace
 from inferd.wire.infer_codec import InferCodec
 from inferd.wire.v2 import binary as v2_binary
@@ -122,13 +122,13 @@ class GenerateRoutes:
         try:
             async with aclosing(answers) as responses:
                 async for response in responses:
-                    trace.stamp(moments.HTTP_SEND_START)
+                    trace.stamp(times.HTTP_SEND_START)
                     is_final = response.final
                     yield response
-                    trace.stamp(moments.HTTP_SEND_END)
+                    trace.stamp(times.HTTP_SEND_END)
         except BaseException as error:
             if is_final and isinstance(error, GeneratorExit):  # closed after the last response
-                trace.stamp(moments.HTTP_SEND_END)
+                trace.stamp(times.HTTP_SEND_END)
             else:
                 trace.fail(error)
             raise

@@ -26,7 +26,7 @@ from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, Method, Stream
 from inferd.http.grpc.status import GRPC_STATUS, status_of
 from inferd.http.header_forward import HeaderForward
-from inferd.observe import trace as moments
+from inferd.observe import trace as times
 from inferd.observe.trace import Trace
 from inferd.wire.v2.grpc import codec as v2_grpc
 from inferd.wire.v2.grpc.codec import V2Grpc
@@ -129,9 +129,9 @@ class InferStream:
                     if isinstance(outcome, Exception):
                         raise outcome
                     if outcome is not None:
-                        _stamp(pending.trace, moments.GRPC_SEND_START)
+                        _stamp(pending.trace, times.GRPC_SEND_START)
                         yield outcome
-                        _stamp(pending.trace, moments.GRPC_SEND_END)
+                        _stamp(pending.trace, times.GRPC_SEND_END)
                     if is_last:
                         self._end(pending)
                 if reader.done():
@@ -173,7 +173,7 @@ class InferStream:
         try:
             request = await self.decode(data, pending)
             is_decoupled = pending.engine.is_decoupled(request.model, request.version)
-        except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
+        except Exception as error:  # noqa: BLE001  reported to the client, or raised by `answers`
             if pending.request is None:
                 pending.request_id = v2_grpc.request_id(data)
             pending.outcome = self.fail(pending, error)
@@ -219,7 +219,7 @@ class InferStream:
             response = await pending.engine.infer(request)
             response.final = True
             return self._methods.codec.encode_stream(request, response)
-        except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
+        except Exception as error:  # noqa: BLE001  reported to the client, or raised by `answers`
             return self.fail(pending, error)
 
     async def _answer_later(
@@ -250,7 +250,7 @@ class InferStream:
             if request.empty_final and not is_final:
                 last = InferResponse(request.model, "", request.id)
                 self._put(pending, self._methods.codec.encode_stream(request, last))
-        except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
+        except Exception as error:  # noqa: BLE001  reported to the client, or raised by `answers`
             self._put(pending, self.fail(pending, error))
         self._put(pending, None, is_last=True)
 
@@ -321,6 +321,6 @@ class InferStream:
             self._waiter.set_result(None)
 
 
-def _stamp(trace: Trace | None, moment: str) -> None:
+def _stamp(trace: Trace | None, name: str) -> None:
     if trace is not None:
-        trace.stamp(moment)
+        trace.stamp(name)
