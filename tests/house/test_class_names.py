@@ -12,27 +12,7 @@ SHARED = {
     "TritonPythonModel": "what Triton calls the class of a model.py, each of which has one",
 }
 # Two meanings still.
-DOUBLE = {
-    "Answer",
-    "Argument",
-    "Asked",
-    "Batch",
-    "Call",
-    "Compiled",
-    "Graph",
-    "Interface",
-    "Kept",
-    "Loaded",
-    "Log",
-    "Malformed",
-    "Node",
-    "Payload",
-    "Plan",
-    "Port",
-    "Signature",
-    "Slot",
-    "Stream",
-}
+DOUBLE = {"Log", "Payload", "Slot"}
 
 
 def class_names(tree):

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from inferd.errors import Refused
 from inferd.wire.trtis import client as wire
-from inferd.wire.trtis.client import LATEST, Array, Asked, Inferred, Known
+from inferd.wire.trtis.client import LATEST, Array, ClientRequest, Inferred, Known
 from inferd.wire.trtis.grpc import SERVICE
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -68,11 +68,13 @@ class _Client(ABC):
         if model not in self._known:
             self._known[model] = wire.known_model(self._status(model), model)
         known = self._known[model]
-        asked = wire.ask(known, inputs, outputs, request_id)
-        return self._infer(known, model, version, asked)
+        request = wire.ask(known, inputs, outputs, request_id)
+        return self._infer(known, model, version, request)
 
     @abstractmethod
-    def _infer(self, known: Known, model: str, version: int, asked: Asked) -> Inferred: ...
+    def _infer(
+        self, known: Known, model: str, version: int, request: ClientRequest
+    ) -> Inferred: ...
 
     @abstractmethod
     def _is_healthy(self, mode: str) -> bool: ...
@@ -92,11 +94,11 @@ class TrtisHttp(_Client):
         """Close the connection."""
         self._connection.close()
 
-    def _infer(self, known: Known, model: str, version: int, asked: Asked) -> Inferred:
+    def _infer(self, known: Known, model: str, version: int, request: ClientRequest) -> Inferred:
         which = "" if version == LATEST else f"/{version}"
-        body = b"".join(asked.buffers)
+        body = b"".join(request.buffers)
         path = f"/api/infer/{quote(model, safe='')}{which}?format=binary"
-        headers = {"NV-InferRequest": asked.line, "Content-Type": "application/octet-stream"}
+        headers = {"NV-InferRequest": request.line, "Content-Type": "application/octet-stream"}
         answer, data = self._ask("POST", path, body, headers)
         wire.check_status_line(answer.headers["NV-Status"])
         return wire.read_body(known, answer.headers["NV-InferResponse"] or "", data)
@@ -138,8 +140,8 @@ class TrtisGrpc(_Client):
         """Close the channel."""
         self._channel.close()
 
-    def _infer(self, known: Known, model: str, version: int, asked: Asked) -> Inferred:
-        data = self._call("Infer", wire.encode_infer_request(model, version, asked))
+    def _infer(self, known: Known, model: str, version: int, request: ClientRequest) -> Inferred:
+        data = self._call("Infer", wire.encode_infer_request(model, version, request))
         return wire.read_infer_response(known, data)
 
     def _is_healthy(self, mode: str) -> bool:

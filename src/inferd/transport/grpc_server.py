@@ -20,7 +20,7 @@ from inferd.engine.engine import Engine
 from inferd.errors import Overloaded
 from inferd.http.access import Guard, joined
 from inferd.http.failure import FailureLog
-from inferd.http.grpc.handler import Call, Metadata, Method, StreamHandler, Unary, told_refusal
+from inferd.http.grpc.handler import Call, Metadata, Method, StreamHandler, Unary, refusal_of
 from inferd.http.grpc.messages import SMALL_BYTES
 from inferd.http.grpc.status import RETRY_PUSHBACK, status_of
 from inferd.memory.capacity import Capacity
@@ -105,12 +105,12 @@ class GrpcServer:
 class AioCall:
     """A Call carried by grpc.aio."""
 
-    __slots__ = ("_capacity", "_context", "_held_bytes", "_status", "_trailing", "initial")
+    __slots__ = ("_buffered_bytes", "_capacity", "_context", "_status", "_trailing", "initial")
 
     def __init__(self, context: Any, capacity: Capacity) -> None:
         self._capacity = capacity
         self._context = context
-        self._held_bytes = 0
+        self._buffered_bytes = 0
         self._status = (0, "")
         self._trailing: Metadata = []
         self.initial: Metadata = []
@@ -138,19 +138,19 @@ class AioCall:
 
     def hold(self, size_bytes: int) -> None:
         """See Call; raises Overloaded and TooLarge."""
-        self._held_bytes += size_bytes
+        self._buffered_bytes += size_bytes
         if not self._capacity.hold(size_bytes):
             raise self._capacity.too_many_bytes(size_bytes)
 
     def release(self, size_bytes: int) -> None:
         """See Call."""
-        size_bytes = min(size_bytes, self._held_bytes)  # the call may have ended already
-        self._held_bytes -= size_bytes
+        size_bytes = min(size_bytes, self._buffered_bytes)  # the call may have ended already
+        self._buffered_bytes -= size_bytes
         self._capacity.hold(-size_bytes)
 
     def end(self) -> None:
         """Release all that is held."""
-        self.release(self._held_bytes)
+        self.release(self._buffered_bytes)
 
     def note(self, error: Exception) -> None:
         """Keep the status for `error`, not `error` itself: it keeps frames and data alive."""
@@ -199,8 +199,8 @@ class _Handlers:
     async def _refuse(self, method: Method, _messages: Any, context: Any) -> None:
         call = AioCall(context, self._capacity)
         error = self._capacity.too_many_requests()
-        if (told := told_refusal(method, error)) is not None:
-            await context.write(b"".join(told))
+        if (refusal := refusal_of(method, error)) is not None:
+            await context.write(b"".join(refusal))
             return
         call.note(error)
         await call.fail()
@@ -246,8 +246,8 @@ def _adapted_unary(
             return answer
         except Exception as error:  # noqa: BLE001  the wall
             failures.note(path, error)
-            if (told := told_refusal(method, error)) is not None:
-                return b"".join(told)
+            if (refusal := refusal_of(method, error)) is not None:
+                return b"".join(refusal)
             call.note(error)
         finally:
             call.end()

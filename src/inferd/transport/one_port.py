@@ -36,16 +36,16 @@ class OnePortConnection(AsyncioConnection):
         self._http2 = http2
 
     def _read_head(self) -> int:
-        came = self._view[self._start : self._end]
-        if self._heads.head or came[: len(_PREFACE_HEAD)] != _PREFACE_HEAD:
+        received = self._view[self._start : self._end]
+        if self._heads.head or received[: len(_PREFACE_HEAD)] != _PREFACE_HEAD:
             return super()._read_head()
-        self._switch(bytes(came))
+        self._switch(bytes(received))
         return 0
 
-    def _switch(self, came: bytes) -> None:
+    def _switch(self, received: bytes) -> None:
         self._is_closing = True
         self._endpoint.forget(self)
         connection = self._http2.connect()
         self._transport.set_protocol(cast("asyncio.BaseProtocol", connection))
         connection.connection_made(self._transport)
-        connection.take(came)
+        connection.take(received)

@@ -40,9 +40,10 @@ class CloudCalls:
 
     async def infer(self, request: HttpRequest, model: str = "", verb: str = "infer") -> HttpAnswer:
         """Return V2's answer to `verb` of `model`, "" for the default model."""
-        asked = copy(request)
-        asked.target = f"/v2/models/{quote(model or self.default_model(), safe='')}/{verb}".encode()
-        return await self.of_v2(asked)
+        passed_on = copy(request)
+        name = quote(model or self.default_model(), safe="")
+        passed_on.target = f"/v2/models/{name}/{verb}".encode()
+        return await self.of_v2(passed_on)
 
     async def of_v2(self, request: HttpRequest) -> HttpAnswer:
         """Return V2's answer to `request`, whose target is one of V2's."""

@@ -104,31 +104,31 @@ class SagemakerRoutes(TableRoutes):
 
     async def load(self, request: HttpRequest) -> HttpAnswer:
         """Load the model in a folder under the name that SageMaker gives it."""
-        asked = decode_load(request.body)
-        name = asked.model_name
+        load = decode_load(request.body)
+        name = load.model_name
         if name in self._urls or name in self._loading:
             return error_answer(409, f"model '{name[:_SHOWN]}' is loaded already, or loading")
         target = request.headers.get(TARGET_MODEL, b"").decode("latin-1")
         # If the client goes away, the load goes on, and the model must then be known as loaded.
-        task = self._loading[name] = asyncio.create_task(self._load(asked, target))
+        task = self._loading[name] = asyncio.create_task(self._load(load, target))
         error = await asyncio.shield(task)
         if error is None:
-            return HttpAnswer(200, [encode_model(name, asked.url)])
+            return HttpAnswer(200, [encode_model(name, load.url)])
         if _NO_MEMORY.search(error.message):
             # On 507 SageMaker unloads other models and tries again. Frameworks report a lack of
             # memory only in their error texts.
             return error_answer(507, error.message)
         raise error
 
-    async def _load(self, asked: Load, target: str) -> InferdError | None:
-        name = asked.model_name
+    async def _load(self, load: Load, target: str) -> InferdError | None:
+        name = load.model_name
         try:
-            await self._engine.load(LoadRequest(name, folder=Path(asked.url)))
+            await self._engine.load(LoadRequest(name, folder=Path(load.url)))
         except InferdError as error:
             return error
         finally:
             del self._loading[name]
-        self._urls[name] = asked.url
+        self._urls[name] = load.url
         log.info("model '%s' is SageMaker's '%s'", printable(name), printable(target))
         return None
 

@@ -76,10 +76,10 @@ class VertexAiRoutes(TableRoutes):
         verbs = self._v2.verbs(target)
         # The platform sends only POST, even for calls that V2 offers only as GET.
         method = b"GET" if b"GET" in verbs and b"POST" not in verbs else request.method
-        asked = copy(request)
-        asked.target, asked.method = target, method
+        passed_on = copy(request)
+        passed_on.target, passed_on.method = target, method
         try:
-            return await self._calls.of_v2(asked)
+            return await self._calls.of_v2(passed_on)
         except InferdError as error:
             return self.refusal(request, error)
 

@@ -19,7 +19,7 @@ from inferd.errors import InferdError, Overloaded
 from inferd.http.access import Guard, joined
 from inferd.http.coding import deflate
 from inferd.http.grpc import messages as grpc_messages
-from inferd.http.grpc.handler import Metadata, Method, Stream, Unary, send_all, told_refusal
+from inferd.http.grpc.handler import Metadata, Method, Stream, Unary, refusal_of, send_all
 from inferd.http.grpc.input import CUT_SHORT, GrpcInput
 from inferd.http.grpc.messages import (
     CANCELLED,
@@ -335,8 +335,8 @@ class GrpcCall(GrpcInput):
             self._end(error.status, error.message)
             return
         self._carrier.endpoint.failures.note(self.head.path.decode("latin-1"), error)
-        if (told := told_refusal(self._grpc.method, error)) is not None:
-            self._answer(told)
+        if (refusal := refusal_of(self._grpc.method, error)) is not None:
+            self._answer(refusal)
             return
         if isinstance(error, Overloaded):
             self.add_trailing(RETRY_PUSHBACK)

@@ -94,7 +94,7 @@ class Stream(NamedTuple):
 Method = Unary | Stream
 
 
-def told_refusal(method: Method, error: Exception) -> list[Any] | None:
+def refusal_of(method: Method, error: Exception) -> list[Any] | None:
     """Return the answer that reports `error`, None if a gRPC status reports it."""
     if isinstance(method, Unary) and method.refusal and isinstance(error, Overloaded | TooLarge):
         return method.refusal(error)

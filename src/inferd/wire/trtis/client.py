@@ -50,7 +50,7 @@ class Known(msgspec.Struct):
     outputs: dict[str, DataType]
 
 
-class Asked(msgspec.Struct):
+class ClientRequest(msgspec.Struct):
     """An inference request: its header, and the bytes of its inputs."""
 
     header: InferHeader
@@ -67,7 +67,7 @@ class Asked(msgspec.Struct):
 
 def ask(
     known: Known, inputs: Mapping[str, Array], outputs: Mapping[str, int], request_id: int = 0
-) -> Asked:
+) -> ClientRequest:
     """Return the request for `inputs`, whose first dim is the batch dim if the model batches.
 
     `outputs` maps the wanted outputs to a number of classes, 0 for the raw tensor. Raises
@@ -86,17 +86,17 @@ def ask(
             header.batch_size, dims = array.shape[0], array.shape[1:]
         header.inputs.append(InputHeader(name, dims, len(view)))
         buffers.append(view)
-    return Asked(header, buffers)
+    return ClientRequest(header, buffers)
 
 
-def encode_infer_request(model: str, version: int, asked: Asked) -> bytes:
+def encode_infer_request(model: str, version: int, request: ClientRequest) -> bytes:
     """Return an InferRequest for gRPC."""
-    header = text_format.Parse(asked.line, message_class(f"{PACKAGE}.InferRequestHeader")())
+    header = text_format.Parse(request.line, message_class(f"{PACKAGE}.InferRequestHeader")())
     message = message_class(f"{PACKAGE}.InferRequest")(
         model_name=model,
         model_version=version,
         meta_data=header,
-        raw_input=[bytes(buffer) for buffer in asked.buffers],
+        raw_input=[bytes(buffer) for buffer in request.buffers],
     )
     encoded: bytes = message.SerializeToString()
     return encoded
