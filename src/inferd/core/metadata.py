@@ -60,7 +60,7 @@ class IndexEntry(msgspec.Struct):
     reason: str = ""
 
 
-class SystemRegionStatus(msgspec.Struct):
+class SystemRegionStatus(msgspec.Struct, rename={"size_bytes": "byte_size"}):
     """A registered region of system shared memory: `size_bytes` from `offset` of object `key`."""
 
     name: str
@@ -69,7 +69,7 @@ class SystemRegionStatus(msgspec.Struct):
     size_bytes: int
 
 
-class CudaRegionStatus(msgspec.Struct):
+class CudaRegionStatus(msgspec.Struct, rename={"size_bytes": "byte_size"}):
     """A registered region of a GPU's memory."""
 
     name: str

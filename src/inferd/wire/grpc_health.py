@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Mapping
 
-from inferd.wire.proto import encode, message_class, parse, serialized
+from inferd.wire.proto import encode, parse
 
 
 class Serving(enum.Enum):
@@ -35,7 +35,5 @@ def encode_check_response(status: Serving) -> bytes:
 
 def encode_list_response(statuses: Mapping[str, Serving]) -> bytes:
     """Return a HealthListResponse with the status of each service by name."""
-    message = message_class("grpc.health.v1.HealthListResponse")()
-    for service, status in statuses.items():
-        message.statuses[service].status = status.value
-    return serialized(message)
+    rows = {service: {"status": status.value} for service, status in statuses.items()}
+    return encode("grpc.health.v1.HealthListResponse", statuses=rows)

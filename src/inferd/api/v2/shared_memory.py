@@ -112,7 +112,7 @@ CALLS = (
             lambda engine, region="": engine.regions.system_status(region),
             lambda engine, *wanted: engine.regions.register_system(*wanted),
             rest_wire.decode_system_registration,
-            rest_wire.encode_system_status,
+            rest_wire.encode_status,
             grpc_wire.decode_system_registration,
             grpc_wire.encode_system_status,
         )
@@ -125,7 +125,7 @@ CALLS = (
             lambda engine, region="": engine.regions.cuda_status(region),
             lambda engine, *wanted: engine.regions.register_cuda(*wanted),
             rest_wire.decode_cuda_registration,
-            rest_wire.encode_cuda_status,
+            rest_wire.encode_status,
             grpc_wire.decode_cuda_registration,
             grpc_wire.encode_cuda_status,
         )

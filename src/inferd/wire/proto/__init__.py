@@ -39,7 +39,10 @@ def serialized(message: Any) -> bytes:
 
 
 def encode(name: str, /, **fields: Any) -> bytes:
-    """Return the bytes of a message with the full name `name` and these fields."""
+    """Return the bytes of a message with the full name `name` and these fields.
+
+    Messages in it may be given as dicts of their fields, also in lists and as values of maps.
+    """
     return serialized(message_class(name)(**fields))
 
 

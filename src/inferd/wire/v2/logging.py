@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from inferd.config.options.log import LogChange, LogSettings
-from inferd.wire.proto import message_class, parse, serialized
+from inferd.wire.proto import encode, parse
 from inferd.wire.v2.settings import read_object, wrong_value
 
 _LARGEST = 2**32 - 1  # gRPC carries the level as uint32
@@ -61,10 +61,9 @@ def decode_log_message(data: bytes) -> LogChange:
 
 def encode_log_message(settings: LogSettings) -> bytes:
     """Return the six settings as a LogSettingsResponse."""
-    message = message_class("inference.LogSettingsResponse")()
-    for name, value in _as_json(settings).items():
-        setattr(message.settings[name], _SETTINGS[name].choice, value)
-    return serialized(message)
+    values = _as_json(settings)
+    changes = {name: {_SETTINGS[name].choice: value} for name, value in values.items()}
+    return encode("inference.LogSettingsResponse", settings=changes)
 
 
 def _change(values: Mapping[str, Any]) -> LogChange:

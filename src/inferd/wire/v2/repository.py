@@ -7,7 +7,7 @@ copied.
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ import orjson
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.errors import InferdError, InvalidRequest, Unsupported
-from inferd.wire.proto import message_class, parse, serialized
+from inferd.wire.proto import encode, parse
 from inferd.wire.v2.grpc.fields import encode_field, read_field
 
 MAX_FILES = 1000
@@ -68,10 +68,7 @@ def decode_index_message(data: bytes) -> bool:
 
 def encode_index_message(rows: Iterable[IndexEntry]) -> bytes:
     """Return a RepositoryIndexResponse."""
-    message = message_class("inference.RepositoryIndexResponse")()
-    for row in rows:
-        message.models.add(**_index_row(row))
-    return serialized(message)
+    return encode("inference.RepositoryIndexResponse", models=map(_index_row, rows))
 
 
 def decode_index(body: bytes) -> list[IndexEntry]:
@@ -124,16 +121,11 @@ def decode_load_request(model: str, body: memoryview, max_bytes: int) -> LoadReq
             f"gRPC, or put them into the repository"
         )
         raise InvalidRequest(msg)
-    config = None
-    files: dict[str, bytes | memoryview] = {}
-    for key, value in _raw_parameters(body).items():
-        if key == "config":
-            config = _raw_text(key, value, "a string that holds JSON")
-        elif key.startswith(_FILE):
-            files[key.removeprefix(_FILE)] = _unpacked(key, value)
-        else:
-            raise _unknown_parameter(key)
-    return LoadRequest(model, config, files)
+
+    def config(key: str, value: msgspec.Raw) -> str:
+        return _raw_text(key, value, "a string that holds JSON")
+
+    return _load(model, _raw_parameters(body), config, _unpacked)
 
 
 def encode_load_request(load: LoadRequest) -> bytes:
@@ -174,6 +166,24 @@ def encode_unload_request(unload: UnloadRequest) -> bytes:
 def encode_unloaded(model: str) -> bytes:
     """Return the answer to an unload, like `encode_loaded`."""
     return orjson.dumps({"name": model, "unload": True})
+
+
+def _load(
+    model: str,
+    parameters: Mapping[str, Any],
+    read_config: Callable[[str, Any], str],
+    read_file: Callable[[str, Any], bytes | memoryview],
+) -> LoadRequest:
+    config = None
+    files: dict[str, bytes | memoryview] = {}
+    for key, value in parameters.items():
+        if key == "config":
+            config = read_config(key, value)
+        elif key.startswith(_FILE):
+            files[key.removeprefix(_FILE)] = read_file(key, value)
+        else:
+            raise _unknown_parameter(key)
+    return LoadRequest(model, config, files)
 
 
 class _LoadBody(msgspec.Struct):
@@ -255,28 +265,23 @@ def decode_load_message(data: Any) -> LoadRequest:
     """
     rest, large = _split(data)
     message = parse("inference.RepositoryModelLoadRequest", rest)
-    config = None
-    files: dict[str, bytes | memoryview] = {}
-    for key, parameter in message.parameters.items():
-        if key == "config":
-            config = _chosen(f"load parameter '{key}'", parameter, "string_param")
-        elif key.startswith(_FILE):
-            files[key.removeprefix(_FILE)] = _chosen(
-                f"load parameter '{key}'", parameter, "bytes_param"
-            )
-        else:
-            raise _unknown_parameter(key)
-    return LoadRequest(_model_name(message), config, files | large)
+
+    def chosen(choice: str) -> Callable[[str, Any], Any]:
+        return lambda key, parameter: _chosen(f"load parameter '{key}'", parameter, choice)
+
+    load = _load("", message.parameters, chosen("string_param"), chosen("bytes_param"))
+    return LoadRequest(_model_name(message), load.config, {**load.files, **large})
 
 
 def encode_load_message(load: LoadRequest) -> bytes:
     """Return a RepositoryModelLoadRequest."""
-    message = message_class("inference.RepositoryModelLoadRequest")(model_name=load.model)
+    parameters: dict[str, dict[str, Any]] = {
+        _FILE + path: {"bytes_param": bytes(content)} for path, content in load.files.items()
+    }
     if load.config is not None:
-        message.parameters["config"].string_param = load.config
-    for path, content in load.files.items():
-        message.parameters[_FILE + path].bytes_param = bytes(content)
-    return serialized(message)
+        parameters["config"] = {"string_param": load.config}
+    name = "inference.RepositoryModelLoadRequest"
+    return encode(name, model_name=load.model, parameters=parameters)
 
 
 def decode_unload_message(data: bytes) -> UnloadRequest:
@@ -290,9 +295,9 @@ def decode_unload_message(data: bytes) -> UnloadRequest:
 
 def encode_unload_message(unload: UnloadRequest) -> bytes:
     """Return a RepositoryModelUnloadRequest."""
-    message = message_class("inference.RepositoryModelUnloadRequest")(model_name=unload.model)
-    message.parameters["unload_dependents"].bool_param = unload.unload_dependents
-    return serialized(message)
+    parameters = {"unload_dependents": {"bool_param": unload.unload_dependents}}
+    name = "inference.RepositoryModelUnloadRequest"
+    return encode(name, model_name=unload.model, parameters=parameters)
 
 
 def encode_done(model: str) -> bytes:

@@ -13,7 +13,7 @@ from inferd.observe.statistics import (
     ModelStatistics,
     ResponseStatistics,
 )
-from inferd.wire.proto import encode, message_class, parse, parse_answer, serialized
+from inferd.wire.proto import encode, parse, parse_answer
 from inferd.wire.v2.grpc.metadata import ModelName
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -56,16 +56,7 @@ def encode_statistics_request(name: str = "", version: str = "") -> bytes:
 
 def encode_statistics_message(rows: Sequence[ModelStatistics]) -> bytes:
     """Return a ModelStatisticsResponse."""
-    message = message_class(_RESPONSE)()
-    for row in rows:
-        fields: dict[str, Any] = msgspec.to_builtins(row)
-        responses = fields.pop("response_stats")
-        entry = message.model_stats.add(**fields)
-        for index, durations in responses.items():
-            for name, duration in durations.items():
-                total = getattr(entry.response_stats[index], name)
-                total.count, total.ns = duration["count"], duration["ns"]
-    return serialized(message)
+    return encode(_RESPONSE, model_stats=[msgspec.to_builtins(row) for row in rows])
 
 
 def decode_statistics_message(data: bytes) -> list[ModelStatistics]:

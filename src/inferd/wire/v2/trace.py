@@ -16,7 +16,7 @@ from inferd.config.options.trace import (
     whole_number,
 )
 from inferd.errors import InvalidRequest
-from inferd.wire.proto import message_class, parse, serialized
+from inferd.wire.proto import encode, parse
 from inferd.wire.v2.settings import read_object, shown, wrong_value
 
 
@@ -73,12 +73,10 @@ def decode_trace_message(data: bytes) -> TraceRequest:
 
 def encode_trace_message(settings: TraceSettings) -> bytes:
     """Return the settings as a TraceSettingResponse."""
-    message = message_class("inference.TraceSettingResponse")()
-    for name, values in _as_json(settings).items():
-        message.settings[name].value.extend(values)
-    for name, value in _collector_as_json(settings.collector).items():
-        message.settings[name].value.append(value)
-    return serialized(message)
+    collector = {name: [value] for name, value in _collector_as_json(settings.collector).items()}
+    members = _as_json(settings) | collector
+    rows = {name: {"value": values} for name, values in members.items()}
+    return encode("inference.TraceSettingResponse", settings=rows)
 
 
 def _change(given: Mapping[str, Sequence[str]]) -> TraceChange:

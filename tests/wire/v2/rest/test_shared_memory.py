@@ -54,8 +54,8 @@ def test_a_handle_that_is_no_base64_is_refused(handle):
 
 
 def test_statuses_are_lists():
-    system = wire.encode_system_status([SystemRegionStatus("r", "/k", 1, 2)])
+    system = wire.encode_status([SystemRegionStatus("r", "/k", 1, 2)])
     assert json.loads(system) == [{"name": "r", "key": "/k", "offset": 1, "byte_size": 2}]
-    cuda = wire.encode_cuda_status([CudaRegionStatus("g", 1, 2)])
+    cuda = wire.encode_status([CudaRegionStatus("g", 1, 2)])
     assert json.loads(cuda) == [{"name": "g", "device_id": 1, "byte_size": 2}]
-    assert wire.encode_system_status([]) == b"[]"
+    assert wire.encode_status([]) == b"[]"

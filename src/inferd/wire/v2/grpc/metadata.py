@@ -5,10 +5,12 @@ Open Inference Protocol: ServerLive, ServerReady, ModelReady, ServerMetadata, Mo
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from inferd.core.metadata import ModelMetadata, ServerMetadata, TensorMetadata
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import datatype_named
-from inferd.wire.proto import encode, malformed, message_class, parse, parse_answer, serialized
+from inferd.wire.proto import encode, malformed, parse, parse_answer
 
 # --- requests ---
 
@@ -64,12 +66,7 @@ def decode_ready(call: str, data: bytes) -> bool:
 
 def encode_server_metadata(metadata: ServerMetadata) -> bytes:
     """Return a ServerMetadataResponse."""
-    return encode(
-        "inference.ServerMetadataResponse",
-        name=metadata.name,
-        version=metadata.version,
-        extensions=metadata.extensions,
-    )
+    return encode("inference.ServerMetadataResponse", **msgspec.to_builtins(metadata))
 
 
 def decode_server_metadata(data: bytes) -> ServerMetadata:
@@ -80,13 +77,7 @@ def decode_server_metadata(data: bytes) -> ServerMetadata:
 
 def encode_model_metadata(metadata: ModelMetadata) -> bytes:
     """Return a ModelMetadataResponse, without properties, like Triton's."""
-    message = message_class("inference.ModelMetadataResponse")(
-        name=metadata.name, versions=metadata.versions, platform=metadata.platform
-    )
-    for items, tensors in ((message.inputs, metadata.inputs), (message.outputs, metadata.outputs)):
-        for tensor in tensors:
-            items.add(name=tensor.name, datatype=tensor.datatype.value, shape=tensor.shape)
-    return serialized(message)
+    return encode("inference.ModelMetadataResponse", **msgspec.to_builtins(metadata))
 
 
 def decode_model_metadata(data: bytes) -> ModelMetadata:

@@ -1,9 +1,12 @@
 """V2's shared memory extensions over gRPC: register, unregister and status, both sides."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
-from inferd.wire.proto import encode, message_class, parse, serialized
+from inferd.wire.proto import encode, parse
 from inferd.wire.v2.shared_memory import CudaRegistration, SystemRegistration
 
 _SYSTEM = ("name", "key", "offset", "byte_size")
@@ -53,12 +56,7 @@ def encode_done(call: str) -> bytes:
 
 def encode_system_status(regions: list[SystemRegionStatus]) -> bytes:
     """Return a SystemSharedMemoryStatusResponse."""
-    message = message_class("inference.SystemSharedMemoryStatusResponse")()
-    for one in regions:
-        entry = message.regions[one.name]
-        entry.name, entry.key = one.name, one.key
-        entry.offset, entry.byte_size = one.offset, one.size_bytes
-    return serialized(message)
+    return _encode_status("SystemSharedMemoryStatusResponse", regions)
 
 
 def decode_system_status(data: bytes) -> list[SystemRegionStatus]:
@@ -69,11 +67,7 @@ def decode_system_status(data: bytes) -> list[SystemRegionStatus]:
 
 def encode_cuda_status(regions: list[CudaRegionStatus]) -> bytes:
     """Return a CudaSharedMemoryStatusResponse."""
-    message = message_class("inference.CudaSharedMemoryStatusResponse")()
-    for one in regions:
-        entry = message.regions[one.name]
-        entry.name, entry.device_id, entry.byte_size = one.name, one.device_id, one.size_bytes
-    return serialized(message)
+    return _encode_status("CudaSharedMemoryStatusResponse", regions)
 
 
 def decode_cuda_status(data: bytes) -> list[CudaRegionStatus]:
@@ -82,6 +76,11 @@ def decode_cuda_status(data: bytes) -> list[CudaRegionStatus]:
     return [
         CudaRegionStatus(one.name, one.device_id, one.byte_size) for one in message.regions.values()
     ]
+
+
+def _encode_status(name: str, regions: Sequence[SystemRegionStatus | CudaRegionStatus]) -> bytes:
+    rows = {one.name: msgspec.to_builtins(one) for one in regions}
+    return encode(f"inference.{name}", regions=rows)
 
 
 def _values(message: Any, names: tuple[str, ...]) -> list[Any]:

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -81,21 +82,6 @@ def _decoded(body: memoryview, kind: type[_Document]) -> _Document:
         raise InvalidRequest(msg) from None
 
 
-def encode_system_status(regions: list[SystemRegionStatus]) -> bytes:
-    """Return $system_shared_memory_status."""
-    return orjson.dumps(
-        [
-            {"name": one.name, "key": one.key, "offset": one.offset, "byte_size": one.size_bytes}
-            for one in regions
-        ]
-    )
-
-
-def encode_cuda_status(regions: list[CudaRegionStatus]) -> bytes:
-    """Return $cuda_shared_memory_status."""
-    return orjson.dumps(
-        [
-            {"name": one.name, "device_id": one.device_id, "byte_size": one.size_bytes}
-            for one in regions
-        ]
-    )
+def encode_status(regions: Sequence[SystemRegionStatus | CudaRegionStatus]) -> bytes:
+    """Return $system_shared_memory_status or $cuda_shared_memory_status."""
+    return orjson.dumps([msgspec.to_builtins(one) for one in regions])
