@@ -497,7 +497,7 @@ async def test_an_answer_that_comes_as_the_connection_is_cut_is_dropped(models, 
     wire = Wire(engine)
     wire.send(infer([1.5], model="held"))
     await held.started.acquire()
-    task = wire.connection._task
+    task = wire.connection._task.task
     held.release.set()
     wire.server.close()
     await task

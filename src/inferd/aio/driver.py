@@ -1,64 +1,112 @@
-"""Driven: a coroutine that waits without a task, and how its result is delivered."""
+"""Driver: drives a coroutine by hand; and how promises, which it waits for, are kept or broken."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from inferd.aio.promise import Promise, resumed
+from inferd.aio.promise import Promise, resume, resumed
 
 
-def fulfil(later: Promise[Any], result: Any) -> None:
-    """Deliver `result` to whatever waits for `later`."""
-    later.set_result(result)
-    then = later.then
+def fulfil(promise: Promise[Any], result: Any) -> None:
+    """Deliver `result` to whatever waits for `promise`."""
+    promise.set_result(result)
+    then = promise.then
     if then is not None:
         then()
 
 
-def reject(later: Promise[Any], error: BaseException) -> None:
-    """Raise `error` in whatever waits for `later`."""
-    later.set_exception(error)
-    then = later.then
+def reject(promise: Promise[Any], error: BaseException) -> None:
+    """Raise `error` in whatever waits for `promise`."""
+    promise.set_exception(error)
+    then = promise.then
     if then is not None:
         then()
 
 
-class Driven:
-    """A coroutine that waits for a result without a task.
+class Driver:
+    """Drives a coroutine; a task takes over only if it waits for something other than promises.
 
-    `wake` is called when the result is there; the code that paused the coroutine then calls
-    `go_on`, not necessarily at once. Then, or if it is cancelled, it lets go of the result: what
-    that refers to, its error's frames or whoever is to be woken, refers to this.
+    `wake` is called when the promise it waits for is there; its owner then calls `go_on`, not
+    necessarily at once. `ended` gets its result or the error that ended it, in the place that made
+    it end. At each step, or if it is cancelled, it lets go of the promise: what that refers to, its
+    error's frames or whoever is to be woken, refers to this. The owner lets go of it in `ended`.
     """
 
-    __slots__ = ("_later", "running")
+    __slots__ = ("_ended", "_promise", "_running", "_wake", "task")
 
     def __init__(
-        self, running: Coroutine[Any, Any, Any], later: Promise[Any], wake: Callable[[], None]
+        self,
+        running: Coroutine[Any, Any, Any],
+        wake: Callable[[], None],
+        ended: Callable[[Any, BaseException | None], None],
     ) -> None:
-        self.running = running
-        self._later: Promise[Any] | None = later
-        later.then = wake
+        self._running = running
+        self._wake = wake
+        self._ended = ended
+        self._promise: Promise[Any] | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def step(self) -> None:
+        """Run it until it waits or ends."""
+        self._promise = None
+        try:
+            waits_for = self._running.send(None)
+        except StopIteration as done:
+            result = done.value
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  it is its owner's
+            self._ended(None, error)
+            return
+        else:
+            if type(waits_for) is Promise:
+                self._promise = waits_for
+                waits_for.then = self._wake
+            else:
+                self.task = asyncio.get_running_loop().create_task(self._take_over(waits_for))
+            return
+        self._ended(result, None)
 
     def is_due(self) -> bool:
-        """Return whether the result is there and `go_on` has not been called."""
-        later = self._later
-        return later is not None and later.done()
+        """Return whether what it waited for is there, and `go_on` has not been called."""
+        promise = self._promise
+        return promise is not None and promise.done()
 
-    def go_on(self) -> Any:
-        """Resume it and return what it waits for next. Raises StopIteration, and its errors."""
-        self._later = None
-        return self.running.send(None)
+    def go_on(self) -> None:
+        """Continue if it is due."""
+        if self.is_due():
+            self.step()
 
     def cancel(self) -> None:
-        """Raise CancelledError in it, unless it has been resumed."""
-        later, self._later = self._later, None
-        if later is None:
+        """Raise CancelledError in it, unless it has ended."""
+        if self.task is not None:
+            self.task.cancel()
             return
-        later.then = None
+        promise, self._promise = self._promise, None
+        if promise is None:
+            return
+        promise.then = None
         try:
-            waits_for = self.running.throw(asyncio.CancelledError())
+            waits_for = self._running.throw(asyncio.CancelledError())
         except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody awaits it any more
             return
-        ending = resumed(self.running, waits_for)
-        asyncio.get_running_loop().create_task(ending)
+        ending = resumed(self._running, waits_for)
+        self.task = asyncio.get_running_loop().create_task(ending)
+
+    async def _take_over(self, waits_for: Any) -> None:
+        try:
+            result = await resume(self._running, waits_for)
+        except asyncio.CancelledError as error:
+            self._ended(None, error)
+            raise
+        except Exception as error:  # noqa: BLE001  it is its owner's
+            self._ended(None, error)
+            return
+        self._ended(result, None)
+
+
+def cancel_soon(running: "Driver | asyncio.Task[None]") -> None:
+    """Cancel what has been started by hand, or in a task of its own.
+
+    Not at once: a task that has never run would not pass the cancellation on to the coroutine it
+    took over.
+    """
+    asyncio.get_running_loop().call_soon(running.cancel)

@@ -1,8 +1,8 @@
 """Coroutines that are driven by hand, and what they wait for.
 
-A handler that never waits costs no task: its caller starts it with `send(None)`. One that waits for
-a Promise, as most requests that wait do, is resumed when the result is there (driver.py, which is
-compiled; this module cannot be); if it waits for anything else, a task takes over.
+A coroutine that never waits costs no task if it is driven by hand. One that waits for a Promise, as
+most requests that wait do, is resumed when the result is there; if it waits for anything else, a
+task takes over: see driver.py, which is compiled; this module cannot be.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Promise(asyncio.Future[T]):
     """A result to wait for, which something else on the event loop delivers.
 
-    To a task it is a future like any other. Code that drives a coroutine by hand sets `then`
-    instead, which `bring` and `fail` call at once: no task, and no loop iteration to wake it.
+    To a task it is a future like any other. A Driver sets `then` instead, which `fulfil` and
+    `reject` call at once: no task, and no loop iteration to wake it.
     """
 
     then: Callable[[], None] | None = None

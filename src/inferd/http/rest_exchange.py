@@ -5,11 +5,11 @@ Only where gRPC and HTTP share a port: there an HTTP/2 client may use it for eve
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from http import HTTPMethod
 from typing import Any
 
-from inferd.aio.promise import resume
+from inferd.aio.driver import Driver, cancel_soon
+from inferd.aio.promise import driven
 from inferd.errors import InferdError
 from inferd.http.access import joined
 from inferd.http.grpc.call import QUEUED_BYTES
@@ -63,7 +63,7 @@ class RestExchange(H2Stream):
     _filled = 0
     _held_bytes = 0
     _began_at: float | None = None  # when the sweep first saw it wait for its body
-    _task: asyncio.Task[None] | None = None
+    _task: asyncio.Task[None] | Driver | None = None
     _outflow: Outflow | None = None
 
     def __init__(
@@ -155,13 +155,16 @@ class RestExchange(H2Stream):
         if self._routes.forward is not None:
             request.forwarded = self._routes.forward.chosen_fields(head.fields)
         answering = self._routes.answer(request)
-        try:
-            waits_for = answering.send(None)
-        except StopIteration as done:
-            self._answer(done.value)
-        else:
-            later = self._answer_later(answering, waits_for)
-            self._task = asyncio.get_running_loop().create_task(later)
+        self._task = driver = Driver(answering, self._go_on_soon, self._answered)
+        driver.step()
+
+    def _go_on_soon(self) -> None:
+        self._carrier.go_on_soon(self)
+
+    def go_on(self) -> None:
+        """See H2Stream."""
+        if isinstance(self._task, Driver):
+            self._task.go_on()
 
     @property
     def _is_refused(self) -> bool:
@@ -187,13 +190,12 @@ class RestExchange(H2Stream):
         """See H2Stream."""
         self.connection.reset(self.id, ErrorCode.CANCEL)
 
-    async def _answer_later(
-        self, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
-    ) -> None:
-        answer = await resume(answering, waits_for)
+    def _answered(self, answer: Any, error: BaseException | None) -> None:
         self._task = None
+        if error is not None:
+            raise error
         if self.is_local_done and answer.rest is not None:
-            await answer.rest.aclose()
+            self._task = asyncio.get_running_loop().create_task(driven(answer.rest.aclose()))
         self._answer(answer)
         self._carrier.flush()
 
@@ -264,9 +266,7 @@ class RestExchange(H2Stream):
 
     def _clean_up(self) -> None:
         if self._task is not None:
-            # Not at once: a task that has never run would not pass the cancellation on to the
-            # coroutine it took over.
-            asyncio.get_running_loop().call_soon(self._task.cancel)
+            cancel_soon(self._task)
             self._task = None
         self._release()
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any, Final, cast
 
-from inferd.aio.driver import Driven
-from inferd.aio.promise import Promise, resume
+from inferd.aio.driver import Driver, cancel_soon
 from inferd.errors import InferdError, Overloaded
 from inferd.http.access import Guard, joined
 from inferd.http.coding import deflate
@@ -59,7 +58,7 @@ class GrpcCall(GrpcInput):
     deadline_s: float | None = None
     cancelled = False
     _sends: asyncio.Future[None] | None = None  # waits for the client to read
-    # A Task or Driven. Compiled, the default None of a union of three types would be lost.
+    # A Task or Driver. Compiled, the default None of a union of three types would be lost.
     _task: Any = None
     _timer: asyncio.TimerHandle | None = None
     _sent_count = 0
@@ -173,41 +172,30 @@ class GrpcCall(GrpcInput):
 
     def _drive(self, running: Any) -> None:
         """Drive the coroutine of a unary handler; answer at once if it does not wait."""
-        try:
-            waits_for = running.send(None)
-        except StopIteration as done:
-            self._answer(done.value)
-        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
-            self._fail(error)
-        else:
-            self._wait(running, waits_for)
-
-    def _wait(self, running: Any, waits_for: Any) -> None:
-        if type(waits_for) is Promise:
-            self._task = Driven(running, waits_for, self._go_on_soon)
+        self._task = driver = Driver(running, self._go_on_soon, self._handled)
+        driver.step()
+        if self._task is driver:
             self.watch_deadline()
-        else:
-            self._start(self._answer_later(running, waits_for))
 
     def _go_on_soon(self) -> None:
         self._carrier.go_on_soon(self)
 
     def go_on(self) -> None:
-        """Resume the handler: what it waited for is there."""
-        paused = self._task
-        if type(paused) is not Driven:  # the call has ended early
+        """See H2Stream; what the handler waited for is there."""
+        if type(self._task) is Driver:  # else the call has ended early
+            self._task.go_on()
+
+    def _handled(self, answer: Any, error: BaseException | None) -> None:
+        """Take what a unary handler has returned or raised."""
+        if isinstance(error, asyncio.CancelledError):
+            self._end_cancelled()
             return
         self._task = None
-        try:
-            waits_for = paused.go_on()
-        except StopIteration as done:
-            self._answer(done.value)
-        except asyncio.CancelledError:
-            self._end_cancelled()
-        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
+        if isinstance(error, Exception):
             self._fail(error)
         else:
-            self._wait(paused.running, waits_for)
+            self._answer(answer)
+        self._carrier.flush()
 
     async def _run_inflated(self, message: Any) -> Any:
         begun = self._grpc.handler(await self._inflate(message), self)
@@ -218,20 +206,6 @@ class GrpcCall(GrpcInput):
         self._is_bare = False
         self._task = self._carrier.loop.create_task(running)
         self.watch_deadline()
-
-    async def _answer_later(self, running: Coroutine[Any, Any, Any], waits_for: Any) -> None:
-        try:
-            answer = await resume(running, waits_for)
-        except asyncio.CancelledError:
-            self._end_cancelled()
-            raise
-        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
-            self._task = None
-            self._fail(error)
-        else:
-            self._task = None
-            self._answer(answer)
-        self._carrier.flush()
 
     async def _run_stream(self, method: Stream) -> None:
         try:
@@ -403,9 +377,7 @@ class GrpcCall(GrpcInput):
             self._timer = None
         if self._task is not None:
             if self._queue is None:
-                # Not at once: a task that has never run would not pass the cancellation on to the
-                # handler it took over.
-                self._carrier.loop.call_soon(self._task.cancel)
+                cancel_soon(self._task)
             else:
                 self._task.cancel()
             self._task = None

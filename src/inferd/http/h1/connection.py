@@ -10,13 +10,12 @@ connection has been in its present state.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from copy import copy
 from time import perf_counter_ns
 from typing import Any, cast
 
-from inferd.aio.driver import Driven
-from inferd.aio.promise import Promise, resume
+from inferd.aio.driver import Driver, cancel_soon
+from inferd.aio.promise import driven
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError, Overloaded
 from inferd.http.h1.body import BodyReader
@@ -82,8 +81,8 @@ class HttpConnection(Connection):
         )
         self._body = BodyReader(endpoint.capacity, limits.max_body_bytes)
         self._request: HttpRequest | None = None  # its body is still coming
-        self._task: asyncio.Task[None] | Driven | None = None  # answers the latest request
-        self._asked: HttpRequest = NO_REQUEST  # that request, while its coroutine is paused
+        self._task: asyncio.Task[None] | Driver | None = None  # answers the latest request
+        self._answering: HttpRequest = NO_REQUEST  # that request, if a coroutine answers it
         self._outflow: Outflow | None = None  # the rest of an answer, sent by the task
         self._is_paused = False  # the client is not reading; answer nothing more until it does
         self._is_reading = True
@@ -118,9 +117,8 @@ class HttpConnection(Connection):
         """See asyncio.BufferedProtocol."""
         self._is_closing = True
         if self._task is not None:
-            # Not at once: a task that has never run would not pass the cancellation on to the
-            # coroutine it took over.
-            asyncio.get_running_loop().call_soon(self._task.cancel)
+            cancel_soon(self._task)
+            self._task = None
         self._body.release()
         self._request = None
         self._pending = []
@@ -196,8 +194,11 @@ class HttpConnection(Connection):
         if task is None:
             if not self._is_paused:
                 self._advance()
-        elif type(task) is Driven and task.is_due():
-            self._go_on(task)
+        elif type(task) is Driver and not self._is_closing:  # else it is about to be cancelled
+            task.go_on()
+            is_answered = self._task is not task
+            if is_answered and (self._end or self._is_eof or not self._is_reading):
+                self._advance()
 
     def write_pending(self) -> None:
         """See Connection.write_pending."""
@@ -349,54 +350,27 @@ class HttpConnection(Connection):
         if isinstance(begun, HttpAnswer):
             self._send(request, begun)
             return
-        try:
-            waits_for = begun.send(None)
-        except StopIteration as done:
-            self._send(request, done.value)
-        else:
-            self._wait(request, begun, waits_for)
-
-    def _wait(
-        self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
-    ) -> None:
-        if type(waits_for) is Promise:
-            self._asked = request
-            self._task = Driven(answering, waits_for, self._take_turn_soon)
-        else:
-            later = self._answer_later(request, answering, waits_for)
-            self._task = asyncio.get_running_loop().create_task(later)
+        self._answering = request
+        self._task = driver = Driver(begun, self._take_turn_soon, self._answered)
+        driver.step()
 
     def _take_turn_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
             self._turns.answer_soon(self)
 
-    def _go_on(self, paused: Driven) -> None:
-        """Resume the answering coroutine: what it waited for is there."""
+    def _answered(self, answer: Any, error: BaseException | None) -> None:
+        """Send the answer that a coroutine has returned."""
+        task, self._task = self._task, None
+        if error is not None:
+            raise error
         if self._is_closing:
-            return  # the coroutine is about to be cancelled
-        self._task = None
-        try:
-            waits_for = paused.go_on()
-        except StopIteration as done:
-            self._send(self._asked, done.value)
-            if self._end or self._is_eof or not self._is_reading:
-                self._advance()
-        else:
-            self._wait(self._asked, paused.running, waits_for)
-
-    async def _answer_later(
-        self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
-    ) -> None:
-        try:
-            answer = await resume(answering, waits_for)
-        finally:
-            self._task = None  # a cancelled task keeps its frames alive, and with them the body
-        if not self._is_closing:
-            self._send(request, answer)
+            if answer.rest is not None:
+                self._task = asyncio.get_running_loop().create_task(driven(answer.rest.aclose()))
+            return
+        self._send(self._answering, answer)
+        if type(task) is Driver and task.task is not None:
             self._advance()
-        elif answer.rest is not None:
-            await answer.rest.aclose()
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         request.body = NO_BODY  # an idle connection keeps the head and nothing else

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from inferd.aio.driver import Driven
-from inferd.aio.promise import Promise, driven, resumed
+from inferd.aio.driver import Driver, cancel_soon
+from inferd.aio.promise import driven
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.document import CalledRequest, Command, DescribedCall, Metered, Note
 from inferd.backends.worker.link import NO_LOANS, Loans
@@ -118,7 +118,7 @@ class WorkerCalls:
         self._model = model
         self._replies = Replies(model)
         self._context = context
-        self._running: dict[int, tuple[asyncio.Task[None] | Driven, asyncio.Semaphore | None]] = {}
+        self._running: dict[int, tuple[asyncio.Task[None] | Driver, asyncio.Semaphore | None]] = {}
         self._wishes: dict[bytes, Wish] = {}  # earlier CALLs, by their documents
         self._commands = Commands(model, context, loads, self._replies, self.begin)
 
@@ -129,7 +129,7 @@ class WorkerCalls:
     def end(self) -> None:
         """Cancel the running calls: the caller has ended."""
         for running, _ in self._running.values():
-            _give_up(running)
+            cancel_soon(running)
         self._running.clear()
         self._commands.end()
 
@@ -193,7 +193,7 @@ class WorkerCalls:
         call, room = running
         if kind != packet.CREDIT:
             del self._running[number]
-            _give_up(call)
+            cancel_soon(call)
         elif room is not None:
             room.release()
 
@@ -213,27 +213,20 @@ class WorkerCalls:
         if room is not None:
             self._go_on_in_task(number, job, room)
             return
-        try:  # suppress() would cost three calls each time
-            waits_for = job.send(None)
-        except StopIteration:
-            return
-        self._wait(number, job, waits_for)
-
-    def _wait(self, number: int, job: Coroutine[Any, Any, None], waits_for: Any) -> None:
-        if type(waits_for) is Promise:
-            self._running[number] = Driven(job, waits_for, partial(self._go_on, number)), None
-        else:
-            self._go_on_in_task(number, resumed(job, waits_for), None)
+        driver = Driver(job, partial(self._go_on, number), partial(self._note_ended, number))
+        self._running[number] = driver, None
+        driver.step()
 
     def _go_on(self, number: int) -> None:
         """Continue a call: what it waited for is there."""
-        driven_call, _ = self._running.pop(number, (None, None))
-        if isinstance(driven_call, Driven):
-            try:
-                waits_for = driven_call.go_on()
-            except StopIteration:
-                return
-            self._wait(number, driven_call.running, waits_for)
+        driver, _ = self._running.get(number, (None, None))
+        if isinstance(driver, Driver):
+            driver.go_on()
+
+    def _note_ended(self, number: int, _result: None, error: BaseException | None) -> None:
+        self._running.pop(number, None)
+        if error is not None:
+            raise error
 
     def _go_on_in_task(
         self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None
@@ -272,14 +265,6 @@ class WorkerCalls:
             self._replies.answer(number, await models.infer(request), is_last=True)
         except Exception as error:  # noqa: BLE001  reported to the caller
             self._replies.fail(number, request.model, error)
-
-
-def _give_up(call: asyncio.Task[None] | Driven) -> None:
-    """Cancel a call; a task takes its first step first, as it may have adopted a running job."""
-    if isinstance(call, Driven):
-        call.cancel()
-    else:
-        call.get_loop().call_soon(call.cancel)
 
 
 def _sequence(called: CalledRequest) -> Sequence | None:
