@@ -86,3 +86,34 @@ def test_numbers_that_no_shape_has_are_refused(graph):
     graph.place = "'model', operator 7"
     with pytest.raises(InvalidConfig, match=r"^'model', operator 7: .* of more than 64 bits"):
         graph.ints(1, 2**63)
+
+
+def test_values_are_added_and_multiplied_as_numbers_are(graph, x, run):
+    y = (1.0 - (x * 2.0 - x / graph.real(4.0))) + x
+    assert y.rank == 2
+    assert np.array_equal(run(graph.encode({"y": y}), {"x": X})["y"], 1 - X * 2 + X / 4 + X)
+
+
+def test_a_number_has_the_type_of_the_value_beside_it(graph, run):
+    x = graph.input(OnnxPort("x", DataType.INT64, (-1,)))
+    unknown = graph.shape(x)
+    outputs = run(graph.encode({"y": x + 5, "z": unknown * 2}), {"x": np.array([2**40, 1])})
+    assert outputs["y"].tolist() == [2**40 + 5, 6]
+    assert outputs["z"].tolist() == [4]
+
+
+def test_operands_give_the_rank_that_they_have_together(graph, x):
+    unknown = graph.input(OnnxPort("u", DataType.FP32, None))
+    assert (graph.real(1.0) * x).rank == 2
+    assert (x * unknown).rank == 2
+    assert (unknown * x).rank is None
+    assert (1.0 - unknown).rank is None
+
+
+def test_parts_and_places_of_an_axis(graph, x, run):
+    outputs = {"last": graph.slice(x, 1, -1), "places": graph.places(x, 0)}
+    outputs["full"] = graph.full(graph.shape(x), np.float32(7), 2)
+    found = run(graph.encode(outputs), {"x": X})
+    assert found["last"].tolist() == [[-2], [-4]]
+    assert found["places"].tolist() == [0, 1]
+    assert found["full"].tolist() == [[7, 7], [7, 7]]

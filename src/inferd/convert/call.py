@@ -84,5 +84,5 @@ def check_convertible(unknown: Sequence[Any]) -> None:
 def total_of(graph: Graph, call: OperatorCall, total: Value) -> Value:
     """Return the sum of all inputs, of which `total` is the first."""
     for other in call.inputs[1:]:
-        total = graph.add("Add", total, other)
+        total = total + other
     return total

@@ -12,10 +12,18 @@ from inferd.tensor.dtype import DataType, datatype_of
 
 Array = np.ndarray[Any, Any]
 
+END = 2**63 - 1
+"""Where a slice ends that takes all that follows."""
+
 _SAME = -1
 _SMALL = 1024
-_ONE = np.array([1], np.int64)
 
+_BROADCAST = frozenset(
+    (
+        *("Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
+        *("Max", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Where", "Xor"),
+    )
+)
 _GIVE_BOOL = frozenset(
     (
         *("And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual"),
@@ -40,12 +48,14 @@ _HAVE_OWN_TYPE = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A tensor of the graph. `rank` is None if known only at run time; constants have an `array`.
+    """A tensor of `graph`. `rank` is None if known only at run time; constants have an `array`.
 
     `is_bool` is True if the tensor is known to be BOOL, which some operators do not accept.
-    `datatype` is None if unknown.
+    `datatype` is None if unknown. The operators +, -, * and / add a node to the graph; a number
+    becomes a scalar of the other operand's type.
     """
 
+    graph: "Graph"
     name: str
     rank: int | None
     array: Array | None = None
@@ -60,6 +70,26 @@ class Value:
     def rank_with(self, count: int) -> int | None:
         """Return the number of dims with `count` more of them, None if unknown."""
         return None if self.rank is None else self.rank + count
+
+    def __add__(self, other: "Value | float") -> "Value":
+        """Return the sum."""
+        return self.graph.add("Add", self, self.graph.operand(other, self))
+
+    def __sub__(self, other: "Value | float") -> "Value":
+        """Return the difference."""
+        return self.graph.add("Sub", self, self.graph.operand(other, self))
+
+    def __rsub__(self, other: float) -> "Value":
+        """Return the difference of a number and this."""
+        return self.graph.add("Sub", self.graph.operand(other, self), self)
+
+    def __mul__(self, other: "Value | float") -> "Value":
+        """Return the product."""
+        return self.graph.add("Mul", self, self.graph.operand(other, self))
+
+    def __truediv__(self, other: "Value | float") -> "Value":
+        """Return the quotient, rounded towards 0 for integers."""
+        return self.graph.add("Div", self, self.graph.operand(other, self))
 
 
 def wider_rank(a: Value, b: Value) -> int | None:
@@ -87,7 +117,7 @@ class Graph:
         self._inputs.append(port)
         rank = None if port.shape is None else len(port.shape)
         is_bool = port.datatype is DataType.BOOL
-        return Value(port.name, rank, is_bool=is_bool, datatype=port.datatype)
+        return Value(self, port.name, rank, is_bool=is_bool, datatype=port.datatype)
 
     def constant(self, array: Array) -> Value:
         """Return a constant; equal small constants are shared."""
@@ -99,7 +129,7 @@ class Graph:
                 return self._small[key]
         is_bool = array.dtype == np.bool_
         name = f"constant:{len(self._constants)}"
-        value = Value(name, array.ndim, array, is_bool, _datatype(array))
+        value = Value(self, name, array.ndim, array, is_bool, _datatype(array))
         self._constants[value.name] = array
         if is_small:
             self._small[key] = value
@@ -122,6 +152,18 @@ class Graph:
         with np.errstate(over="ignore"):
             return self.constant(np.array(number, np.float32))
 
+    def like(self, value: Value, number: float) -> Value:
+        """Return `number` as a scalar of the same type as `value`."""
+        if value.datatype is DataType.FP32:
+            return self.real(number)
+        is_whole = abs(number) < 2**63 and number % 1 == 0
+        scalar = np.array(int(number), np.int64) if is_whole else np.array(number, np.float64)
+        return self.add("CastLike", self.constant(scalar), value)
+
+    def operand(self, operand: Value | float, other: Value) -> Value:
+        """Return `operand`, a number as a scalar of the same type as `other`."""
+        return operand if isinstance(operand, Value) else self.like(other, operand)
+
     def add(
         self,
         op: str,
@@ -131,7 +173,8 @@ class Graph:
     ) -> Value:
         """Return the only output of a new node; by default it has the rank of the first input.
 
-        An input or attribute that is None is omitted.
+        Of operands that are broadcast, the one with more dims should be first. An input or
+        attribute that is None is omitted.
         """
         return self.add_several(1, op, *inputs, rank=rank, **attributes)[0]
 
@@ -145,7 +188,7 @@ class Graph:
     ) -> tuple[Value, ...]:
         """Return the first `count` outputs of a new node, all of the same rank."""
         if rank == _SAME:
-            rank = inputs[0].rank if inputs and inputs[0] else None
+            rank = _rank_of(op, inputs)
         while inputs and inputs[-1] is None:  # a trailing "" would still count as an input
             inputs = inputs[:-1]
         number = len(self._nodes)
@@ -153,7 +196,7 @@ class Graph:
         is_bool = op in _GIVE_BOOL or (op in _KEEP_TYPE and first is not None and first.is_bool)
         datatype = _type_of(op, inputs)
         outputs = tuple(
-            Value(f"{op}:{number}.{index}", rank, is_bool=is_bool, datatype=datatype)
+            Value(self, f"{op}:{number}.{index}", rank, is_bool=is_bool, datatype=datatype)
             for index in range(count)
         )
         self._nodes.append(
@@ -196,9 +239,25 @@ class Graph:
         """Return the size of one dim of `value` as an INT64 vector."""
         return self.shape(value, axis, axis + 1 if axis != -1 else None)
 
+    def slice(self, value: Value, axis: int, start: int, end: int = END) -> Value:
+        """Return the elements `start` to `end` of `value` along `axis`; negative from the end."""
+        return self.add("Slice", value, self.ints(start), self.ints(end), self.ints(axis))
+
+    def full(self, shape: Value, number: Any, rank: int | None = 1) -> Value:
+        """Return a tensor of `shape` filled with `number`, a NumPy scalar."""
+        return self.add("ConstantOfShape", shape, rank=rank, value=np.array([number]))
+
     def ones(self, shape: Value) -> Value:
         """Return an INT64 vector of ones, as many as `shape` [1] says."""
-        return self.add("ConstantOfShape", shape, rank=1, value=_ONE)
+        return self.full(shape, np.int64(1))
+
+    def scalar(self, value: Value) -> Value:
+        """Return `value`, which has one element, without dims."""
+        return self.reshape(value, self.ints())
+
+    def places(self, value: Value, axis: int) -> Value:
+        """Return 0, 1, ... along `axis` of `value` as an INT64 vector."""
+        return self.range(self.scalar(self.length(value, axis)))
 
     def range(self, count: Value) -> Value:
         """Return 0, 1, ... below `count`, an INT64 scalar."""
@@ -281,6 +340,15 @@ class Graph:
                 wanted.update(node.inputs)
                 needed.append(node)
         return needed[::-1]
+
+
+def _rank_of(op: str, inputs: Sequence[Value | None]) -> int | None:
+    """Return the rank of the outputs of `op`, as far as its inputs determine it."""
+    ranks = [None if value is None else value.rank for value in inputs] or [None]
+    if op not in _BROADCAST:
+        return ranks[0]
+    known = [rank for rank in ranks if rank is not None]
+    return max(known) if len(known) == len(ranks) else ranks[0] or None
 
 
 def _type_of(op: str, inputs: Sequence[Value | None]) -> DataType | None:

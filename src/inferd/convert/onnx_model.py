@@ -8,13 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inferd.convert.protobuf import (
-    bytes_field,
-    float_field,
-    packed_field,
-    text_field,
-    varint_field,
-)
+from inferd.convert.protobuf import bytes_field, float_field, packed_field, text_field, varint_field
 from inferd.tensor.dtype import DataType, datatype_of
 
 Array = np.ndarray[Any, Any]

@@ -7,11 +7,10 @@ import numpy as np
 from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.selection import image_numbers
 from inferd.convert.call import Converted, Converter
-from inferd.convert.graph import Graph, Value
+from inferd.convert.graph import END, Graph, Value
 from inferd.tensor.dtype import DataType
 
 _MOST_GROWTH = math.log(1000 / 16)
-_ENDLESS = 2**63 - 1
 
 
 def _transform(
@@ -33,24 +32,24 @@ def _transform(
     scale = _columns(graph, rows, 2, 3)
     limits = _limits(graph, _columns(graph, rows, 0, 2), scale, one)
 
-    boxes = graph.add("Div", _columns(graph, regions, -4, _ENDLESS), scale, rank=2)
+    boxes = graph.add("Div", _columns(graph, regions, -4, END), scale, rank=2)
     low, high = _columns(graph, boxes, 0, 2), _columns(graph, boxes, 2, 4)
-    size = graph.add("Add", graph.add("Sub", high, low), one)
-    center = graph.add("Add", low, graph.add("Mul", size, graph.real(0.5)))
+    size = high - low + one
+    center = low + size * 0.5
     size, center = graph.unsqueeze(size, (1,)), graph.unsqueeze(center, (1,))
 
-    classes = graph.add("Div", graph.shape(deltas, 1, 2), graph.ints(4))
-    shape = graph.join(graph.shape(deltas, 0, 1), classes, graph.ints(4))
-    changes = graph.add("Div", graph.reshape(deltas, shape, 3), graph.constant(weights))
-    moved = graph.add("Mul", _columns(graph, changes, 0, 2), size)
-    center = graph.add("Add", moved, center)
+    classes = graph.length(deltas, 1) / graph.ints(4)
+    shape = graph.join(graph.length(deltas, 0), classes, graph.ints(4))
+    changes = graph.reshape(deltas, shape, 3) / graph.constant(weights)
+    moved = _columns(graph, changes, 0, 2) * size
+    center = moved + center
     growth = graph.add("Min", _columns(graph, changes, 2, 4), graph.real(_MOST_GROWTH))
-    half = graph.add("Mul", graph.add("Mul", graph.add("Exp", growth), size), graph.real(0.5))
-    ends = graph.add("Sub", graph.add("Add", center, half), one)
-    made = graph.add("Concat", graph.add("Sub", center, half), ends, axis=2)
+    half = graph.add("Exp", growth) * size * 0.5
+    ends = center + half - one
+    made = graph.add("Concat", center - half, ends, axis=2)
     made = graph.add("Max", graph.add("Min", made, limits), graph.real(0.0))
     if call.integer("apply_scale", 1):
-        made = graph.add("Mul", made, graph.unsqueeze(scale, (1,)))
+        made = made * graph.unsqueeze(scale, (1,))
     return graph.reshape(made, graph.shape(deltas), 2), _counts(graph, numbers, info)
 
 
@@ -68,17 +67,17 @@ def _plus_one(call: Caffe2Call) -> float:
 
 def _limits(graph: Graph, sizes: Value, scale: Value, one: Value) -> Value:
     """Return the largest left, top, right and bottom, [n, 1, 4], in the images before scaling."""
-    rounded = graph.add("Add", graph.add("Div", sizes, scale, rank=2), graph.real(0.5))
+    rounded = graph.add("Div", sizes, scale, rank=2) + 0.5
     whole = graph.cast(graph.cast(rounded, DataType.INT64), DataType.FP32)
     order = graph.constant(np.array([1, 0, 1, 0], np.int64))
-    corners = graph.add("Gather", graph.add("Sub", whole, one), order, rank=2, axis=1)
+    corners = graph.add("Gather", whole - one, order, rank=2, axis=1)
     return graph.unsqueeze(corners, (1,))
 
 
 def _counts(graph: Graph, numbers: Value, info: Value) -> Value:
     """Return how many boxes each image has."""
-    count = graph.reshape(graph.shape(info, 0, 1), graph.ints())
-    images = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+    count = graph.scalar(graph.length(info, 0))
+    images = graph.range(count)
     return _occurrences(graph, images, numbers)
 
 
@@ -91,21 +90,21 @@ def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> 
     if not 0 <= overlap <= 1:
         call.refuse(f"its argument 'nms' is {overlap:g}, expected 0 to 1")
     scores, boxes = graph.flatten(scores, 1), graph.flatten(boxes, 1)
-    count = graph.shape(scores, 0, 1)
+    count = graph.length(scores, 0)
     if len(call.inputs) > 2:  # a run fails if there are boxes of several images
         count = graph.reshape(graph.cast(call.input(2), DataType.INT64), graph.ints(1))
-    classes = graph.shape(scores, 1, 2)
+    classes = graph.length(scores, 1)
     by_row = graph.reshape(boxes, graph.join(count, classes, graph.ints(4)), 3)
-    first, end, axis = graph.ints(1), graph.ints(_ENDLESS), graph.ints(1)
+    first, end, axis = graph.ints(1), graph.ints(END), graph.ints(1)
     scores = graph.transpose(graph.add("Slice", scores, first, end, axis), (1, 0))
     boxes = graph.transpose(graph.add("Slice", by_row, first, end, axis), (1, 0, 2))
 
     wider = boxes
     if call.integer("legacy_plus_one", 1):
-        wider = graph.add("Add", boxes, graph.constant(np.array([0, 0, 1, 1], np.float32)))
+        wider = boxes + graph.constant(np.array([0, 0, 1, 1], np.float32))
     found = graph.add(
         "NonMaxSuppression",
-        *(wider, graph.unsqueeze(scores, (1,)), graph.ints(most if most > 0 else _ENDLESS)),
+        *(wider, graph.unsqueeze(scores, (1,)), graph.ints(most if most > 0 else END)),
         graph.constant(np.array([overlap], np.float32)),
         graph.constant(np.array([call.number("score_thresh", 0.05)], np.float32)),
         rank=2,
@@ -121,12 +120,9 @@ def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> 
     kinds, rows = (graph.add("Gather", places, graph.whole(n), rank=1, axis=1) for n in (0, 1))
     shown = graph.cast(kinds, DataType.FP32)
     if call.integer("output_classes_include_bg_cls", 1):
-        shown = graph.add("Add", shown, graph.real(1.0))
+        shown = shown + 1.0
     numbers = graph.add(
-        "Range",
-        *(graph.whole(-1), graph.reshape(graph.add("Sub", classes, graph.ints(1)), graph.ints())),
-        graph.whole(1),
-        rank=1,
+        "Range", *(graph.whole(-1), graph.scalar(classes - graph.ints(1))), graph.whole(1), rank=1
     )
     return (
         graph.add("GatherND", scores, places, rank=1),
@@ -155,10 +151,7 @@ def _occurrences(graph: Graph, numbers: Value, among: Value) -> Value:
 
 
 def _columns(graph: Graph, value: Value, start: int, end: int) -> Value:
-    return graph.add("Slice", value, graph.ints(start), graph.ints(end), graph.ints(-1))
+    return graph.slice(value, -1, start, end)
 
 
-OPERATORS: dict[str, Converter] = {
-    "BBoxTransform": _transform,
-    "BoxWithNMSLimit": _with_limit,
-}
+OPERATORS: dict[str, Converter] = {"BBoxTransform": _transform, "BoxWithNMSLimit": _with_limit}

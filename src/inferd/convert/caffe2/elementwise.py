@@ -35,26 +35,26 @@ def _activation(op: str, **defaults: float) -> Converter:
 def _gelu(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Gelu, x·Φ(x), with erf, or with tanh for fast_gelu."""
     if call.flag("fast_gelu"):
-        cube = graph.add("Mul", graph.add("Mul", x, x), x)
-        inner = graph.add("Add", x, graph.add("Mul", cube, graph.real(0.044715)))
-        inner = graph.add("Mul", inner, graph.real(math.sqrt(2 / math.pi)))
+        cube = x * x * x
+        inner = x + cube * 0.044715
+        inner = inner * math.sqrt(2 / math.pi)
         curve = graph.add("Tanh", inner)
     else:
-        curve = graph.add("Erf", graph.add("Mul", x, graph.real(math.sqrt(0.5))))
-    part = graph.add("Add", curve, graph.real(1.0))
-    return graph.add("Mul", graph.add("Mul", x, graph.real(0.5)), part)
+        curve = graph.add("Erf", x * math.sqrt(0.5))
+    part = curve + 1.0
+    return x * 0.5 * part
 
 
 def _logit(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert Logit: log(x / (1 - x)), with x clipped to [eps, 1 - eps]."""
     eps = call.number("eps", 1e-6)
     x = graph.add("Clip", call.input(0), graph.real(eps), graph.real(1.0 - eps))
-    return graph.add("Log", graph.add("Div", x, graph.add("Sub", graph.real(1.0), x, rank=x.rank)))
+    return graph.add("Log", x / (1.0 - x))
 
 
 def _cube_root(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     root = graph.add("Pow", graph.add("Abs", x), graph.real(1 / 3))
-    return graph.add("Mul", graph.add("Sign", x), root)
+    return graph.add("Sign", x) * root
 
 
 def _replace_nan(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -130,7 +130,7 @@ def _broadcast(call: Caffe2Call, a: Value, b: Value) -> Value:
         return b
     if a.rank is None or b.rank is None:
         ranks = [graph.shape(graph.shape(value)) for value in (a, b)]
-        count = graph.add("Sub", graph.add("Sub", *ranks), graph.ints(axis))
+        count = graph.add("Sub", *ranks) - graph.ints(axis)
         return graph.reshape(b, graph.join(graph.shape(b), graph.ones(count)))
     missing = a.rank - axis - b.rank
     if axis < 0 or missing < 0:
@@ -144,8 +144,8 @@ def _weighted_sum(graph: Graph, call: Caffe2Call) -> Converted:
     if not call.inputs or len(call.inputs) % 2:
         call.refuse(f"it has {len(call.inputs)} inputs, expected pairs of a value and its weight")
     for x, weight in zip(call.inputs[::2], call.inputs[1::2], strict=True):
-        part = graph.add("Mul", x, graph.reshape(weight, graph.ints()), rank=x.rank)
-        total = graph.add("Add", total, part) if total else part
+        part = x * graph.scalar(weight)
+        total = total + part if total else part
     assert total is not None
     return total
 
@@ -156,13 +156,13 @@ def _affine_channel(
     """Convert AffineChannel: a scale and a bias for each channel."""
     if not call.is_nhwc:
         scale, bias = along_channels(call, scale, x), along_channels(call, bias, x)
-    y = graph.add("Mul", x, scale, rank=x.rank)
-    return graph.add("Add", y, bias, rank=x.rank)
+    y = x * scale
+    return y + bias
 
 
 def _elementwise_linear(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     rows = graph.flatten(x, call.axis(x.rank, 1))
-    y = graph.add("Add", graph.add("Mul", rows, call.input(1)), call.input(2))
+    y = rows * call.input(1) + call.input(2)
     return graph.reshape(y, graph.shape(x), x.rank)
 
 
@@ -174,7 +174,7 @@ def _row_mul(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _mean(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     total = total_of(graph, call, x)
     count = graph.add("CastLike", graph.whole(len(call.inputs)), total, rank=0)
-    return graph.add("Div", total, count)
+    return total / count
 
 
 def _power(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -222,11 +222,11 @@ OPERATORS: dict[str, Converter] = {
         lambda graph, call, x: graph.add(call.type, x),
     ),
     "Negative": lambda graph, call, x: graph.add("Neg", x),
-    "Sqr": lambda graph, call, x: graph.add("Mul", x, x),
-    "Cube": lambda graph, call, x: graph.add("Mul", graph.add("Mul", x, x), x),
+    "Sqr": lambda graph, call, x: x * x,
+    "Cube": lambda graph, call, x: x * x * x,
     "Rsqrt": lambda graph, call, x: graph.add("Reciprocal", graph.add("Sqrt", x)),
-    "Swish": lambda graph, call, x: graph.add("Mul", x, graph.add("Sigmoid", x)),
-    "Mish": lambda graph, call, x: graph.add("Mul", x, graph.add("Tanh", graph.add("Softplus", x))),
+    "Swish": lambda graph, call, x: x * graph.add("Sigmoid", x),
+    "Mish": lambda graph, call, x: x * graph.add("Tanh", graph.add("Softplus", x)),
     "IsNaN": lambda graph, call, x: graph.cast(graph.add("IsNaN", x), DataType.UINT8),
     "LeakyRelu": lambda graph, call, x: graph.add("LeakyRelu", x, alpha=call.number("alpha", 0.01)),
     "Elu": lambda graph, call, x: graph.add("Elu", x, alpha=call.number("alpha", 1.0)),
@@ -259,7 +259,7 @@ OPERATORS: dict[str, Converter] = {
     "ThresholdedRelu": _activation("ThresholdedRelu", alpha=1.0),
     "Logit": _logit,
     "Cbrt": _cube_root,
-    "Scale": lambda graph, call, x: graph.add("Mul", x, _like(call, x, call.number("scale", 1.0))),
+    "Scale": lambda graph, call, x: x * _like(call, x, call.number("scale", 1.0)),
     "ReplaceNaN": _replace_nan,
     "WeightedSum": _weighted_sum,
     "AffineChannel": _affine_channel,

@@ -53,16 +53,16 @@ def _turned(graph: Graph, matrix: Value) -> Value:
 
 
 def _dot_product(graph: Graph, call: Caffe2Call) -> Converted:
-    products = graph.flatten(graph.add("Mul", call.input(0), call.input(1)), 1)
+    products = graph.flatten(call.input(0) * call.input(1), 1)
     return graph.add("ReduceSum", products, graph.ints(1), rank=1, keepdims=0)
 
 
 def _distance(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert L1Distance, and SquaredL2Distance, which is half the sum of squares."""
-    off = graph.flatten(graph.add("Sub", call.input(0), call.input(1)), 1)
+    off = graph.flatten(call.input(0) - call.input(1), 1)
     op = "ReduceL1" if call.type == "L1Distance" else "ReduceSumSquare"
     total = graph.add(op, off, graph.ints(1), rank=1, keepdims=0)
-    return total if op == "ReduceL1" else graph.add("Mul", total, graph.real(0.5))
+    return total if op == "ReduceL1" else total * 0.5
 
 
 def _cosine(graph: Graph, call: Caffe2Call) -> Converted:
@@ -72,7 +72,7 @@ def _cosine(graph: Graph, call: Caffe2Call) -> Converted:
     ]
     lengths = [graph.add("Max", square, graph.real(1e-12)) for square in squares]
     product = graph.add("ReduceSum", graph.add("Mul", *sides), graph.ints(1), rank=1, keepdims=0)
-    return graph.add("Div", product, graph.add("Sqrt", graph.add("Mul", *lengths)))
+    return product / graph.add("Sqrt", graph.add("Mul", *lengths))
 
 
 OPERATORS: dict[str, Converter] = {

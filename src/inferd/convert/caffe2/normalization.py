@@ -55,13 +55,13 @@ def _group_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     count = call.integer("group", 32)
     if count < 1:
         call.refuse("its argument 'group' should be at least 1")
-    shape = graph.join(graph.shape(x, 0, 1), graph.ints(count, -1))
+    shape = graph.join(graph.length(x, 0), graph.ints(count, -1))
     groups = graph.with_places(graph.reshape(x, shape, 3))
     ones, zeros = (graph.constant(np.full(count, one, np.float32)) for one in (1, 0))
     normal = graph.add("InstanceNormalization", groups, ones, zeros, epsilon=epsilon)
     normal = graph.reshape(normal, graph.shape(x), x.rank)
     scale, bias = (along_channels(call, call.input(index), x) for index in (1, 2))
-    y = graph.add("Add", graph.add("Mul", normal, scale), bias)
+    y = normal * scale + bias
     mean, variance = _moments(graph, groups, 2, keep=False)
     return y, mean, graph.add("Reciprocal", _deviation(graph, variance, epsilon))
 
@@ -71,10 +71,10 @@ def _layer_norm(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     rows = graph.flatten(x, axis)
     mean, variance = _moments(graph, rows, 1, keep=True)
     deviation = _deviation(graph, variance, epsilon)
-    normal = graph.add("Div", graph.add("Sub", rows, mean), deviation)
+    normal = (rows - mean) / deviation
     y = graph.reshape(normal, graph.shape(x), x.rank)
     if call.flag("elementwise_affine"):
-        y = graph.add("Add", graph.add("Mul", y, call.input(1)), call.input(2))
+        y = y * call.input(1) + call.input(2)
     shape = graph.join(graph.shape(x, 0, axis), graph.ints(1))
     rank = axis + 1 if axis >= 0 else None
     return y, graph.reshape(mean, shape, rank), graph.reshape(deviation, shape, rank)
@@ -84,18 +84,16 @@ def _moments(graph: Graph, x: Value, axis: int, *, keep: bool) -> tuple[Value, V
     """Return mean and variance of `x` along `axis`, its last axis."""
     axes, keepdims = graph.ints(axis), int(keep)
     mean = graph.add("ReduceMean", x, axes, keepdims=1)
-    off = graph.add("Sub", x, mean)
+    off = x - mean
     rank = x.rank if keep else axis
-    variance = graph.add(
-        "ReduceMean", graph.add("Mul", off, off), axes, rank=rank, keepdims=keepdims
-    )
+    variance = graph.add("ReduceMean", off * off, axes, rank=rank, keepdims=keepdims)
     if not keep:
         mean = graph.add("Squeeze", mean, axes, rank=rank)
     return mean, variance
 
 
 def _deviation(graph: Graph, variance: Value, epsilon: float) -> Value:
-    return graph.add("Sqrt", graph.add("Add", variance, graph.real(epsilon)))
+    return graph.add("Sqrt", variance + epsilon)
 
 
 def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
@@ -109,8 +107,8 @@ def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
         return (y,)
     # The second output is the term that is raised to the power of beta.
     area = graph.add("ReduceProd", graph.shape(x, 2), rank=1, keepdims=1)
-    rows = graph.join(graph.shape(x, 0, 1), graph.ints(1), graph.shape(x, 1, 2), area)
-    squares = graph.reshape(graph.add("Mul", x, x), rows, 4)
+    rows = graph.join(graph.length(x, 0), graph.ints(1), graph.length(x, 1), area)
+    squares = graph.reshape(x * x, rows, 4)
     before, behind = (size - 1) // 2, size // 2
     mean = graph.add(
         "AveragePool",
@@ -119,7 +117,7 @@ def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
         pads=[before, 0, behind, 0],
         count_include_pad=1,
     )
-    scale = graph.add("Add", graph.add("Mul", mean, graph.real(alpha)), graph.real(bias))
+    scale = mean * alpha + bias
     scale = graph.reshape(scale, graph.shape(x), x.rank)
     return y, channels_last(graph, scale, x.rank or 4) if call.is_nhwc else scale
 
@@ -128,7 +126,7 @@ def _normalize(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Normalize: each vector along `axis` divided by its length."""
     axes = graph.ints(call.axis(x.rank, -1))
     length = graph.add("ReduceL2", x, axes, keepdims=1)
-    return graph.add("Div", x, graph.add("Max", length, graph.real(1e-12)))
+    return x / graph.add("Max", length, graph.real(1e-12))
 
 
 OPERATORS: dict[str, Converter] = {

@@ -34,12 +34,12 @@ def _relu_n(graph: Graph, call: Caffe2Call) -> Converted:
 def _log_of_one_more(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Log1p; the result is corrected for the bits of `x` that adding 1 loses."""
     one = graph.real(1.0)
-    more = graph.add("Add", x, one)
-    rest = graph.add("Sub", more, one)
+    more = x + one
+    rest = more - one
     # log(u)·x/(u - 1) is log(1 + x) to the last bits, where u is 1 + x rounded.
     near = graph.add("Equal", rest, graph.real(0.0))
     safe = graph.add("Where", near, one, rest, rank=x.rank)
-    corrected = graph.add("Mul", graph.add("Log", more), graph.add("Div", x, safe))
+    corrected = graph.add("Log", more) * (x / safe)
     is_far = graph.add("Or", graph.add("IsInf", more), graph.add("IsInf", x))
     plain = graph.add("Where", is_far, graph.add("Log", more), corrected, rank=x.rank)
     return graph.add("Where", near, x, plain, rank=x.rank)
@@ -56,7 +56,7 @@ def _modulo(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 
 def _range(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert Range of (stop), (start, stop) or (start, stop, step), each of one element."""
-    bounds = [graph.reshape(call.input(index), graph.ints()) for index in range(len(call.inputs))]
+    bounds = [graph.scalar(call.input(index)) for index in range(len(call.inputs))]
     if not 1 <= len(bounds) <= 3:
         call.refuse(f"it has {len(bounds)} inputs, expected 1 to 3")
     start = graph.add("CastLike", graph.whole(0), bounds[0], rank=0)
@@ -74,7 +74,7 @@ def _prepend_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     size = call.integer("dim_size")
     if size < 1:
         call.refuse(f"its argument 'dim_size' is {size}, expected at least 1")
-    first = graph.add("Div", graph.shape(x, 0, 1), graph.ints(size))
+    first = graph.length(x, 0) / graph.ints(size)
     shape = graph.join(graph.ints(size), first, graph.shape(x, 1))
     return graph.reshape(x, shape, None if x.rank is None else x.rank + 1)
 
@@ -87,8 +87,8 @@ def _moments(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if not keep and rank is not None:
         rank = rank - len(axes) if axes else 0
     mean = graph.add("ReduceMean", x, chosen, keepdims=1)
-    off = graph.add("Sub", x, mean)
-    squares = graph.add("Mul", off, off)
+    off = x - mean
+    squares = off * off
     variance = graph.add("ReduceMean", squares, chosen, rank=rank, keepdims=keep)
     return graph.add("ReduceMean", x, chosen, rank=rank, keepdims=keep), variance
 
@@ -96,10 +96,7 @@ def _moments(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _boolean_mask(graph: Graph, call: Caffe2Call, x: Value, mask: Value) -> Converted:
     """Convert BooleanMask: the rows for which the mask is true, and their indices."""
     numbers = graph.add("NonZero", mask, rank=2)
-    return (
-        graph.add("Compress", x, mask, axis=0),
-        graph.reshape(numbers, graph.ints(-1)),
-    )
+    return (graph.add("Compress", x, mask, axis=0), graph.reshape(numbers, graph.ints(-1)))
 
 
 def _roi_pool(graph: Graph, call: Caffe2Call) -> Converted:
@@ -143,10 +140,10 @@ def _ranges(graph: Graph, call: Caffe2Call) -> Converted:
 def _range_fill(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert LengthsRangeFill: 0, 1, ... in each segment."""
     graph, lengths, starts, total = _counted(call)
-    count = graph.reshape(total, graph.ints())
-    places = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+    count = graph.scalar(total)
+    places = graph.range(count)
     begun = graph.add("Gather", starts, segment_numbers(graph, lengths, total), axis=0)
-    return graph.cast(graph.add("Sub", places, begun), DataType.INT32)
+    return graph.cast(places - begun, DataType.INT32)
 
 
 OPERATORS: dict[str, Converter] = {

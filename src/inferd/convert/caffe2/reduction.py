@@ -41,7 +41,7 @@ def _side_max(graph: Graph, call: Caffe2Call) -> Converted:
 
 
 def _total(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    x = graph.add("Mul", x, x) if call.type == "SumSqrElements" else x
+    x = x * x if call.type == "SumSqrElements" else x
     return graph.add("ReduceMean" if call.flag("average") else "ReduceSum", x, rank=0, keepdims=0)
 
 
@@ -64,14 +64,14 @@ def _lengths(*, sparse: bool, mean: bool = False, weighted: bool = False) -> Con
             rows = graph.cast(graph.add("Gather", rows, indices, axis=0), DataType.FP32)
         flat = graph.flatten(rows, 1)
         if weights is not None:
-            flat = graph.add("Mul", flat, graph.unsqueeze(weights, (1,)))
+            flat = flat * graph.unsqueeze(weights, (1,))
         if not others:
             call.refuse("its input of lengths is missing")
         lengths = graph.cast(others[0], DataType.INT64)
         sums = _segment_sums(graph, flat, lengths)
         if mean:
             count = graph.cast(graph.add("Max", lengths, graph.ints(1)), DataType.FP32)
-            sums = graph.add("Div", sums, graph.unsqueeze(count, (1,)))
+            sums = sums / graph.unsqueeze(count, (1,))
         shape = graph.join(graph.shape(lengths), graph.shape(rows, 1))
         return graph.reshape(sums, shape, rank)
 
@@ -84,7 +84,7 @@ _NOTHING = np.array([0], np.float32)
 
 def _segment_sums(graph: Graph, rows: Value, lengths: Value) -> Value:
     """Return the sums of `rows` [n, d] over segments of `lengths` [m], as [m, d]."""
-    number = segment_numbers(graph, lengths, graph.shape(rows, 0, 1))
+    number = segment_numbers(graph, lengths, graph.length(rows, 0))
     index = graph.add("Expand", graph.unsqueeze(number, (1,)), graph.shape(rows), rank=2)
     empty = graph.add(
         "ConstantOfShape",
@@ -101,12 +101,10 @@ def segment_numbers(graph: Graph, lengths: Value, total: Value) -> Value:
     It is the running sum of ones placed where segments begin.
     """
     starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)
-    zeros = graph.add(
-        "ConstantOfShape", graph.add("Add", total, graph.ints(1)), rank=1, value=_ZERO
-    )
+    zeros = graph.add("ConstantOfShape", total + graph.ints(1), rank=1, value=_ZERO)
     ones = graph.add("ConstantOfShape", graph.shape(lengths), rank=1, value=_ONE)
     begun = graph.add("ScatterElements", zeros, starts, ones, axis=0, reduction="add")
-    number = graph.add("Sub", graph.add("CumSum", begun, graph.whole(0)), graph.ints(1))
+    number = graph.add("CumSum", begun, graph.whole(0)) - graph.ints(1)
     return graph.add("Slice", number, graph.ints(0), total, graph.ints(0))
 
 

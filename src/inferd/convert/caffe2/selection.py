@@ -39,11 +39,11 @@ def _top_k(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     k, axis = call.integer("k"), call.axis(x.rank, -1)
     if k < 1:
         call.refuse("its argument 'k' should be at least 1")
-    length = graph.shape(x, axis, axis + 1 if axis != -1 else None)
+    length = graph.length(x, axis)
     count = graph.add("Min", graph.ints(k), length)
     values, indices = graph.add_several(2, "TopK", x, count, axis=axis)
     none = graph.add("ConstantOfShape", graph.shape(graph.shape(x)), rank=1, value=_NONE)
-    missing = graph.add("Sub", graph.ints(k), count)
+    missing = graph.ints(k) - count
     behind = graph.add("ScatterElements", none, graph.ints(axis), missing, axis=0)
     around = graph.join(none, behind)
     values = graph.add("Pad", values, around)
@@ -51,9 +51,7 @@ def _top_k(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if call.output_count < 3:
         return values, found
     # The third output has indices into the flattened input.
-    numbers = graph.add(
-        "Range", graph.whole(0), graph.add("Size", x, rank=0), graph.whole(1), rank=1
-    )
+    numbers = graph.range(graph.add("Size", x, rank=0))
     numbers = graph.reshape(numbers, graph.shape(x), x.rank)
     places = graph.add("GatherElements", numbers, indices, axis=axis)
     places = graph.add("Pad", places, around, graph.whole(-1))
@@ -113,13 +111,13 @@ def _picked(call: Caffe2Call, x: Value, scales: Value) -> Value:
     graph, first = call.graph, 1 if call.is_nhwc else 2
     for place in (0, 1):
         axis = first + place
-        length = graph.shape(x, axis, axis + 1)
+        length = graph.length(x, axis)
         scale = graph.add("Slice", scales, graph.ints(place), graph.ints(place + 1), rank=1)
-        size = graph.add("Mul", graph.cast(length, DataType.FP32), scale)
-        count = graph.reshape(graph.cast(size, DataType.INT64), graph.ints())
-        numbers = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
-        sources = graph.add("Div", graph.cast(numbers, DataType.FP32), scale)
-        last = graph.add("Sub", length, graph.ints(1))
+        size = graph.cast(length, DataType.FP32) * scale
+        count = graph.scalar(graph.cast(size, DataType.INT64))
+        numbers = graph.range(count)
+        sources = graph.cast(numbers, DataType.FP32) / scale
+        last = length - graph.ints(1)
         sources = graph.add("Min", graph.cast(sources, DataType.INT64), last)
         x = graph.add("Gather", x, sources, rank=4, axis=axis)
     return x
@@ -167,7 +165,7 @@ def _pad_image(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _roi_align(graph: Graph, call: Caffe2Call, x: Value, regions: Value) -> Converted:
     """Convert RoIAlign; regions have four numbers, optionally after the image's index."""
     x = channels_first(graph, x, 4) if call.is_nhwc else x
-    corners = graph.add("Slice", regions, graph.ints(-4), graph.ints(2**63 - 1), graph.ints(1))
+    corners = graph.slice(regions, 1, -4)
     y = graph.add(
         "RoiAlign",
         graph.with_places(x),
@@ -187,8 +185,8 @@ def _roi_align(graph: Graph, call: Caffe2Call, x: Value, regions: Value) -> Conv
 
 def image_numbers(graph: Graph, regions: Value) -> Value:
     """Return the image index of each region: the first of its five numbers, or 0 if it has four."""
-    first = graph.add("Slice", regions, graph.ints(0), graph.ints(-4), graph.ints(1))
-    column = graph.join(graph.shape(regions, 0, 1), graph.ints(1))
+    first = graph.slice(regions, 1, 0, -4)
+    column = graph.join(graph.length(regions, 0), graph.ints(1))
     padded = graph.add("Concat", first, graph.add("ConstantOfShape", column, rank=2), axis=1)
     return graph.cast(graph.add("Gather", padded, graph.whole(0), rank=1, axis=1), DataType.INT64)
 

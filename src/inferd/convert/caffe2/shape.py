@@ -2,11 +2,9 @@
 
 from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.call import Converted, Converter
-from inferd.convert.graph import Graph, Value
+from inferd.convert.graph import END, Graph, Value
 from inferd.convert.window import channels_first, channels_last
 from inferd.tensor.dtype import DataType
-
-_END = 2**63 - 1
 
 
 def _reshape(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -101,13 +99,13 @@ def _slice(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 
 
 def _moved(bound: int) -> int:
-    return bound if bound >= 0 else _END if bound == -1 else bound + 1
+    return bound if bound >= 0 else END if bound == -1 else bound + 1
 
 
 def _bound(graph: Graph, bounds: Value) -> Value:
     bounds = graph.cast(bounds, DataType.INT64)
-    moved = graph.add("Add", bounds, graph.ints(1))
-    moved = graph.add("Where", graph.add("Equal", bounds, graph.ints(-1)), graph.ints(_END), moved)
+    moved = bounds + graph.ints(1)
+    moved = graph.add("Where", graph.add("Equal", bounds, graph.ints(-1)), graph.ints(END), moved)
     return graph.add("Where", graph.add("Less", bounds, graph.ints(0)), moved, bounds)
 
 
@@ -142,7 +140,7 @@ def _channel_shuffle(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         turned = graph.swap_last(graph.reshape(x, split, (x.rank or 4) + 1))
     else:
         area = graph.add("ReduceProd", graph.shape(x, 2), rank=1, keepdims=1)
-        split = graph.join(graph.shape(x, 0, 1), graph.ints(groups, -1), area)
+        split = graph.join(graph.length(x, 0), graph.ints(groups, -1), area)
         turned = graph.transpose(graph.reshape(x, split, 4), (0, 2, 1, 3))
     return graph.reshape(turned, graph.shape(x), x.rank)
 
@@ -151,7 +149,7 @@ def _gated(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Glu: the first half times the sigmoid of the second."""
     axis = call.checked(call.integer("dim", -1), x.rank)
     a, b = graph.add_several(2, "Split", x, axis=axis, num_outputs=2)
-    return graph.add("Mul", a, graph.add("Sigmoid", b))
+    return a * graph.add("Sigmoid", b)
 
 
 OPERATORS: dict[str, Converter] = {

@@ -157,7 +157,7 @@ def _lp_pool(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         total = graph.add("ReduceSum", powers, graph.ints(2, 3), rank=_IMAGES)
     else:
         mean = _pool_window(call, "Average", powers, window, counts_pads=True)
-        total = graph.add("Mul", mean, graph.real(float(prod(window.kernel))))
+        total = mean * float(prod(window.kernel))
     y = graph.add("Pow", total, graph.real(1 / p))
     return channels_last(graph, y, _IMAGES) if call.is_nhwc else y
 
@@ -216,7 +216,7 @@ def _caffe_pool(
         return mean
     ones = graph.add("ConstantOfShape", graph.shape(x), rank=x.rank, value=_ONE)
     share = pool(graph.add("Max", _padded_for_caffe(graph, ones, window), lowest))
-    return graph.add("Div", mean, graph.add("Max", share, graph.real(_TINY)))
+    return mean / graph.add("Max", share, graph.real(_TINY))
 
 
 _ONE = np.array([1], np.float32)
@@ -236,13 +236,13 @@ def _cropped(graph: Graph, x: Value, window: Caffe2Window) -> Value:
         return x
     sizes, nothing = graph.shape(x, 2), graph.ints(0)
     kernel, strides = graph.ints(*window.kernel), graph.ints(*window.strides)
-    last = graph.add("Div", graph.add("Sub", sizes, graph.ints(1)), strides)
-    reach = graph.add("Add", graph.add("Mul", last, strides), kernel)
-    spare = graph.add("Max", graph.add("Sub", sizes, reach), nothing)
-    head = graph.add("Div", spare, graph.ints(2))
-    tail = graph.add("Sub", spare, head)
+    last = (sizes - graph.ints(1)) / strides
+    reach = last * strides + kernel
+    spare = graph.add("Max", sizes - reach, nothing)
+    head = spare / graph.ints(2)
+    tail = spare - head
     axes = graph.ints(*range(2, 2 + len(window.kernel)))
-    return graph.add("Slice", x, head, graph.add("Sub", sizes, tail), axes)
+    return graph.add("Slice", x, head, sizes - tail, axes)
 
 
 def _padded_for_caffe(
@@ -259,12 +259,12 @@ def _padded_for_caffe(
     free = [2 * pad - size for pad, size in zip(head, window.kernel, strict=True)]
     sizes, strides, heads = graph.shape(x, 2), graph.ints(*window.strides), graph.ints(*head)
     up = graph.ints(*(extra + step - 1 for extra, step in zip(free, window.strides, strict=True)))
-    last = graph.add("Mul", graph.add("Div", graph.add("Add", sizes, up), strides), strides)
-    outside = graph.add("GreaterOrEqual", last, graph.add("Add", sizes, heads))
+    last = (sizes + up) / strides * strides
+    outside = graph.add("GreaterOrEqual", last, sizes + heads)
     padded = graph.constant(np.array([pad > 0 for pad in head]))
     left_out = graph.add("Where", graph.add("And", outside, padded), strides, graph.ints(0))
-    end = graph.add("Add", graph.add("Sub", last, left_out), graph.ints(*reach))
-    tail = graph.add("Sub", end, graph.add("Add", sizes, heads))
+    end = last - left_out + graph.ints(*reach)
+    tail = end - (sizes + heads)
     # All dims, although Pad could take axes: ONNX Runtime makes an error when it moves a Pad with
     # axes past a Transpose.
     around = graph.join(graph.ints(0, 0), heads, graph.ints(0, 0), tail)

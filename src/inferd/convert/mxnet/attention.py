@@ -13,8 +13,8 @@ def _projection(call: MxnetCall, x: Value, count: int, number: int) -> Value:
     graph, heads = call.graph, call.integer("heads")
     if heads < 1:
         call.refuse(f"heads is {heads}")
-    size = graph.add("Div", graph.shape(x, 2, 3), graph.ints(heads * count), rank=1)
-    shape = graph.join(graph.shape(x, 0, 1), graph.ints(-1, count), size)
+    size = graph.length(x, 2) / graph.ints(heads * count)
+    shape = graph.join(graph.length(x, 0), graph.ints(-1, count), size)
     parts = graph.add("Reshape", x, shape, rank=4)
     return graph.transpose(
         graph.add("Gather", parts, graph.whole(number), rank=3, axis=2), (1, 0, 2)
@@ -23,8 +23,8 @@ def _projection(call: MxnetCall, x: Value, count: int, number: int) -> Value:
 
 def _scores(call: MxnetCall, queries: Value, keys: Value) -> Value:
     graph = call.graph
-    size = graph.add("CastLike", graph.shape(queries, 2, 3), queries, rank=1)
-    queries = graph.add("Div", queries, graph.add("Sqrt", size))
+    size = graph.add("CastLike", graph.length(queries, 2), queries, rank=1)
+    queries = queries / graph.add("Sqrt", size)
     return graph.add("MatMul", queries, graph.transpose(keys, (0, 2, 1)))
 
 
@@ -32,7 +32,7 @@ def _joined(call: MxnetCall, weights: Value, values: Value, like: Value) -> Valu
     """Return the weighted values as [time, batch, heads · size]; `like` has batch as dim 1."""
     graph = call.graph
     found = graph.transpose(graph.add("MatMul", weights, values), (1, 0, 2))
-    shape = graph.join(graph.shape(weights, 1, 2), graph.shape(like, 1, 2), graph.ints(-1))
+    shape = graph.join(graph.length(weights, 1), graph.length(like, 1), graph.ints(-1))
     return graph.add("Reshape", found, shape, rank=3)
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
-import numpy as np
-
 from inferd.convert.call import OperatorCall
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet.params import TYPES
@@ -95,12 +93,6 @@ class MxnetCall(OperatorCall):
     def is_whole(self, x: Value) -> bool:
         """Return whether `x` is known to have an integer type."""
         return x.datatype is not None and x.datatype.numpy.kind in "iu"
-
-    def like(self, x: Value, number: float) -> Value:
-        """Return `number` as a scalar of the same type as `x`."""
-        is_whole = abs(number) < 2**63 and number % 1 == 0
-        scalar = np.array(int(number), np.int64) if is_whole else np.array(number, np.float64)
-        return self.graph.add("CastLike", self.graph.constant(scalar), x, rank=0)
 
     def _refuse_attribute(self, name: str, expected: str) -> NoReturn:
         text = self._attributes[name][:100]

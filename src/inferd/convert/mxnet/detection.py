@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferd.convert.call import Converted, Converter
-from inferd.convert.graph import Graph, Value
+from inferd.convert.graph import END, Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.fill import numbers_of
 from inferd.convert.mxnet.shape import places_along
@@ -38,28 +38,28 @@ def _box_nms(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     rows = graph.reshape(x, graph.join(count, graph.shape(x, -2)), 3)
     start, identity = call.integer("coord_start", 2), call.integer("id_index", -1)
     scores = _column(graph, rows, call.integer("score_index", 1))
-    valid = graph.add("Greater", scores, call.like(x, call.number("valid_thresh")))
+    valid = graph.add("Greater", scores, graph.like(x, call.number("valid_thresh")))
     classes = None
     if identity >= 0:
         classes = _column(graph, rows, identity)
-        other = graph.add("Equal", classes, call.like(x, call.number("background_id", -1)))
+        other = graph.add("Equal", classes, graph.like(x, call.number("background_id", -1)))
         valid = graph.add("And", valid, graph.add("Not", other))
-    scores = graph.add("Where", valid, scores, call.like(x, -math.inf), rank=2)
+    scores = graph.add("Where", valid, scores, graph.like(x, -math.inf), rank=2)
     if (most := call.integer("topk", -1)) > 0:
         scores = _best(call, scores, most)
     boxes = _Boxes(
-        graph.add("Slice", rows, graph.ints(start), graph.ints(start + 4), graph.ints(2)),
+        graph.slice(rows, 2, start, start + 4),
         scores,
         None if call.flag("force_suppress") else classes,
     )
     chosen = _chosen(
         call, boxes, call.number("overlap_thresh", 0.5), is_center=formats[0] == "center"
     )
-    scores = graph.add("Where", chosen, scores, call.like(x, -math.inf), rank=2)
+    scores = graph.add("Where", chosen, scores, graph.like(x, -math.inf), rank=2)
     scores, rows = _sorted(graph, scores, rows)
     if formats[0] != formats[1]:
         rows = _reformed(call, rows, start, to_corner=formats[1] == "corner")
-    rows = graph.add("Where", _are_there(call, scores), rows, call.like(x, -1), rank=3)
+    rows = graph.add("Where", _are_there(call, scores), rows, graph.like(x, -1), rank=3)
     return graph.reshape(rows, graph.shape(x), x.rank)
 
 
@@ -70,9 +70,9 @@ def _column(graph: Graph, rows: Value, number: int) -> Value:
 def _best(call: MxnetCall, scores: Value, most: int) -> Value:
     """Return `scores` with all but the `most` best set to -inf."""
     graph = call.graph
-    count = graph.add("Min", graph.ints(most), graph.shape(scores, 1, 2), rank=1)
+    count = graph.add("Min", graph.ints(most), graph.length(scores, 1), rank=1)
     values, places = graph.add_several(2, "TopK", scores, count, axis=1)
-    nothing = graph.add("Expand", call.like(scores, -math.inf), graph.shape(scores), rank=2)
+    nothing = graph.add("Expand", graph.like(scores, -math.inf), graph.shape(scores), rank=2)
     return graph.add("ScatterElements", nothing, places, values, axis=1)
 
 
@@ -86,53 +86,52 @@ def _chosen(call: MxnetCall, boxes: _Boxes, threshold: float, *, is_center: bool
         found, _, numbers, _ = graph.add_several(4, "Unique", flat, rank=1, sorted=1)
         numbers = graph.unsqueeze(graph.reshape(numbers, graph.shape(scores), 2), (1,))
         count = graph.add("Size", found, rank=0)
-        each = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+        each = graph.range(count)
         own = graph.add("Equal", numbers, graph.unsqueeze(each, (0, 2)), rank=3)
         groups = graph.add("Where", own, groups, graph.real(-math.inf), rank=3)
     chosen = graph.add(
         "NonMaxSuppression",
-        *(graph.cast(boxes.corners, DataType.FP32), groups, graph.shape(scores, 1, 2)),
+        *(graph.cast(boxes.corners, DataType.FP32), groups, graph.length(scores, 1)),
         *(graph.constant(np.array([one], np.float32)) for one in (threshold, _LOWEST)),
         rank=2,
         center_point_box=int(is_center),
     )
     places = graph.add("Gather", chosen, graph.ints(0, 2), rank=2, axis=1)
     none = graph.add("ConstantOfShape", graph.shape(scores), rank=2, value=_NONE)
-    ones = graph.add("ConstantOfShape", graph.shape(chosen, 0, 1), rank=1, value=_ONE)
+    ones = graph.add("ConstantOfShape", graph.length(chosen, 0), rank=1, value=_ONE)
     return graph.cast(graph.add("ScatterND", none, places, ones), DataType.BOOL)
 
 
-_END = 2**63 - 1
 _LOWEST = float(np.finfo(np.float32).min)
 
 
 def _sorted(graph: Graph, scores: Value, rows: Value) -> tuple[Value, Value]:
     """Return scores [batch, n] and rows [batch, n, k], sorted best first."""
-    values, order = graph.add_several(2, "TopK", scores, graph.shape(scores, 1, 2), axis=1)
+    values, order = graph.add_several(2, "TopK", scores, graph.length(scores, 1), axis=1)
     return values, graph.add("GatherND", rows, graph.unsqueeze(order, (2,)), rank=3, batch_dims=1)
 
 
 def _are_there(call: MxnetCall, scores: Value) -> Value:
     """Return whether there is a box at each place, as [batch, n, 1]."""
-    there = call.graph.add("Greater", scores, call.like(scores, -math.inf), rank=2)
+    there = call.graph.add("Greater", scores, call.graph.like(scores, -math.inf), rank=2)
     return call.graph.unsqueeze(there, (2,))
 
 
 def _reformed(call: MxnetCall, rows: Value, start: int, *, to_corner: bool) -> Value:
     """Return `rows` with their boxes converted to corners, or to centers and sizes."""
-    graph, last = call.graph, call.graph.ints(_END)
-    axis, half = graph.ints(2), call.like(rows, 0.5)
+    graph, last = call.graph, call.graph.ints(END)
+    axis, half = graph.ints(2), graph.like(rows, 0.5)
     bounds = [graph.ints(place) for place in (0, start, start + 2, start + 4)]
     before, first, second, behind = (
         graph.add("Slice", rows, low, high, axis)
         for low, high in zip(bounds, [*bounds[1:], last], strict=True)
     )
     if to_corner:
-        size = graph.add("Mul", second, half)
-        pair = graph.add("Sub", first, size), graph.add("Add", first, size)
+        size = second * half
+        pair = first - size, first + size
     else:
-        center = graph.add("Mul", graph.add("Add", first, second), half)
-        pair = center, graph.add("Sub", second, first)
+        center = (first + second) * half
+        pair = center, second - first
     return graph.add("Concat", before, *pair, behind, axis=2)
 
 
@@ -142,18 +141,18 @@ def _multi_box_detection(graph: Graph, call: MxnetCall, probabilities: Value) ->
     The best come first, then rows of -1; a box suppressed by a better one only loses its class.
     """
     threshold, most = call.number("nms_threshold", 0.5), call.integer("nms_topk", -1)
-    front = graph.add("Slice", probabilities, graph.ints(1), graph.ints(_END), graph.ints(1))
+    front = graph.slice(probabilities, 1, 1)
     scores = graph.add("ReduceMax", front, graph.ints(1), rank=2, keepdims=0)
     found = graph.add("ArgMax", front, rank=2, axis=1, keepdims=0)
     classes = graph.add("CastLike", found, scores)
     valid = graph.add(
-        "GreaterOrEqual", scores, call.like(scores, call.number("threshold", 0.01)), rank=2
+        "GreaterOrEqual", scores, graph.like(scores, call.number("threshold", 0.01)), rank=2
     )
     boxes = _located(call)
     columns = (graph.unsqueeze(one, (2,)) for one in (classes, scores))
     rows = graph.add("Concat", *columns, boxes, rank=3, axis=2)
     _, plain = _sorted(graph, graph.cast(valid, DataType.FP32), rows)
-    scores = graph.add("Where", valid, scores, call.like(scores, -math.inf), rank=2)
+    scores = graph.add("Where", valid, scores, graph.like(scores, -math.inf), rank=2)
     values, rows = _sorted(graph, scores, rows)
     there = _are_there(call, values)
     chosen = there
@@ -161,17 +160,17 @@ def _multi_box_detection(graph: Graph, call: MxnetCall, probabilities: Value) ->
         rows = plain
     else:
         limit = float(np.nextafter(np.float32(threshold), np.float32(-1)))  # MXNet suppresses >=
-        corners = graph.add("Slice", rows, graph.ints(2), graph.ints(6), graph.ints(2))
+        corners = graph.slice(rows, 2, 2, 6)
         sets = _column(graph, rows, 0)
         if most > 0:
             is_first = graph.add("Less", places_along(graph, values, 1), graph.whole(most))
-            values = graph.add("Where", is_first, values, call.like(values, -math.inf), rank=2)
+            values = graph.add("Where", is_first, values, graph.like(values, -math.inf), rank=2)
             rows = graph.add("Where", graph.unsqueeze(is_first, (2,)), rows, plain, rank=3)
         left = _Boxes(corners, values, None if call.flag("force_suppress") else sets)
         chosen = graph.unsqueeze(_chosen(call, left, limit), (2,))
-    minus = call.like(scores, -1)
-    own = graph.add("Slice", rows, graph.ints(0), graph.ints(1), graph.ints(2))
-    rest = graph.add("Slice", rows, graph.ints(1), graph.ints(6), graph.ints(2))
+    minus = graph.like(scores, -1)
+    own = graph.slice(rows, 2, 0, 1)
+    rest = graph.slice(rows, 2, 1, 6)
     return graph.add(
         "Concat",
         graph.add("Where", chosen, own, minus, rank=3),
@@ -186,22 +185,22 @@ def _located(call: MxnetCall) -> Value:
     variances = numbers_of(call, "variances", (0.1, 0.1, 0.2, 0.2))
     if len(variances) != 4:
         call.refuse("its variances should be four numbers")
-    moves = graph.reshape(moves, graph.join(graph.shape(moves, 0, 1), graph.ints(-1, 4)), 3)
-    scaled = graph.add("Mul", moves, graph.constant(np.array(variances, np.float32)))
+    moves = graph.reshape(moves, graph.join(graph.length(moves, 0), graph.ints(-1, 4)), 3)
+    scaled = moves * graph.constant(np.array(variances, np.float32))
     axis, half = graph.ints(2), graph.real(0.5)
     low, high = (
         graph.add("Slice", anchors, graph.ints(place), graph.ints(place + 2), axis)
         for place in (0, 2)
     )
-    size = graph.add("Sub", high, low)
-    center = graph.add("Mul", graph.add("Add", low, high), half)
+    size = high - low
+    center = (low + high) * half
     shift, growth = (
         graph.add("Slice", scaled, graph.ints(place), graph.ints(place + 2), axis)
         for place in (0, 2)
     )
-    center = graph.add("Add", graph.add("Mul", shift, size), center)
-    reach = graph.add("Mul", graph.add("Mul", graph.add("Exp", growth), size), half)
-    corners = graph.add("Sub", center, reach), graph.add("Add", center, reach)
+    center = shift * size + center
+    reach = graph.add("Exp", growth) * size * half
+    corners = center - reach, center + reach
     boxes = graph.add("Concat", *corners, axis=2)
     if call.flag("clip", default=True):
         boxes = graph.add("Clip", boxes, graph.real(0.0), graph.real(1.0))

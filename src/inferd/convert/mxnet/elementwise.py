@@ -19,22 +19,22 @@ def _named(op: str) -> Converter:
 
 def _log_of(base: float) -> Converter:
     factor = 1 / math.log(base)
-    return lambda graph, call, x: graph.add("Mul", graph.add("Log", x), call.like(x, factor))
+    return lambda graph, call, x: graph.add("Log", x) * factor
 
 
 def _truncated(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    return graph.add("Mul", graph.add("Sign", x), graph.add("Floor", graph.add("Abs", x)))
+    return graph.add("Sign", x) * graph.add("Floor", graph.add("Abs", x))
 
 
 def _rounded(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert round, which rounds halves away from zero; ONNX rounds them to even."""
-    size = graph.add("Floor", graph.add("Add", graph.add("Abs", x), call.like(x, 0.5)))
-    return graph.add("Mul", graph.add("Sign", x), size)
+    size = graph.add("Floor", graph.add("Abs", x) + 0.5)
+    return graph.add("Sign", x) * size
 
 
 def _nearest(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert rint, which rounds halves down."""
-    return graph.add("Ceil", graph.add("Sub", x, call.like(x, 0.5)))
+    return graph.add("Ceil", x - 0.5)
 
 
 def _hard_sigmoid(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -47,7 +47,7 @@ def _clip(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if x.datatype is not None and call.is_whole(x):
         limits = np.iinfo(x.datatype.numpy.str)  # for UINT8, -1 would be outside
         low, high = (min(max(one, limits.min), limits.max) for one in (low, high))
-    return graph.add("Clip", x, call.like(x, low), call.like(x, high))
+    return graph.add("Clip", x, graph.like(x, low), graph.like(x, high))
 
 
 def _same(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -68,7 +68,7 @@ def _cast(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 def _filled(number: float) -> Converter:
     return lambda graph, call, x: graph.add(
-        "Expand", call.like(x, number), graph.shape(x), rank=x.rank
+        "Expand", graph.like(x, number), graph.shape(x), rank=x.rank
     )
 
 
@@ -82,7 +82,7 @@ def _pair(op: str) -> Converter:
 def _scalar(op: str, *, reverse: bool = False) -> Converter:
     def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         x = _before_scalar(call, x)
-        number = call.like(x, call.number("scalar"))
+        number = graph.like(x, call.number("scalar"))
         return _applied(call, op, number, x) if reverse else _applied(call, op, x, number)
 
     return convert
@@ -114,7 +114,7 @@ def _applied(call: MxnetCall, op: str, a: Value, b: Value) -> Value:
 
 
 def _hypotenuse(graph: Graph, call: MxnetCall, a: Value, b: Value) -> Converted:
-    squares = [graph.add("Mul", side, side) for side in (a, b)]
+    squares = [side * side for side in (a, b)]
     return graph.add("Sqrt", _applied(call, "Add", *squares))
 
 
@@ -130,7 +130,7 @@ def _where(graph: Graph, call: MxnetCall, condition: Value, x: Value, y: Value) 
 
 def _modulo(call: MxnetCall, x: Value, y: Value, rank: int | None) -> Value:
     """Return x mod y with the sign of y, and 0 where y is 0."""
-    graph, zero = call.graph, call.like(x, 0.0)
+    graph, zero = call.graph, call.graph.like(x, 0.0)
     rest = graph.add("Mod", x, y, rank=rank, fmod=1)
     other = graph.add("Less", graph.add("Mul", rest, y, rank=rank), zero)
     rest = graph.add("Where", other, graph.add("Add", rest, y, rank=rank), rest, rank=rank)
@@ -139,8 +139,8 @@ def _modulo(call: MxnetCall, x: Value, y: Value, rank: int | None) -> Value:
 
 def _scalar_hypotenuse(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     x = _before_scalar(call, x)
-    square = call.like(x, call.number("scalar") ** 2)
-    return graph.add("Sqrt", graph.add("Add", graph.add("Mul", x, x), square))
+    square = graph.like(x, call.number("scalar") ** 2)
+    return graph.add("Sqrt", x * x + square)
 
 
 def _of_reals(convert: Callable[[MxnetCall, Value], Value]) -> Converter:
@@ -158,12 +158,12 @@ def _of_reals(convert: Callable[[MxnetCall, Value], Value]) -> Converter:
 
 def _cube_root(call: MxnetCall, x: Value) -> Value:
     graph = call.graph
-    root = graph.add("Pow", graph.add("Abs", x), call.like(x, 1 / 3))
+    root = graph.add("Pow", graph.add("Abs", x), graph.like(x, 1 / 3))
     if call.is_whole(call.input(0)):  # otherwise the root of 27 is just below 3
         nearest = graph.add("Round", root)
-        cube = graph.add("Mul", graph.add("Mul", nearest, nearest), nearest)
+        cube = nearest * nearest * nearest
         root = graph.add("Where", graph.add("Equal", cube, graph.add("Abs", x)), nearest, root)
-    return graph.add("Mul", graph.add("Sign", x), root)
+    return graph.add("Sign", x) * root
 
 
 def _inverse_cube_root(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -173,7 +173,7 @@ def _inverse_cube_root(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 
 def _times(factor: float) -> Converter:
-    return _of_reals(lambda call, x: call.graph.add("Mul", x, call.like(x, factor)))
+    return _of_reals(lambda call, x: x * factor)
 
 
 def _smooth_l1(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -184,14 +184,14 @@ def _smooth_l1(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if not 0 < square < 1e30:
         call.refuse("its scalar should not be 0")
     size = graph.add("Abs", x)
-    curve = graph.add("Mul", graph.add("Mul", x, x), call.like(x, square / 2))
-    line = graph.add("Sub", size, call.like(x, 0.5 / square))
-    return graph.add("Where", graph.add("Less", size, call.like(x, 1 / square)), curve, line)
+    curve = x * x * (square / 2)
+    line = size - 0.5 / square
+    return graph.add("Where", graph.add("Less", size, graph.like(x, 1 / square)), curve, line)
 
 
 def _over_root_of_dim(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     size = graph.add("CastLike", graph.shape(x, -1), x, rank=1)
-    return graph.add("Div", x, graph.add("Sqrt", size))
+    return x / graph.add("Sqrt", size)
 
 
 def _not(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -255,10 +255,10 @@ OPERATORS: dict[str, Converter] = {
     "LogisticRegressionOutput": _named("Sigmoid"),
     "Dropout": _dropout,
     **dict.fromkeys(("Cast", "cast", "amp_cast"), _cast),
-    "square": lambda graph, call, x: graph.add("Mul", x, x),
+    "square": lambda graph, call, x: x * x,
     "rsqrt": lambda graph, call, x: graph.add("Reciprocal", graph.add("Sqrt", x)),
-    "log1p": lambda graph, call, x: graph.add("Log", graph.add("Add", x, call.like(x, 1.0))),
-    "expm1": lambda graph, call, x: graph.add("Sub", graph.add("Exp", x), call.like(x, 1.0)),
+    "log1p": lambda graph, call, x: graph.add("Log", x + 1.0),
+    "expm1": lambda graph, call, x: graph.add("Exp", x) - 1.0,
     "log2": _log_of(2.0),
     "log10": _log_of(10.0),
     "round": _rounded,

@@ -51,14 +51,14 @@ def _arange_like(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         call.cannot("repeat cannot be converted")
     if call.has("axis"):
         axis = call.axis(x.rank, 0)
-        shape = graph.shape(x, axis, axis + 1 if axis != -1 else None)
-        count = graph.add("Squeeze", shape, graph.ints(0), rank=0)
+        shape = graph.length(x, axis)
+        count = graph.scalar(shape)
     else:
         count = graph.add("Size", x, rank=0)
-    numbers = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+    numbers = graph.range(count)
     numbers = graph.cast(numbers, DataType.FP32)
-    scaled = graph.add("Mul", numbers, graph.real(call.number("step", 1.0)))
-    scaled = graph.add("Add", scaled, graph.real(call.number("start")))
+    scaled = numbers * call.number("step", 1.0)
+    scaled = scaled + call.number("start")
     return scaled if call.has("axis") else graph.reshape(scaled, graph.shape(x), x.rank)
 
 
@@ -81,22 +81,22 @@ def _multi_box_prior(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     steps, offsets = numbers_of(call, "steps", (-1, -1)), numbers_of(call, "offsets", (0.5, 0.5))
     if min(ratios) <= 0 or len(steps) != 2 or len(offsets) != 2:
         call.refuse("its ratios should be above 0, its steps and offsets two numbers each")
-    height, width = (graph.cast(graph.shape(x, axis, axis + 1), DataType.FP32) for axis in (2, 3))
+    height, width = (graph.cast(graph.length(x, axis), DataType.FP32) for axis in (2, 3))
     centers = []
     for axis, size, step, offset in (
         (2, height, steps[0], offsets[0]),
         (3, width, steps[1], offsets[1]),
     ):
-        count = graph.add("Squeeze", graph.shape(x, axis, axis + 1), graph.ints(0), rank=0)
-        places = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
-        places = graph.add("Add", graph.cast(places, DataType.FP32), graph.real(offset))
+        count = graph.scalar(graph.length(x, axis))
+        places = graph.range(count)
+        places = graph.cast(places, DataType.FP32) + offset
         by = graph.real(step) if step > 0 else graph.add("Reciprocal", size)
-        centers.append(graph.add("Mul", places, by))
+        centers.append(places * by)
     shapes = [(size, sqrt(ratios[0])) for size in sizes]
     shapes += [(sizes[0], sqrt(ratio)) for ratio in ratios[1:]]
     halves = [graph.constant(np.array([s * r / 2 for s, r in shapes], np.float32))]
     halves.append(graph.constant(np.array([s / r / 2 for s, r in shapes], np.float32)))
-    halves[0] = graph.add("Mul", halves[0], graph.add("Div", height, width))
+    halves[0] = halves[0] * (height / width)
     shape = graph.join(graph.shape(x, 2, 4), graph.ints(len(shapes)))
     columns = graph.unsqueeze(centers[1], (0, 2)), graph.unsqueeze(centers[0], (1, 2))
     corners = []

@@ -21,9 +21,9 @@ def _crop(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         wanted = graph.ints(*sizes)
     start = graph.ints(*(call.integers("offset") or [0, 0]))
     if call.flag("center_crop"):
-        spare = graph.add("Sub", graph.shape(x, 2, 4), wanted, rank=1)
-        start = graph.add("Div", spare, graph.ints(2), rank=1)
-    end = graph.add("Add", start, wanted, rank=1)
+        spare = graph.shape(x, 2, 4) - wanted
+        start = spare / graph.ints(2)
+    end = start + wanted
     return graph.add("Slice", x, start, end, graph.ints(2, 3))
 
 
@@ -39,7 +39,7 @@ def _bilinear_resize(graph: Graph, call: MxnetCall, x: Value) -> Converted:
             call.refuse(f"its scales are {scales}")
         given = graph.constant(np.array(scales, np.float32))
         old = graph.add("CastLike", graph.shape(x, 2, 4), given, rank=1)
-        new = graph.add("Floor", graph.add("Mul", old, given))
+        new = graph.add("Floor", old * given)
         sizes = graph.add("CastLike", new, graph.whole(0))
     else:
         sizes = graph.ints(call.integer("height", 1), call.integer("width", 1))
@@ -64,23 +64,21 @@ def _adaptive_average(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 def _shares(call: MxnetCall, x: Value, axis: int, count: int) -> Value:
     """Return the weight of each place of `axis` in each of `count` windows of differing sizes."""
-    graph, length = call.graph, call.graph.shape(x, axis, axis + 1)
+    graph, length = call.graph, call.graph.length(x, axis)
     ends = []
     for first, up in ((0, 0), (1, count - 1)):
         numbers = graph.constant(np.arange(first, count + first)[:, None])
-        scaled = graph.add("Add", graph.add("Mul", numbers, length, rank=2), graph.whole(up))
-        ends.append(graph.add("Div", scaled, graph.whole(count)))
-    places = graph.add(
-        "Range", graph.whole(0), graph.reshape(length, graph.ints()), graph.whole(1), rank=1
-    )
+        scaled = graph.add("Mul", numbers, length, rank=2) + graph.whole(up)
+        ends.append(scaled / graph.whole(count))
+    places = graph.range(graph.scalar(length))
     starts, stops = ends
     is_in = graph.add(
         "And",
         graph.add("GreaterOrEqual", places, starts, rank=2),
         graph.add("Less", places, stops, rank=2),
     )
-    size = graph.add("CastLike", graph.add("Sub", stops, starts), x, rank=2)
-    return graph.add("Div", graph.add("CastLike", is_in, x, rank=2), size)
+    size = graph.add("CastLike", stops - starts, x, rank=2)
+    return graph.add("CastLike", is_in, x, rank=2) / size
 
 
 def _depth_to_space(op: str) -> Converter:
@@ -106,14 +104,12 @@ def _grid_generator(graph: Graph, call: MxnetCall) -> Converted:
     graph, flow = graph, call.input(0)
     sides = []
     for channel, axis in ((0, 3), (1, 2)):
-        moved = graph.add(
-            "Slice", flow, graph.ints(channel), graph.ints(channel + 1), graph.ints(1)
-        )
+        moved = graph.slice(flow, 1, channel, channel + 1)
         places = graph.add("CastLike", places_along(graph, flow, axis), flow)
-        last = graph.add("Sub", graph.shape(flow, axis, axis + 1), graph.ints(1))
-        half = graph.add("Mul", graph.add("CastLike", last, flow), call.like(flow, 0.5))
-        scaled = graph.add("Div", graph.add("Add", moved, places, rank=4), half)
-        sides.append(graph.add("Sub", scaled, call.like(flow, 1.0)))
+        last = graph.length(flow, axis) - graph.ints(1)
+        half = graph.add("CastLike", last, flow) * 0.5
+        scaled = graph.add("Add", moved, places, rank=4) / half
+        sides.append(scaled - 1.0)
     return graph.add("Concat", *sides, axis=1)
 
 

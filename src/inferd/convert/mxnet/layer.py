@@ -20,14 +20,14 @@ def _fully_connected(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> 
     if call.flag("flatten", default=True):
         return graph.add("Gemm", graph.flatten(x, 1), weight, bias, rank=2, transB=1)
     y = graph.add("MatMul", x, graph.transpose(weight, (1, 0)), rank=x.rank)
-    return graph.add("Add", y, bias) if bias else y
+    return y + bias if bias else y
 
 
 def _embedding(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
     """Convert Embedding: rows of the weight, whose indices are often floats."""
     index = graph.cast(x, DataType.INT64)
-    rows = graph.shape(weight, 0, 1)
-    last = graph.add("Sub", rows, graph.ints(1))
+    rows = graph.length(weight, 0)
+    last = rows - graph.ints(1)
     index = graph.add("Max", graph.add("Min", index, last, rank=x.rank), graph.ints(0), rank=x.rank)
     rank = None if x.rank is None else x.rank + 1
     return graph.add("Gather", weight, index, rank=rank, axis=0)
@@ -56,9 +56,9 @@ def _leaky_relu(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if kind == "prelu":
         return _prelu(call, x, call.input(1))
     if kind == "gelu":
-        curve = graph.add("Erf", graph.add("Mul", x, call.like(x, np.sqrt(0.5))))
-        part = graph.add("Add", curve, call.like(x, 1.0))
-        return graph.add("Mul", graph.add("Mul", x, call.like(x, 0.5)), part)
+        curve = graph.add("Erf", x * np.sqrt(0.5))
+        part = curve + 1.0
+        return x * 0.5 * part
     if kind == "rrelu":  # random in training; in inference the mean of its bounds
         slope = (call.number("lower_bound", 0.125) + call.number("upper_bound", 0.334)) / 2
     match kind:
@@ -98,7 +98,7 @@ def _softmax(op: str, *, negative: bool = False) -> Converter:
         if negative:
             x = graph.add("Neg", x)
         if call.has("temperature"):
-            x = graph.add("Div", x, call.like(x, call.number("temperature", 1.0)))
+            x = x / call.number("temperature", 1.0)
         if call.has("dtype"):
             x = graph.cast(x, call.element_type())
         axis = call.axis(x.rank, -1)
@@ -118,9 +118,9 @@ def _softmax_of_some(call: MxnetCall, op: str, x: Value, axis: int) -> Value:
     if x.rank > 1:  # else there is one length, as a vector
         lengths = graph.unsqueeze(lengths, (axis,))
     inside = graph.add("Less", places_along(graph, x, axis), lengths, rank=x.rank)
-    y = graph.add("Where", inside, x, call.like(x, -math.inf), rank=x.rank)
+    y = graph.add("Where", inside, x, graph.like(x, -math.inf), rank=x.rank)
     y = graph.add("Softmax", y, axis=axis)
-    return graph.add("Where", inside, y, call.like(x, 0.0), rank=x.rank)
+    return graph.add("Where", inside, y, graph.like(x, 0.0), rank=x.rank)
 
 
 def _softmax_output(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -201,10 +201,10 @@ def _deconvolution(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Co
     window.pads = [0] * (2 * dims)
     y = window.convolve(graph, "ConvTranspose", operands, group=group)
     sizes, two = graph.ints(*target), graph.ints(2)
-    free = graph.add("Add", graph.add("Sub", graph.shape(y, 2), sizes), graph.ints(1))
-    start = graph.add("Div", free, two)
+    free = graph.shape(y, 2) - sizes + graph.ints(1)
+    start = free / two
     axes = graph.ints(*range(2, 2 + dims))
-    return graph.add("Slice", y, start, graph.add("Add", start, sizes), axes)
+    return graph.add("Slice", y, start, start + sizes, axes)
 
 
 _POOLS = {"max": "MaxPool", "avg": "AveragePool", "sum": "AveragePool", "lp": "LpPool"}
@@ -228,7 +228,7 @@ def _pooling(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     x = channels_first(graph, x, rank) if window.is_last else x
     is_root = kind == "lp" and is_full
     if is_root:
-        x, kind = graph.add("Mul", x, x), "sum"
+        x, kind = x * x, "sum"
     counts_pads = kind == "sum" or (kind == "avg" and call.flag("count_include_pad", default=True))
     if is_full and (kind == "sum" or _may_start_outside(window)):
         y = _full_pool(call, kind, x, window, counts_pads=counts_pads)
@@ -245,7 +245,7 @@ def _pooling(graph: Graph, call: MxnetCall, x: Value) -> Converted:
             p=2 if kind == "lp" else None,
         )
     if kind == "sum":
-        y = graph.add("Mul", y, call.like(y, float(np.prod(window.kernel))))
+        y = y * float(np.prod(window.kernel))
     if is_root:
         y = graph.add("Sqrt", y)
     return channels_last(graph, y, rank) if window.is_last else y
@@ -266,18 +266,18 @@ def _full_pool(
     heads, sizes = graph.ints(*pad), graph.shape(x, 2)
     free = [2 * p - k for p, k in zip(pad, window.kernel, strict=True)]
     up = graph.ints(*(f + s - 1 for f, s in zip(free, window.strides, strict=True)))
-    last = graph.add("Mul", graph.add("Div", graph.add("Add", sizes, up), strides), strides)
-    end = graph.add("Add", last, graph.ints(*window.kernel))
-    tail = graph.add("Sub", end, graph.add("Add", sizes, heads))
-    none, lowest = graph.ints(0, 0), call.like(x, float(np.finfo(np.float32).min))
+    last = (sizes + up) / strides * strides
+    end = last + graph.ints(*window.kernel)
+    tail = end - (sizes + heads)
+    none, lowest = graph.ints(0, 0), graph.like(x, float(np.finfo(np.float32).min))
 
     def pool(value: Value, fill: Value, *, around: bool) -> Value:
         before, behind = heads, tail
         if around:  # first the given padding, which counts, then the rest, which does not
             value = graph.add("Pad", value, graph.join(none, heads, none, heads), fill)
             before = graph.ints(*[0] * dims)
-            behind = graph.add("Sub", tail, heads)
-            fill = call.like(x, 0.0)
+            behind = tail - heads
+            fill = graph.like(x, 0.0)
         value = graph.add("Pad", value, graph.join(none, before, none, behind), fill)
         # The Max does nothing but keep ONNX Runtime from fusing the Pad into the pool.
         value = graph.add("Max", value, lowest)
@@ -286,14 +286,14 @@ def _full_pool(
 
     if kind == "max":
         return pool(x, lowest, around=False)
-    mean = pool(x, call.like(x, 0.0), around=False)
+    mean = pool(x, graph.like(x, 0.0), around=False)
     if kind == "sum":
         return mean
-    one = call.like(x, 1.0)
+    one = graph.like(x, 1.0)
     ones = graph.add("Expand", one, graph.shape(x), rank=x.rank)
-    share = pool(ones, one if counts_pads else call.like(x, 0.0), around=counts_pads)
-    tiny = call.like(x, float(np.finfo(np.float32).tiny))
-    return graph.add("Div", mean, graph.add("Max", share, tiny))
+    share = pool(ones, one if counts_pads else graph.like(x, 0.0), around=counts_pads)
+    tiny = graph.like(x, float(np.finfo(np.float32).tiny))
+    return mean / graph.add("Max", share, tiny)
 
 
 def _global_pool(call: MxnetCall, kind: str, x: Value) -> Value:
@@ -351,14 +351,14 @@ def _batch_norm(graph: Graph, call: MxnetCall, x: Value) -> Value:
     if call.flag("output_mean_var"):
         call.cannot("output_mean_var cannot be converted")
     if call.flag("fix_gamma", default=True):
-        gamma = graph.add("Expand", call.like(gamma, 1.0), graph.shape(gamma), rank=1)
+        gamma = graph.add("Expand", graph.like(gamma, 1.0), graph.shape(gamma), rank=1)
     if axis == 1:
         return graph.add("BatchNormalization", x, gamma, beta, mean, variance, epsilon=epsilon)
-    deviation = graph.add("Sqrt", graph.add("Add", variance, call.like(variance, epsilon)))
-    scale = graph.add("Div", gamma, deviation)
-    y = graph.add("Sub", x, _along(call, mean, x, axis), rank=x.rank)
-    y = graph.add("Mul", y, _along(call, scale, x, axis), rank=x.rank)
-    return graph.add("Add", y, _along(call, beta, x, axis), rank=x.rank)
+    deviation = graph.add("Sqrt", variance + epsilon)
+    scale = gamma / deviation
+    y = x - _along(call, mean, x, axis)
+    y = y * _along(call, scale, x, axis)
+    return y + _along(call, beta, x, axis)
 
 
 def _instance_norm(graph: Graph, call: MxnetCall, x: Value, gamma: Value, beta: Value) -> Converted:
@@ -372,7 +372,7 @@ def _layer_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axis, epsilon = call.axis(x.rank, -1), call.number("eps", 1e-5)
     normal = _normal(call, x, graph.ints(axis), epsilon)
     scale, bias = (_along(call, call.input(index), x, axis) for index in (1, 2))
-    return graph.add("Add", graph.add("Mul", normal, scale), bias)
+    return normal * scale + bias
 
 
 def _group_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -381,21 +381,19 @@ def _group_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         call.cannot("output_mean_var cannot be converted")
     if count < 1:
         call.refuse("num_groups should be at least 1")
-    shape = graph.join(graph.shape(x, 0, 1), graph.ints(count, -1))
+    shape = graph.join(graph.length(x, 0), graph.ints(count, -1))
     normal = _normal(call, graph.reshape(x, shape, 3), graph.ints(2), call.number("eps", 1e-5))
     normal = graph.reshape(normal, graph.shape(x), x.rank)
     scale, bias = (_along(call, call.input(index), x, 1) for index in (1, 2))
-    return graph.add("Add", graph.add("Mul", normal, scale), bias)
+    return normal * scale + bias
 
 
 def _normal(call: MxnetCall, x: Value, axes: Value, epsilon: float) -> Value:
     """Return `x` with a mean of 0 and a variance of 1 along `axes`."""
     graph = call.graph
-    off = graph.add("Sub", x, graph.add("ReduceMean", x, axes, keepdims=1))
-    variance = graph.add("ReduceMean", graph.add("Mul", off, off), axes, keepdims=1)
-    return graph.add(
-        "Div", off, graph.add("Sqrt", graph.add("Add", variance, call.like(x, epsilon)))
-    )
+    off = x - graph.add("ReduceMean", x, axes, keepdims=1)
+    variance = graph.add("ReduceMean", off * off, axes, keepdims=1)
+    return off / graph.add("Sqrt", variance + epsilon)
 
 
 def _l2_normalization(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -407,8 +405,8 @@ def _l2_normalization(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     else:
         call.cannot(f"mode '{mode[:100]}' cannot be converted")
     total = graph.add("ReduceSumSquare", x, axes, keepdims=1)
-    length = graph.add("Sqrt", graph.add("Add", total, call.like(x, call.number("eps", 1e-10))))
-    return graph.add("Div", x, length)
+    length = graph.add("Sqrt", total + call.number("eps", 1e-10))
+    return x / length
 
 
 def _lrn(graph: Graph, call: MxnetCall, x: Value) -> Converted:

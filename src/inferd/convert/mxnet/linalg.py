@@ -59,7 +59,7 @@ def _gemm(graph: Graph, call: MxnetCall) -> Converted:
     product = _scaled(call, graph.add("MatMul", *sides), "alpha")
     if call.op == "_linalg_gemm2":
         return product
-    return graph.add("Add", product, _scaled(call, call.input(2), "beta"))
+    return product + _scaled(call, call.input(2), "beta")
 
 
 def _syrk(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -72,7 +72,7 @@ def _syrk(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 def _scaled(call: MxnetCall, x: Value, name: str) -> Value:
     factor = call.number(name, 1.0)
-    return x if factor == 1 else call.graph.add("Mul", x, call.like(x, factor))
+    return x if factor == 1 else x * factor
 
 
 OPERATORS: dict[str, Converter] = {

@@ -1,12 +1,10 @@
 """MXNet operators that pick, sort, repeat and count elements."""
 
 from inferd.convert.call import Converted, Converter
-from inferd.convert.graph import Graph, Value
+from inferd.convert.graph import END, Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import axes_of, no_scalar, reduced
 from inferd.tensor.dtype import DataType
-
-_END = 2**63 - 1
 
 # --- picked ---
 
@@ -26,11 +24,11 @@ def _picked(call: MxnetCall, axis: int, *, keep: bool) -> Value:
     numbers = graph.cast(index, DataType.INT64)
     if index.rank < x.rank:
         numbers = graph.unsqueeze(numbers, (axis,))
-    length = graph.shape(x, axis, axis + 1)
+    length = graph.length(x, axis)
     if call.word("mode", "clip") == "wrap":
         numbers = graph.add("Mod", numbers, length, rank=x.rank)
     else:
-        last = graph.add("Sub", length, graph.ints(1))
+        last = length - graph.ints(1)
         numbers = graph.add("Min", numbers, last, rank=x.rank)
         numbers = graph.add("Max", numbers, graph.ints(0), rank=x.rank)
     found = graph.add("GatherElements", x, numbers, axis=axis)
@@ -58,7 +56,7 @@ def _sorted(call: MxnetCall, k: int, *, ascending: bool) -> tuple[Value, Value]:
         x = graph.reshape(x, graph.ints(-1))
     else:
         axis = call.axis(x.rank, -1)
-    length = graph.shape(x, axis, axis + 1 if axis != -1 else None)
+    length = graph.length(x, axis)
     count = graph.add("Min", graph.ints(k), length, rank=1) if k else length
     values, places = graph.add_several(
         2, "TopK", x, count, axis=axis, largest=0 if ascending else 1
@@ -104,7 +102,7 @@ def _repeat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     times = [1] * (rank + 1)
     times[axis + 1] = count
     spread = graph.add("Tile", graph.unsqueeze(x, (axis + 1,)), graph.ints(*times))
-    size = graph.add("Mul", graph.shape(x, axis, axis + 1), graph.ints(count), rank=1)
+    size = graph.length(x, axis) * graph.ints(count)
     parts = [graph.shape(x, 0, axis)] * (axis > 0) + [size]
     parts += [graph.shape(x, axis + 1)] * (axis + 1 < rank)
     return graph.reshape(spread, graph.join(*parts), rank)
@@ -136,7 +134,7 @@ def _broadcast_like(graph: Graph, call: MxnetCall, x: Value, other: Value) -> Co
 
 
 def _length(graph: Graph, x: Value, axis: int) -> Value:
-    return graph.shape(x, axis, axis + 1 if axis != -1 else None)
+    return graph.length(x, axis)
 
 
 def _slice_like(graph: Graph, call: MxnetCall, x: Value, other: Value) -> Converted:
@@ -157,11 +155,8 @@ def _split_v2(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if sections:
         parts = graph.add_several(sections, "Split", x, axis=axis, num_outputs=sections)
     else:
-        bounds = zip(places, [*places[1:], _END], strict=True)
-        parts = tuple(
-            graph.add("Slice", x, graph.ints(low), graph.ints(high), graph.ints(axis))
-            for low, high in bounds
-        )
+        bounds = zip(places, [*places[1:], END], strict=True)
+        parts = tuple(graph.slice(x, axis, low, high) for low, high in bounds)
     if not call.flag("squeeze_axis"):
         return parts
     rank = None if x.rank is None else x.rank - 1
@@ -173,7 +168,7 @@ def _split_v2(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 def _without_nan(op: str, number: float) -> Converter:
     def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-        there = graph.add("Where", graph.add("IsNaN", x), call.like(x, number), x, rank=x.rank)
+        there = graph.add("Where", graph.add("IsNaN", x), graph.like(x, number), x, rank=x.rank)
         return reduced(call, op, there)
 
     return convert
@@ -184,8 +179,8 @@ def _moments(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if not axes:
         call.cannot("it has no axes")
     chosen = graph.ints(*axes)
-    off = graph.add("Sub", x, graph.add("ReduceMean", x, chosen, keepdims=1))
-    squares = graph.add("Mul", off, off)
+    off = x - graph.add("ReduceMean", x, chosen, keepdims=1)
+    squares = off * off
     return tuple(reduced(call, "ReduceMean", one, "axes") for one in (x, squares))
 
 

@@ -64,7 +64,7 @@ def _layer(
 
 
 def _of_rank(value: Value, rank: int) -> Value:
-    return Value(value.name, rank)
+    return Value(value.graph, value.name, rank)
 
 
 def _weights(call: MxnetCall, layers: int, directions: int, mode: str) -> Iterator[list[Array]]:
@@ -101,7 +101,7 @@ def _gates(array: Array, order: tuple[int, ...]) -> Array:
 def _state(call: MxnetCall, index: int, x: Value) -> Value:
     """Return an initial state as [layers · directions, batch, size]; a batch of 1 is expanded."""
     graph, state = call.graph, call.input(index)
-    batch = graph.join(graph.ints(1), graph.shape(x, 1, 2), graph.ints(1))
+    batch = graph.join(graph.ints(1), graph.length(x, 1), graph.ints(1))
     return graph.add("Expand", state, batch, rank=3)
 
 
@@ -145,7 +145,7 @@ def _last(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if x.rank is None:
         call.cannot("the number of dims of its input is not known")
     x = graph.transpose(x, (batch, time, *range(2, x.rank)))
-    places = graph.unsqueeze(graph.add("Sub", lengths, graph.ints(1)), (1,))
+    places = graph.unsqueeze(lengths - graph.ints(1), (1,))
     return graph.add("GatherND", x, places, rank=rank, batch_dims=1)
 
 
@@ -159,7 +159,7 @@ def _mask(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     steps = places_along(graph, x, time)
     lengths = graph.unsqueeze(lengths, [axis for axis in range(x.rank) if axis != batch])
     inside = graph.add("Less", steps, lengths, rank=x.rank)
-    return graph.add("Where", inside, x, call.like(x, call.number("value")), rank=x.rank)
+    return graph.add("Where", inside, x, graph.like(x, call.number("value")), rank=x.rank)
 
 
 def _reversed(graph: Graph, call: MxnetCall, x: Value) -> Converted:

@@ -3,11 +3,10 @@
 import numpy as np
 
 from inferd.convert.call import Converted, Converter
-from inferd.convert.graph import Graph, Value
+from inferd.convert.graph import END, Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.tensor.dtype import DataType
 
-_END = 2**63 - 1
 _ONE = np.array([1], np.int64)
 
 # --- shapes ---
@@ -80,7 +79,7 @@ def _halves(call: MxnetCall, whole: Value, first: int, second: int) -> Value:
         return graph.ints(first, second)
     if max(first, second) < 1 or min(first, second) != -1:
         call.refuse(f"-4 is followed by {first} and {second}")
-    other = graph.add("Div", whole, graph.ints(max(first, second)))
+    other = whole / graph.ints(max(first, second))
     return graph.join(*((graph.ints(first), other) if first > 0 else (other, graph.ints(second))))
 
 
@@ -150,7 +149,7 @@ def _slice(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         by = 1 if by is None else by
         if by == 0:
             call.refuse("a step is 0")
-        default = (0, _END) if by > 0 else (_END, -_END)
+        default = (0, END) if by > 0 else (END, -END)
         bounds[0].append(default[0] if first is None else first)
         bounds[1].append(default[1] if behind is None else behind)
         bounds[2].append(by)
@@ -161,8 +160,8 @@ def _slice(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 def _slice_axis(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axis, begin = call.axis(x.rank, 0), call.integer("begin")
-    end = call.integer("end", _END)
-    return graph.add("Slice", x, graph.ints(begin), graph.ints(end), graph.ints(axis))
+    end = call.integer("end", END)
+    return graph.slice(x, axis, begin, end)
 
 
 def _tile(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -178,7 +177,7 @@ def _tile(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 def _reverse(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axes = call.integers("axis")
     count = len(axes)
-    starts, ends, steps = (graph.ints(*[one] * count) for one in (-1, -_END, -1))
+    starts, ends, steps = (graph.ints(*[one] * count) for one in (-1, -END, -1))
     return graph.add("Slice", x, starts, ends, graph.ints(*axes), steps)
 
 
@@ -188,7 +187,7 @@ def _pad(graph: Graph, call: MxnetCall) -> Converted:
         call.refuse("its mode or pad_width cannot be converted")
     x = call.input(0)
     pads = graph.ints(*widths[::2], *widths[1::2])
-    value = call.like(x, call.number("constant_value")) if mode == "constant" else None
+    value = graph.like(x, call.number("constant_value")) if mode == "constant" else None
     return graph.add("Pad", x, pads, value, mode=mode)
 
 
@@ -207,19 +206,19 @@ def _take(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Converted:
     axis, mode = call.axis(x.rank, 0), call.word("mode", "clip")
     if mode not in ("clip", "wrap"):
         call.refuse(f"mode '{mode[:100]}' cannot be converted")
-    length = graph.shape(x, axis, axis + 1 if axis != -1 else None)
+    length = graph.length(x, axis)
     numbers = graph.cast(index, DataType.INT64)
     if mode == "wrap":
         numbers = graph.add("Mod", numbers, length, rank=index.rank)
     else:
-        last = graph.add("Sub", length, graph.ints(1))
+        last = length - graph.ints(1)
         numbers = graph.add("Min", numbers, last, rank=index.rank)
         numbers = graph.add("Max", numbers, graph.ints(0), rank=index.rank)
     rank = None
     if x.rank is not None and index.rank is not None:
         rank = x.rank + index.rank - 1
         if index.rank == 0:
-            numbers = graph.add("Squeeze", numbers, graph.ints(0), rank=0)
+            numbers = graph.scalar(numbers)
     return graph.add("Gather", x, numbers, rank=rank, axis=axis)
 
 
@@ -264,8 +263,8 @@ def _argmax_channel(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 def places_along(graph: Graph, x: Value, axis: int) -> Value:
     """Return 0, 1, ... along `axis` as INT64, shaped to broadcast with `x`, of known rank."""
-    count = graph.add("Squeeze", graph.shape(x, axis, axis + 1), graph.ints(0), rank=0)
-    steps = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+    count = graph.scalar(graph.length(x, axis))
+    steps = graph.range(count)
     return graph.unsqueeze(steps, [other for other in range(x.rank or 1) if other != axis])
 
 
