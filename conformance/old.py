@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_tools import protoc
 
-PROTO = Path(__file__).parents[1] / "src" / "inferd" / "wire" / "proto" / "trtis.proto"
+PROTO = Path(__file__).parents[1] / "src" / "inferd" / "wire" / "trtis" / "proto" / "trtis.proto"
 PACKAGE = "nvidia.inferenceserver"
 SERVICE = f"{PACKAGE}.GRPCService"
 

@@ -9,8 +9,7 @@ import pytest
 from inferd.api.apis import Apis
 from inferd.api.grpc_methods import grpc_methods
 from inferd.api.routes import HttpRoutes
-from inferd.api.trtis.http_calls import TrtisRoutes
-from inferd.api.trtis.trtis import Trtis
+from inferd.api.trtis.mount import TrtisMount
 from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import EXTENSIONS, Engine
@@ -74,21 +73,19 @@ async def never():
 
 
 RULES = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**20)
-TRTIS = Trtis(Engine(), "inference:0")
+TRTIS = TrtisMount(Engine(), None)
 ROUTES = {
     (route.verb, route.path)
     for table in (
         HttpRoutes(Engine(), RULES, not_ready_status=400).table,
-        TrtisRoutes(
-            TRTIS, OPEN, FailureLog(logging.getLogger("inferd.http")), forwards=False
-        ).routes(),
+        TRTIS.http(OPEN, FailureLog(logging.getLogger("inferd.http")), forwards=False).routes(),
     )
     for route in table
 }
 RPCS = {
     path.rpartition("/")[2]: method
     for path, method in grpc_methods(
-        Engine(), never, typed_answers=False, apis=Apis(trtis=TRTIS)
+        Engine(), never, typed_answers=False, apis=Apis(mounts=(TRTIS,))
     ).items()
 }
 OFFERED = [name for name in SECTIONS if offered(name)]

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from inferd.api.apis import Apis
 from inferd.api.routes import HttpRoutes
-from inferd.api.trtis.trtis import Trtis
+from inferd.api.trtis.mount import TrtisMount
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
@@ -238,8 +238,8 @@ async def answered_inline(engine, request):
     Return that answer, and its calls. On a busy machine a run may take long by no fault of its own;
     then another one tells.
     """
-    rules, trtis = JsonRules(True, "tokens", 2**20), Trtis(engine, "inference:0")
-    routes = HttpRoutes(engine, rules, not_ready_status=400, apis=Apis(trtis=trtis))
+    rules, trtis = JsonRules(True, "tokens", 2**20), TrtisMount(engine, None)
+    routes = HttpRoutes(engine, rules, not_ready_status=400, apis=Apis(mounts=(trtis,)))
 
     def answer():
         begun = routes.begin(request)

@@ -16,7 +16,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from inferd.api.apis import Apis
 from inferd.api.metrics import MetricsRoutes
-from inferd.api.trtis.trtis import Trtis
+from inferd.api.trtis.mount import TrtisMount
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.options.metrics import MetricsSettings
 from inferd.config.server import ServerConfig
@@ -229,7 +229,7 @@ def calling(request, serving):
         async with serving() as site:
             if has_old:
                 options = msgspec.structs.replace(
-                    options, apis=Apis(trtis=Trtis(site.engine, "me"))
+                    options, apis=Apis(mounts=(TrtisMount(site.engine, "me"),))
                 )
             server = TRANSPORTS[request.param](site.engine, options)
             port = await server.start("127.0.0.1", 0)

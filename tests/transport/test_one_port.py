@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
 from inferd.api.apis import Apis
-from inferd.api.trtis.trtis import Trtis
+from inferd.api.trtis.mount import TrtisMount
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferResponse
@@ -160,7 +160,9 @@ def one_port(test):
         config = ServerConfig(http_port=1, grpc_port=1, **options)
         engine.capacity.max_bytes = config.max_inflight_bytes
         engine.capacity.max_requests = config.max_inflight_requests
-        http = HttpServer(engine, http_options(config, apis=Apis(trtis=Trtis(engine, "me"))))
+        http = HttpServer(
+            engine, http_options(config, apis=Apis(mounts=(TrtisMount(engine, "me"),)))
+        )
         http2 = Http2Server(
             engine,
             grpc_options(config),

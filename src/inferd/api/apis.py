@@ -3,15 +3,15 @@
 from typing import NamedTuple
 
 from inferd.api.call import ApiCall
-from inferd.api.trtis.trtis import Trtis
+from inferd.api.mount import Mount
 from inferd.api.v2.calls import CALLS
 
 
 class Apis(NamedTuple):
-    """The calls of V2, and the old API if it is offered."""
+    """The calls of V2, and the APIs beside it."""
 
     calls: tuple[ApiCall, ...] = CALLS
-    trtis: Trtis | None = None
+    mounts: tuple[Mount, ...] = ()
 
 
 V2_ALONE = Apis()

@@ -7,7 +7,6 @@ from inferd.api.call import V2_SERVICE, grpc_handlers
 from inferd.api.health_service import HEALTH_SERVICE, HealthService, Pause
 from inferd.api.inference import GrpcInference
 from inferd.api.reflection import REFLECTION_SERVICES, reflection_methods
-from inferd.api.trtis.grpc_calls import TRTIS_API_OF, TrtisMethods
 from inferd.api.v2.grpc_stream import StreamMethods
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access
@@ -30,8 +29,7 @@ def grpc_methods(
     A Watch checks the engine's readiness again after each `pause`, also after the last, which
     returns that the server does not go on. With `typed_answers` a request
     in typed contents is answered in typed contents. `forward` chooses the metadata of an inference
-    that become its parameters. The old API needs `access` for the one call that several groups
-    guard.
+    that become its parameters. `access` is for calls of mounts that several groups guard.
     """
     codec = V2Grpc(engine.regions.span, typed_answers=typed_answers)
     inference = GrpcInference(engine, codec, forward)
@@ -40,8 +38,8 @@ def grpc_methods(
         f"/{V2_SERVICE}/ModelInfer": Unary(inference.begin),
         **{f"/{V2_SERVICE}/{rpc}": method for rpc, method in streams.items()},
     }
-    if apis.trtis is not None:
-        by_hand |= TrtisMethods(apis.trtis, forward, access).methods()
+    for mount in apis.mounts:
+        by_hand |= mount.grpc(forward, access)
     offered = {path.split("/")[1] for path in by_hand}
     by_hand |= HealthService(engine, pause, ("", *sorted(offered))).methods()
     by_hand |= reflection_methods(sorted({*offered, HEALTH_SERVICE, *REFLECTION_SERVICES}))
@@ -50,8 +48,9 @@ def grpc_methods(
 
 def groups_of(paths: Iterable[str], apis: Apis) -> dict[str, str]:
     """Return the API group of each method; one that belongs to none counts as an inference."""
+    mounted = {path: group for mount in apis.mounts for path, group in mount.groups.items()}
     groups = {rpc.name: call.group for call in apis.calls for rpc in call.rpcs}
     return {
-        path: TRTIS_API_OF.get(path) or groups.get(path.rpartition("/")[2], "inference")
+        path: mounted.get(path) or groups.get(path.rpartition("/")[2], "inference")
         for path in paths
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.call import rest_routes
 from inferd.api.coded_bodies import CodedBodies
-from inferd.api.trtis.http_calls import TrtisRoutes, is_old
+from inferd.api.mounted import MountedRoutes
 from inferd.api.v2.generate import GenerateRoutes
 from inferd.api.v2.http_infer import RestInference
 from inferd.api.v2.rows import slot_for
@@ -23,7 +23,6 @@ from inferd.http.overload import RETRY_AFTER
 from inferd.http.router import Route, Router, Target
 from inferd.http.routes import Routes
 from inferd.memory.batch_memory import BlockSlot
-from inferd.wire.trtis.http import RESPONSE, STATUS
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.rest import codec as v2_rest
 from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules
@@ -36,8 +35,8 @@ log = logging.getLogger("inferd.http")
 REFUSABLE = "inference"
 """The API group whose calls an overloaded server refuses."""
 
-VARIATIONS = Variations(b"nv-inferrequest", (v2_binary.HEADER.lower().encode(),))
-"""Clients of the old API put their request ids in the first; the second is a length."""
+_LENGTHS = (v2_binary.HEADER.lower().encode(),)
+VARIATIONS = Variations(length_names=_LENGTHS)
 
 
 class HttpRoutes(Routes):
@@ -67,23 +66,22 @@ class HttpRoutes(Routes):
         forwards = forward is not None
         self._inference = RestInference(engine, rules, coder, self._coded, forwards=forwards)
         self.table = self._routes(apis, rules, not_ready_status)
-        self._trtis = (
-            TrtisRoutes(apis.trtis, access, self._failures, forwards=forwards)
-            if apis.trtis
-            else None
-        )
-        lines = [*self.table, *(self._trtis.routes() if self._trtis else ())]
+        self._mounts = [
+            mount.http(access, self._failures, forwards=forwards) for mount in apis.mounts
+        ]
+        lines = [*self.table, *(line for mount in self._mounts for line in mount.routes())]
         self.health = [line for line in lines if line.api == "health"]
+        id_header = next((mount.id_header for mount in self._mounts), b"")
         router = Router(lines, access)
         super().__init__(
             router,
             is_guarded=access is not OPEN,
             forward=forward,
             refusable=REFUSABLE,
-            variations=VARIATIONS,
+            variations=Variations(id_header, _LENGTHS),
         )
-        old = (STATUS, RESPONSE) if apis.trtis else ()
-        self.own_headers = [v2_binary.HEADER, "Retry-After", *old]
+        mounted = (name for mount in self._mounts for name in mount.own_headers)
+        self.own_headers = [v2_binary.HEADER, "Retry-After", *mounted]
         self._targets = router.known
 
     def _routes(self, apis: Apis, rules: JsonRules, not_ready_status: int) -> list[Route]:
@@ -117,16 +115,18 @@ class HttpRoutes(Routes):
         try:
             target = self._targets.get(request.target) or self.router.find(request.target)
             if target is None:
-                old = self._old(request.target)
-                return old.not_found(request) if old else not_found(request)
+                mount = self._mount_of(request.target)
+                return not_found(request) if mount is None else mount.not_found(request)
             if target.prompt is not None and request.method == b"POST":
                 inference: HttpInference = target.prompt
                 answer = inference.begin(target.names, request)
                 return answer if isinstance(answer, HttpAnswer) else self._walled(request, answer)
             call = target.calls.get(request.method)
             if call is None:
-                old = self._old(request.target)
-                return old.wrong_method(request, target) if old else wrong_method(request, target)
+                mount = self._mount_of(request.target)
+                if mount is not None:
+                    return mount.wrong_method(request, target)
+                return wrong_method(request, target)
             return self._walled(request, call(request, *target.names))
         except Exception as error:  # noqa: BLE001  the wall
             return self._failed(request, error)
@@ -139,22 +139,27 @@ class HttpRoutes(Routes):
 
     def _failed(self, request: HttpRequest, error: Exception) -> HttpAnswer:
         self._failures.note(request.target.decode("latin-1"), error)
-        old = self._old(request.target)
-        return old.refusal(error) if old else refusal(error)
+        return self._refusal(request.target, error)
 
-    def _old(self, target: bytes) -> TrtisRoutes | None:
-        """Return the old API's routes, to word the error, if `target` belongs to that API."""
-        return self._trtis if is_old(target) else None
+    def _mount_of(self, target: bytes) -> MountedRoutes | None:
+        """Return the mount that `target` belongs to, to word errors as its API does."""
+        for mount in self._mounts:
+            if mount.owns(target):
+                return mount
+        return None
 
     def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
         """See Routes.refusal."""
-        old = self._old(request.target)
-        return old.refusal(error) if old else refusal(error)
+        return self._refusal(request.target, error)
+
+    def _refusal(self, target: bytes, error: Exception) -> HttpAnswer:
+        mount = self._mount_of(target)
+        return refusal(error) if mount is None else mount.refusal(error)
 
     def success_headers(self, target: bytes) -> bytes:
         """Return the headers that the API of `target` adds to every successful answer."""
-        old = self._old(target)
-        return old.success() if old else b""
+        mount = self._mount_of(target)
+        return b"" if mount is None else mount.success()
 
     def verbs(self, target: bytes) -> list[bytes]:
         """Return the methods a request target allows, none if it does not exist."""

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from inferd.transport.http_server import HttpServer
 
 _NAME = "inferd"
-_OLD_NAME = "inference:0"  # what servers of the old API call themselves
 _LAST_WAIT_S = 0.5  # for requests that are cut to notice that
 _LAST_TRACES_S = 2.0  # for traces that are still to be written
 
@@ -130,11 +129,7 @@ class Server:
         Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be used.
         """
         self._read_keys()
-        if self.config.allow_trtis:
-            from inferd.api.apis import Apis
-            from inferd.api.trtis.trtis import Trtis
-
-            self._apis = Apis(trtis=Trtis(self.engine, self.config.id or _OLD_NAME))
+        self._apis = self._mounted()
         self.engine.tracer.open()
         try:
             if self.config.allow_http:
@@ -216,6 +211,18 @@ class Server:
             where = host_and_port(self.metrics_address, self.metrics_port)
             found.append(("Metrics", f"http://{where}/metrics"))
         return found
+
+    def _mounted(self) -> "Apis":
+        """Return V2, and the APIs beside it that are not turned off."""
+        from inferd.api.apis import Apis
+        from inferd.api.mount import load_mount, mount_names
+
+        mounts = (
+            load_mount(name)(self.engine, self.config.id)
+            for name in mount_names()
+            if getattr(self.config, f"allow_{name}", True)
+        )
+        return Apis(mounts=tuple(mounts))
 
     def _read_keys(self) -> None:
         if path := self.config.api_key_file:

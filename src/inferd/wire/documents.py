@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-_PROTO_FOLDERS = ("inferd.wire.proto", "inferd.config.proto")
+from inferd.wire.proto import proto_folders
 
 
 @cache
@@ -18,8 +18,8 @@ def proto_files() -> Mapping[str, bytes]:
     """Return the text of each .proto file by name; they import each other by these names."""
     found = {
         file.name: file.read_bytes()
-        for folder in _PROTO_FOLDERS
-        for file in files(folder).iterdir()
+        for folder in (*proto_folders(), files("inferd.config.proto"))
+        for file in folder.iterdir()
         if file.name.endswith(".proto")
     }
     return dict(sorted(found.items()))

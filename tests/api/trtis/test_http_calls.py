@@ -8,7 +8,7 @@ from google.protobuf import text_format
 
 from inferd.api.access import KeyRing
 from inferd.api.apis import Apis
-from inferd.api.trtis.trtis import Trtis
+from inferd.api.trtis.mount import TrtisMount
 from inferd.errors import Overloaded, Unavailable
 from inferd.http.access import Access
 from inferd.http.overload import TAKEN_BYTES
@@ -26,7 +26,9 @@ def old(serving, models):
     async def serve(**options):
         engine, held = models()
         engine.capacity.max_requests = options.pop("max_inflight_requests", 20_000)
-        async with serving(engine=engine, apis=Apis(trtis=Trtis(engine, "me")), **options) as site:
+        async with serving(
+            engine=engine, apis=Apis(mounts=(TrtisMount(engine, "me"),)), **options
+        ) as site:
             site.held = held
             yield site
 

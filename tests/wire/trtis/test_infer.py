@@ -8,9 +8,9 @@ from inferd.core.request import InferResponse
 from inferd.errors import BackendFailed, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd.wire.shared_memory import no_regions
 from inferd.wire.trtis.http import Body, decode_request_header
 from inferd.wire.trtis.infer import Form
-from inferd.wire.v2.shared_memory import no_regions
 
 WORDS = (
     'batch_size: 2 input { name: "A" dims: 2 } input { name: "B" } '

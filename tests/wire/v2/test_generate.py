@@ -14,10 +14,10 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.json import document as json_document
 from inferd.wire.json.document import LONG_BYTES, MAX_EXACT_BYTES, MOST_MEMBERS
+from inferd.wire.shared_memory import no_regions
 from inferd.wire.v2 import generate as v2_generate
 from inferd.wire.v2.generate import V2Generate, encode_error_event, encode_event
 from inferd.wire.v2.rest.codec import JsonRules
-from inferd.wire.v2.shared_memory import no_regions
 
 RULES = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26)
 BYTES, FP32, INT32 = DataType.BYTES, DataType.FP32, DataType.INT32

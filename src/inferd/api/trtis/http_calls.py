@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from inferd.aio.offload import Work
+from inferd.api.mounted import MountedRoutes
 from inferd.api.trtis.http_infer import TrtisInference, first_value, format_of, refused
 from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
 from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
@@ -19,6 +20,8 @@ from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import HttpCall, Route, Target, path_of
 from inferd.wire.trtis import status as trtis_status
+from inferd.wire.trtis.http import REQUEST, RESPONSE
+from inferd.wire.trtis.http import STATUS as STATUS_HEADER
 from inferd.wire.trtis.infer import STATUS as STATUS_CODES
 
 _OCTETS = b"application/octet-stream"
@@ -40,25 +43,25 @@ _HANDLE_BYTES = 64
 _MAX_NUMBER = 2**63
 
 
-def is_old(target: bytes) -> bool:
-    """Return whether a request target belongs to the old API, even if it does not exist there."""
-    first = path_of(target).removeprefix(b"/").partition(b"/")[0]
-    return unquote_to_bytes(first) == b"api"
-
-
-class TrtisRoutes:
+class TrtisRoutes(MountedRoutes):
     """Answers the old URLs; Status has data of several API groups, so it checks `access` itself."""
 
     def __init__(
         self, trtis: Trtis, access: Access, failures: FailureLog, *, forwards: bool
     ) -> None:
         self._trtis = trtis
-        self.inference = TrtisInference(trtis, failures, forwards=forwards)
+        super().__init__([STATUS_HEADER, RESPONSE], REQUEST.lower().encode())
+        self._inference = TrtisInference(trtis, failures, forwards=forwards)
         self._regions = trtis.engine.regions
         self._failures = failures
         self._offload = trtis.engine.offload
         guards = (access.guard(api) for api in ("model-config", "statistics"))
         self._status_guards = [guard for guard in guards if guard is not None]
+
+    def owns(self, target: bytes) -> bool:
+        """See MountedRoutes.owns."""
+        first = path_of(target).removeprefix(b"/").partition(b"/")[0]
+        return unquote_to_bytes(first) == b"api"
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -66,7 +69,7 @@ class TrtisRoutes:
         model_control, memory = "/api/modelcontrol", "/api/sharedmemorycontrol"
         register = f"{memory}/register/{{region}}"
         tail = "{key}/{offset}/{size}"
-        infer = self.inference
+        infer = self._inference
         add, drop = self._told(self.add_region, SHARED_MEMORY), self._told(self.drop, SHARED_MEMORY)
         load, unload = self._told(self.load, CONTROL), self._told(self.unload, CONTROL)
         return [

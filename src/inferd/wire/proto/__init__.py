@@ -6,6 +6,7 @@ so that both can live in one process.
 
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -15,15 +16,20 @@ from google.protobuf.message_factory import GetMessageClass
 from inferd.config.proto import config_descriptors, load_pool
 from inferd.errors import InferdError, InvalidRequest
 
-_SETS = ("grpc_service", "health", "reflection_v1", "reflection_v1alpha", "trtis")
+
+def proto_folders() -> list[Traversable]:
+    """Return the folders with descriptors: this one, and proto/ in those of other formats."""
+    formats = sorted(files("inferd.wire").iterdir(), key=lambda folder: folder.name)
+    others = [folder / "proto" for folder in formats if folder.is_dir()]
+    return [files(__name__), *(folder for folder in others if folder.is_dir())]
 
 
 @cache
 def pool() -> DescriptorPool:
     """Return the pool that holds all our descriptors, including those of ModelConfig."""
-    folder = files(__name__)
-    ours = [folder.joinpath(f"{name}.binpb").read_bytes() for name in _SETS]
-    return load_pool(config_descriptors(), *ours)
+    found = (file for folder in proto_folders() for file in folder.iterdir())
+    sets = sorted((file.name, file.read_bytes()) for file in found if file.name.endswith(".binpb"))
+    return load_pool(config_descriptors(), *(read for _, read in sets))
 
 
 @cache

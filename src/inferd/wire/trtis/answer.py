@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from inferd.wire.v2.grpc.fields import encode_field, encode_varint
+from inferd.wire.proto.fields import encode_field, encode_varint
 
 MAX_LINE_BYTES = 32 << 10
 """A longer line omits the classes, as in versions 0.11 to 1.1: clients limit header sizes."""

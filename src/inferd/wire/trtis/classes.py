@@ -9,8 +9,8 @@ import numpy as np
 
 from inferd.tensor.classification import Labels, top_classes
 from inferd.tensor.tensor import Tensor
+from inferd.wire.proto.fields import encode_field, encode_varint
 from inferd.wire.trtis.answer import Piece, escape, escape_bytes
-from inferd.wire.v2.grpc.fields import encode_field, encode_varint
 
 _FLOAT = struct.Struct("<f")
 

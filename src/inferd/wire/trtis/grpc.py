@@ -9,14 +9,7 @@ from typing import Any, NamedTuple
 
 from inferd.errors import InvalidRequest
 from inferd.wire.proto import message_class, parse
-from inferd.wire.trtis.answer import Answer
-from inferd.wire.trtis.fields import UINT64, decode_fields, each_field, read_varint
-from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
-from inferd.wire.trtis.http import shortened
-from inferd.wire.trtis.infer import SUCCESS
-from inferd.wire.trtis.regions import decode_memory_call
-from inferd.wire.trtis.status import PACKAGE
-from inferd.wire.v2.grpc.fields import (
+from inferd.wire.proto.fields import (
     MAX_MESSAGE_BYTES,
     Layout,
     Split,
@@ -24,6 +17,13 @@ from inferd.wire.v2.grpc.fields import (
     encode_field,
     encode_varint,
 )
+from inferd.wire.trtis.answer import Answer
+from inferd.wire.trtis.fields import UINT64, decode_fields, each_field, read_varint
+from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis.http import shortened
+from inferd.wire.trtis.infer import SUCCESS
+from inferd.wire.trtis.regions import decode_memory_call
+from inferd.wire.trtis.status import PACKAGE
 
 SERVICE = f"{PACKAGE}.GRPCService"
 

@@ -1,7 +1,7 @@
 """InferRequestHeader: the description of a request in the TensorRT Inference Server API."""
 
 from inferd.record import Record
-from inferd.wire.v2.shared_memory import Reference
+from inferd.wire.shared_memory import Reference
 
 
 class InputHeader(Record):

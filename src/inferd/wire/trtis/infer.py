@@ -24,10 +24,10 @@ from inferd.tensor.classification import Labels, check_classifiable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor
+from inferd.wire.shared_memory import read_input, take_spans
 from inferd.wire.trtis.answer import Answer, Piece, head_piece, joined, raw_piece
 from inferd.wire.trtis.classes import classes_piece
 from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
-from inferd.wire.v2.shared_memory import read_input, take_spans
 
 STATUS = {
     Code.UNKNOWN: 2,

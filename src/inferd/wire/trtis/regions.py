@@ -8,9 +8,9 @@ from typing import Any
 
 from inferd.errors import UnknownCall
 from inferd.wire.proto import message_class, parse
+from inferd.wire.proto.fields import decode_text
 from inferd.wire.trtis.fields import decode_fields
 from inferd.wire.trtis.status import PACKAGE
-from inferd.wire.v2.grpc.fields import decode_text
 
 _REQUEST = f"{PACKAGE}.SharedMemoryControlRequest"
 _WHAT = "a SharedMemoryControlRequest"

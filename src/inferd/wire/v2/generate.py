@@ -21,6 +21,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.json.data import decode_data, decode_flat, encode_data, flatten
 from inferd.wire.json.document import MAX_EXACT_BYTES, Input, array_of, loads_exact, read_members
+from inferd.wire.shared_memory import no_regions
 from inferd.wire.v2.rest.codec import (
     JsonRules,
     V2Rest,
@@ -30,7 +31,6 @@ from inferd.wire.v2.rest.codec import (
     no_halves_in,
 )
 from inferd.wire.v2.rest.parameters import RESERVED, parameter, set_parameters
-from inferd.wire.v2.shared_memory import no_regions
 
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 """The content type of a stream of events."""

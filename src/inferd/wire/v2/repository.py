@@ -17,7 +17,7 @@ from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.errors import InferdError, InvalidRequest, Unsupported
 from inferd.wire.proto import encode, parse
-from inferd.wire.v2.grpc.fields import encode_field, read_field
+from inferd.wire.proto.fields import encode_field, read_field
 
 MAX_FILES = 1000
 """The most parameters of one load: files, and a configuration."""

@@ -5,8 +5,8 @@ from tritonclient.grpc import service_pb2 as pb
 
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.errors import InvalidRequest
+from inferd.wire.shared_memory import CudaRegistration, SystemRegistration
 from inferd.wire.v2.grpc import shared_memory as wire
-from inferd.wire.v2.shared_memory import CudaRegistration, SystemRegistration
 
 SYSTEM = SystemRegistration("r", "/k", 2**63, 2**64 - 1)
 CUDA = CudaRegistration("g", bytes(range(64)), -1, 2**64 - 1)

@@ -5,8 +5,8 @@ import pytest
 
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.errors import InvalidRequest
+from inferd.wire.shared_memory import CudaRegistration, SystemRegistration
 from inferd.wire.v2.rest import shared_memory as wire
-from inferd.wire.v2.shared_memory import CudaRegistration, SystemRegistration
 
 
 def test_registrations_are_read():

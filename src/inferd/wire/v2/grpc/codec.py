@@ -16,8 +16,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.infer_codec import InferCodec
 from inferd.wire.proto import malformed, message_class, parse, serialized
-from inferd.wire.v2.grpc.contents import encode_contents, has_contents_field
-from inferd.wire.v2.grpc.fields import (
+from inferd.wire.proto.fields import (
     ID,
     Layout,
     Split,
@@ -28,6 +27,18 @@ from inferd.wire.v2.grpc.fields import (
     split_message,
     with_raw,
 )
+from inferd.wire.shared_memory import (
+    OFFSET,
+    REGION,
+    SIZE,
+    Reference,
+    decode_reference,
+    no_regions,
+    place_output,
+    read_input,
+    take_spans,
+)
+from inferd.wire.v2.grpc.contents import encode_contents, has_contents_field
 from inferd.wire.v2.grpc.parameters import (
     decode_parameter,
     encode_parameters,
@@ -42,17 +53,6 @@ from inferd.wire.v2.grpc.tensors import (
     has_contents,
     raw_tensors,
     typed_tensors,
-)
-from inferd.wire.v2.shared_memory import (
-    OFFSET,
-    REGION,
-    SIZE,
-    Reference,
-    decode_reference,
-    no_regions,
-    place_output,
-    read_input,
-    take_spans,
 )
 
 _REQUEST = "inference.ModelInferRequest"

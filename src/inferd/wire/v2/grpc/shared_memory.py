@@ -7,7 +7,7 @@ import msgspec
 
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.wire.proto import encode, parse
-from inferd.wire.v2.shared_memory import CudaRegistration, SystemRegistration
+from inferd.wire.shared_memory import CudaRegistration, SystemRegistration
 
 _SYSTEM = ("name", "key", "offset", "byte_size")
 _CUDA = ("name", "raw_handle", "device_id", "byte_size")

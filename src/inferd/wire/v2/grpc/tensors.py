@@ -6,9 +6,9 @@ from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType, datatype_named
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor, element_count
+from inferd.wire.shared_memory import PARAMETERS
 from inferd.wire.v2.grpc.contents import decode_contents
 from inferd.wire.v2.grpc.parameters import decode_parameter
-from inferd.wire.v2.shared_memory import PARAMETERS
 
 _MAX_RANK = 32
 """The most dims an array can have in every supported version of numpy."""

@@ -22,11 +22,7 @@ from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire.json import document as json_document
 from inferd.wire.json.data import decode_data, decode_flat, encode_data
 from inferd.wire.json.document import Document, Input, JsonReader, Output
-from inferd.wire.v2.binary import Blobs, decode_raw_request
-from inferd.wire.v2.rest.answer import JOIN_BYTES, KnownAnswer, is_repeatable
-from inferd.wire.v2.rest.parameters import scalars, set_parameters
-from inferd.wire.v2.rest.template import MOST_BYTES, Templates
-from inferd.wire.v2.shared_memory import (
+from inferd.wire.shared_memory import (
     OFFSET,
     PARAMETERS,
     REGION,
@@ -38,6 +34,10 @@ from inferd.wire.v2.shared_memory import (
     read_input,
     take_spans,
 )
+from inferd.wire.v2.binary import Blobs, decode_raw_request
+from inferd.wire.v2.rest.answer import JOIN_BYTES, KnownAnswer, is_repeatable
+from inferd.wire.v2.rest.parameters import scalars, set_parameters
+from inferd.wire.v2.rest.template import MOST_BYTES, Templates
 
 HTTP_STATUS = {
     Code.UNKNOWN: 400,

@@ -8,7 +8,7 @@ from inferd.core.request import InferRequest, Sequence
 from inferd.errors import InvalidRequest
 from inferd.tensor.tensor import Parameters
 from inferd.wire.json.data import json_text
-from inferd.wire.v2.shared_memory import PARAMETERS
+from inferd.wire.shared_memory import PARAMETERS
 
 MAX_SHOWN = 200
 """Values of parameters in error texts are cut to this length."""

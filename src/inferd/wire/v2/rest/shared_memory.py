@@ -11,7 +11,7 @@ import orjson
 
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.errors import InvalidRequest
-from inferd.wire.v2.shared_memory import CudaRegistration, SystemRegistration
+from inferd.wire.shared_memory import CudaRegistration, SystemRegistration
 
 MAX_BODY_BYTES = 64 << 10
 """The longest body that is read."""

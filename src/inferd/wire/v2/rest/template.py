@@ -35,8 +35,7 @@ from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.json.data import FLAT
 from inferd.wire.json.document import Document, Input, JsonReader, Output
-from inferd.wire.v2.binary import Blobs
-from inferd.wire.v2.shared_memory import (
+from inferd.wire.shared_memory import (
     OFFSET,
     PARAMETERS,
     REGION,
@@ -48,6 +47,7 @@ from inferd.wire.v2.shared_memory import (
     read_input,
     take_spans,
 )
+from inferd.wire.v2.binary import Blobs
 
 MOST_BYTES = 8192
 """Longer texts get no template: there, parsing the elements is the main cost."""

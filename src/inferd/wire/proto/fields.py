@@ -1,4 +1,4 @@
-"""The fields of V2 messages that are read and written by hand, without a protobuf parser.
+"""The fields of messages that are read and written by hand, without a protobuf parser.
 
 A parser would copy raw contents twice, and parse again what a client repeats in each of its calls.
 Protocol Buffers, encoding: these messages are a sequence of fields: tag, length, that many bytes.

@@ -1,4 +1,4 @@
-"""V2's shared memory extensions: what registers a region, and how a tensor refers to it.
+"""Regions of shared memory: what registers one, and how a tensor refers to it (V2 and others).
 
 A tensor's parameters name a region, an offset and a size in it; they are the same over REST and
 gRPC, so both codecs use this module.

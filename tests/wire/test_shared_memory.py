@@ -14,10 +14,10 @@ from inferd.shm.regions import Regions
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
-from inferd.wire.v2 import shared_memory as v2_shared_memory
+from inferd.wire import shared_memory as v2_shared_memory
+from inferd.wire.shared_memory import read_input, take_spans
 from inferd.wire.v2.grpc import codec as v2_grpc
 from inferd.wire.v2.rest.codec import JsonRules, V2Rest
-from inferd.wire.v2.shared_memory import read_input, take_spans
 
 RULES = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26)
 VALUES = np.arange(4, dtype=np.int32)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2 as pb
 
-from inferd.wire.v2.grpc.fields import ID, Layout, split_message
+from inferd.wire.proto.fields import ID, Layout, split_message
 
 RAW = 0x3A
 

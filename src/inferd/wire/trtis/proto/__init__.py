@@ -1,0 +1,1 @@
+"""The messages of the TensorRT Inference Server API, as .proto and as descriptors."""
