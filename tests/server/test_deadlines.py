@@ -148,8 +148,8 @@ def serving(repository, test, transport="own", **options):
 def release(scheduler):
     """Let go of what hangs: stopping would wait for it."""
     execution = (
-        scheduler._lanes.all()[0].execution
-        if hasattr(scheduler, "_lanes")
+        scheduler._instances.all()[0].execution
+        if hasattr(scheduler, "_instances")
         else scheduler._execution
     )
     for instance in execution._instances:
