@@ -37,6 +37,18 @@ class OperatorCall:
             self.refuse(f"it has {len(self.inputs)} inputs, and needs {index + 1}")
         return self.inputs[index]
 
+    def integer(self, name: str, default: int = 0) -> int:
+        """Return an integer attribute of the format."""
+        raise NotImplementedError
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean attribute of the format, False if not given."""
+        raise NotImplementedError
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        """Return a float attribute of the format."""
+        raise NotImplementedError
+
     def checked(self, axis: int, rank: int | None) -> int:
         """Return `axis`, checked and made non-negative if `rank` is known."""
         if rank is None:
@@ -59,10 +71,38 @@ class OperatorCall:
         msg = f"{self._place}: {reason}"
         raise InvalidConfig(msg)
 
+    def refuse_if(self, wrong: object, reason: str) -> None:
+        """Raise InvalidConfig saying `reason` if `wrong` is true."""
+        if wrong:
+            self.refuse(reason)
+
     def cannot(self, reason: str) -> NoReturn:
         """Raise Unsupported: the framework can do what this operator asks, the conversion not."""
         msg = f"{self._place}: {reason}"
         raise Unsupported(msg)
+
+
+def node(
+    op: str, inputs: int = 1, **attributes: float | tuple[str, float]
+) -> Callable[[Graph, OperatorCall], Value]:
+    """Return the converter of an operator that is one ONNX node.
+
+    Each of the node's attributes has a default, whose type it has, and before it the name that
+    the source file calls it by, if that is another.
+    """
+
+    def convert(graph: Graph, call: OperatorCall) -> Value:
+        values: dict[str, Any] = {}
+        for name, source in attributes.items():
+            known, default = source if isinstance(source, tuple) else (name, source)
+            values[name] = (
+                call.integer(known, default)
+                if isinstance(default, int)
+                else call.number(known, default)
+            )
+        return graph.add(op, *(call.input(index) for index in range(inputs)), **values)
+
+    return convert
 
 
 def convert_call(converter: Converter, call: OperatorCall) -> tuple[Value | None, ...]:
@@ -79,10 +119,3 @@ def check_convertible(unknown: Sequence[Any]) -> None:
         more = f"; and {len(unknown) - _MAX_NAMED} more" if len(unknown) > _MAX_NAMED else ""
         msg = f"operators that cannot be converted to ONNX: {places}{more}"
         raise Unsupported(msg)
-
-
-def total_of(graph: Graph, call: OperatorCall, total: Value) -> Value:
-    """Return the sum of all inputs, of which `total` is the first."""
-    for other in call.inputs[1:]:
-        total = total + other
-    return total

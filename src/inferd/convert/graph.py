@@ -251,6 +251,16 @@ class Graph:
         """Return an INT64 vector of ones, as many as `shape` [1] says."""
         return self.full(shape, np.int64(1))
 
+    def reduce(
+        self, op: str, value: Value, axes: Sequence[int] = (), *, keep: bool = False
+    ) -> Value:
+        """Return `value` reduced by `op` over `axes`, by default all; `keep` leaves dims of 1."""
+        rank = value.rank
+        if not keep and rank is not None:
+            rank = rank - len(axes) if axes else 0
+        chosen = self.ints(*axes) if axes else None
+        return self.add(op, value, chosen, rank=rank, keepdims=int(keep))
+
     def scalar(self, value: Value) -> Value:
         """Return `value`, which has one element, without dims."""
         return self.reshape(value, self.ints())
@@ -266,6 +276,15 @@ class Graph:
     def squeeze(self, value: Value, *axes: int) -> Value:
         """Return `value` without the dims `axes`, which are of size 1."""
         return self.add("Squeeze", value, self.ints(*axes), rank=value.rank_with(-len(axes)))
+
+    def along(self, vector: Value, value: Value, axis: int) -> Value:
+        """Return `vector`, one element per place of `axis`, shaped to broadcast with `value`."""
+        if value.rank is not None:
+            return self.unsqueeze(vector, range(1, value.rank - axis % max(value.rank, 1)))
+        if axis == -1:
+            return vector
+        ones = self.ones(self.shape(self.shape(value, axis + 1)))
+        return self.reshape(vector, self.join(self.ints(-1), ones))
 
     def swap_last(self, value: Value) -> Value:
         """Return `value` with its last two dims swapped; a run fails if it has only one."""

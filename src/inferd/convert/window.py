@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from inferd.convert.graph import Graph, Value
 
 
@@ -20,6 +22,30 @@ class Window:
         """The number of dims of the tensor it slides over, including batch and channels."""
         return len(self.kernel) + 2
 
+    @property
+    def head(self) -> list[int]:
+        """The pads before each dim."""
+        return self.pads[: len(self.kernel)]
+
+    def leaves_gaps(self) -> bool:
+        """Return whether it steps over some places of its input."""
+        return any(step > size for step, size in zip(self.strides, self.kernel, strict=True))
+
+    def pool(self, graph: Graph, op: str, x: Value, **more: Any) -> Value:
+        """Return the output of `op`, a pool; `more` are pads and the like."""
+        sizes = {"kernel_shape": self.kernel, "strides": self.strides}
+        return graph.add(op, x, rank=self.rank, **(sizes | more))
+
+    def last_start(self, graph: Graph, sizes: Value) -> Value:
+        """Return where the last window starts in the padded input if their number is rounded up.
+
+        The padding behind is that before; `sizes` are those of the input.
+        """
+        steps = zip(self.head, self.kernel, self.strides, strict=True)
+        more = graph.ints(*(2 * pad - size + step - 1 for pad, size, step in steps))
+        strides = graph.ints(*self.strides)
+        return (sizes + more) / strides * strides
+
     def convolve(
         self, graph: Graph, op: str, operands: tuple[Value, Value, Value | None], **more: Any
     ) -> Value:
@@ -34,6 +60,11 @@ class Window:
             "pads": self.pads,
         }
         return graph.add(op, *operands, rank=self.rank, **(own | more))
+
+
+def mean_inside(graph: Graph, mean: Value, share: Value) -> Value:
+    """Return `mean`, over windows of which only a `share` counts, over that share alone."""
+    return mean / graph.add("Max", share, graph.like(share, float(np.finfo(np.float32).tiny)))
 
 
 def channels_first(graph: Graph, value: Value, rank: int) -> Value:

@@ -39,7 +39,7 @@ class Caffe2Call(OperatorCall):
         """Return a boolean argument, False if not given."""
         return self.integer(name) != 0
 
-    def number(self, name: str, default: float) -> float:
+    def number(self, name: str, default: float = 0.0) -> float:
         """Return a float argument."""
         argument = self._arguments.get(name)
         if argument is None:

@@ -1,48 +1,15 @@
 """Caffe2 operators that work on each element: activations, arithmetic, comparisons, Cast."""
 
-import math
-from typing import Any
-
 import numpy as np
 
 from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.types import datatype_of
-from inferd.convert.call import Converted, Converter, total_of
+from inferd.convert.call import Converted, Converter, node
+from inferd.convert.elementwise import SELU_ALPHA, SELU_GAMMA, gelu, root_size, total_of, unchanged
 from inferd.convert.graph import Graph, Value, wider_rank
 from inferd.tensor.dtype import DataType
 
 # --- one input ---
-
-
-def _selu(graph: Graph, call: Caffe2Call) -> Converted:
-    alpha = call.number("alpha", 1.6732632423543772)
-    scale = call.number("scale", 1.0507009873554805)
-    return graph.add("Selu", call.input(0), alpha=alpha, gamma=scale)
-
-
-def _activation(op: str, **defaults: float) -> Converter:
-    """Return the converter of `op`, whose attributes are arguments with these defaults."""
-
-    def convert(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-        given: dict[str, Any] = {
-            name: call.number(name, default) for name, default in defaults.items()
-        }
-        return graph.add(op, x, **given)
-
-    return convert
-
-
-def _gelu(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    """Convert Gelu, x·Φ(x), with erf, or with tanh for fast_gelu."""
-    if call.flag("fast_gelu"):
-        cube = x * x * x
-        inner = x + cube * 0.044715
-        inner = inner * math.sqrt(2 / math.pi)
-        curve = graph.add("Tanh", inner)
-    else:
-        curve = graph.add("Erf", x * math.sqrt(0.5))
-    part = curve + 1.0
-    return x * 0.5 * part
 
 
 def _logit(graph: Graph, call: Caffe2Call) -> Converted:
@@ -52,18 +19,9 @@ def _logit(graph: Graph, call: Caffe2Call) -> Converted:
     return graph.add("Log", x / (1.0 - x))
 
 
-def _cube_root(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    root = graph.add("Pow", graph.add("Abs", x), graph.real(1 / 3))
-    return graph.add("Sign", x) * root
-
-
 def _replace_nan(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    value = _like(call, x, call.number("value", 0.0))
+    value = graph.like(x, call.number("value"))
     return graph.add("Where", graph.add("IsNaN", x), value, x, rank=x.rank)
-
-
-def _like(call: Caffe2Call, x: Value, number: float) -> Value:
-    return call.graph.add("CastLike", call.graph.real(number), x, rank=0)
 
 
 def _clip(graph: Graph, call: Caffe2Call) -> Converted:
@@ -85,17 +43,8 @@ def _cast(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _prelu(graph: Graph, call: Caffe2Call, x: Value, slope: Value) -> Converted:
     """Convert PRelu, with one slope or one for each channel."""
     if not call.is_nhwc and slope.size != 1 and x.rank != 1:
-        slope = along_channels(call, slope, x)
+        slope = graph.along(slope, x, 1)
     return graph.add("PRelu", x, slope)
-
-
-def along_channels(call: Caffe2Call, vector: Value, x: Value) -> Value:
-    """Return a vector over channels as [C, 1, 1, ...], to broadcast with `x` in order NCHW."""
-    graph = call.graph
-    if x.rank is not None:
-        return graph.unsqueeze(vector, range(1, x.rank - 1))
-    spatial = graph.ones(graph.shape(graph.shape(x, 2)))
-    return graph.reshape(vector, graph.join(graph.ints(-1), spatial))
 
 
 def _binary(op: str) -> Converter:
@@ -155,9 +104,8 @@ def _affine_channel(
 ) -> Converted:
     """Convert AffineChannel: a scale and a bias for each channel."""
     if not call.is_nhwc:
-        scale, bias = along_channels(call, scale, x), along_channels(call, bias, x)
-    y = x * scale
-    return y + bias
+        scale, bias = graph.along(scale, x, 1), graph.along(bias, x, 1)
+    return x * scale + bias
 
 
 def _elementwise_linear(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -167,14 +115,12 @@ def _elementwise_linear(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 
 
 def _row_mul(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    y = graph.add("Mul", graph.flatten(x, 1), graph.unsqueeze(call.input(1), (1,)), rank=2)
+    y = graph.flatten(x, 1) * graph.unsqueeze(call.input(1), (1,))
     return graph.reshape(y, graph.shape(x), x.rank)
 
 
 def _mean(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    total = total_of(graph, call, x)
-    count = graph.add("CastLike", graph.whole(len(call.inputs)), total, rank=0)
-    return total / count
+    return total_of(graph, call, x) / len(call.inputs)
 
 
 def _power(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -188,22 +134,11 @@ def _power(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _where(graph: Graph, call: Caffe2Call, condition: Value, x: Value, y: Value) -> Converted:
     """Convert Where; for Conditional or broadcast_on_rows, each condition selects a whole row."""
     if call.type == "Conditional" or call.flag("broadcast_on_rows"):
-        if x.rank is None:
-            ones = graph.ones(graph.shape(graph.shape(x, 1)))
-            condition = graph.reshape(condition, graph.join(graph.ints(-1), ones))
-        else:
-            condition = graph.unsqueeze(condition, range(1, x.rank))
+        condition = graph.along(condition, x, 0)
     if x.is_bool and y.is_bool:  # not supported by ONNX Runtime's Where
         others = graph.add("And", graph.add("Not", condition), y, rank=x.rank)
         return graph.add("Or", graph.add("And", condition, x, rank=x.rank), others)
     return graph.add("Where", condition, x, y, rank=x.rank)
-
-
-# --- no-ops ---
-
-
-def _copy(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    return x
 
 
 def _dropout(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -228,21 +163,15 @@ OPERATORS: dict[str, Converter] = {
     "Swish": lambda graph, call, x: x * graph.add("Sigmoid", x),
     "Mish": lambda graph, call, x: x * graph.add("Tanh", graph.add("Softplus", x)),
     "IsNaN": lambda graph, call, x: graph.cast(graph.add("IsNaN", x), DataType.UINT8),
-    "LeakyRelu": lambda graph, call, x: graph.add("LeakyRelu", x, alpha=call.number("alpha", 0.01)),
-    "Elu": lambda graph, call, x: graph.add("Elu", x, alpha=call.number("alpha", 1.0)),
-    "Selu": _selu,
-    "HardSigmoid": _activation("HardSigmoid", alpha=0.2, beta=0.5),
-    "Gelu": _gelu,
+    "LeakyRelu": node("LeakyRelu", alpha=0.01),
+    "Elu": node("Elu", alpha=1.0),
+    "Selu": node("Selu", alpha=SELU_ALPHA, gamma=("scale", SELU_GAMMA)),
+    "HardSigmoid": node("HardSigmoid", alpha=0.2, beta=0.5),
+    "Gelu": lambda graph, call, x: gelu(graph, x, is_fast=call.flag("fast_gelu")),
     "Clip": _clip,
     "Cast": _cast,
     "PRelu": _prelu,
-    "Add": _binary("Add"),
-    "Sub": _binary("Sub"),
-    "Mul": _binary("Mul"),
-    "Div": _binary("Div"),
-    "And": _binary("And"),
-    "Or": _binary("Or"),
-    "Xor": _binary("Xor"),
+    **{op: _binary(op) for op in ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor")},
     "LT": _ordered("Less"),
     "LE": _ordered("LessOrEqual"),
     "GT": _ordered("Greater"),
@@ -254,12 +183,11 @@ OPERATORS: dict[str, Converter] = {
     "Min": lambda graph, call, x: graph.add("Min", *call.inputs),
     "Mean": _mean,
     "Pow": _power,
-    "Where": _where,
-    "Conditional": _where,
-    "ThresholdedRelu": _activation("ThresholdedRelu", alpha=1.0),
+    **dict.fromkeys(("Where", "Conditional"), _where),
+    "ThresholdedRelu": node("ThresholdedRelu", alpha=1.0),
     "Logit": _logit,
-    "Cbrt": _cube_root,
-    "Scale": lambda graph, call, x: x * _like(call, x, call.number("scale", 1.0)),
+    "Cbrt": lambda graph, call, x: graph.add("Sign", x) * root_size(graph, x),
+    "Scale": lambda graph, call, x: x * call.number("scale", 1.0),
     "ReplaceNaN": _replace_nan,
     "WeightedSum": _weighted_sum,
     "AffineChannel": _affine_channel,
@@ -267,7 +195,10 @@ OPERATORS: dict[str, Converter] = {
     "RowMul": _row_mul,
     "Dropout": _dropout,
     **dict.fromkeys(
-        ("Copy", "Alias", "StopGradient", "EnsureCPUOutput", "CopyFromCPUInput"), _copy
+        (
+            *("Copy", "Alias", "StopGradient", "EnsureCPUOutput", "CopyFromCPUInput"),
+            *("CopyCPUToGPU", "CopyGPUToCPU", "NanCheck", "EnsureDense"),
+        ),
+        unchanged,
     ),
-    **dict.fromkeys(("CopyCPUToGPU", "CopyGPUToCPU", "NanCheck", "EnsureDense"), _copy),
 }

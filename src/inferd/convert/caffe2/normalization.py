@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 
 from inferd.convert.caffe2.call import Caffe2Call
-from inferd.convert.caffe2.elementwise import along_channels
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 from inferd.convert.window import channels_first, channels_last
@@ -60,7 +59,7 @@ def _group_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     ones, zeros = (graph.constant(np.full(count, one, np.float32)) for one in (1, 0))
     normal = graph.add("InstanceNormalization", groups, ones, zeros, epsilon=epsilon)
     normal = graph.reshape(normal, graph.shape(x), x.rank)
-    scale, bias = (along_channels(call, call.input(index), x) for index in (1, 2))
+    scale, bias = (graph.along(call.input(index), x, 1) for index in (1, 2))
     y = normal * scale + bias
     mean, variance = _moments(graph, groups, 2, keep=False)
     return y, mean, graph.add("Reciprocal", _deviation(graph, variance, epsilon))

@@ -7,6 +7,7 @@ from inferd.convert.caffe2.fill import filled
 from inferd.convert.caffe2.reduction import segment_numbers
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
+from inferd.convert.image import pooled_regions
 from inferd.tensor.dtype import DataType
 
 
@@ -108,10 +109,7 @@ def _roi_pool(graph: Graph, call: Caffe2Call) -> Converted:
     sizes = [call.integer("pooled_h", 1), call.integer("pooled_w", 1)]
     if min(sizes) < 1:
         call.refuse("pooled_h and pooled_w should be at least 1")
-    scale = call.number("spatial_scale", 1.0)
-    return graph.add(
-        "MaxRoiPool", call.input(0), call.input(1), rank=4, pooled_shape=sizes, spatial_scale=scale
-    )
+    return pooled_regions(call, sizes)
 
 
 # --- lengths ---

@@ -6,6 +6,7 @@ from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.window import pads_of
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
+from inferd.convert.image import aligned_regions, scaled_nearest, upsampled
 from inferd.convert.window import channels_first, channels_last
 from inferd.tensor.dtype import DataType
 
@@ -76,15 +77,7 @@ def _upsample_nearest(graph: Graph, call: Caffe2Call) -> Converted:
     scale = call.integer("scale", 2)
     if not 1 <= scale <= 1024:
         call.refuse("its argument 'scale' should be at least 1")
-    return graph.add(
-        "Resize",
-        *(call.input(0), None),
-        graph.constant(np.array([1, 1, scale, scale], np.float32)),
-        rank=4,
-        mode="nearest",
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
+    return upsampled(graph, call.input(0), scale)
 
 
 def _resize_nearest(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -92,14 +85,7 @@ def _resize_nearest(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if scales.array is None or (scales.array % 1).any():
         return _picked(call, x, scales)
     x = channels_first(graph, x, 4) if call.is_nhwc else x
-    y = graph.add(
-        "Resize",
-        *(x, None, _of_images(graph, scales)),
-        rank=4,
-        mode="nearest",
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
+    y = scaled_nearest(graph, x, _of_images(graph, scales))
     return channels_last(graph, y, 4) if call.is_nhwc else y
 
 
@@ -165,21 +151,9 @@ def _pad_image(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _roi_align(graph: Graph, call: Caffe2Call, x: Value, regions: Value) -> Converted:
     """Convert RoIAlign; regions have four numbers, optionally after the image's index."""
     x = channels_first(graph, x, 4) if call.is_nhwc else x
-    corners = graph.slice(regions, 1, -4)
-    y = graph.add(
-        "RoiAlign",
-        graph.with_places(x),
-        corners,
-        image_numbers(graph, regions),
-        rank=4,
-        coordinate_transformation_mode="half_pixel"
-        if call.flag("aligned")
-        else "output_half_pixel",
-        output_height=call.integer("pooled_h", 1),
-        output_width=call.integer("pooled_w", 1),
-        sampling_ratio=max(call.integer("sampling_ratio", -1), 0),
-        spatial_scale=call.number("spatial_scale", 1.0),
-    )
+    operands = x, graph.slice(regions, 1, -4), image_numbers(graph, regions)
+    sizes = [call.integer(side, 1) for side in ("pooled_h", "pooled_w")]
+    y = aligned_regions(call, operands, sizes, call.integer("sampling_ratio", -1))
     return channels_last(graph, y, 4) if call.is_nhwc else y
 
 

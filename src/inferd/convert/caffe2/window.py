@@ -8,7 +8,7 @@ import numpy as np
 from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.window import Window, channels_first, channels_last
+from inferd.convert.window import Window, channels_first, channels_last, mean_inside
 
 _IMAGES = 4  # the dims of a batch of images
 
@@ -167,20 +167,18 @@ def _pool_window(
 ) -> Value:
     if set(window.dilations) != {1}:
         call.refuse("there are no pools with dilation")
-    graph, dims = call.graph, len(window.kernel)
+    graph = call.graph
     x = _cropped(graph, x, window)
     ceil_mode = None
     if window.legacy_pad == _CAFFE_POOLING:
-        if counts_pads or _leaves_gaps(window):
+        if counts_pads or window.leaves_gaps():
             return _caffe_pool(graph, op, x, window, counts_pads=counts_pads)
         ceil_mode = 1
-        window.pads[dims:] = window.pads[:dims]
-    return graph.add(
+        window.pads = window.head * 2
+    return window.pool(
+        graph,
         f"{op}Pool",
         x,
-        rank=dims + 2,
-        kernel_shape=window.kernel,
-        strides=window.strides,
         pads=window.explicit_pads,
         auto_pad=window.auto_pad,
         ceil_mode=ceil_mode,
@@ -188,39 +186,25 @@ def _pool_window(
     )
 
 
-def _leaves_gaps(window: Caffe2Window) -> bool:
-    return any(step > size for step, size in zip(window.strides, window.kernel, strict=True))
-
-
 def _caffe_pool(
     graph: Graph, op: str, x: Value, window: Caffe2Window, *, counts_pads: bool
 ) -> Value:
     """Return a pool with Caffe's own padding, all of which is added to `x` beforehand."""
 
-    def pool(padded: Value) -> Value:
-        return graph.add(
-            f"{op}Pool",
-            padded,
-            rank=window.rank,
-            kernel_shape=window.kernel,
-            strides=window.strides,
-        )
+    def pool(value: Value, fill: Value | None = None) -> Value:
+        padded = _padded_for_caffe(graph, value, window, fill)
+        # The Max does nothing but keep ONNX Runtime from fusing the Pad into the pool, which does
+        # not accept padding as wide as its window.
+        padded = padded if fill else graph.add("Max", padded, lowest)
+        return window.pool(graph, f"{op}Pool", padded)
 
-    lowest = graph.real(_LOWEST)
+    lowest = graph.real(float(np.finfo(np.float32).min))
     if op == "Max":
-        return pool(_padded_for_caffe(graph, x, window, lowest))
-    # The Max does nothing but keep ONNX Runtime from fusing the Pad into the pool, which does not
-    # accept padding as wide as its window.
-    mean = pool(graph.add("Max", _padded_for_caffe(graph, x, window), lowest))
+        return pool(x, lowest)
+    mean = pool(x)
     if counts_pads:
         return mean
-    ones = graph.add("ConstantOfShape", graph.shape(x), rank=x.rank, value=_ONE)
-    share = pool(graph.add("Max", _padded_for_caffe(graph, ones, window), lowest))
-    return mean / graph.add("Max", share, graph.real(_TINY))
-
-
-_ONE = np.array([1], np.float32)
-_LOWEST, _TINY = float(np.finfo(np.float32).min), float(np.finfo(np.float32).tiny)
+    return mean_inside(graph, mean, pool(graph.full(graph.shape(x), np.float32(1), x.rank)))
 
 
 # --- padding that depends on the size of the input ---
@@ -232,17 +216,14 @@ def _cropped(graph: Graph, x: Value, window: Caffe2Window) -> Value:
     If strides are longer than the window, the padding may be negative: Caffe2 then crops both
     ends, which ONNX does not.
     """
-    if window.legacy_pad != _SAME or not _leaves_gaps(window):
+    if window.legacy_pad != _SAME or not window.leaves_gaps():
         return x
-    sizes, nothing = graph.shape(x, 2), graph.ints(0)
-    kernel, strides = graph.ints(*window.kernel), graph.ints(*window.strides)
-    last = (sizes - graph.ints(1)) / strides
-    reach = last * strides + kernel
-    spare = graph.add("Max", sizes - reach, nothing)
+    sizes, strides = graph.shape(x, 2), graph.ints(*window.strides)
+    reach = (sizes - graph.ints(1)) / strides * strides + graph.ints(*window.kernel)
+    spare = graph.add("Max", sizes - reach, graph.ints(0))
     head = spare / graph.ints(2)
-    tail = spare - head
     axes = graph.ints(*range(2, 2 + len(window.kernel)))
-    return graph.add("Slice", x, head, sizes - tail, axes)
+    return graph.add("Slice", x, head, sizes - (spare - head), axes)
 
 
 def _padded_for_caffe(
@@ -253,15 +234,11 @@ def _padded_for_caffe(
     Caffe rounds the number of windows up, then drops a last one that would start in the padding;
     only the padding before the image is given. The rule ignores dilation.
     """
-    dims = len(window.kernel)
-    head = window.pads[:dims]
     reach = [(k - 1) * d + 1 for k, d in zip(window.kernel, window.dilations, strict=True)]
-    free = [2 * pad - size for pad, size in zip(head, window.kernel, strict=True)]
-    sizes, strides, heads = graph.shape(x, 2), graph.ints(*window.strides), graph.ints(*head)
-    up = graph.ints(*(extra + step - 1 for extra, step in zip(free, window.strides, strict=True)))
-    last = (sizes + up) / strides * strides
+    sizes, strides, heads = graph.shape(x, 2), graph.ints(*window.strides), graph.ints(*window.head)
+    last = window.last_start(graph, sizes)
     outside = graph.add("GreaterOrEqual", last, sizes + heads)
-    padded = graph.constant(np.array([pad > 0 for pad in head]))
+    padded = graph.constant(np.array([pad > 0 for pad in window.head]))
     left_out = graph.add("Where", graph.add("And", outside, padded), strides, graph.ints(0))
     end = last - left_out + graph.ints(*reach)
     tail = end - (sizes + heads)

@@ -1,6 +1,7 @@
 """MXNet's attention operators, whose projections are interleaved for each head."""
 
 from inferd.convert.call import Converted, Converter
+from inferd.convert.elementwise import over_root_of_length
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
 
@@ -22,10 +23,8 @@ def _projection(call: MxnetCall, x: Value, count: int, number: int) -> Value:
 
 
 def _scores(call: MxnetCall, queries: Value, keys: Value) -> Value:
-    graph = call.graph
-    size = graph.add("CastLike", graph.length(queries, 2), queries, rank=1)
-    queries = queries / graph.add("Sqrt", size)
-    return graph.add("MatMul", queries, graph.transpose(keys, (0, 2, 1)))
+    keys = call.graph.transpose(keys, (0, 2, 1))
+    return call.graph.add("MatMul", over_root_of_length(queries), keys)
 
 
 def _joined(call: MxnetCall, weights: Value, values: Value, like: Value) -> Value:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from inferd.convert.call import Converted, Converter, total_of
+from inferd.convert.call import Converted, Converter, node
+from inferd.convert.elementwise import over_root_of_length, root_size, total_of, unchanged
 from inferd.convert.graph import Graph, Value, wider_rank
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.tensor.dtype import DataType
@@ -13,33 +14,14 @@ from inferd.tensor.dtype import DataType
 # --- one input ---
 
 
-def _named(op: str) -> Converter:
-    return lambda graph, call, x: graph.add(op, x)
-
-
 def _log_of(base: float) -> Converter:
     factor = 1 / math.log(base)
     return lambda graph, call, x: graph.add("Log", x) * factor
 
 
-def _truncated(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    return graph.add("Sign", x) * graph.add("Floor", graph.add("Abs", x))
-
-
 def _rounded(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert round, which rounds halves away from zero; ONNX rounds them to even."""
-    size = graph.add("Floor", graph.add("Abs", x) + 0.5)
-    return graph.add("Sign", x) * size
-
-
-def _nearest(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    """Convert rint, which rounds halves down."""
-    return graph.add("Ceil", x - 0.5)
-
-
-def _hard_sigmoid(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    alpha, beta = call.number("alpha", 0.2), call.number("beta", 0.5)
-    return graph.add("HardSigmoid", x, alpha=alpha, beta=beta)
+    return graph.add("Sign", x) * graph.add("Floor", graph.add("Abs", x) + 0.5)
 
 
 def _clip(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -48,10 +30,6 @@ def _clip(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         limits = np.iinfo(x.datatype.numpy.str)  # for UINT8, -1 would be outside
         low, high = (min(max(one, limits.min), limits.max) for one in (low, high))
     return graph.add("Clip", x, graph.like(x, low), graph.like(x, high))
-
-
-def _same(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    return x
 
 
 def _dropout(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -114,8 +92,7 @@ def _applied(call: MxnetCall, op: str, a: Value, b: Value) -> Value:
 
 
 def _hypotenuse(graph: Graph, call: MxnetCall, a: Value, b: Value) -> Converted:
-    squares = [side * side for side in (a, b)]
-    return graph.add("Sqrt", _applied(call, "Add", *squares))
+    return graph.add("Sqrt", _applied(call, "Add", a * a, b * b))
 
 
 def _where(graph: Graph, call: MxnetCall, condition: Value, x: Value, y: Value) -> Converted:
@@ -139,8 +116,7 @@ def _modulo(call: MxnetCall, x: Value, y: Value, rank: int | None) -> Value:
 
 def _scalar_hypotenuse(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     x = _before_scalar(call, x)
-    square = graph.like(x, call.number("scalar") ** 2)
-    return graph.add("Sqrt", x * x + square)
+    return graph.add("Sqrt", x * x + call.number("scalar") ** 2)
 
 
 def _of_reals(convert: Callable[[MxnetCall, Value], Value]) -> Converter:
@@ -158,7 +134,7 @@ def _of_reals(convert: Callable[[MxnetCall, Value], Value]) -> Converter:
 
 def _cube_root(call: MxnetCall, x: Value) -> Value:
     graph = call.graph
-    root = graph.add("Pow", graph.add("Abs", x), graph.like(x, 1 / 3))
+    root = root_size(graph, x)
     if call.is_whole(call.input(0)):  # otherwise the root of 27 is just below 3
         nearest = graph.add("Round", root)
         cube = nearest * nearest * nearest
@@ -187,11 +163,6 @@ def _smooth_l1(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     curve = x * x * (square / 2)
     line = size - 0.5 / square
     return graph.add("Where", graph.add("Less", size, graph.like(x, 1 / square)), curve, line)
-
-
-def _over_root_of_dim(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    size = graph.add("CastLike", graph.shape(x, -1), x, rank=1)
-    return x / graph.add("Sqrt", size)
 
 
 def _not(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -224,7 +195,7 @@ _OLD_NAMES = {
 }  # fmt: skip
 
 OPERATORS: dict[str, Converter] = {
-    **{name: _named(op) for name, op in _ONE_INPUT.items()},
+    **{name: node(op) for name, op in _ONE_INPUT.items()},
     **{
         prefix + name: _pair(op)
         for name, op in _TWO_INPUTS.items()
@@ -239,20 +210,20 @@ OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(("broadcast_mod", "_mod", "_Mod"), _pair("Modulo")),
     **dict.fromkeys(("_mod_scalar", "_ModScalar"), _scalar("Modulo")),
     **dict.fromkeys(("_rmod_scalar", "_RModScalar"), _scalar("Modulo", reverse=True)),
-    **dict.fromkeys(("_hypot", "_Hypot"), _hypotenuse),
+    **dict.fromkeys(("_hypot", "_Hypot", "broadcast_hypot"), _hypotenuse),
     **dict.fromkeys(("_hypot_scalar", "_HypotScalar"), _scalar_hypotenuse),
     "_grad_add": _pair("Add"),
     **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), total_of),
-    **dict.fromkeys(("_copy", "identity", "BlockGrad", "stop_gradient", "MakeLoss"), _same),
     **dict.fromkeys(
         (
-            *("make_loss", "IdentityAttachKLSparseReg", "_copyto", "_CrossDeviceCopy"),
+            *("_copy", "identity", "BlockGrad", "stop_gradient", "MakeLoss", "make_loss"),
+            *("LinearRegressionOutput", "MAERegressionOutput"),
+            *("IdentityAttachKLSparseReg", "_copyto", "_CrossDeviceCopy"),
             *("_identity_with_attr_like_rhs", "_contrib_gradientmultiplier"),
         ),
-        _same,
+        unchanged,
     ),
-    **dict.fromkeys(("LinearRegressionOutput", "MAERegressionOutput"), _same),
-    "LogisticRegressionOutput": _named("Sigmoid"),
+    "LogisticRegressionOutput": node("Sigmoid"),
     "Dropout": _dropout,
     **dict.fromkeys(("Cast", "cast", "amp_cast"), _cast),
     "square": lambda graph, call, x: x * x,
@@ -262,13 +233,15 @@ OPERATORS: dict[str, Converter] = {
     "log2": _log_of(2.0),
     "log10": _log_of(10.0),
     "round": _rounded,
-    "rint": _nearest,
-    **dict.fromkeys(("fix", "trunc"), _truncated),
-    "hard_sigmoid": _hard_sigmoid,
+    "rint": lambda graph, call, x: graph.add("Ceil", x - 0.5),  # halves down
+    **dict.fromkeys(
+        ("fix", "trunc"),
+        lambda graph, call, x: graph.add("Sign", x) * graph.add("Floor", graph.add("Abs", x)),
+    ),
+    "hard_sigmoid": node("HardSigmoid", alpha=0.2, beta=0.5),
     "clip": _clip,
     "zeros_like": _filled(0.0),
     "ones_like": _filled(1.0),
-    "broadcast_hypot": _hypotenuse,
     "where": _where,
     "logical_not": _not,
     "cbrt": _of_reals(_cube_root),
@@ -276,5 +249,5 @@ OPERATORS: dict[str, Converter] = {
     "degrees": _times(180 / math.pi),
     "radians": _times(math.pi / 180),
     "smooth_l1": _smooth_l1,
-    "_contrib_div_sqrt_dim": _over_root_of_dim,
+    "_contrib_div_sqrt_dim": lambda graph, call, x: over_root_of_length(x),
 }

@@ -6,6 +6,7 @@ import numpy as np
 
 from inferd.convert.call import MAX_FILLED, Converted, Converter
 from inferd.convert.graph import Graph, Value
+from inferd.convert.image import aligned_regions, pooled_regions
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import places_along
 
@@ -135,41 +136,21 @@ def _sampled(call: MxnetCall, grid: Value) -> Value:
 # --- regions ---
 
 
-def _roi_pool(graph: Graph, call: MxnetCall) -> Converted:
-    """Convert ROIPooling; each region is preceded by the index of its image."""
+def _pooled_size(call: MxnetCall) -> list[int]:
     sizes = call.integers("pooled_size")
     if len(sizes) != 2 or min(sizes) < 1:
         call.refuse(f"its pooled_size is {sizes}, expected two numbers")
-    return graph.add(
-        "MaxRoiPool",
-        *(call.input(0), call.input(1)),
-        rank=4,
-        pooled_shape=sizes,
-        spatial_scale=call.number("spatial_scale", 1.0),
-    )
+    return sizes
 
 
 def _roi_align(graph: Graph, call: MxnetCall, x: Value, regions: Value) -> Converted:
-    sizes = call.integers("pooled_size")
-    if len(sizes) != 2 or min(sizes) < 1:
-        call.refuse(f"its pooled_size is {sizes}, expected two numbers")
+    sizes = _pooled_size(call)
     if call.flag("position_sensitive"):
         call.cannot("position_sensitive cannot be converted")
-    axis, end = graph.ints(1), graph.ints(5)
-    corners = graph.add("Slice", regions, axis, end, axis)
     first = graph.add("Gather", regions, graph.whole(0), rank=1, axis=1)
-    return graph.add(
-        "RoiAlign",
-        *(graph.with_places(x), corners, graph.add("CastLike", first, graph.whole(0))),
-        rank=4,
-        coordinate_transformation_mode="half_pixel"
-        if call.flag("aligned")
-        else "output_half_pixel",
-        output_height=sizes[0],
-        output_width=sizes[1],
-        sampling_ratio=max(call.integer("sample_ratio", -1), 0),
-        spatial_scale=call.number("spatial_scale", 1.0),
-    )
+    numbers = graph.add("CastLike", first, graph.whole(0))
+    operands = x, graph.slice(regions, 1, 1, 5), numbers
+    return aligned_regions(call, operands, sizes, call.integer("sample_ratio", -1))
 
 
 OPERATORS: dict[str, Converter] = {
@@ -181,6 +162,6 @@ OPERATORS: dict[str, Converter] = {
     "GridGenerator": _grid_generator,
     "BilinearSampler": lambda graph, call: _sampled(call, call.input(1)),
     "SpatialTransformer": lambda graph, call: _sampled(call, _affine_grid(call, call.input(1))),
-    "ROIPooling": _roi_pool,
+    "ROIPooling": lambda graph, call: pooled_regions(call, _pooled_size(call)),
     "_contrib_ROIAlign": _roi_align,
 }

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferd.convert.call import Converted, Converter
+from inferd.convert.elementwise import SELU_ALPHA, SELU_GAMMA, gelu
 from inferd.convert.graph import Graph, Value
+from inferd.convert.image import upsampled
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import places_along
-from inferd.convert.window import Window, channels_first, channels_last
+from inferd.convert.window import Window, channels_first, channels_last, mean_inside
 from inferd.tensor.dtype import DataType
 
 # --- matrices ---
@@ -54,11 +56,12 @@ def _activation(graph: Graph, call: MxnetCall) -> Converted:
 def _leaky_relu(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     kind, slope = call.word("act_type", "leaky"), call.number("slope", 0.25)
     if kind == "prelu":
-        return _prelu(call, x, call.input(1))
+        slopes = call.input(1)
+        if slopes.size != 1:
+            slopes = graph.along(slopes, x, call.checked(1, x.rank))
+        return graph.add("PRelu", x, slopes)
     if kind == "gelu":
-        curve = graph.add("Erf", x * np.sqrt(0.5))
-        part = curve + 1.0
-        return x * 0.5 * part
+        return gelu(graph, x)
     if kind == "rrelu":  # random in training; in inference the mean of its bounds
         slope = (call.number("lower_bound", 0.125) + call.number("upper_bound", 0.334)) / 2
     match kind:
@@ -67,27 +70,8 @@ def _leaky_relu(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         case "elu":
             return graph.add("Elu", x, alpha=slope)
         case "selu":
-            return graph.add("Selu", x, alpha=1.6732632423543772, gamma=1.0507009873554805)
+            return graph.add("Selu", x, alpha=SELU_ALPHA, gamma=SELU_GAMMA)
     call.refuse(f"there is no act_type '{kind[:100]}'")
-
-
-def _prelu(call: MxnetCall, x: Value, slope: Value) -> Value:
-    if slope.size != 1:
-        slope = _along(call, slope, x, 1)
-    return call.graph.add("PRelu", x, slope)
-
-
-def _along(call: MxnetCall, vector: Value, x: Value, axis: int) -> Value:
-    """Return `vector`, one value per place of `axis`, shaped to broadcast with `x`."""
-    graph = call.graph
-    if x.rank is not None:
-        behind = x.rank - 1 - call.checked(axis, x.rank)
-        return graph.unsqueeze(vector, range(1, 1 + behind))
-    if axis == -1:
-        return vector
-    tail = graph.shape(graph.shape(x, axis + 1))
-    ones = graph.add("ConstantOfShape", tail, rank=1, value=np.array([1], np.int64))
-    return graph.reshape(vector, graph.join(graph.ints(-1), ones))
 
 
 # --- softmax ---
@@ -233,12 +217,10 @@ def _pooling(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if is_full and (kind == "sum" or _may_start_outside(window)):
         y = _full_pool(call, kind, x, window, counts_pads=counts_pads)
     else:
-        y = graph.add(
+        y = window.pool(
+            graph,
             _POOLS[kind],
             x,
-            rank=rank,
-            kernel_shape=window.kernel,
-            strides=window.strides,
             pads=window.pads,
             ceil_mode=1 if is_full else None,
             count_include_pad=1 if counts_pads else None,
@@ -262,13 +244,8 @@ def _full_pool(
 ) -> Value:
     """Return a pool whose number of windows is rounded up, with `x` padded to hold them all."""
     graph, dims = call.graph, len(window.kernel)
-    pad, strides = window.pads[:dims], graph.ints(*window.strides)
-    heads, sizes = graph.ints(*pad), graph.shape(x, 2)
-    free = [2 * p - k for p, k in zip(pad, window.kernel, strict=True)]
-    up = graph.ints(*(f + s - 1 for f, s in zip(free, window.strides, strict=True)))
-    last = (sizes + up) / strides * strides
-    end = last + graph.ints(*window.kernel)
-    tail = end - (sizes + heads)
+    heads, sizes = graph.ints(*window.head), graph.shape(x, 2)
+    tail = window.last_start(graph, sizes) + graph.ints(*window.kernel) - (sizes + heads)
     none, lowest = graph.ints(0, 0), graph.like(x, float(np.finfo(np.float32).min))
 
     def pool(value: Value, fill: Value, *, around: bool) -> Value:
@@ -281,8 +258,7 @@ def _full_pool(
         value = graph.add("Pad", value, graph.join(none, before, none, behind), fill)
         # The Max does nothing but keep ONNX Runtime from fusing the Pad into the pool.
         value = graph.add("Max", value, lowest)
-        sizes = {"kernel_shape": window.kernel, "strides": window.strides}
-        return graph.add(_POOLS[kind], value, rank=dims + 2, **sizes)
+        return window.pool(graph, _POOLS[kind], value)
 
     if kind == "max":
         return pool(x, lowest, around=False)
@@ -292,8 +268,7 @@ def _full_pool(
     one = graph.like(x, 1.0)
     ones = graph.add("Expand", one, graph.shape(x), rank=x.rank)
     share = pool(ones, one if counts_pads else graph.like(x, 0.0), around=counts_pads)
-    tiny = graph.like(x, float(np.finfo(np.float32).tiny))
-    return mean / graph.add("Max", share, tiny)
+    return mean_inside(graph, mean, share)
 
 
 def _global_pool(call: MxnetCall, kind: str, x: Value) -> Value:
@@ -314,15 +289,7 @@ def _upsampling(graph: Graph, call: MxnetCall) -> Converted:
         call.cannot("only sample_type 'nearest' of one input can be converted")
     if not 1 <= scale <= 1024:
         call.refuse(f"its scale is {scale}")
-    return graph.add(
-        "Resize",
-        call.input(0),
-        None,
-        graph.constant(np.array([1, 1, scale, scale], np.float32)),
-        mode="nearest",
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
+    return upsampled(graph, call.input(0), scale)
 
 
 def _bilinear_upsampling(call: MxnetCall, scale: int) -> Value:
@@ -331,15 +298,9 @@ def _bilinear_upsampling(call: MxnetCall, scale: int) -> Value:
     size, pad = 2 * scale - scale % 2, scale // 2
     if weight.array is None or weight.array.shape[1:] != (1, size, size):
         call.cannot(f"its filter is no constant of {size} times {size} for each channel")
-    return graph.add(
-        "ConvTranspose",
-        *(call.input(0), weight),
-        rank=4,
-        kernel_shape=[size, size],
-        strides=[scale, scale],
-        pads=[pad] * 4,
-        group=len(weight.array),
-    )
+    window = Window([size] * 2, [scale] * 2, [1] * 2, [pad] * 4)
+    operands = call.input(0), weight, None
+    return window.convolve(graph, "ConvTranspose", operands, group=len(weight.array))
 
 
 # --- normalisation ---
@@ -356,9 +317,9 @@ def _batch_norm(graph: Graph, call: MxnetCall, x: Value) -> Value:
         return graph.add("BatchNormalization", x, gamma, beta, mean, variance, epsilon=epsilon)
     deviation = graph.add("Sqrt", variance + epsilon)
     scale = gamma / deviation
-    y = x - _along(call, mean, x, axis)
-    y = y * _along(call, scale, x, axis)
-    return y + _along(call, beta, x, axis)
+    y = x - graph.along(mean, x, axis)
+    y = y * graph.along(scale, x, axis)
+    return y + graph.along(beta, x, axis)
 
 
 def _instance_norm(graph: Graph, call: MxnetCall, x: Value, gamma: Value, beta: Value) -> Converted:
@@ -371,7 +332,7 @@ def _layer_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         call.cannot("output_mean_var cannot be converted")
     axis, epsilon = call.axis(x.rank, -1), call.number("eps", 1e-5)
     normal = _normal(call, x, graph.ints(axis), epsilon)
-    scale, bias = (_along(call, call.input(index), x, axis) for index in (1, 2))
+    scale, bias = (graph.along(call.input(index), x, axis) for index in (1, 2))
     return normal * scale + bias
 
 
@@ -384,7 +345,8 @@ def _group_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     shape = graph.join(graph.length(x, 0), graph.ints(count, -1))
     normal = _normal(call, graph.reshape(x, shape, 3), graph.ints(2), call.number("eps", 1e-5))
     normal = graph.reshape(normal, graph.shape(x), x.rank)
-    scale, bias = (_along(call, call.input(index), x, 1) for index in (1, 2))
+    axis = call.checked(1, x.rank)
+    scale, bias = (graph.along(call.input(index), x, axis) for index in (1, 2))
     return normal * scale + bias
 
 
