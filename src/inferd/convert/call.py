@@ -76,6 +76,11 @@ class OperatorCall:
         if wrong:
             self.refuse(reason)
 
+    def cannot_if(self, unsupported: object, reason: str) -> None:
+        """Raise Unsupported saying `reason` if `unsupported` is true."""
+        if unsupported:
+            self.cannot(reason)
+
     def cannot(self, reason: str) -> NoReturn:
         """Raise Unsupported: the framework can do what this operator asks, the conversion not."""
         msg = f"{self._place}: {reason}"

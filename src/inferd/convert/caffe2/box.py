@@ -21,8 +21,7 @@ def _transform(
     Boxes have four numbers, optionally after the image's index; `im_info` has the height, width
     and scale of each image.
     """
-    if call.flag("rotated"):
-        call.refuse("rotated boxes cannot be converted")
+    call.refuse_if(call.flag("rotated"), "rotated boxes cannot be converted")
     numbers, one = image_numbers(graph, regions), graph.real(_plus_one(call))
     weights = call.argument("weights").floats
     weights = np.array(weights if len(weights) else [1] * 4, np.float32)
@@ -87,8 +86,7 @@ def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> 
         if call.integer(name, usual) != usual:
             call.refuse(f"{name}: {1 - usual} cannot be converted")
     overlap, most = call.number("nms", 0.3), call.integer("detections_per_im", 100)
-    if not 0 <= overlap <= 1:
-        call.refuse(f"its argument 'nms' is {overlap:g}, expected 0 to 1")
+    call.refuse_if(not 0 <= overlap <= 1, f"its argument 'nms' is {overlap:g}, expected 0 to 1")
     scores, boxes = graph.flatten(scores, 1), graph.flatten(boxes, 1)
     count = graph.length(scores, 0)
     if len(call.inputs) > 2:  # a run fails if there are boxes of several images

@@ -81,8 +81,7 @@ def _one_value(call: Caffe2Call) -> Any:
         datatype = datatype_of(call, kind.i)
     else:  # the value implies it
         datatype = DataType.FP32 if given.i is None else DataType.INT64
-    if datatype is DataType.BYTES:
-        call.refuse("texts cannot be filled in")
+    call.refuse_if(datatype is DataType.BYTES, "texts cannot be filled in")
     number = call.number("value", 0.0) if given.i is None else given.i
     with np.errstate(over="ignore", invalid="ignore"):
         return np.array(number).astype(datatype.numpy)[()]

@@ -52,8 +52,7 @@ def _instance_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
 def _group_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     graph, epsilon = call.graph, call.number("epsilon", 1e-5)
     count = call.integer("group", 32)
-    if count < 1:
-        call.refuse("its argument 'group' should be at least 1")
+    call.refuse_if(count < 1, "its argument 'group' should be at least 1")
     shape = graph.join(graph.length(x, 0), graph.ints(count, -1))
     groups = graph.with_places(graph.reshape(x, shape, 3))
     ones, zeros = (graph.constant(np.full(count, one, np.float32)) for one in (1, 0))
@@ -97,8 +96,7 @@ def _deviation(graph: Graph, variance: Value, epsilon: float) -> Value:
 
 def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     size = call.integer("size")
-    if size < 1:
-        call.refuse("its argument 'size' should be at least 1")
+    call.refuse_if(size < 1, "its argument 'size' should be at least 1")
     alpha, beta = call.number("alpha", 0.0), call.number("beta", 0.0)
     graph, bias = call.graph, call.number("bias", 1.0)
     y = graph.add("LRN", x, size=size, alpha=alpha, beta=beta, bias=bias)

@@ -27,8 +27,7 @@ def _half_fill(graph: Graph, call: Caffe2Call) -> Converted:
 def _relu_n(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert ReluN, a Relu capped at `n`."""
     most = call.number("n", 6.0)
-    if not most > 0:
-        call.refuse(f"its argument 'n' is {most:g}, expected a number above 0")
+    call.refuse_if(not most > 0, f"its argument 'n' is {most:g}, expected a number above 0")
     return graph.add("Clip", call.input(0), graph.real(0.0), graph.real(most))
 
 
@@ -49,8 +48,7 @@ def _log_of_one_more(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _modulo(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Mod of integers; the result has the sign of the dividend or of the divisor."""
     divisor = call.integer("divisor")
-    if not divisor:
-        call.refuse("its argument 'divisor' is 0, or not there")
+    call.refuse_if(not divisor, "its argument 'divisor' is 0, or not there")
     by = graph.add("CastLike", graph.whole(divisor), x, rank=0)
     return graph.add("Mod", x, by, fmod=0 if call.flag("sign_follow_divisor") else 1)
 
@@ -58,8 +56,7 @@ def _modulo(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _range(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert Range of (stop), (start, stop) or (start, stop, step), each of one element."""
     bounds = [graph.scalar(call.input(index)) for index in range(len(call.inputs))]
-    if not 1 <= len(bounds) <= 3:
-        call.refuse(f"it has {len(bounds)} inputs, expected 1 to 3")
+    call.refuse_if(not 1 <= len(bounds) <= 3, f"it has {len(bounds)} inputs, expected 1 to 3")
     start = graph.add("CastLike", graph.whole(0), bounds[0], rank=0)
     step = graph.add("CastLike", graph.whole(1), bounds[0], rank=0)
     match bounds:
@@ -73,8 +70,7 @@ def _range(graph: Graph, call: Caffe2Call) -> Converted:
 def _prepend_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert PrependDim: the first dim is split in two, the first of size `dim_size`."""
     size = call.integer("dim_size")
-    if size < 1:
-        call.refuse(f"its argument 'dim_size' is {size}, expected at least 1")
+    call.refuse_if(size < 1, f"its argument 'dim_size' is {size}, expected at least 1")
     first = graph.length(x, 0) / graph.ints(size)
     shape = graph.join(graph.ints(size), first, graph.shape(x, 1))
     return graph.reshape(x, shape, None if x.rank is None else x.rank + 1)
@@ -102,13 +98,11 @@ def _boolean_mask(graph: Graph, call: Caffe2Call, x: Value, mask: Value) -> Conv
 
 def _roi_pool(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert RoIPool; a region is an image's index and four coordinates."""
-    if call.is_nhwc:
-        call.refuse("it can only have order NCHW")
+    call.refuse_if(call.is_nhwc, "it can only have order NCHW")
     if not call.flag("is_test"):
         call.refuse("it keeps what training needs: a net to be served has is_test: 1")
     sizes = [call.integer("pooled_h", 1), call.integer("pooled_w", 1)]
-    if min(sizes) < 1:
-        call.refuse("pooled_h and pooled_w should be at least 1")
+    call.refuse_if(min(sizes) < 1, "pooled_h and pooled_w should be at least 1")
     return pooled_regions(call, sizes)
 
 

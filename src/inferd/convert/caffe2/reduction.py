@@ -21,8 +21,7 @@ def _reduce(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 
 def _reduce_side(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert ReduceFrontMean, ReduceBackMean and the like, over the first or last few dims."""
-    if len(call.inputs) > 1:
-        call.refuse("its second input, lengths, cannot be converted")
+    call.refuse_if(len(call.inputs) > 1, "its second input, lengths, cannot be converted")
     op = call.type.removeprefix("ReduceFront").removeprefix("ReduceBack")
     count = call.integer("num_reduce_dim", 1)
     if count < 0 or (x.rank is not None and count > x.rank):
@@ -65,8 +64,7 @@ def _lengths(*, sparse: bool, mean: bool = False, weighted: bool = False) -> Con
         flat = graph.flatten(rows, 1)
         if weights is not None:
             flat = flat * graph.unsqueeze(weights, (1,))
-        if not others:
-            call.refuse("its input of lengths is missing")
+        call.refuse_if(not others, "its input of lengths is missing")
         lengths = graph.cast(others[0], DataType.INT64)
         sums = _segment_sums(graph, flat, lengths)
         if mean:

@@ -38,8 +38,7 @@ def _gathered(call: Caffe2Call, axis: int) -> Converted:
 def _top_k(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert TopK; if there are fewer than k, values 0 and indices -1 follow, as in Caffe2."""
     k, axis = call.integer("k"), call.axis(x.rank, -1)
-    if k < 1:
-        call.refuse("its argument 'k' should be at least 1")
+    call.refuse_if(k < 1, "its argument 'k' should be at least 1")
     length = graph.length(x, axis)
     count = graph.add("Min", graph.ints(k), length)
     values, indices = graph.add_several(2, "TopK", x, count, axis=axis)
@@ -75,8 +74,7 @@ def _unique(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 
 def _upsample_nearest(graph: Graph, call: Caffe2Call) -> Converted:
     scale = call.integer("scale", 2)
-    if not 1 <= scale <= 1024:
-        call.refuse("its argument 'scale' should be at least 1")
+    call.refuse_if(not 1 <= scale <= 1024, "its argument 'scale' should be at least 1")
     return upsampled(graph, call.input(0), scale)
 
 
@@ -125,8 +123,7 @@ def _scales(call: Caffe2Call) -> Value:
     if len(call.inputs) > 1:
         return call.input(1)
     pair = [call.number(f"{side}_scale", 1.0) for side in ("height", "width")]
-    if not all(0 < scale < 1e6 for scale in pair):
-        call.refuse("its scales should be above 0")
+    call.refuse_if(not all(0 < scale < 1e6 for scale in pair), "its scales should be above 0")
     return call.graph.constant(np.array(pair, np.float32))
 
 
@@ -139,8 +136,7 @@ def _pad_image(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if mode not in ("constant", "reflect", "edge"):
         call.refuse(f"its argument 'mode' is '{mode}', not constant, reflect or edge")
     pads = pads_of(call) or [0] * 4
-    if len(pads) != 4:
-        call.refuse(f"its argument 'pads' is {pads}, expected four numbers")
+    call.refuse_if(len(pads) != 4, f"its argument 'pads' is {pads}, expected four numbers")
     top, left, bottom, right = pads
     edges = [(0, top, left), (0, bottom, right)]
     around = [(batch, *sides, 0) if call.is_nhwc else (batch, 0, *sides) for batch, *sides in edges]

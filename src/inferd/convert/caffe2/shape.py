@@ -12,16 +12,14 @@ def _reshape(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         given = call.input(1)
         y = graph.add("Reshape", x, graph.cast(given, DataType.INT64), rank=given.size)
         return y, graph.add("CastLike", graph.shape(x), given)
-    if not call.has("shape"):
-        call.refuse("it has neither the argument 'shape' nor a second input")
+    call.refuse_if(not call.has("shape"), "it has neither the argument 'shape' nor a second input")
     shape = graph.ints(*call.integers("shape"))
     return graph.add("Reshape", x, shape, rank=shape.size), graph.shape(x)
 
 
 def _dims(call: Caffe2Call) -> list[int]:
     dims = sorted(set(call.integers("dims")))
-    if not dims or dims[0] < 0:
-        call.refuse("its argument 'dims' should list dims, from 0 on")
+    call.refuse_if(not dims or dims[0] < 0, "its argument 'dims' should list dims, from 0 on")
     return dims
 
 
@@ -133,8 +131,7 @@ def _as_vector(graph: Graph, value: Value) -> Value:
 def _channel_shuffle(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert ChannelShuffle: transpose channels as [groups, channels of each]."""
     groups = call.integer("group", 1)
-    if groups < 1:
-        call.refuse("its argument 'group' should be at least 1")
+    call.refuse_if(groups < 1, "its argument 'group' should be at least 1")
     if call.is_nhwc:
         split = graph.join(graph.shape(x, 0, -1), graph.ints(groups, -1))
         turned = graph.swap_last(graph.reshape(x, split, (x.rank or 4) + 1))

@@ -145,8 +145,7 @@ def _pool(op: str) -> Converter:
 def _lp_pool(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert LpPool, (sum |x|^p)^(1/p): the sum is a mean including pads, times the size."""
     p = call.number("p", 2.0)
-    if not p > 0:
-        call.refuse("its argument 'p' should be above 0")
+    call.refuse_if(not p > 0, "its argument 'p' should be above 0")
     power = graph.real(p)
     window = None if call.flag("global_pooling") else _window(call)
     if (x.rank or _IMAGES) != _IMAGES or (window and window.rank != _IMAGES):
@@ -165,8 +164,7 @@ def _lp_pool(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _pool_window(
     call: Caffe2Call, op: str, x: Value, window: Caffe2Window, *, counts_pads: bool
 ) -> Value:
-    if set(window.dilations) != {1}:
-        call.refuse("there are no pools with dilation")
+    call.refuse_if(set(window.dilations) != {1}, "there are no pools with dilation")
     graph = call.graph
     x = _cropped(graph, x, window)
     ceil_mode = None

@@ -12,8 +12,7 @@ def _projection(call: MxnetCall, x: Value, count: int, number: int) -> Value:
     The result is [batch · heads, time, size].
     """
     graph, heads = call.graph, call.integer("heads")
-    if heads < 1:
-        call.refuse(f"heads is {heads}")
+    call.refuse_if(heads < 1, f"heads is {heads}")
     size = graph.length(x, 2) / graph.ints(heads * count)
     shape = graph.join(graph.length(x, 0), graph.ints(-1, count), size)
     parts = graph.add("Reshape", x, shape, rank=4)

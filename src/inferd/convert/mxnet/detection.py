@@ -183,8 +183,7 @@ def _located(call: MxnetCall) -> Value:
     """Return boxes [batch, n, 4]: the anchors, moved and resized as predicted."""
     graph, moves, anchors = call.graph, call.input(1), call.input(2)
     variances = numbers_of(call, "variances", (0.1, 0.1, 0.2, 0.2))
-    if len(variances) != 4:
-        call.refuse("its variances should be four numbers")
+    call.refuse_if(len(variances) != 4, "its variances should be four numbers")
     moves = graph.reshape(moves, graph.join(graph.length(moves, 0), graph.ints(-1, 4)), 3)
     scaled = moves * graph.constant(np.array(variances, np.float32))
     axis, half = graph.ints(2), graph.real(0.5)

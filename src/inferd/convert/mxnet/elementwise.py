@@ -143,8 +143,7 @@ def _cube_root(call: MxnetCall, x: Value) -> Value:
 
 
 def _inverse_cube_root(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    if call.is_whole(x):
-        call.cannot("it is of whole numbers, of which it is 1 or nothing")
+    call.cannot_if(call.is_whole(x), "it is of whole numbers, of which it is 1 or nothing")
     return graph.add("Reciprocal", _cube_root(call, x))
 
 
@@ -157,8 +156,7 @@ def _smooth_l1(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if call.is_whole(x):
         call.cannot("it is of whole numbers, and what MXNet cuts off on its way is not known")
     square = call.number("scalar") ** 2
-    if not 0 < square < 1e30:
-        call.refuse("its scalar should not be 0")
+    call.refuse_if(not 0 < square < 1e30, "its scalar should not be 0")
     size = graph.add("Abs", x)
     curve = x * x * (square / 2)
     line = size - 0.5 / square

@@ -32,8 +32,7 @@ def _dtype(call: MxnetCall) -> "np.dtype[Any]":
 
 def _arange(graph: Graph, call: MxnetCall) -> Converted:
     start, step, repeat = call.number("start"), call.number("step", 1.0), call.integer("repeat", 1)
-    if call.flag("infer_range"):
-        call.cannot("infer_range cannot be converted")
+    call.cannot_if(call.flag("infer_range"), "infer_range cannot be converted")
     begin, end = (start, call.number("stop")) if call.has("stop") else (0.0, start)
     if step == 0 or repeat < 1 or not abs((end - begin) / step) * repeat < MAX_FILLED:
         call.refuse(f"it counts from {begin} to {end} in steps of {step}, each {repeat} times")
@@ -47,8 +46,7 @@ def _arange(graph: Graph, call: MxnetCall) -> Converted:
 def _arange_like(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert arange_like: a range over an axis, or over all elements."""
     repeat = call.integer("repeat", 1)
-    if repeat != 1:
-        call.cannot("repeat cannot be converted")
+    call.cannot_if(repeat != 1, "repeat cannot be converted")
     if call.has("axis"):
         axis = call.axis(x.rank, 0)
         shape = graph.length(x, axis)

@@ -17,8 +17,7 @@ def _crop(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         wanted = graph.shape(call.inputs[1], 2, 4)
     else:
         sizes = call.integers("h_w")
-        if len(sizes) != 2 or min(sizes) < 1:
-            call.refuse(f"h_w is {sizes}, expected two numbers")
+        call.refuse_if(len(sizes) != 2 or min(sizes) < 1, f"h_w is {sizes}, expected two numbers")
         wanted = graph.ints(*sizes)
     start = graph.ints(*(call.integers("offset") or [0, 0]))
     if call.flag("center_crop"):
@@ -36,8 +35,7 @@ def _bilinear_resize(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     how = "align_corners" if aligned else "pytorch_half_pixel"  # gives 0 for a size of 1
     if call.has("scale_height") or call.has("scale_width"):
         scales = [call.number(f"scale_{side}", 1.0) for side in ("height", "width")]
-        if not all(0 < scale < 1e4 for scale in scales):
-            call.refuse(f"its scales are {scales}")
+        call.refuse_if(not all(0 < scale < 1e4 for scale in scales), f"its scales are {scales}")
         given = graph.constant(np.array(scales, np.float32))
         old = graph.add("CastLike", graph.shape(x, 2, 4), given, rank=1)
         new = graph.add("Floor", old * given)
@@ -85,8 +83,7 @@ def _shares(call: MxnetCall, x: Value, axis: int, count: int) -> Value:
 def _depth_to_space(op: str) -> Converter:
     def convert(graph: Graph, call: MxnetCall) -> Converted:
         block = call.integer("block_size")
-        if block < 1:
-            call.refuse(f"its block_size is {block}")
+        call.refuse_if(block < 1, f"its block_size is {block}")
         return graph.add(op, call.input(0), rank=4, blocksize=block)
 
     return convert
@@ -100,8 +97,7 @@ def _grid_generator(graph: Graph, call: MxnetCall) -> Converted:
     kind = call.word("transform_type", "")
     if kind == "affine":
         return _affine_grid(call, call.input(0))
-    if kind != "warp":
-        call.refuse(f"there is no transform_type '{kind[:100]}'")
+    call.refuse_if(kind != "warp", f"there is no transform_type '{kind[:100]}'")
     graph, flow = graph, call.input(0)
     sides = []
     for channel, axis in ((0, 3), (1, 2)):
@@ -145,8 +141,7 @@ def _pooled_size(call: MxnetCall) -> list[int]:
 
 def _roi_align(graph: Graph, call: MxnetCall, x: Value, regions: Value) -> Converted:
     sizes = _pooled_size(call)
-    if call.flag("position_sensitive"):
-        call.cannot("position_sensitive cannot be converted")
+    call.cannot_if(call.flag("position_sensitive"), "position_sensitive cannot be converted")
     first = graph.add("Gather", regions, graph.whole(0), rank=1, axis=1)
     numbers = graph.add("CastLike", first, graph.whole(0))
     operands = x, graph.slice(regions, 1, 1, 5), numbers

@@ -48,8 +48,7 @@ _ACTIVATIONS = {
 
 def _activation(graph: Graph, call: MxnetCall) -> Converted:
     kind = call.word("act_type", "")
-    if kind not in _ACTIVATIONS:
-        call.refuse(f"there is no act_type '{kind[:100]}'")
+    call.refuse_if(kind not in _ACTIVATIONS, f"there is no act_type '{kind[:100]}'")
     return graph.add(_ACTIVATIONS[kind], call.input(0))
 
 
@@ -170,8 +169,7 @@ def _convolution(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Conv
 
 def _deconvolution(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
     window = _window(call)
-    if window.is_last:
-        call.cannot("a layout with the channels last cannot be converted")
+    call.cannot_if(window.is_last, "a layout with the channels last cannot be converted")
     bias = None if call.flag("no_bias", default=True) else call.input(2)
     operands, target = (x, weight, bias), call.integers("target_shape")
     group = call.integer("num_group", 1)
@@ -196,13 +194,11 @@ _POOLS = {"max": "MaxPool", "avg": "AveragePool", "sum": "AveragePool", "lp": "L
 
 def _pooling(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     kind = call.word("pool_type", "max")
-    if kind not in _POOLS:
-        call.refuse(f"there is no pool_type '{kind[:100]}'")
+    call.refuse_if(kind not in _POOLS, f"there is no pool_type '{kind[:100]}'")
     power = call.integer("p_value", 2)
     if kind == "lp" and power == 1:
         kind = "sum"  # of the values themselves, not of their magnitudes
-    if kind == "lp" and power != 2:
-        call.cannot(f"p_value {power} cannot be converted")
+    call.cannot_if(kind == "lp" and power != 2, f"p_value {power} cannot be converted")
     if call.flag("global_pool"):
         return _global_pool(call, kind, x)
     window, convention = _window(call), call.word("pooling_convention", "valid")
@@ -287,8 +283,7 @@ def _upsampling(graph: Graph, call: MxnetCall) -> Converted:
         return _bilinear_upsampling(call, scale)
     if call.word("sample_type", "nearest") != "nearest" or len(call.inputs) != 1:
         call.cannot("only sample_type 'nearest' of one input can be converted")
-    if not 1 <= scale <= 1024:
-        call.refuse(f"its scale is {scale}")
+    call.refuse_if(not 1 <= scale <= 1024, f"its scale is {scale}")
     return upsampled(graph, call.input(0), scale)
 
 
@@ -309,8 +304,7 @@ def _bilinear_upsampling(call: MxnetCall, scale: int) -> Value:
 def _batch_norm(graph: Graph, call: MxnetCall, x: Value) -> Value:
     gamma, beta, mean, variance = (call.input(index) for index in range(1, 5))
     epsilon, axis = call.number("eps", 1e-3), call.axis(x.rank, 1)
-    if call.flag("output_mean_var"):
-        call.cannot("output_mean_var cannot be converted")
+    call.cannot_if(call.flag("output_mean_var"), "output_mean_var cannot be converted")
     if call.flag("fix_gamma", default=True):
         gamma = graph.add("Expand", graph.like(gamma, 1.0), graph.shape(gamma), rank=1)
     if axis == 1:
@@ -328,8 +322,7 @@ def _instance_norm(graph: Graph, call: MxnetCall, x: Value, gamma: Value, beta: 
 
 
 def _layer_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    if call.flag("output_mean_var"):
-        call.cannot("output_mean_var cannot be converted")
+    call.cannot_if(call.flag("output_mean_var"), "output_mean_var cannot be converted")
     axis, epsilon = call.axis(x.rank, -1), call.number("eps", 1e-5)
     normal = _normal(call, x, graph.ints(axis), epsilon)
     scale, bias = (graph.along(call.input(index), x, axis) for index in (1, 2))
@@ -338,10 +331,8 @@ def _layer_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 def _group_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     count = call.integer("num_groups", 1)
-    if call.flag("output_mean_var"):
-        call.cannot("output_mean_var cannot be converted")
-    if count < 1:
-        call.refuse("num_groups should be at least 1")
+    call.cannot_if(call.flag("output_mean_var"), "output_mean_var cannot be converted")
+    call.refuse_if(count < 1, "num_groups should be at least 1")
     shape = graph.join(graph.length(x, 0), graph.ints(count, -1))
     normal = _normal(call, graph.reshape(x, shape, 3), graph.ints(2), call.number("eps", 1e-5))
     normal = graph.reshape(normal, graph.shape(x), x.rank)

@@ -11,8 +11,7 @@ from inferd.tensor.dtype import DataType
 
 def _pick(graph: Graph, call: MxnetCall) -> Converted:
     """Convert pick: one element along an axis; indices out of range are clipped or wrapped."""
-    if call.is_none("axis"):
-        call.cannot("pick without an axis cannot be converted")
+    call.cannot_if(call.is_none("axis"), "pick without an axis cannot be converted")
     return _picked(call, call.integer("axis", -1), keep=call.flag("keepdims"))
 
 
@@ -89,8 +88,7 @@ def _argsort(graph: Graph, call: MxnetCall) -> Converted:
 
 def _repeat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     count = call.integer("repeats", 1)
-    if count < 1:
-        call.refuse(f"repeats is {count}")
+    call.refuse_if(count < 1, f"repeats is {count}")
     axis = 0
     if not call.has("axis"):
         x = graph.reshape(x, graph.ints(-1))
@@ -140,8 +138,7 @@ def _length(graph: Graph, x: Value, axis: int) -> Value:
 def _slice_like(graph: Graph, call: MxnetCall, x: Value, other: Value) -> Converted:
     rank = x.rank if x.rank is not None else other.rank
     axes = call.integers("axes") or list(range(rank or 0))
-    if not axes:
-        call.cannot("the number of dims of its input is not known")
+    call.cannot_if(not axes, "the number of dims of its input is not known")
     ends = graph.join(*(_length(graph, other, call.checked(a, other.rank)) for a in axes))
     return graph.add("Slice", x, graph.ints(*[0] * len(axes)), ends, graph.ints(*axes))
 
@@ -150,8 +147,7 @@ def _split_v2(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert split_v2: at indices along an axis, or into equal sections."""
     sections = call.integer("sections")
     axis, places = call.axis(x.rank, 0), call.integers("indices")
-    if not 0 <= sections <= 4096 or len(places) > 4096:
-        call.refuse(f"sections is {sections}")
+    call.refuse_if(not 0 <= sections <= 4096 or len(places) > 4096, f"sections is {sections}")
     if sections:
         parts = graph.add_several(sections, "Split", x, axis=axis, num_outputs=sections)
     else:
@@ -176,8 +172,7 @@ def _without_nan(op: str, number: float) -> Converter:
 
 def _moments(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axes = axes_of(call, x, "axes")
-    if not axes:
-        call.cannot("it has no axes")
+    call.cannot_if(not axes, "it has no axes")
     chosen = graph.ints(*axes)
     off = x - graph.add("ReduceMean", x, chosen, keepdims=1)
     squares = off * off

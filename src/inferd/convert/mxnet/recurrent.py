@@ -25,13 +25,11 @@ _MODES = {
 def _rnn(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert RNN, whose parameters are one vector: the weights of all layers, then the biases."""
     mode = call.word("mode", "")
-    if mode not in _MODES:
-        call.refuse(f"there is no mode '{mode[:100]}'")
+    call.refuse_if(mode not in _MODES, f"there is no mode '{mode[:100]}'")
     if call.has("projection_size") or call.has("lstm_state_clip_min"):
         call.cannot("projections and clipped states cannot be converted")
     layers, both = call.integer("num_layers"), call.flag("bidirectional")
-    if not 1 <= layers <= 256:
-        call.refuse(f"num_layers is {layers}")
+    call.refuse_if(not 1 <= layers <= 256, f"num_layers is {layers}")
     lengths = _lengths(call, 4 if mode == "lstm" else 3)
     states = [_state(call, index, x) for index in ((2, 3) if mode == "lstm" else (2,))]
     last: list[list[Value]] = [[] for _ in states]
@@ -131,8 +129,7 @@ def _param_concat(graph: Graph, call: MxnetCall) -> Converted:
 def _axes(call: MxnetCall) -> tuple[int, int]:
     """Return the axes of time and batch, in this order."""
     axis = call.integer("axis")
-    if axis not in (0, 1):
-        call.refuse(f"its axis is {axis}, expected 0 or 1")
+    call.refuse_if(axis not in (0, 1), f"its axis is {axis}, expected 0 or 1")
     return axis, 1 - axis
 
 
@@ -163,8 +160,7 @@ def _mask(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 
 def _reversed(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    if call.integer("axis") != 0:
-        call.refuse("its axis can only be 0")
+    call.refuse_if(call.integer("axis") != 0, "its axis can only be 0")
     lengths = _lengths(call, 1, DataType.INT64)
     if lengths is None:
         bounds = (graph.ints(-1), graph.ints(-(2**63) + 1), graph.ints(0), graph.ints(-1))

@@ -19,8 +19,7 @@ def _reshape(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     reverse, codes and dims are matched from the end.
     """
     spec = call.integers("shape")
-    if not spec:
-        call.cannot("a Reshape without 'shape' cannot be converted")
+    call.cannot_if(not spec, "a Reshape without 'shape' cannot be converted")
     if x.array is not None and spec == [-1]:
         return graph.constant(x.array.reshape(-1))
     parts: list[Value] = []
@@ -47,8 +46,7 @@ def _codes(call: MxnetCall, spec: list[int]) -> list[list[int]]:
     while position < len(spec):
         count = 3 if spec[position] == -4 else 1
         code = spec[position : position + count]
-        if len(code) < count or code[0] < -4:
-            call.refuse(f"its shape is {spec}")
+        call.refuse_if(len(code) < count or code[0] < -4, f"its shape is {spec}")
         codes.append(code)
         position += count
     return codes
@@ -130,8 +128,7 @@ def _stack(graph: Graph, call: MxnetCall) -> Converted:
 
 def _split(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     count, axis = call.integer("num_outputs", 1), call.axis(x.rank, 1)
-    if not 1 <= count <= 4096:
-        call.refuse(f"num_outputs is {count}")
+    call.refuse_if(not 1 <= count <= 4096, f"num_outputs is {count}")
     parts = graph.add_several(count, "Split", x, axis=axis, num_outputs=count)
     if not call.flag("squeeze_axis"):
         return parts
@@ -147,8 +144,7 @@ def _slice(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     bounds: list[list[int]] = [[], [], []]
     for first, behind, by in zip(begin, end, step, strict=True):
         by = 1 if by is None else by
-        if by == 0:
-            call.refuse("a step is 0")
+        call.refuse_if(by == 0, "a step is 0")
         default = (0, END) if by > 0 else (END, -END)
         bounds[0].append(default[0] if first is None else first)
         bounds[1].append(default[1] if behind is None else behind)
@@ -193,8 +189,7 @@ def _pad(graph: Graph, call: MxnetCall) -> Converted:
 
 def _broadcast_to(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     dims = call.integers("shape")
-    if not dims or min(dims) < 0:
-        call.refuse(f"its shape is {dims}")
+    call.refuse_if(not dims or min(dims) < 0, f"its shape is {dims}")
     return graph.add("Expand", x, graph.ints(*(dim or 1 for dim in dims)), rank=len(dims))
 
 
@@ -204,8 +199,7 @@ def _broadcast_to(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 def _take(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Converted:
     """Convert take; indices out of range are clipped or wrapped."""
     axis, mode = call.axis(x.rank, 0), call.word("mode", "clip")
-    if mode not in ("clip", "wrap"):
-        call.refuse(f"mode '{mode[:100]}' cannot be converted")
+    call.refuse_if(mode not in ("clip", "wrap"), f"mode '{mode[:100]}' cannot be converted")
     length = graph.length(x, axis)
     numbers = graph.cast(index, DataType.INT64)
     if mode == "wrap":
@@ -223,8 +217,7 @@ def _take(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Converted:
 
 
 def _one_hot(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    if call.integer("depth") < 1:
-        call.refuse("its depth should be at least 1")
+    call.refuse_if(call.integer("depth") < 1, "its depth should be at least 1")
     values = np.array([call.number("off_value", 0.0), call.number("on_value", 1.0)], np.float32)
     depth = graph.whole(call.integer("depth"))
     rank = None if x.rank is None else x.rank + 1
@@ -305,8 +298,7 @@ def axes_of(call: MxnetCall, x: Value, name: str = "axis") -> list[int]:
 
 def _norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     order = call.integer("ord", 2)
-    if order not in (1, 2):
-        call.refuse(f"its ord is {order}, expected 1 or 2")
+    call.refuse_if(order not in (1, 2), f"its ord is {order}, expected 1 or 2")
     return reduced(call, f"ReduceL{order}", x)
 
 
