@@ -57,6 +57,12 @@ class OperatorCall:
             self.refuse(f"axis {axis} is not one of {self.array} of {rank} dims")
         return axis % rank
 
+    def known_rank(self, value: Value) -> int:
+        """Return the number of dims of an input. Raises Unsupported if it is not known."""
+        if value.rank is None:
+            self.cannot("the number of dims of its input is not known")
+        return value.rank
+
     def count_filled(self, dims: Sequence[int]) -> None:
         """Count the elements of an array that the file asks for but does not contain.
 

@@ -145,7 +145,7 @@ def _occurrences(graph: Graph, numbers: Value, among: Value) -> Value:
     """Return how often each of `numbers` occurs in the vector `among`, as FP32."""
     rows, columns = graph.unsqueeze(numbers, (1,)), graph.unsqueeze(among, (0,))
     is_there = graph.cast(graph.add("Equal", rows, columns, rank=2), DataType.FP32)
-    return graph.add("ReduceSum", is_there, graph.ints(1), rank=1, keepdims=0)
+    return graph.reduce("ReduceSum", is_there, [1])
 
 
 def _columns(graph: Graph, value: Value, start: int, end: int) -> Value:

@@ -88,6 +88,15 @@ class Caffe2Call(OperatorCall):
         """Return the argument `axis`, checked and made non-negative if `rank` is known."""
         return self.checked(self.integer("axis", default), rank)
 
+    def axes(self, x: Value) -> list[int]:
+        """Return the argument `axes` of a reduction of `x`, in order, empty for all dims."""
+        return sorted({self.checked(axis, x.rank) for axis in self.integers("axes")})
+
+    @property
+    def keeps_dims(self) -> bool:
+        """Whether a reduction leaves dims of 1, by default it does."""
+        return self.integer("keepdims", 1) != 0
+
     def channel_axis(self) -> int:
         """Return the argument `axis`, by default the axis of the channels."""
         return self.integer("axis") if self.has("axis") else 3 if self.is_nhwc else 1

@@ -54,24 +54,22 @@ def _turned(graph: Graph, matrix: Value) -> Value:
 
 def _dot_product(graph: Graph, call: Caffe2Call) -> Converted:
     products = graph.flatten(call.input(0) * call.input(1), 1)
-    return graph.add("ReduceSum", products, graph.ints(1), rank=1, keepdims=0)
+    return graph.reduce("ReduceSum", products, [1])
 
 
 def _distance(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert L1Distance, and SquaredL2Distance, which is half the sum of squares."""
     off = graph.flatten(call.input(0) - call.input(1), 1)
     op = "ReduceL1" if call.type == "L1Distance" else "ReduceSumSquare"
-    total = graph.add(op, off, graph.ints(1), rank=1, keepdims=0)
+    total = graph.reduce(op, off, [1])
     return total if op == "ReduceL1" else total * 0.5
 
 
 def _cosine(graph: Graph, call: Caffe2Call) -> Converted:
     sides = [graph.flatten(call.input(index), 1) for index in (0, 1)]
-    squares = [
-        graph.add("ReduceSumSquare", side, graph.ints(1), rank=1, keepdims=0) for side in sides
-    ]
+    squares = [graph.reduce("ReduceSumSquare", side, [1]) for side in sides]
     lengths = [graph.add("Max", square, graph.real(1e-12)) for square in squares]
-    product = graph.add("ReduceSum", graph.add("Mul", *sides), graph.ints(1), rank=1, keepdims=0)
+    product = graph.reduce("ReduceSum", graph.add("Mul", *sides), [1])
     return product / graph.add("Sqrt", graph.add("Mul", *lengths))
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.window import channels_first, channels_last
+from inferd.convert.reduction import deviation, moments
+from inferd.convert.window import Window, channels_first, channels_last
 
 
 def _softmax(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -45,8 +46,8 @@ def _instance_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     x = graph.with_places(x)
     y = graph.add("InstanceNormalization", x, call.input(1), call.input(2), epsilon=epsilon)
     each = graph.reshape(x, graph.join(graph.shape(x, 0, 2), graph.ints(-1)), 3)
-    mean, variance = _moments(graph, each, 2, keep=False)
-    return y, mean, graph.add("Reciprocal", _deviation(graph, variance, epsilon))
+    mean, variance = moments(each, [2], keep=False)
+    return y, mean, graph.add("Reciprocal", deviation(variance, epsilon))
 
 
 def _group_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
@@ -60,38 +61,22 @@ def _group_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     normal = graph.reshape(normal, graph.shape(x), x.rank)
     scale, bias = (graph.along(call.input(index), x, 1) for index in (1, 2))
     y = normal * scale + bias
-    mean, variance = _moments(graph, groups, 2, keep=False)
-    return y, mean, graph.add("Reciprocal", _deviation(graph, variance, epsilon))
+    mean, variance = moments(groups, [2], keep=False)
+    return y, mean, graph.add("Reciprocal", deviation(variance, epsilon))
 
 
 def _layer_norm(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     axis, epsilon = call.axis(x.rank, 1), call.number("epsilon", 1e-5)
     rows = graph.flatten(x, axis)
-    mean, variance = _moments(graph, rows, 1, keep=True)
-    deviation = _deviation(graph, variance, epsilon)
-    normal = (rows - mean) / deviation
+    mean, variance = moments(rows, [1], keep=True)
+    spread = deviation(variance, epsilon)
+    normal = (rows - mean) / spread
     y = graph.reshape(normal, graph.shape(x), x.rank)
     if call.flag("elementwise_affine"):
         y = y * call.input(1) + call.input(2)
     shape = graph.join(graph.shape(x, 0, axis), graph.ints(1))
     rank = axis + 1 if axis >= 0 else None
-    return y, graph.reshape(mean, shape, rank), graph.reshape(deviation, shape, rank)
-
-
-def _moments(graph: Graph, x: Value, axis: int, *, keep: bool) -> tuple[Value, Value]:
-    """Return mean and variance of `x` along `axis`, its last axis."""
-    axes, keepdims = graph.ints(axis), int(keep)
-    mean = graph.add("ReduceMean", x, axes, keepdims=1)
-    off = x - mean
-    rank = x.rank if keep else axis
-    variance = graph.add("ReduceMean", off * off, axes, rank=rank, keepdims=keepdims)
-    if not keep:
-        mean = graph.add("Squeeze", mean, axes, rank=rank)
-    return mean, variance
-
-
-def _deviation(graph: Graph, variance: Value, epsilon: float) -> Value:
-    return graph.add("Sqrt", variance + epsilon)
+    return y, graph.reshape(mean, shape, rank), graph.reshape(spread, shape, rank)
 
 
 def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
@@ -103,17 +88,11 @@ def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     if call.output_count < 2:
         return (y,)
     # The second output is the term that is raised to the power of beta.
-    area = graph.add("ReduceProd", graph.shape(x, 2), rank=1, keepdims=1)
+    area = graph.reduce("ReduceProd", graph.shape(x, 2), keep=True)
     rows = graph.join(graph.length(x, 0), graph.ints(1), graph.length(x, 1), area)
     squares = graph.reshape(x * x, rows, 4)
-    before, behind = (size - 1) // 2, size // 2
-    mean = graph.add(
-        "AveragePool",
-        squares,
-        kernel_shape=[size, 1],
-        pads=[before, 0, behind, 0],
-        count_include_pad=1,
-    )
+    window = Window([size, 1], [1, 1], [1, 1], [(size - 1) // 2, 0, size // 2, 0])
+    mean = window.pool(graph, "AveragePool", squares, pads=window.pads, count_include_pad=1)
     scale = mean * alpha + bias
     scale = graph.reshape(scale, graph.shape(x), x.rank)
     return y, channels_last(graph, scale, x.rank or 4) if call.is_nhwc else scale
@@ -121,8 +100,7 @@ def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
 
 def _normalize(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Normalize: each vector along `axis` divided by its length."""
-    axes = graph.ints(call.axis(x.rank, -1))
-    length = graph.add("ReduceL2", x, axes, keepdims=1)
+    length = graph.reduce("ReduceL2", x, [call.axis(x.rank, -1)], keep=True)
     return x / graph.add("Max", length, graph.real(1e-12))
 
 

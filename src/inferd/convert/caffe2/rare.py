@@ -8,14 +8,8 @@ from inferd.convert.caffe2.reduction import segment_numbers
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 from inferd.convert.image import pooled_regions
+from inferd.convert.reduction import moments
 from inferd.tensor.dtype import DataType
-
-
-def _to(datatype: DataType) -> Converter:
-    def convert(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-        return graph.cast(x, datatype)
-
-    return convert
 
 
 def _half_fill(graph: Graph, call: Caffe2Call) -> Converted:
@@ -59,12 +53,9 @@ def _range(graph: Graph, call: Caffe2Call) -> Converted:
     call.refuse_if(not 1 <= len(bounds) <= 3, f"it has {len(bounds)} inputs, expected 1 to 3")
     start = graph.add("CastLike", graph.whole(0), bounds[0], rank=0)
     step = graph.add("CastLike", graph.whole(1), bounds[0], rank=0)
-    match bounds:
-        case [stop]:
-            return graph.add("Range", start, stop, step, rank=1)
-        case [start, stop]:
-            return graph.add("Range", start, stop, step, rank=1)
-    return graph.add("Range", *bounds, rank=1)
+    if len(bounds) == 1:
+        bounds = [start, *bounds]
+    return graph.add("Range", *bounds, *[step] * (len(bounds) == 2), rank=1)
 
 
 def _prepend_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -73,21 +64,12 @@ def _prepend_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     call.refuse_if(size < 1, f"its argument 'dim_size' is {size}, expected at least 1")
     first = graph.length(x, 0) / graph.ints(size)
     shape = graph.join(graph.ints(size), first, graph.shape(x, 1))
-    return graph.reshape(x, shape, None if x.rank is None else x.rank + 1)
+    return graph.reshape(x, shape, x.rank_with(1))
 
 
 def _moments(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Moments: mean and variance over `axes`, by default all of them."""
-    axes = sorted({call.checked(axis, x.rank) for axis in call.integers("axes")})
-    chosen, keep = graph.ints(*axes) if axes else None, int(call.integer("keepdims", 1) != 0)
-    rank = x.rank
-    if not keep and rank is not None:
-        rank = rank - len(axes) if axes else 0
-    mean = graph.add("ReduceMean", x, chosen, keepdims=1)
-    off = x - mean
-    squares = off * off
-    variance = graph.add("ReduceMean", squares, chosen, rank=rank, keepdims=keep)
-    return graph.add("ReduceMean", x, chosen, rank=rank, keepdims=keep), variance
+    return moments(x, call.axes(x), keep=call.keeps_dims)
 
 
 def _boolean_mask(graph: Graph, call: Caffe2Call, x: Value, mask: Value) -> Converted:
@@ -114,7 +96,7 @@ def _counted(call: Caffe2Call) -> tuple[Graph, Value, Value, Value]:
     graph = call.graph
     lengths = graph.cast(call.input(0), DataType.INT64)
     starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)
-    total = graph.add("ReduceSum", lengths, graph.ints(0), rank=1, keepdims=1)
+    total = graph.reduce("ReduceSum", lengths, [0], keep=True)
     return graph, lengths, starts, total
 
 
@@ -132,15 +114,13 @@ def _ranges(graph: Graph, call: Caffe2Call) -> Converted:
 def _range_fill(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert LengthsRangeFill: 0, 1, ... in each segment."""
     graph, lengths, starts, total = _counted(call)
-    count = graph.scalar(total)
-    places = graph.range(count)
     begun = graph.add("Gather", starts, segment_numbers(graph, lengths, total), axis=0)
-    return graph.cast(places - begun, DataType.INT32)
+    return graph.cast(graph.range(graph.scalar(total)) - begun, DataType.INT32)
 
 
 OPERATORS: dict[str, Converter] = {
-    "FloatToHalf": _to(DataType.FP16),
-    "HalfToFloat": _to(DataType.FP32),
+    "FloatToHalf": lambda graph, call, x: graph.cast(x, DataType.FP16),
+    "HalfToFloat": lambda graph, call, x: graph.cast(x, DataType.FP32),
     "Float16ConstantFill": _half_fill,
     "ReluN": _relu_n,
     "Log1p": _log_of_one_more,

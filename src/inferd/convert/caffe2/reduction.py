@@ -5,18 +5,13 @@ import numpy as np
 from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
+from inferd.convert.reduction import place_of_extreme
 from inferd.tensor.dtype import DataType
 
 
 def _reduce(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert ReduceMean and the like, over `axes`, by default all of them."""
-    axes = sorted({call.checked(axis, x.rank) for axis in call.integers("axes")})
-    keep = call.integer("keepdims", 1)
-    rank = x.rank
-    if not keep and rank is not None:
-        rank = rank - len(axes) if axes else 0
-    chosen = graph.ints(*axes) if axes else None
-    return graph.add(call.type, x, chosen, rank=rank, keepdims=int(keep != 0))
+    return graph.reduce(call.type, x, call.axes(x), keep=call.keeps_dims)
 
 
 def _reduce_side(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -29,25 +24,16 @@ def _reduce_side(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if not count:
         return x
     axes = range(count) if call.type.startswith("ReduceFront") else range(-count, 0)
-    rank = None if x.rank is None else x.rank - count
-    return graph.add(f"Reduce{op}", x, graph.ints(*axes), rank=rank, keepdims=0)
-
-
-def _side_max(graph: Graph, call: Caffe2Call) -> Converted:
-    """Convert RowwiseMax and ColwiseMax of a batch of matrices."""
-    axis = 2 if call.type == "RowwiseMax" else 1
-    return graph.add("ReduceMax", call.input(0), graph.ints(axis), rank=2, keepdims=0)
+    return graph.reduce(f"Reduce{op}", x, axes)
 
 
 def _total(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     x = x * x if call.type == "SumSqrElements" else x
-    return graph.add("ReduceMean" if call.flag("average") else "ReduceSum", x, rank=0, keepdims=0)
+    return graph.reduce("ReduceMean" if call.flag("average") else "ReduceSum", x)
 
 
 def _arg(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    axis, keep = call.axis(x.rank, -1), int(call.integer("keepdims", 1) != 0)
-    rank = x.rank if keep or x.rank is None else x.rank - 1
-    return graph.add(call.type, x, rank=rank, axis=axis, keepdims=keep)
+    return place_of_extreme(graph, call.type, x, call.axis(x.rank, -1), keep=call.keeps_dims)
 
 
 def _lengths(*, sparse: bool, mean: bool = False, weighted: bool = False) -> Converter:
@@ -76,20 +62,12 @@ def _lengths(*, sparse: bool, mean: bool = False, weighted: bool = False) -> Con
     return convert
 
 
-_ONE, _ZERO = np.array([1], np.int64), np.array([0], np.int64)
-_NOTHING = np.array([0], np.float32)
-
-
 def _segment_sums(graph: Graph, rows: Value, lengths: Value) -> Value:
     """Return the sums of `rows` [n, d] over segments of `lengths` [m], as [m, d]."""
     number = segment_numbers(graph, lengths, graph.length(rows, 0))
     index = graph.add("Expand", graph.unsqueeze(number, (1,)), graph.shape(rows), rank=2)
-    empty = graph.add(
-        "ConstantOfShape",
-        graph.join(graph.shape(lengths), graph.shape(rows, 1)),
-        rank=2,
-        value=_NOTHING,
-    )
+    shape = graph.join(graph.shape(lengths), graph.shape(rows, 1))
+    empty = graph.full(shape, np.float32(0), 2)
     return graph.add("ScatterElements", empty, index, rows, axis=0, reduction="add")
 
 
@@ -99,8 +77,8 @@ def segment_numbers(graph: Graph, lengths: Value, total: Value) -> Value:
     It is the running sum of ones placed where segments begin.
     """
     starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)
-    zeros = graph.add("ConstantOfShape", total + graph.ints(1), rank=1, value=_ZERO)
-    ones = graph.add("ConstantOfShape", graph.shape(lengths), rank=1, value=_ONE)
+    zeros = graph.full(total + graph.ints(1), np.int64(0))
+    ones = graph.ones(graph.shape(lengths))
     begun = graph.add("ScatterElements", zeros, starts, ones, axis=0, reduction="add")
     number = graph.add("CumSum", begun, graph.whole(0)) - graph.ints(1)
     return graph.add("Slice", number, graph.ints(0), total, graph.ints(0))
@@ -115,10 +93,10 @@ OPERATORS: dict[str, Converter] = {
         for side in ("Front", "Back")
         for op in ("Sum", "Mean", "Max")
     },
-    **dict.fromkeys(("RowwiseMax", "ColwiseMax"), _side_max),
+    "RowwiseMax": lambda graph, call, x: graph.reduce("ReduceMax", x, [2]),
+    "ColwiseMax": lambda graph, call, x: graph.reduce("ReduceMax", x, [1]),
     **dict.fromkeys(("SumElements", "SumSqrElements"), _total),
-    "ArgMax": _arg,
-    "ArgMin": _arg,
+    **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
     "LengthsSum": _lengths(sparse=False),
     "LengthsMean": _lengths(sparse=False, mean=True),
     "LengthsWeightedSum": _lengths(sparse=False, weighted=True),

@@ -32,7 +32,7 @@ def _transpose(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 
 
 def _merge_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    first = graph.add("ReduceProd", graph.shape(x, 0, 2), rank=1, keepdims=1)
+    first = graph.reduce("ReduceProd", graph.shape(x, 0, 2), keep=True)
     return graph.reshape(x, graph.join(first, graph.shape(x, 2)), x.rank_with(-1))
 
 
@@ -136,7 +136,7 @@ def _channel_shuffle(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         split = graph.join(graph.shape(x, 0, -1), graph.ints(groups, -1))
         turned = graph.swap_last(graph.reshape(x, split, (x.rank or 4) + 1))
     else:
-        area = graph.add("ReduceProd", graph.shape(x, 2), rank=1, keepdims=1)
+        area = graph.reduce("ReduceProd", graph.shape(x, 2), keep=True)
         split = graph.join(graph.length(x, 0), graph.ints(groups, -1), area)
         turned = graph.transpose(graph.reshape(x, split, 4), (0, 2, 1, 3))
     return graph.reshape(turned, graph.shape(x), x.rank)
@@ -163,10 +163,8 @@ OPERATORS: dict[str, Converter] = {
     "ResizeLike": lambda graph, call, x, y: graph.reshape(x, graph.shape(y), y.rank),
     "Shape": _shape,
     "Size": lambda graph, call, x: graph.add("Size", x, rank=0),
-    "Concat": _concat,
-    "DepthConcat": _concat,
-    "Split": _split,
-    "DepthSplit": _split,
+    **dict.fromkeys(("Concat", "DepthConcat"), _concat),
+    **dict.fromkeys(("Split", "DepthSplit"), _split),
     "Slice": _slice,
     "Tile": _tile,
     "NumpyTile": lambda graph, call, x, y: graph.add("Tile", x, graph.cast(y, DataType.INT64)),

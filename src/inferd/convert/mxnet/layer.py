@@ -11,6 +11,8 @@ from inferd.convert.graph import Graph, Value
 from inferd.convert.image import upsampled
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import places_along
+from inferd.convert.reduction import normalised
+from inferd.convert.selection import bounded
 from inferd.convert.window import Window, channels_first, channels_last, mean_inside
 from inferd.tensor.dtype import DataType
 
@@ -27,23 +29,16 @@ def _fully_connected(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> 
 
 def _embedding(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
     """Convert Embedding: rows of the weight, whose indices are often floats."""
-    index = graph.cast(x, DataType.INT64)
-    rows = graph.length(weight, 0)
-    last = rows - graph.ints(1)
-    index = graph.add("Max", graph.add("Min", index, last, rank=x.rank), graph.ints(0), rank=x.rank)
-    rank = None if x.rank is None else x.rank + 1
-    return graph.add("Gather", weight, index, rank=rank, axis=0)
+    index = bounded(x, graph.length(weight, 0))
+    return graph.add("Gather", weight, index, rank=x.rank_with(1), axis=0)
 
 
 # --- activations ---
 
 _ACTIVATIONS = {
-    "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "tanh": "Tanh",
-    "softrelu": "Softplus",
+    "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus",
     "softsign": "Softsign",
-}
+}  # fmt: skip
 
 
 def _activation(graph: Graph, call: MxnetCall) -> Converted:
@@ -270,11 +265,11 @@ def _full_pool(
 def _global_pool(call: MxnetCall, kind: str, x: Value) -> Value:
     graph, rank = call.graph, x.rank or 4
     is_last = call.word("layout", "") in ("NWC", "NHWC", "NDHWC")
-    axes = graph.ints(*(range(1, rank - 1) if is_last else range(2, rank)))
-    return graph.add(f"Reduce{_REDUCERS[kind]}", x, axes, keepdims=1)
+    axes = range(1, rank - 1) if is_last else range(2, rank)
+    return graph.reduce(_REDUCERS[kind], x, axes, keep=True)
 
 
-_REDUCERS = {"max": "Max", "avg": "Mean", "sum": "Sum", "lp": "L2"}
+_REDUCERS = {"max": "ReduceMax", "avg": "ReduceMean", "sum": "ReduceSum", "lp": "ReduceL2"}
 
 
 def _upsampling(graph: Graph, call: MxnetCall) -> Converted:
@@ -324,7 +319,7 @@ def _instance_norm(graph: Graph, call: MxnetCall, x: Value, gamma: Value, beta: 
 def _layer_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     call.cannot_if(call.flag("output_mean_var"), "output_mean_var cannot be converted")
     axis, epsilon = call.axis(x.rank, -1), call.number("eps", 1e-5)
-    normal = _normal(call, x, graph.ints(axis), epsilon)
+    normal = normalised(x, [axis], epsilon)
     scale, bias = (graph.along(call.input(index), x, axis) for index in (1, 2))
     return normal * scale + bias
 
@@ -334,19 +329,11 @@ def _group_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     call.cannot_if(call.flag("output_mean_var"), "output_mean_var cannot be converted")
     call.refuse_if(count < 1, "num_groups should be at least 1")
     shape = graph.join(graph.length(x, 0), graph.ints(count, -1))
-    normal = _normal(call, graph.reshape(x, shape, 3), graph.ints(2), call.number("eps", 1e-5))
+    normal = normalised(graph.reshape(x, shape, 3), [2], call.number("eps", 1e-5))
     normal = graph.reshape(normal, graph.shape(x), x.rank)
     axis = call.checked(1, x.rank)
     scale, bias = (graph.along(call.input(index), x, axis) for index in (1, 2))
     return normal * scale + bias
-
-
-def _normal(call: MxnetCall, x: Value, axes: Value, epsilon: float) -> Value:
-    """Return `x` with a mean of 0 and a variance of 1 along `axes`."""
-    graph = call.graph
-    off = x - graph.add("ReduceMean", x, axes, keepdims=1)
-    variance = graph.add("ReduceMean", off * off, axes, keepdims=1)
-    return off / graph.add("Sqrt", variance + epsilon)
 
 
 def _l2_normalization(graph: Graph, call: MxnetCall, x: Value) -> Converted:

@@ -4,6 +4,8 @@ from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import END, Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import axes_of, no_scalar, reduced
+from inferd.convert.reduction import moments
+from inferd.convert.selection import bounded, equal_parts
 from inferd.tensor.dtype import DataType
 
 # --- picked ---
@@ -20,20 +22,13 @@ def _picked(call: MxnetCall, axis: int, *, keep: bool) -> Value:
     if x.rank is None or index.rank is None:
         call.cannot("the number of dims of its inputs is not known")
     axis = call.checked(axis, x.rank)
-    numbers = graph.cast(index, DataType.INT64)
     if index.rank < x.rank:
-        numbers = graph.unsqueeze(numbers, (axis,))
-    length = graph.length(x, axis)
-    if call.word("mode", "clip") == "wrap":
-        numbers = graph.add("Mod", numbers, length, rank=x.rank)
-    else:
-        last = length - graph.ints(1)
-        numbers = graph.add("Min", numbers, last, rank=x.rank)
-        numbers = graph.add("Max", numbers, graph.ints(0), rank=x.rank)
+        index = graph.unsqueeze(index, (axis,))
+    numbers = bounded(index, graph.length(x, axis), wraps=call.word("mode", "clip") == "wrap")
     found = graph.add("GatherElements", x, numbers, axis=axis)
     if keep:
         return found
-    return no_scalar(graph, graph.add("Squeeze", found, graph.ints(axis), rank=x.rank - 1))
+    return no_scalar(graph, graph.squeeze(found, axis))
 
 
 def _gather_nd(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Converted:
@@ -92,10 +87,8 @@ def _repeat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axis = 0
     if not call.has("axis"):
         x = graph.reshape(x, graph.ints(-1))
-    elif x.rank is None:
-        call.cannot("the number of dims of its input is not known")
     else:
-        axis = call.axis(x.rank, 0)
+        axis = call.axis(call.known_rank(x), 0)
     rank = x.rank or 1
     times = [1] * (rank + 1)
     times[axis + 1] = count
@@ -108,11 +101,9 @@ def _repeat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 def _broadcast_axis(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axes, sizes = call.integers("axis"), call.integers("size")
-    if x.rank is None:
-        call.cannot("the number of dims of its input is not known")
+    dims = [1] * call.known_rank(x)
     if len(axes) != len(sizes) or min(sizes, default=1) < 1:
         call.refuse(f"its axes {axes} and sizes {sizes} do not fit")
-    dims = [1] * x.rank
     for axis, size in zip(axes, sizes, strict=True):
         dims[call.checked(axis, x.rank)] = size
     return graph.add("Expand", x, graph.ints(*dims))
@@ -127,19 +118,15 @@ def _broadcast_like(graph: Graph, call: MxnetCall, x: Value, other: Value) -> Co
     dims = [graph.ints(1)] * x.rank
     for axis, source in zip(axes, others, strict=True):
         place = call.checked(source, other.rank)
-        dims[call.checked(axis, x.rank)] = _length(graph, other, place)
+        dims[call.checked(axis, x.rank)] = graph.length(other, place)
     return graph.add("Expand", x, graph.join(*dims))
-
-
-def _length(graph: Graph, x: Value, axis: int) -> Value:
-    return graph.length(x, axis)
 
 
 def _slice_like(graph: Graph, call: MxnetCall, x: Value, other: Value) -> Converted:
     rank = x.rank if x.rank is not None else other.rank
     axes = call.integers("axes") or list(range(rank or 0))
     call.cannot_if(not axes, "the number of dims of its input is not known")
-    ends = graph.join(*(_length(graph, other, call.checked(a, other.rank)) for a in axes))
+    ends = graph.join(*(graph.length(other, call.checked(a, other.rank)) for a in axes))
     return graph.add("Slice", x, graph.ints(*[0] * len(axes)), ends, graph.ints(*axes))
 
 
@@ -148,15 +135,12 @@ def _split_v2(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     sections = call.integer("sections")
     axis, places = call.axis(x.rank, 0), call.integers("indices")
     call.refuse_if(not 0 <= sections <= 4096 or len(places) > 4096, f"sections is {sections}")
+    squeezes = call.flag("squeeze_axis")
     if sections:
-        parts = graph.add_several(sections, "Split", x, axis=axis, num_outputs=sections)
-    else:
-        bounds = zip(places, [*places[1:], END], strict=True)
-        parts = tuple(graph.slice(x, axis, low, high) for low, high in bounds)
-    if not call.flag("squeeze_axis"):
-        return parts
-    rank = None if x.rank is None else x.rank - 1
-    return tuple(graph.add("Squeeze", part, graph.ints(axis), rank=rank) for part in parts)
+        return equal_parts(graph, x, axis, sections, squeezes=squeezes)
+    bounds = zip(places, [*places[1:], END], strict=True)
+    parts = [graph.slice(x, axis, low, high) for low, high in bounds]
+    return tuple(graph.squeeze(part, axis) if squeezes else part for part in parts)
 
 
 # --- counted and reduced ---
@@ -173,10 +157,7 @@ def _without_nan(op: str, number: float) -> Converter:
 def _moments(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axes = axes_of(call, x, "axes")
     call.cannot_if(not axes, "it has no axes")
-    chosen = graph.ints(*axes)
-    off = x - graph.add("ReduceMean", x, chosen, keepdims=1)
-    squares = off * off
-    return tuple(reduced(call, "ReduceMean", one, "axes") for one in (x, squares))
+    return tuple(no_scalar(graph, one) for one in moments(x, axes, keep=call.flag("keepdims")))
 
 
 def _running_sum(graph: Graph, call: MxnetCall, x: Value) -> Converted:

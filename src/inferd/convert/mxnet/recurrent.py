@@ -139,9 +139,7 @@ def _last(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     lengths = _lengths(call, 1, DataType.INT64)
     if lengths is None:
         return graph.add("Gather", x, graph.whole(-1), rank=rank, axis=time)
-    if x.rank is None:
-        call.cannot("the number of dims of its input is not known")
-    x = graph.transpose(x, (batch, time, *range(2, x.rank)))
+    x = graph.transpose(x, (batch, time, *range(2, call.known_rank(x))))
     places = graph.unsqueeze(lengths - graph.ints(1), (1,))
     return graph.add("GatherND", x, places, rank=rank, batch_dims=1)
 
@@ -151,11 +149,9 @@ def _mask(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     lengths = _lengths(call, 1, DataType.INT64)
     if lengths is None:
         return x
-    if x.rank is None:
-        call.cannot("the number of dims of its input is not known")
-    steps = places_along(graph, x, time)
-    lengths = graph.unsqueeze(lengths, [axis for axis in range(x.rank) if axis != batch])
-    inside = graph.add("Less", steps, lengths, rank=x.rank)
+    others = [axis for axis in range(call.known_rank(x)) if axis != batch]
+    lengths = graph.unsqueeze(lengths, others)
+    inside = graph.add("Less", places_along(graph, x, time), lengths, rank=x.rank)
     return graph.add("Where", inside, x, graph.like(x, call.number("value")), rank=x.rank)
 
 

@@ -5,9 +5,9 @@ import numpy as np
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import END, Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
+from inferd.convert.reduction import place_of_extreme
+from inferd.convert.selection import bounded, equal_parts
 from inferd.tensor.dtype import DataType
-
-_ONE = np.array([1], np.int64)
 
 # --- shapes ---
 
@@ -65,7 +65,7 @@ def _reshaped(call: MxnetCall, code: list[int], dims: Value) -> Value:
         case [-4, first, second]:
             return _halves(call, dims, first, second)
         case [-3]:
-            return graph.add("ReduceProd", dims, rank=1, keepdims=1)
+            return graph.reduce("ReduceProd", dims, keep=True)
         case [0] | [-2]:
             return dims
     return graph.ints(*code)
@@ -92,10 +92,8 @@ def _transpose(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 
 def _swap_axes(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    if x.rank is None:
-        call.cannot("the number of dims of its input is not known")
+    perm = list(range(call.known_rank(x)))
     first, second = (call.axis(x.rank, 0, name) for name in ("dim1", "dim2"))
-    perm = list(range(x.rank))
     perm[first], perm[second] = perm[second], perm[first]
     return graph.transpose(x, perm)
 
@@ -103,12 +101,10 @@ def _swap_axes(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 def _squeeze(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axes = call.integers("axis")
     if axes:
-        rank = None if x.rank is None else x.rank - len(axes)
-        return no_scalar(graph, graph.add("Squeeze", x, graph.ints(*axes), rank=rank))
+        return no_scalar(graph, graph.squeeze(x, *axes))
     shape = graph.shape(graph.add("Squeeze", x, rank=None))
     nothing = graph.add("Equal", graph.shape(shape), graph.ints(0))
-    last = graph.add("ConstantOfShape", graph.cast(nothing, DataType.INT64), rank=1, value=_ONE)
-    return graph.reshape(x, graph.join(shape, last))
+    return graph.reshape(x, graph.join(shape, graph.ones(graph.cast(nothing, DataType.INT64))))
 
 
 # --- joined and sliced ---
@@ -129,11 +125,7 @@ def _stack(graph: Graph, call: MxnetCall) -> Converted:
 def _split(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     count, axis = call.integer("num_outputs", 1), call.axis(x.rank, 1)
     call.refuse_if(not 1 <= count <= 4096, f"num_outputs is {count}")
-    parts = graph.add_several(count, "Split", x, axis=axis, num_outputs=count)
-    if not call.flag("squeeze_axis"):
-        return parts
-    rank = None if x.rank is None else x.rank - 1
-    return tuple(graph.add("Squeeze", part, graph.ints(axis), rank=rank) for part in parts)
+    return equal_parts(graph, x, axis, count, squeezes=call.flag("squeeze_axis"))
 
 
 def _slice(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -200,14 +192,7 @@ def _take(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Converted:
     """Convert take; indices out of range are clipped or wrapped."""
     axis, mode = call.axis(x.rank, 0), call.word("mode", "clip")
     call.refuse_if(mode not in ("clip", "wrap"), f"mode '{mode[:100]}' cannot be converted")
-    length = graph.length(x, axis)
-    numbers = graph.cast(index, DataType.INT64)
-    if mode == "wrap":
-        numbers = graph.add("Mod", numbers, length, rank=index.rank)
-    else:
-        last = length - graph.ints(1)
-        numbers = graph.add("Min", numbers, last, rank=index.rank)
-        numbers = graph.add("Max", numbers, graph.ints(0), rank=index.rank)
+    numbers = bounded(index, graph.length(x, axis), wraps=mode == "wrap")
     rank = None
     if x.rank is not None and index.rank is not None:
         rank = x.rank + index.rank - 1
@@ -220,12 +205,11 @@ def _one_hot(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     call.refuse_if(call.integer("depth") < 1, "its depth should be at least 1")
     values = np.array([call.number("off_value", 0.0), call.number("on_value", 1.0)], np.float32)
     depth = graph.whole(call.integer("depth"))
-    rank = None if x.rank is None else x.rank + 1
     numbers = graph.cast(x, DataType.INT64)
     # A negative index means none here; in ONNX it counts from the end.
     outside = graph.add("Less", numbers, graph.whole(0))
     numbers = graph.add("Where", outside, depth, numbers, rank=x.rank)
-    hot = graph.add("OneHot", numbers, depth, graph.constant(values), rank=rank, axis=-1)
+    hot = graph.add("OneHot", numbers, depth, graph.constant(values), rank=x.rank_with(1), axis=-1)
     return graph.cast(hot, call.element_type()) if call.has("dtype") else hot
 
 
@@ -239,25 +223,16 @@ def _arg(op: str) -> Converter:
             found = graph.add("CastLike", graph.add(op, flat, axis=0, keepdims=1), x)
             if not keep:
                 return found
-            ones = graph.add("ConstantOfShape", graph.shape(graph.shape(x)), rank=1, value=_ONE)
-            return graph.reshape(found, ones, x.rank)
-        rank = x.rank if keep or x.rank is None else x.rank - 1
-        found = graph.add(op, x, rank=rank, axis=call.axis(x.rank, 0), keepdims=int(keep))
+            return graph.reshape(found, graph.ones(graph.shape(graph.shape(x))), x.rank)
+        found = place_of_extreme(graph, op, x, call.axis(x.rank, 0), keep=keep)
         return graph.add("CastLike", no_scalar(graph, found), x)
 
     return convert
 
 
-def _argmax_channel(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    rank = None if x.rank is None else x.rank - 1
-    found = graph.add("ArgMax", x, rank=rank, axis=1, keepdims=0)
-    return graph.add("CastLike", found, x)
-
-
 def places_along(graph: Graph, x: Value, axis: int) -> Value:
     """Return 0, 1, ... along `axis` as INT64, shaped to broadcast with `x`, of known rank."""
-    count = graph.scalar(graph.length(x, axis))
-    steps = graph.range(count)
+    steps = graph.places(x, axis)
     return graph.unsqueeze(steps, [other for other in range(x.rank or 1) if other != axis])
 
 
@@ -270,15 +245,10 @@ def _reduce(op: str) -> Converter:
 
 def reduced(call: MxnetCall, op: str, x: Value, name: str = "axis") -> Value:
     """Return `x` reduced by `op` over the axes in the attribute `name`."""
-    graph, keep = call.graph, call.flag("keepdims")
     axes = axes_of(call, x, name)
-    rank = x.rank
-    if rank is not None and not keep:
-        rank = rank - len(axes) if axes else 0
     if not axes and call.integers(name):  # all axes are excluded
         return x
-    made = graph.add(op, x, graph.ints(*axes) if axes else None, rank=rank, keepdims=int(keep))
-    return no_scalar(graph, made)
+    return no_scalar(call.graph, call.graph.reduce(op, x, axes, keep=call.flag("keepdims")))
 
 
 def no_scalar(graph: Graph, x: Value) -> Value:
@@ -324,7 +294,9 @@ OPERATORS: dict[str, Converter] = {
     "one_hot": _one_hot,
     "argmax": _arg("ArgMax"),
     "argmin": _arg("ArgMin"),
-    "argmax_channel": _argmax_channel,
+    "argmax_channel": lambda graph, call, x: graph.add(
+        "CastLike", place_of_extreme(graph, "ArgMax", x, 1), x
+    ),
     **dict.fromkeys(("sum", "sum_axis"), _reduce("ReduceSum")),
     "mean": _reduce("ReduceMean"),
     **dict.fromkeys(("max", "max_axis"), _reduce("ReduceMax")),
