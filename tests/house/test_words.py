@@ -106,6 +106,7 @@ BANNED = {
 CLEAN = [
     ".",
     "aio",
+    "api",
     "backends",
     "cache",
     "cli",
@@ -124,6 +125,7 @@ CLEAN = [
     "transport",
     "wire/json",
     "wire/proto",
+    "wire/trtis",
     "wire/v2",
 ]
 NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

@@ -37,6 +37,7 @@ REFUSABLE = "inference"
 
 _LENGTHS = (v2_binary.HEADER.lower().encode(),)
 VARIATIONS = Variations(length_names=_LENGTHS)
+"""In what the heads of one client of V2 differ."""
 
 
 class HttpRoutes(Routes):

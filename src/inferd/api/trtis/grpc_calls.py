@@ -72,7 +72,7 @@ class TrtisMethods:
             "SharedMemoryControl": (self.shared_memory_control, SHARED_MEMORY),
             "Repository": (self.repository, REPOSITORY),
         }
-        handlers = {rpc: self._told(rpc, call, what) for rpc, (call, what) in calls.items()}
+        handlers = {rpc: self._with_status(rpc, call, what) for rpc, (call, what) in calls.items()}
         handlers["Infer"] = self.infer
         methods: dict[str, Method] = {
             rpc: Unary(handler, refusal=partial(self.refusal, rpc))
@@ -81,12 +81,12 @@ class TrtisMethods:
         methods["StreamInfer"] = Stream(self.stream_infer)
         return {f"/{SERVICE}/{rpc}": method for rpc, method in methods.items()}
 
-    def _told(
+    def _with_status(
         self, rpc: str, call: Callable[[Any, Call], Awaitable[Fields]], what: str
     ) -> Callable[[bytes, Call], Awaitable[list[Any]]]:
         """Return a handler that answers with the fields `call` returns, and a status."""
 
-        async def told(data: bytes, about: Call) -> list[Any]:
+        async def answer_with_status(data: bytes, about: Call) -> list[Any]:
             began_ns = perf_counter_ns()
             number = self.trtis.next_number()
             try:
@@ -98,7 +98,7 @@ class TrtisMethods:
                 self.trtis.count(what, began_ns)
             return [answer]
 
-        return told
+        return answer_with_status
 
     def refusal(self, rpc: str, error: InferdError) -> list[Any]:
         """Return the answer to a request that is refused without being read."""
@@ -136,46 +136,46 @@ class TrtisMethods:
 
     # --- the rest ---
 
-    async def status(self, asked: Any, call: Call) -> Fields:
+    async def status(self, request: Any, call: Call) -> Fields:
         """Handle Status, of all models or one."""
         headers = _headers(call)
         for guard in self._status_guards:
             guard.check(headers)
-        return {"server_status": await self.trtis.status(asked.model_name)}
+        return {"server_status": await self.trtis.status(request.model_name)}
 
-    async def health(self, asked: Any, call: Call) -> Fields:
+    async def health(self, request: Any, call: Call) -> Fields:
         """Handle Health."""
-        if asked.mode not in ("live", "ready"):
-            msg = f"there is no health '{asked.mode[:40]}', only live and ready"
+        if request.mode not in ("live", "ready"):
+            msg = f"there is no health '{request.mode[:40]}', only live and ready"
             raise UnknownCall(msg)
-        return {"health": self.trtis.is_healthy(asked.mode)}
+        return {"health": self.trtis.is_healthy(request.mode)}
 
-    async def profile(self, asked: Any, call: Call) -> Fields:
+    async def profile(self, request: Any, call: Call) -> Fields:
         """Refuse Profile, which is not offered."""
-        if asked.cmd not in ("start", "stop"):
-            msg = f"there is no profile command '{asked.cmd[:40]}', only start and stop"
+        if request.cmd not in ("start", "stop"):
+            msg = f"there is no profile command '{request.cmd[:40]}', only start and stop"
             raise InvalidRequest(msg)
         msg = "profiling by request is not offered here"
         raise Unsupported(msg)
 
-    async def model_control(self, asked: Any, call: Call) -> Fields:
+    async def model_control(self, request: Any, call: Call) -> Fields:
         """Handle ModelControl."""
-        if asked.type == _LOAD:
-            await self.trtis.load(asked.model_name)
-        elif asked.type == _UNLOAD:
-            await self.trtis.unload(asked.model_name)
+        if request.type == _LOAD:
+            await self.trtis.load(request.model_name)
+        elif request.type == _UNLOAD:
+            await self.trtis.unload(request.model_name)
         else:
-            msg = f"there is no model control of type {asked.type}"
+            msg = f"there is no model control of type {request.type}"
             raise UnknownCall(msg)
         return {}
 
-    async def shared_memory_control(self, asked: Any, call: Call) -> Fields:
+    async def shared_memory_control(self, request: Any, call: Call) -> Fields:
         """Handle SharedMemoryControl."""
-        kind = asked.WhichOneof("shared_memory_control")
+        kind = request.WhichOneof("shared_memory_control")
         if kind == "register":
-            self._register(asked.register)
+            self._register(request.register)
         elif kind == "unregister":
-            self.trtis.unregister(asked.unregister.name)
+            self.trtis.unregister(request.unregister.name)
         elif kind == "unregister_all":
             self.trtis.unregister_all()
         elif kind == "status":
@@ -205,15 +205,15 @@ class TrtisMethods:
 
     def _regions(self) -> Any:
         regions = self._engine.regions
-        told = trtis_grpc.new_region_list()
+        region_list = trtis_grpc.new_region_list()
         trtis_status.write_regions(
-            told.shared_memory_region, regions.system_status(), regions.cuda_status()
+            region_list.shared_memory_region, regions.system_status(), regions.cuda_status()
         )
-        return told
+        return region_list
 
-    async def repository(self, asked: Any, call: Call) -> Fields:
+    async def repository(self, request: Any, call: Call) -> Fields:
         """Handle Repository, index."""
-        if asked.WhichOneof("request_type") != "index":
+        if request.WhichOneof("request_type") != "index":
             msg = "the request does not say what it wants: set index"
             raise UnknownCall(msg)
         return {"index": trtis_status.repository_index(await self.trtis.model_names())}
@@ -275,7 +275,7 @@ class TrtisStream(InferStream):
                 request, response, pending.message, self._call
             )
             return answer
-        except Exception as error:  # noqa: BLE001  told to the client
+        except Exception as error:  # noqa: BLE001  the client gets it
             return self.fail(pending, error)
 
     def fail(self, pending: StreamRequest, error: Exception, *, is_final: bool = True) -> Outcome:

@@ -44,7 +44,7 @@ _MAX_NUMBER = 2**63
 
 
 class TrtisRoutes(MountedRoutes):
-    """Answers the old URLs; Status has data of several API groups, so it checks `access` itself."""
+    """Answers the URLs; Status has data of several API groups, so it checks `access` itself."""
 
     def __init__(
         self, trtis: Trtis, access: Access, failures: FailureLog, *, forwards: bool
@@ -65,35 +65,34 @@ class TrtisRoutes(MountedRoutes):
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        health, models, shm = "health", "model-repository", "shared-memory"
-        model_control, memory = "/api/modelcontrol", "/api/sharedmemorycontrol"
-        register = f"{memory}/register/{{region}}"
-        tail = "{key}/{offset}/{size}"
+        models, memory = "model-repository", "shared-memory"
+        control, shared = "/api/modelcontrol", "/api/sharedmemorycontrol"
+        register, tail = f"{shared}/register/{{region}}", "{key}/{offset}/{size}"
+        cuda = f"{shared}/cudaregister/{{region}}/{{size}}/{{device}}"
         infer = self._inference
-        add, drop = self._told(self.add_region, SHARED_MEMORY), self._told(self.drop, SHARED_MEMORY)
-        load, unload = self._told(self.load, CONTROL), self._told(self.unload, CONTROL)
+        calls = [
+            ("GET", "/api/health/{mode}", "health", self.health, HEALTH),
+            ("GET", "/api/status", "metadata", self.status, STATUS),
+            ("GET", "/api/status/{model}", "metadata", self.status, STATUS),
+            ("GET", "/api/profile", "trace", self.profile, ""),
+            ("POST", f"{control}/load/{{model}}", models, self.load, CONTROL),
+            ("POST", f"{control}/unload/{{model}}", models, self.unload, CONTROL),
+            ("GET", "/api/repository/index", models, self.index, REPOSITORY),
+            # A key begins with a slash, and follows one.
+            ("POST", f"{register}//{tail}", memory, self.add_rooted, SHARED_MEMORY),
+            ("POST", f"{register}/{tail}", memory, self.add_region, SHARED_MEMORY),
+            ("POST", cuda, memory, self.add_cuda, SHARED_MEMORY),
+            ("POST", f"{shared}/unregister/{{region}}", memory, self.drop, SHARED_MEMORY),
+            ("POST", f"{shared}/unregisterall", memory, self.drop_all, SHARED_MEMORY),
+            ("GET", f"{shared}/status", memory, self.regions, SHARED_MEMORY),
+        ]
         return [
-            Route("GET", "/api/health/{mode}", health, self._told(self.health, HEALTH)),
-            Route("GET", "/api/status", "metadata", self._told(self.status, STATUS)),
-            Route("GET", "/api/status/{model}", "metadata", self._told(self.status, STATUS)),
             Route("POST", "/api/infer/{model}", "inference", infer.infer, infer),
             Route("POST", "/api/infer/{model}/{version}", "inference", infer.infer, infer),
-            Route("GET", "/api/profile", "trace", self._told(self.profile, "")),
-            Route("POST", f"{model_control}/load/{{model}}", models, load),
-            Route("POST", f"{model_control}/unload/{{model}}", models, unload),
-            Route("GET", "/api/repository/index", models, self._told(self.index, REPOSITORY)),
-            # A key begins with a slash, and follows one.
-            Route("POST", f"{register}//{tail}", shm, self._told(self.add_rooted, SHARED_MEMORY)),
-            Route("POST", f"{register}/{tail}", shm, add),
-            Route(
-                "POST",
-                f"{memory}/cudaregister/{{region}}/{{size}}/{{device}}",
-                shm,
-                self._told(self.add_cuda, SHARED_MEMORY),
+            *(
+                Route(verb, path, group, self._with_status(call, statistics))
+                for verb, path, group, call, statistics in calls
             ),
-            Route("POST", f"{memory}/unregister/{{region}}", shm, drop),
-            Route("POST", f"{memory}/unregisterall", shm, self._told(self.drop_all, SHARED_MEMORY)),
-            Route("GET", f"{memory}/status", shm, self._told(self.regions, SHARED_MEMORY)),
         ]
 
     # --- requests without a call ---
@@ -133,11 +132,11 @@ class TrtisRoutes(MountedRoutes):
             return HttpAnswer(error.status, [], _TEXT, headers)
         return refused(self._trtis, error, number)
 
-    def _told(self, call: Callable[..., Awaitable[HttpAnswer]], what: str) -> HttpCall:
+    def _with_status(self, call: Callable[..., Awaitable[HttpAnswer]], what: str) -> HttpCall:
         """Return `call` with NV-Status in its answers; successful ones are counted as `what`."""
         trtis = self._trtis
 
-        async def told(request: HttpRequest, *names: str) -> HttpAnswer:
+        async def answer_with_status(request: HttpRequest, *names: str) -> HttpAnswer:
             began_ns = perf_counter_ns()
             number = trtis.next_number()
             try:
@@ -150,7 +149,7 @@ class TrtisRoutes(MountedRoutes):
                 trtis.count(what, began_ns)
             return answer
 
-        return told
+        return answer_with_status
 
     # --- health and status ---
 

@@ -34,11 +34,11 @@ def classes_piece(tensor: Tensor, top_k: int, labels: Labels, batch_dims: int) -
         for value, (_, index) in zip(values, entry, strict=True):
             label = labels[index] if index < len(labels) else b""
             # Invalid UTF-8 would make the whole message unreadable.
-            told = label.decode(errors="replace").encode()
-            parts = _parts(index, value, told)
+            text = label.decode(errors="replace").encode()
+            parts = _parts(index, value, text)
             line.append(b"cls { %b } " % b" ".join(parts))
             lines.append(b"    cls {\n%b    }\n" % b"".join(b"      %b\n" % p for p in parts))
-            classes.append(encode_field(b"\x0a", _message(index, value, told)))
+            classes.append(encode_field(b"\x0a", _message(index, value, text)))
         line.append(b"} ")
         lines.append(b"  }\n")
         message.append(encode_field(b"\x1a", b"".join(classes)))

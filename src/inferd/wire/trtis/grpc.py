@@ -40,7 +40,7 @@ _MOST_WORDS, _MOST_INPUTS = 2048, 64
 _MOST_TIMES = 64
 
 
-class Asked(NamedTuple):
+class DecodedRequest(NamedTuple):
     """An InferRequest: `version` is "" for the latest."""
 
     model: str
@@ -90,11 +90,11 @@ class RawInputs:
 # --- requests ---
 
 
-def decode_infer_request(data: Any) -> Asked:
+def decode_infer_request(data: Any) -> DecodedRequest:
     """Decode an InferRequest; raw inputs are views. Raises InvalidRequest."""
-    known = _known(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else _Known()
-    if (asked := known.read(data)) is not None:
-        return asked
+    known = _known(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else _KnownRequest()
+    if (request := known.read(data)) is not None:
+        return request
     view = memoryview(data)
     fields = decode_fields(view, "an InferRequest")
     # A repeated message field is merged; of other fields the last one counts (protobuf, encoding).
@@ -106,27 +106,29 @@ def decode_infer_request(data: Any) -> Asked:
     model = decode_text(bytes(fields.get(_NAME, (b"",))[-1]))
     text, number = (fields.get(tag, (None,))[-1] for tag in (_VERSION_TEXT, _VERSION_NUMBER))
     version = _version(text, number, header)
-    asked = Asked(model, version, header, RawInputs(data, fields.get(_RAW_INPUT, [])))
-    known.note(view, described, asked)
-    return asked
+    request = DecodedRequest(model, version, header, RawInputs(data, fields.get(_RAW_INPUT, [])))
+    known.note(view, described, request)
+    return request
 
 
-class _Known:
+class _KnownRequest:
     """What is known of messages of one length to one model, if they are alike."""
 
-    __slots__ = ("_asked", "_layout", "_times")
+    __slots__ = ("_layout", "_request", "_times")
 
     def __init__(self) -> None:
         self._layout: Layout | None = None  # the positions of what changes: id and raw inputs
-        self._asked = Asked("", "", InferHeader(), RawInputs(b"", []))  # what the rest means
+        self._request = DecodedRequest(
+            "", "", InferHeader(), RawInputs(b"", [])
+        )  # what the rest means
         self._times = 0
 
-    def read(self, data: Any) -> Asked | None:
+    def read(self, data: Any) -> DecodedRequest | None:
         """Return the request in a message, None if its layout is not known."""
         if self._layout is None or (found := self._layout.cut(data)) is None:
             return None
         number, raw = found
-        model, version, plain, _ = self._asked
+        model, version, plain, _ = self._request
         # copy.copy() would look up this method, and take five times as long.
         header: InferHeader = plain.__copy__()
         if number:
@@ -136,21 +138,21 @@ class _Known:
                 return None
             if end != len(number):  # more than the id is there
                 return None
-        return Asked(model, version, header, RawInputs(data, raw))
+        return DecodedRequest(model, version, header, RawInputs(data, raw))
 
-    def note(self, view: memoryview, described: bytes, asked: Asked) -> None:
-        """Remember the request `asked`, with the header `described`, if it is likely to come again.
+    def note(self, view: memoryview, described: bytes, request: DecodedRequest) -> None:
+        """Remember `request`, with the header `described`, if it is likely to be repeated.
 
         The first message is not: with strings, each may have a length of its own. Nor are those of
         sequences. After _MOST_TIMES different messages no more are remembered.
         """
         self._times += 1
-        header = asked.header
+        header = request.header
         if header.is_old or header.correlation_id or header.flags:
             return
         if (
             1 < self._times <= _MOST_TIMES
-            and len(view) - sum(map(len, asked.raw.raw)) <= _MOST_WORDS
+            and len(view) - sum(map(len, request.raw.raw)) <= _MOST_WORDS
         ):
             self._layout = None
             number = encode_varint(header.id) if header.id else b""
@@ -160,12 +162,14 @@ class _Known:
                 self._layout = Layout(view, split)
                 plain: InferHeader = header.__copy__()
                 plain.words = words
-                self._asked = Asked(asked.model, asked.version, plain, RawInputs(b"", []))
+                self._request = DecodedRequest(
+                    request.model, request.version, plain, RawInputs(b"", [])
+                )
 
 
 @lru_cache(maxsize=512)
-def _known(_size: int, _model: bytes) -> _Known:
-    return _Known()
+def _known(_size: int, _model: bytes) -> _KnownRequest:
+    return _KnownRequest()
 
 
 def _is_without_id(words: bytes) -> bool:
