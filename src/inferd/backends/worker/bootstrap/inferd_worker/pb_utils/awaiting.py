@@ -14,7 +14,7 @@ from ..line import LineClosed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .calls import Calls, Describe, Slot
+    from .calls import Calls, Describe, PendingCall
     from .response import InferenceResponse
 
 
@@ -25,30 +25,30 @@ def begin_run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
 
 async def _run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
     loop = asyncio.get_running_loop()
-    slot = calls.send(describe, decoupled=decoupled, loop=loop)
+    pending = calls.send(describe, decoupled=decoupled, loop=loop)
     if decoupled:
-        return Responses(calls, slot)
+        return Responses(calls, pending)
     with _Reading(calls, loop):
         try:
-            return await _next(slot)
+            return await _next(pending)
         except BaseException:
-            calls.hang_up(slot)
+            calls.hang_up(pending)
             raise
 
 
-async def _next(slot: Slot) -> Any:
-    while not slot.replies:
-        slot.waiter = slot.loop.create_future()
-        await slot.waiter
-    return slot.replies.pop(0)
+async def _next(pending: PendingCall) -> Any:
+    while not pending.replies:
+        pending.waiter = pending.loop.create_future()
+        await pending.waiter
+    return pending.replies.pop(0)
 
 
 class Responses:
     """The responses of a decoupled model, as they come; the last may be empty."""
 
-    def __init__(self, calls: Calls, slot: Slot) -> None:
+    def __init__(self, calls: Calls, pending: PendingCall) -> None:
         self._calls = calls
-        self._slot = slot
+        self._pending = pending
         self._is_over = False
 
     def __iter__(self) -> Iterator[InferenceResponse]:
@@ -57,7 +57,7 @@ class Responses:
     def __next__(self) -> InferenceResponse:
         if self._is_over:
             raise StopIteration
-        return self._taken(self._calls.wait(self._slot))
+        return self._taken(self._calls.wait(self._pending))
 
     def __aiter__(self) -> Responses:
         return self
@@ -65,19 +65,19 @@ class Responses:
     async def __anext__(self) -> InferenceResponse:
         if self._is_over:
             raise StopAsyncIteration
-        loop = self._slot.loop = asyncio.get_running_loop()
+        loop = self._pending.loop = asyncio.get_running_loop()
         with _Reading(self._calls, loop):
-            return self._taken(await _next(self._slot))
+            return self._taken(await _next(self._pending))
 
     def _taken(self, response: InferenceResponse) -> InferenceResponse:
-        self._is_over = self._slot.is_over and not self._slot.replies
-        self._calls.credit(self._slot)
+        self._is_over = self._pending.is_over and not self._pending.replies
+        self._calls.credit(self._pending)
         return response
 
     def cancel(self) -> None:
         """Give up the remaining responses."""
         self._is_over = True
-        self._calls.hang_up(self._slot)
+        self._calls.hang_up(self._pending)
 
     def __del__(self) -> None:
         if not self._is_over:

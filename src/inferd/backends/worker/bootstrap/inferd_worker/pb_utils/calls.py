@@ -29,7 +29,7 @@ knows.
 """
 
 
-class Slot:
+class PendingCall:
     """Where the replies to one call arrive."""
 
     __slots__ = ("is_over", "loop", "number", "replies", "waiter")
@@ -68,25 +68,25 @@ class Calls:
         self.is_completing = False
         self.callers: list[str] = []
         self._numbers = itertools.count(1)
-        self._slots: dict[int, Slot] = {}
+        self._pending: dict[int, PendingCall] = {}
         self.readers: dict[Any, int] = {}
         self.loop: Any = None
 
-    def wait(self, slot: Slot) -> Any:
-        """Return the next reply of a slot."""
+    def wait(self, pending: PendingCall) -> Any:
+        """Return the next reply of a call."""
         try:
-            self.line.wait(lambda: slot.replies)
+            self.line.wait(lambda: pending.replies)
         except LineClosed:
             return InferenceResponse(error=TritonError("the server has gone"))
-        return slot.replies.pop(0)
+        return pending.replies.pop(0)
 
-    def hang_up(self, slot: Slot) -> None:
+    def hang_up(self, pending: PendingCall) -> None:
         """Tell the server that no more replies are wanted; a finalizer may call this."""
-        if self._slots.pop(slot.number, None) is not None and not slot.is_over:
-            self.line.send_unwaiting(packet.HANG_UP, [slot.number])
+        if self._pending.pop(pending.number, None) is not None and not pending.is_over:
+            self.line.send_unwaiting(packet.HANG_UP, [pending.number])
 
-    def send(self, describe: Describe, *, decoupled: bool, loop: Any = None) -> Slot:
-        """Send a call and return the slot for its replies; `loop` is the loop that awaits them.
+    def send(self, describe: Describe, *, decoupled: bool, loop: Any = None) -> PendingCall:
+        """Send a call and return where its replies arrive; `loop` is the loop that awaits them.
 
         `describe` writes the request. Raises TritonModelException.
         """
@@ -95,55 +95,55 @@ class Calls:
         payload = Payload()
         # Received bytes are only named, where this waits for the answer and so keeps them.
         document, parent = describe(payload, self.line if loop is None and not decoupled else None)
-        slot = self._slot(loop)
+        pending = self._open(loop)
         try:
             whole: Any = (document, decoupled, tuple(self.callers))
             if type(document) is list:  # it cannot be hashed
                 whole = list(whole)
             if parent < 0:
                 parent = executing.get()
-            self.line.send(packet.CALL, whole, payload, (slot.number, parent, 0))
+            self.line.send(packet.CALL, whole, payload, (pending.number, parent, 0))
         except BaseException:
-            del self._slots[slot.number]
+            del self._pending[pending.number]
             raise
-        return slot
+        return pending
 
     def command(self, verb: str, *arguments: Any) -> Any:
         """Run a command on the server and return its answer. Raises TritonModelException."""
         if self.is_completing:
             raise TritonModelException("auto_complete_config cannot ask the server for anything")
-        slot = self._slot(None)
+        pending = self._open(None)
         try:
-            self.line.send(packet.COMMAND, [slot.number, verb, list(arguments)])
+            self.line.send(packet.COMMAND, [pending.number, verb, list(arguments)])
         except BaseException:
-            del self._slots[slot.number]
+            del self._pending[pending.number]
             raise
-        answer = self.wait(slot)
+        answer = self.wait(pending)
         if isinstance(answer, InferenceResponse):
             error = answer.error()
             raise TritonModelException(error.message() if error is not None else "no answer")
         return answer
 
-    def _slot(self, loop: Any) -> Slot:
-        slot = Slot(next(self._numbers))
-        slot.loop = loop
-        self._slots[slot.number] = slot
-        return slot
+    def _open(self, loop: Any) -> PendingCall:
+        pending = PendingCall(next(self._numbers))
+        pending.loop = loop
+        self._pending[pending.number] = pending
+        return pending
 
     def reply(self, number: int, document: list[Any], data: Any) -> None:
         """Take a reply of the server; called by whichever thread reads the line."""
         _, is_last, what = document
-        slot = self._slots.get(number)
-        if slot is None:
+        pending = self._pending.get(number)
+        if pending is None:
             return
         if is_last:
-            del self._slots[number]
-        slot.put(_read(what, data), is_last=is_last)
+            del self._pending[number]
+        pending.put(_read(what, data), is_last=is_last)
 
-    def credit(self, slot: Slot) -> None:
+    def credit(self, pending: PendingCall) -> None:
         """Tell the server that one more reply was consumed."""
-        if not slot.is_over:
-            self.line.send(packet.CREDIT, [slot.number])
+        if not pending.is_over:
+            self.line.send(packet.CREDIT, [pending.number])
 
 
 def _read(what: list[Any], data: Any) -> Any:

@@ -206,8 +206,8 @@ class InferenceRequest:
         With `decoupled`, return an iterator over any number of responses.
         """
         calls = current.session().calls
-        slot = calls.send(self._describe, decoupled=bool(decoupled))
-        return Responses(calls, slot) if decoupled else calls.wait(slot)
+        pending = calls.send(self._describe, decoupled=bool(decoupled))
+        return Responses(calls, pending) if decoupled else calls.wait(pending)
 
     def async_exec(self, decoupled: Any = False) -> Any:
         """Return an awaitable of the result of exec; several may run at once."""
