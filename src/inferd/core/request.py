@@ -336,7 +336,7 @@ def wanted_of(request: InferRequest, response: InferResponse) -> list[WantedOutp
     if len(request.outputs) == len(response.outputs):
         return request.outputs  # an answer never has outputs that were not asked for
     names = {tensor.name for tensor in response.outputs}
-    return [one for one in request.outputs if one.name in names]
+    return [output for output in request.outputs if output.name in names]
 
 
 class Round(InferResponse):

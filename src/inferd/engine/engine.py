@@ -137,16 +137,18 @@ class Engine:
             raise capacity.too_many_requests()
         if request.copied_bytes and not capacity.has_room(request.copied_bytes):
             raise capacity.too_many_bytes(request.copied_bytes)
-        prompt = served.prompt
-        if prompt is None:
+        if served.prompt is None:
             return self._run(served, request, None)
         try:
-            response = prompt.run_now(request)
-            is_shared = request.spans is not None
-            if response is None or request.has_top_k or (is_shared and is_large(response)):
+            response = served.prompt.run_now(request)
+            if (
+                response is None
+                or request.has_top_k
+                or (request.spans is not None and is_large(response))
+            ):
                 return self._run(served, request, response)
             served.check_response(request, response)
-            if is_shared:
+            if request.spans is not None:
                 place_now(request, response)
         except BaseException as error:
             served.counts.add_failure(request, error)
@@ -179,12 +181,11 @@ class Engine:
     def infer_now(self, request: InferRequest) -> InferResponse | None:
         """See PromptModels.infer_now. Raises as `infer` does, but not for want of capacity."""
         served = self._find(request.model, request.version)
-        prompt = served.prompt
-        if prompt is None or served.is_decoupled:
+        if served.prompt is None or served.is_decoupled:
             return None
         served.check_request(request)
         try:
-            response = prompt.run_now(request)
+            response = served.prompt.run_now(request)
             if response is None:
                 return None
             served.check_response(request, response)

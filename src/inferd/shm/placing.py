@@ -50,9 +50,9 @@ def place_now(request: InferRequest, response: InferResponse) -> None:
     """
     places, views = _fitting(request, response)
     spans = request.spans or []
-    placed = _placed(places, response.outputs, views, spans)
+    outputs = _placed(places, response.outputs, views, spans)
     _check(spans)
-    response.outputs = placed
+    response.outputs = outputs
 
 
 def _fitting(
@@ -62,7 +62,7 @@ def _fitting(
     outputs = response.outputs
     places: list[Span | None]
     if request.outputs:
-        places = [one.place for one in wanted_of(request, response)]
+        places = [output.place for output in wanted_of(request, response)]
     else:
         places = [None] * len(outputs)
     views = []
@@ -70,18 +70,16 @@ def _fitting(
         view = tensor.view()
         place = places[index]
         if place is not None and len(view) > len(place.view):
-            raise _no_room(tensor.name, len(view), len(place.view))
+            raise _no_room(tensor.name, len(view), place)
         views.append(view)
     return places, views
 
 
 def _check(spans: list[Span]) -> None:
     """Raise InvalidRequest if memory went away meanwhile."""
-    checked: object = None
-    for span in spans:
-        if span.region is not checked:
+    for index, span in enumerate(spans):
+        if not index or span.region is not spans[index - 1].region:
             span.check()
-            checked = span.region
 
 
 def _placed(
@@ -133,9 +131,8 @@ def _is_there(data: Any, place: Span) -> bool:
     return isinstance(data, np.ndarray) and _address(data) == _address(_bytes_of(place.view))
 
 
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+def _address(data: Array) -> int:
+    return int(data.__array_interface__["data"][0])
 
 
 def _is_shared(data: memoryview, spans: list[Span]) -> bool:
@@ -147,8 +144,8 @@ def _bytes_of(view: memoryview) -> Array:
     return np.frombuffer(view, np.uint8)
 
 
-def _no_room(name: str, size_bytes: int, room_bytes: int) -> RegionFailed:
+def _no_room(name: str, size_bytes: int, place: Span) -> RegionFailed:
     return RegionFailed(
-        f"shared memory size specified with the request for output '{name}' ({room_bytes} bytes) "
-        f"should be at least {size_bytes} bytes to hold the results"
+        f"shared memory size specified with the request for output '{name}' "
+        f"({len(place.view)} bytes) should be at least {size_bytes} bytes to hold the results"
     )

@@ -207,30 +207,27 @@ class Served:
             return
         outputs = request.outputs
         self._check_anew(request)
-        batch_key = request.batch_key
-        if batch_key is not None and request.outputs is outputs and not request.has_top_k:
-            if len(self._sound) >= MOST_SOUND:
-                self._sound.clear()
-            self._sound[batch_key] = request.batch_size
+        if request.batch_key is None or request.outputs is not outputs or request.has_top_k:
+            return
+        if len(self._sound) >= MOST_SOUND:
+            self._sound.clear()
+        self._sound[request.batch_key] = request.batch_size
 
     def _check_anew(self, request: InferRequest) -> None:
         if request.raw or self._is_obliging:
             self._complete(request)
         rules = self._inputs
-        batch_dims = self._batch_dims
         seen_bits = 0
         batch_size = None
         for tensor in request.inputs:
-            rule = rules.get(tensor.name)
-            if rule is None:
-                rule = self._renamed(request)
+            rule = rules.get(tensor.name) or self._renamed(request)
             if tensor.datatype is not rule.datatype:
                 raise self._bad_datatype(tensor, rule)
             shape = tensor.shape
-            if shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape):
+            if shape[rule.batch_dims :] != rule.fixed_dims and not rule.fits(shape):
                 self._take_scalar(tensor, rule)
                 request.batch_key = None  # its shape has changed
-            if batch_dims and shape[0] != batch_size:
+            if rule.batch_dims and shape[0] != batch_size:
                 if batch_size is not None or not 1 <= shape[0] <= self._most_rows:
                     raise self._bad_batch(tensor, batch_size)
                 batch_size = shape[0]
@@ -250,18 +247,17 @@ class Served:
         """
         rules = self._all_outputs
         if request.outputs and len(request.outputs) != len(rules):
-            rules = [self._outputs[wanted.name] for wanted in request.outputs]
+            rules = [self._outputs[output.name] for output in request.outputs]
         outputs = response.outputs
         if len(outputs) != len(rules) or not _are_named(outputs, rules):
             outputs = self._picked(request, response)
             rules = [self._outputs[tensor.name] for tensor in outputs]
-        batch_dims = self._batch_dims
         for index, tensor in enumerate(outputs):
             rule = rules[index]
             shape = tensor.shape
             if (
                 tensor.datatype is not rule.datatype
-                or (shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape))
+                or (shape[rule.batch_dims :] != rule.fixed_dims and not rule.fits(shape))
             ) and not self._passes(request, tensor, rule):
                 msg = (
                     f"model '{self.name}' produced output '{tensor.name}' as "
@@ -269,7 +265,7 @@ class Served:
                     f"{rule.datatype.value} {list(rule.shape)}"
                 )
                 raise BackendFailed(msg)
-            if batch_dims and (not shape or shape[0] != request.batch_size):
+            if rule.batch_dims and (not shape or shape[0] != request.batch_size):
                 self._note_rows(request, tensor)
 
     def _note_rows(self, request: InferRequest, tensor: Tensor) -> None:
@@ -293,18 +289,19 @@ class Served:
 
         Large outputs are classified in a thread. Raises InvalidRequest when there are too many.
         """
-        outputs = []
-        choices = wanted_of(request, response)
-        for wanted, tensor in zip(choices, response.outputs, strict=True):
-            if wanted.top_k:
-                tensor = await self._classified(request, tensor, wanted.top_k)
-            outputs.append(tensor)
-        response.outputs = outputs
+        outputs = wanted_of(request, response)
+        tensors = []
+        for output, tensor in zip(outputs, response.outputs, strict=True):
+            if output.top_k:
+                tensor = await self._classified(request, tensor, output.top_k)
+            tensors.append(tensor)
+        response.outputs = tensors
 
     async def _classified(self, request: InferRequest, tensor: Tensor, top_k: int) -> Tensor:
         batch_dims = self._batch_dims if self._has_batch(request, tensor) else 0
-        labels = self.labels.get(tensor.name, ())
-        work = partial(classified, tensor, top_k, labels, batch_dims=batch_dims)
+        work = partial(
+            classified, tensor, top_k, self.labels.get(tensor.name, ()), batch_dims=batch_dims
+        )
         count = prod(tensor.shape)
         class_count = min(count, prod(tensor.shape[:batch_dims]) * top_k)
         if count <= INLINE_ELEMENTS and class_count <= INLINE_CLASSES:
@@ -327,8 +324,8 @@ class Served:
         if not self.is_lax:
             return False
         if request.has_top_k and not is_classifiable(tensor.datatype):
-            for one in request.outputs:
-                if one.name == tensor.name and one.top_k:
+            for output in request.outputs:
+                if output.name == tensor.name and output.top_k:
                     return False
         if tensor.name not in self._warned_of:
             self._warn_once(
@@ -352,7 +349,7 @@ class Served:
         on that; if the model is lax and no ensemble, any output may be missing.
         """
         got = {tensor.name: tensor for tensor in response.outputs}
-        names = [one.name for one in request.outputs or self._all_outputs]
+        names = [output.name for output in request.outputs or self._all_outputs]
         may_miss = not request.outputs and len(request.inputs) < len(self._inputs)
         if self.is_lax:
             may_miss = self.config.ensemble_scheduling is None
@@ -363,7 +360,7 @@ class Served:
                     f"gave output '{name}', which its configuration does not have: nobody gets it",
                 )
             if not self.config.decoupled:  # otherwise another answer may have the rest
-                request.outputs = [one for one in request.outputs if one.name in got]
+                request.outputs = [output for output in request.outputs if output.name in got]
         if got.keys() - self._outputs.keys() or (not may_miss and set(names) - got.keys()):
             msg = (
                 f"model '{self.name}' gave outputs {_quoted(got.keys())}, expected {_quoted(names)}"
@@ -372,7 +369,7 @@ class Served:
         response.outputs = [got[name] for name in names if name in got]
         return response.outputs
 
-    def _deduced(self, body: memoryview) -> Tensor:
+    def _deduced(self, data: memoryview) -> Tensor:
         """Return the one input that a raw binary request holds (Binary Tensor Data extension)."""
         rules = list(self._inputs.values())
         if len(rules) != 1:
@@ -388,18 +385,18 @@ class Served:
             if prod(abs(dim) for dim in rule.dims) != 1:
                 raise self._not_deducible(rule, "BYTES are taken only as a single element")
             inner = tuple(abs(dim) for dim in rule.dims)
-            if len(body) > MAX_ELEMENT_BYTES:
+            if len(data) > MAX_ELEMENT_BYTES:
                 raise self._not_deducible(rule, "one element has at most 2^32 - 1 bytes")
-            prefix = len(body).to_bytes(4, "little")
-            return Tensor(rule.name, rule.datatype, batch + inner, b"".join((prefix, body)))
+            prefix = len(data).to_bytes(4, "little")
+            return Tensor(rule.name, rule.datatype, batch + inner, b"".join((prefix, data)))
         if rule.dims.count(-1) > 1:
             raise self._not_deducible(rule, "at most one dim may be variable")
         size_bytes = rule.datatype.size_bytes * prod(dim for dim in rule.dims if dim != -1)
-        variable, rest = divmod(len(body), size_bytes)
+        variable, rest = divmod(len(data), size_bytes)
         if rest or (rule.fixed_dims is not None and variable != 1):
-            raise self._not_deducible(rule, f"{len(body)} bytes do not fill it")
+            raise self._not_deducible(rule, f"{len(data)} bytes do not fill it")
         inner = tuple(variable if dim == -1 else dim for dim in rule.dims)
-        return Tensor(rule.name, rule.datatype, batch + inner, body)
+        return Tensor(rule.name, rule.datatype, batch + inner, data)
 
     def _not_deducible(self, rule: _TensorRule, why: str) -> InferdError:
         return InvalidRequest(
@@ -424,19 +421,20 @@ class Served:
 
         Raises InvalidRequest.
         """
-        given = request.inputs
+        inputs = request.inputs
         if self._default_outputs and not request.outputs:
-            binary = request.binary_output
-            request.outputs = [WantedOutput(name, binary) for name in self._default_outputs]
+            request.outputs = [
+                WantedOutput(name, request.binary_output) for name in self._default_outputs
+            ]
         if request.raw:
-            request.inputs = [self._deduced(given[0].data)]
+            request.inputs = [self._deduced(inputs[0].data)]
             request.raw = False  # a stream's request is checked twice
             return
-        if self._table is None or not given:
+        if self._table is None or not inputs:
             return
-        taken = self._table.input_of(given)
-        if len(given) > 1 or taken.shape != given[0].shape or taken.data is not given[0].data:
-            request.inputs = [taken]
+        tensor = self._table.input_of(inputs)
+        if len(inputs) > 1 or tensor.shape != inputs[0].shape or tensor.data is not inputs[0].data:
+            request.inputs = [tensor]
             request.batch_key = None  # the inputs have changed
 
     def _take_scalar(self, tensor: Tensor, rule: _TensorRule) -> None:
@@ -450,21 +448,21 @@ class Served:
 
     def _check_absent(self, inputs: Sequence[Tensor]) -> None:
         """Check that `inputs`, all known, are each given once and lack only optional ones."""
-        seen = {tensor.name for tensor in inputs}
-        if len(seen) != len(inputs) or not seen >= self._required:
+        names = {tensor.name for tensor in inputs}
+        if len(names) != len(inputs) or not names >= self._required:
             raise self._bad_names(inputs)
 
     def _bad_names(self, inputs: Sequence[Tensor]) -> InferdError:
-        seen: set[str] = set()
+        names: set[str] = set()
         for tensor in inputs:
-            if tensor.name in seen:
+            if tensor.name in names:
                 return InvalidRequest(
                     f"input '{tensor.name}' already exists in request, "
                     f"model '{self.name}' takes {_quoted(self._names)}, each once"
                 )
-            seen.add(tensor.name)
-        least, most, count = len(self._required), len(self._names), len(seen)
-        unknown, missing = seen - self._names, self._required - seen
+            names.add(tensor.name)
+        least, most, count = len(self._required), len(self._names), len(names)
+        unknown, missing = names - self._names, self._required - names
         complaints = [f"missing required input(s) {_listed(missing)}"] if missing else []
         if not least <= count <= most:
             text = f"expected {most} inputs but got {count} inputs"
@@ -481,7 +479,7 @@ class Served:
         but = f", but {' and '.join(complaints)}" if complaints else ""
         return InvalidRequest(
             f"{text} for model '{self.name}'. "
-            f"Got input(s) {_listed(seen)}{but}; it takes {_quoted(self._names)}"
+            f"Got input(s) {_listed(names)}{but}; it takes {_quoted(self._names)}"
         )
 
     def _bad_datatype(self, tensor: Tensor, rule: _TensorRule) -> InferdError:
@@ -517,33 +515,32 @@ class Served:
         )
 
     def _check_outputs(self, request: InferRequest) -> None:
-        wanted = request.outputs
-        if len(wanted) != len(self._all_outputs) or not _are_named(wanted, self._all_outputs):
-            wanted = self._in_order(request)
-        for one in wanted:
-            if one.top_k:
-                check_classifiable(one.name, self._outputs[one.name].datatype)
+        outputs = request.outputs
+        if len(outputs) != len(self._all_outputs) or not _are_named(outputs, self._all_outputs):
+            outputs = self._in_order(outputs)
+            if outputs != request.outputs:
+                request.outputs = outputs
+        for output in outputs:
+            if output.top_k:
+                check_classifiable(output.name, self._outputs[output.name].datatype)
                 request.has_top_k = True
 
-    def _in_order(self, request: InferRequest) -> list[WantedOutput]:
-        """Put the wanted outputs in the model's order, each once, and return them."""
-        by_name = {output.name: output for output in request.outputs}
-        if unknown := by_name.keys() - self._outputs.keys():
+    def _in_order(self, outputs: Sequence[WantedOutput]) -> list[WantedOutput]:
+        """Return the wanted outputs in the model's order, each once. Raises InvalidRequest."""
+        names = {output.name: output for output in outputs}
+        if not names.keys() <= self._outputs.keys():
             msg = (
-                f"unexpected inference output {_quoted(unknown)} for model '{self.name}', "
-                f"it gives {_quoted(self._outputs)}"
+                f"unexpected inference output {_quoted(names.keys() - self._outputs.keys())} for "
+                f"model '{self.name}', it gives {_quoted(self._outputs)}"
             )
             raise InvalidRequest(msg)
-        wanted = [by_name[name] for name in self._outputs if name in by_name]
-        if wanted != request.outputs:
-            request.outputs = wanted
-        return wanted
+        return [names[name] for name in self._outputs if name in names]
 
 
-def _are_named(some: Sequence[Tensor | WantedOutput], rules: Sequence[_TensorRule]) -> bool:
-    """Tell whether `some` have the names of equally many `rules`, in order; a hot loop."""
-    for index, one in enumerate(some):  # noqa: SIM110  a generator or zip() would be slower
-        if one.name != rules[index].name:
+def _are_named(outputs: Sequence[Tensor | WantedOutput], rules: Sequence[_TensorRule]) -> bool:
+    """Tell whether `outputs` have the names of equally many `rules`, in order; a hot loop."""
+    for index, output in enumerate(outputs):  # noqa: SIM110  a generator would be slower
+        if output.name != rules[index].name:
             return False
     return True
 

@@ -36,11 +36,11 @@ class TableInput:
         self._width = width
         self._columns = columns
 
-    def input_of(self, given: Sequence[Tensor]) -> Tensor:
-        """Return the one input made of `given`, at least one tensor. Raises InvalidRequest."""
-        if len(given) > 1:
-            return self._joined(given)
-        [tensor] = given
+    def input_of(self, inputs: Sequence[Tensor]) -> Tensor:
+        """Return the one input made of `inputs`, at least one tensor. Raises InvalidRequest."""
+        if len(inputs) > 1:
+            return self._joined(inputs)
+        [tensor] = inputs
         shape = tensor.shape
         if len(shape) == 1 and self._width == 1:
             shape = (*shape, 1)
@@ -53,11 +53,13 @@ class TableInput:
         kinds = tensor.datatype, self._datatype
         return tensor.datatype is not self._datatype and DataType.BYTES not in kinds
 
-    def _joined(self, given: Sequence[Tensor]) -> Tensor:
-        columns = [self._column(tensor) for tensor in self._in_order(given)]
+    def _joined(self, inputs: Sequence[Tensor]) -> Tensor:
+        columns = [self._column(tensor) for tensor in self._in_order(inputs)]
         counts = {len(column) for column in columns}
         if len(counts) > 1:
-            shapes = ", ".join(f"'{one.name}' {list(one.shape)}" for one in given[:_SHOWN])
+            shapes = ", ".join(
+                f"'{tensor.name}' {list(tensor.shape)}" for tensor in inputs[:_SHOWN]
+            )
             msg = f"the columns of a table have as many rows each, these are {shapes}"
             raise InvalidRequest(msg)
         whole = np.concatenate(columns, axis=1)
@@ -78,14 +80,14 @@ class TableInput:
         array = _numbers(tensor).astype(self._datatype.numpy, copy=False)
         return array.reshape(len(array), -1) if array.ndim == 1 else array
 
-    def _in_order(self, given: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return `given` in the order of the model's columns, where their names are known."""
+    def _in_order(self, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return `inputs` in the order of the model's columns, where their names are known."""
         if not self._columns:
-            return given
-        by_name = {_plain(tensor.name): tensor for tensor in given}
+            return inputs
+        by_name = {_plain(tensor.name): tensor for tensor in inputs}
         names = [_plain(name) for name in self._columns]
-        if by_name.keys() != set(names) or len(given) != len(names):
-            has = ", ".join(f"'{one.name}'" for one in given[:_SHOWN])
+        if by_name.keys() != set(names) or len(inputs) != len(names):
+            has = ", ".join(f"'{tensor.name}'" for tensor in inputs[:_SHOWN])
             takes = ", ".join(f"'{name}'" for name in self._columns[:_SHOWN])
             msg = f"the request has the columns {has}, the model takes {takes}, each once"
             raise InvalidRequest(msg)
