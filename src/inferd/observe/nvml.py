@@ -22,7 +22,7 @@ class _Utilization(ctypes.Structure):
     _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
 
 
-class _Memory(ctypes.Structure):
+class _MemoryInfo(ctypes.Structure):
     _fields_ = (
         ("total", ctypes.c_ulonglong),
         ("free", ctypes.c_ulonglong),
@@ -79,9 +79,9 @@ class Gpus:
         self._call("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(value))
         return float(value.gpu) / 100
 
-    def memory(self, handle: ctypes.c_void_p) -> _Memory:
+    def memory(self, handle: ctypes.c_void_p) -> _MemoryInfo:
         """Return the total, free and used memory, in bytes."""
-        value = _Memory()
+        value = _MemoryInfo()
         self._call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(value))
         return value
 

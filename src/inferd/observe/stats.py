@@ -7,7 +7,7 @@ every request passes through, counts it with one call: add_success or add_failur
 
 Most requests run alone in their execution, and that one call counts both. Requests that share an
 execution are marked `shared`, and the Execution that ran them counts it with add_shared_execution.
-So the integers of lone and shared requests are kept apart, and added up only when somebody asks. A
+So lone and shared requests have integers of their own, added up only when statistics are read. A
 request answered from the response cache is marked `shared`, too; it was never started itself.
 
 A duration is counted in the histogram bucket of its bit length: bucket n holds those from 2^(n-1)
@@ -212,7 +212,7 @@ class Counts:
         self._add_execution(self.failed if failed else self.shared, ran, batch_size)
 
     def _add_execution(self, rows: dict[int, Phases], ran: Timed, batch_size: int) -> None:
-        """Count an execution of its own; one that goes on though nobody waits takes until now."""
+        """Count an execution of its own; one that still runs without a waiting request lasts until now."""
         self._last_ns = started_ns = ran.started_ns
         ended_ns = ran.ended_ns or self.clock()
         computing_ns = ran.computing_ns or started_ns

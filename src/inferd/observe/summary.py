@@ -2,7 +2,7 @@
 
 Each power of two has 16 buckets, so a quantile is off by at most 3 %. Asking for quantiles keeps a
 copy of the counts from time to time, and returns those of the durations since the copy that is a
-minute old. If nobody asks, nothing is copied.
+minute old. Without requests for quantiles nothing is copied.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Trace files: traces in Triton's JSON form, written by a thread of their own.
 
-A file is a complete JSON array whenever nobody is writing to it: new traces go before its closing
+A file is a complete JSON array between two writes: new traces go before its closing
 bracket. So nothing has to be kept in memory until the server ends.
 """
 

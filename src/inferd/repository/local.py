@@ -19,7 +19,7 @@ MAX_CONFIG_BYTES = 4 * 1024 * 1024
 """A larger config.pbtxt is refused unread: no real one comes near this size."""
 
 MAX_APP_BYTES = 16 * 1024 * 1024
-"""How much of a Python file is searched for TRITON_CLASS: nobody writes a larger one."""
+"""How much of a Python file is searched for TRITON_CLASS: no real one is larger."""
 
 TRITON_CLASS = b"TritonPythonModel"
 """A Python file with this word is a model itself, not an app file that defines models."""

@@ -22,7 +22,7 @@ Files = Mapping[str, bytes | memoryview]
 
 
 class Upload:
-    """The files of one load request in a `folder` of their own, kept while somebody holds them."""
+    """The files of one load request in a `folder` of their own, deleted with the last reference."""
 
     def __init__(self, uploads: "Uploads", folder: Path, size_bytes: int, file_count: int) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Mapping: a POSIX shared memory object, opened and mapped until nobody uses it any more."""
+"""Mapping: a POSIX shared memory object, opened, and mapped as long as it is used."""
 
 import errno
 import mmap

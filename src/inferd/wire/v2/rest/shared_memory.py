@@ -41,7 +41,7 @@ class _CudaDocument(msgspec.Struct, rename={"size_bytes": "byte_size"}):
 
 _Document = TypeVar("_Document")
 
-_MISSING = re.compile(r"Object missing required field `(\w+)`")  # as msgspec tells it
+_MISSING = re.compile(r"Object missing required field `(\w+)`")  # msgspec's text
 
 
 def decode_system_registration(body: memoryview, name: str) -> SystemRegistration:

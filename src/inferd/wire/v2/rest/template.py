@@ -12,7 +12,7 @@ as the id and as the data of the inputs, in order.
 Of shared memory a template holds only the references: each request resolves the regions itself. If
 one of them is not as it should be, the text is parsed after all, which reports the error.
 
-Rejected: a hash of the text as the key (somebody could send another text with the same hash), and
+Rejected: a hash of the text as the key (a client could send another text with the same hash), and
 holes for shapes (everything that depends on them would have to be decided again).
 """
 
