@@ -1,10 +1,9 @@
 """Signature: the inputs and outputs a model file declares, compared with a configuration."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
-from inferd.config.parameter import whole_setting
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -71,11 +70,6 @@ class Signature:
 
 DEFAULT_MAX_BATCH_SIZE = "default-max-batch-size"
 """The --backend-config setting with the max_batch_size of models that can batch; 0: no batching."""
-
-
-def default_max_batch_size(settings: Mapping[str, str], usual: int) -> int:
-    """Return that setting from `settings`, `usual` when it is absent. Raises InvalidConfig."""
-    return whole_setting(settings, DEFAULT_MAX_BATCH_SIZE, usual)
 
 
 def complete_config(

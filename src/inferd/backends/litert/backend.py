@@ -10,14 +10,13 @@ from inferd.backends.litert.file import check_file
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_number
 from inferd.core.arrays import Array, ArrayInstance, Run
-from inferd.core.interfaces import BackendContext, ModelFiles, Placement
+from inferd.core.completing import CompletingBackend
+from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.pool import Pool
 from inferd.core.signature import (
     Declared,
     Signature,
     check_config,
-    complete_config,
-    default_max_batch_size,
 )
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, foreign_text
 from inferd.tensor.dtype import DataType, datatype_of
@@ -25,7 +24,7 @@ from inferd.tensor.dtype import DataType, datatype_of
 SERVING = "serving_default"
 
 
-class LitertBackend:
+class LitertBackend(CompletingBackend):
     """Runs .tflite files. Each thread takes its own interpreter, over one mapping of the file."""
 
     bounded = True
@@ -35,21 +34,12 @@ class LitertBackend:
     def __init__(self, default_max_batch_size: int = 4) -> None:
         from ai_edge_litert import interpreter  # only when a model needs it
 
-        self._default_max_batch_size = default_max_batch_size
+        super().__init__(default_max_batch_size)
         self._litert = interpreter
-
-    def connect(self, context: BackendContext) -> None:
-        """See ConnectedBackend.connect."""
-        self._default_max_batch_size = default_max_batch_size(
-            context.settings, self._default_max_batch_size
-        )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete."""
-        signature = self._interpreter(files, config).signature
-        completed = complete_config(config, signature, self._default_max_batch_size)
-        check_config(completed, signature)
-        return completed
+        return self._complete_checked(config, self._interpreter(files, config).signature)
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed if it cannot be loaded."""

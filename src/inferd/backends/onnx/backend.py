@@ -21,19 +21,17 @@ from inferd.backends.onnx.settings import (
 )
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import TABLE
+from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
-from inferd.core.signature import check_config, complete_config, default_max_batch_size
+from inferd.core.signature import check_config
 from inferd.errors import BackendFailed, InvalidConfig
 
 _CPU = Placement("cpu")
 _EXTERNAL = "session.model_external_initializers_file_folder_path"
 
 
-class OnnxBackend:
-    """Runs ONNX models; the instances of a version on one device share one session.
-
-    `default_max_batch_size` is for models that can batch and whose configuration does not set it.
-    """
+class OnnxBackend(CompletingBackend):
+    """Runs ONNX models; the instances of a version on one device share one session."""
 
     bounded = True
     concurrent = True
@@ -41,7 +39,7 @@ class OnnxBackend:
     leaves_inputs = True
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
-        self._default_max_batch_size = default_max_batch_size
+        super().__init__(default_max_batch_size)
         self._threads = Threads()
         self._loaded: WeakValueDictionary[Any, Loaded] = WeakValueDictionary()
         # Keeps what `complete` loaded for `open`; few, so that an abandoned load holds little.
@@ -50,16 +48,13 @@ class OnnxBackend:
 
     def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
-        self._default_max_batch_size = default_max_batch_size(
-            context.settings, self._default_max_batch_size
-        )
+        super().connect(context)
         self._threads = usual_threads(context.settings)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; the file is loaded, and kept for the `open` that follows."""
         loaded = self._load(files, config, _CPU)
-        completed = complete_config(config, loaded.signature, self._default_max_batch_size)
-        check_config(completed, loaded.signature)
+        completed = self._complete_checked(config, loaded.signature)
         with self._lock:
             self._completed.append(loaded)
         return completed

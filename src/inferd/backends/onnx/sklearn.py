@@ -17,7 +17,7 @@ from inferd.backends.onnx.settings import onnxruntime
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import Array, ArrayInstance
 from inferd.core.interfaces import Instance, ModelFiles, Placement
-from inferd.core.signature import Declared, Signature, check_config, complete_config
+from inferd.core.signature import Declared, Signature, check_config
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType, datatype_of
 
@@ -46,9 +46,7 @@ class SklearnBackend(ConvertedBackend):
             return super().complete(files, config)
         except NotConvertible:
             signature = Native(load_estimator(files.file, config), config).signature
-            completed = complete_config(config, signature, self._default_max_batch_size)
-            check_config(completed, signature)
-            return self._with_columns(files, completed)
+            return self._with_columns(files, self._complete_checked(config, signature))
 
     def open(  # type: ignore[override]
         self, files: ModelFiles, config: ModelConfig, placement: Placement

@@ -14,14 +14,13 @@ from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import is_on, whole_number
 from inferd.convert.protobuf import Malformed
 from inferd.core.arrays import Array, ArrayInstance, Run
-from inferd.core.interfaces import BackendContext, ModelFiles, Placement
+from inferd.core.completing import CompletingBackend
+from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.pool import Pool
 from inferd.core.signature import (
     Declared,
     Signature,
     check_config,
-    complete_config,
-    default_max_batch_size,
 )
 from inferd.errors import BackendFailed, InvalidRequest, Unsupported, foreign_text
 from inferd.tensor.dtype import DataType
@@ -39,11 +38,8 @@ _MOST = 1024  # streams, or threads
 MAX_STREAMS = 64
 
 
-class OpenvinoBackend:
-    """Runs any format OpenVINO can read. Instances of a version share the compiled model.
-
-    `default_max_batch_size` is for models that can batch and whose configuration does not set it.
-    """
+class OpenvinoBackend(CompletingBackend):
+    """Runs any format OpenVINO can read. Instances of a version share the compiled model."""
 
     bounded = True
     concurrent = True
@@ -52,24 +48,16 @@ class OpenvinoBackend:
     def __init__(self, default_max_batch_size: int = 4) -> None:
         import openvino  # heavy, so only when a model needs it
 
-        self._default_max_batch_size = default_max_batch_size
+        super().__init__(default_max_batch_size)
         self._openvino = openvino
         self._core = openvino.Core()
         self._loaded: WeakValueDictionary[Any, CompiledOpenvino] = WeakValueDictionary()
         self._lock = threading.Lock()
 
-    def connect(self, context: BackendContext) -> None:
-        """See ConnectedBackend.connect."""
-        self._default_max_batch_size = default_max_batch_size(
-            context.settings, self._default_max_batch_size
-        )
-
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. The file is read, not compiled."""
         ports = Ports(self._read(files, config), config)
-        completed = complete_config(config, ports.signature, self._default_max_batch_size)
-        check_config(completed, ports.signature)
-        return completed
+        return self._complete_checked(config, ports.signature)
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed if it cannot be compiled."""

@@ -27,8 +27,9 @@ from inferd.backends.pytorch.script_run import script_run
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.core.arrays import ArrayInstance
-from inferd.core.interfaces import BackendContext, ModelFiles, Placement
-from inferd.core.signature import check_config, complete_config, default_max_batch_size
+from inferd.core.completing import CompletingBackend
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.signature import check_config, complete_config
 from inferd.errors import InvalidConfig, Unsupported
 
 ALLOW_NATIVE = "inferd_allow_native_code"
@@ -39,7 +40,7 @@ Program = Script | Export | CompiledTorch
 """A loaded model file."""
 
 
-class PytorchBackend:
+class PytorchBackend(CompletingBackend):
     """Runs .pt and .pt2 files. Instances of a version on one device share the loaded model."""
 
     bounded = True
@@ -47,16 +48,10 @@ class PytorchBackend:
     joins = True
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
-        self._default_max_batch_size = default_max_batch_size
+        super().__init__(default_max_batch_size)
         self._loaded: WeakValueDictionary[Any, Program] = WeakValueDictionary()
         self._last: Program | None = None  # loaded by `complete`, for the `open` that follows
         self._lock = threading.Lock()
-
-    def connect(self, context: BackendContext) -> None:
-        """See ConnectedBackend.connect."""
-        self._default_max_batch_size = default_max_batch_size(
-            context.settings, self._default_max_batch_size
-        )
 
     @cached_property
     def _torch(self) -> ModuleType:

@@ -16,12 +16,13 @@ from inferd.backends.tensorflow.session import (
 from inferd.backends.tensorflow.session_run import session_run
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import ArrayInstance
-from inferd.core.interfaces import BackendContext, ModelFiles, Placement
-from inferd.core.signature import Signature, check_config, complete_config, default_max_batch_size
+from inferd.core.completing import CompletingBackend
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.signature import Signature, check_config
 from inferd.errors import InvalidConfig
 
 
-class TensorflowBackend:
+class TensorflowBackend(CompletingBackend):
     """Runs TensorFlow's two formats. Instances of a version share one session.
 
     TensorFlow is imported when the first model opens.
@@ -32,23 +33,15 @@ class TensorflowBackend:
     joins = True
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
-        self._default_max_batch_size = default_max_batch_size
+        super().__init__(default_max_batch_size)
         self._loaded: WeakValueDictionary[Any, LoadedSession] = WeakValueDictionary()
         self._lock = threading.Lock()
-
-    def connect(self, context: BackendContext) -> None:
-        """See ConnectedBackend.connect."""
-        self._default_max_batch_size = default_max_batch_size(
-            context.settings, self._default_max_batch_size
-        )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. Loads nothing."""
         signature = _interface(files, config).signature
         _check_ranks(config, signature)
-        completed = complete_config(config, signature, self._default_max_batch_size)
-        check_config(completed, signature)
-        return completed
+        return self._complete_checked(config, signature)
 
     complete_alone = complete
     """See HostedBackend.complete: TensorFlow itself is not needed."""

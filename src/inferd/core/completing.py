@@ -1,0 +1,33 @@
+"""CompletingBackend: how backends complete configurations from what model files declare."""
+
+from inferd.config.model import ModelConfig
+from inferd.config.parameter import whole_setting
+from inferd.core.interfaces import BackendContext
+from inferd.core.signature import (
+    DEFAULT_MAX_BATCH_SIZE,
+    Signature,
+    check_config,
+    complete_config,
+)
+
+
+class CompletingBackend:
+    """Base of backends whose files declare inputs and outputs.
+
+    `default_max_batch_size` is for models that can batch and whose configuration does not set it.
+    """
+
+    def __init__(self, default_max_batch_size: int = 4) -> None:
+        self._default_max_batch_size = default_max_batch_size
+
+    def connect(self, context: BackendContext) -> None:
+        """See ConnectedBackend.connect."""
+        usual = self._default_max_batch_size
+        self._default_max_batch_size = whole_setting(
+            context.settings, DEFAULT_MAX_BATCH_SIZE, usual
+        )
+
+    def _complete_checked(self, config: ModelConfig, signature: Signature) -> ModelConfig:
+        completed = complete_config(config, signature, self._default_max_batch_size)
+        check_config(completed, signature)
+        return completed
