@@ -212,7 +212,7 @@ class Counts:
         self._add_execution(self.failed if failed else self.shared, ran, batch_size)
 
     def _add_execution(self, rows: dict[int, Phases], ran: Timed, batch_size: int) -> None:
-        """Count an execution of its own; one that still runs without a waiting request lasts until now."""
+        """Count an execution of its own; one that nobody waits for any more lasts until now."""
         self._last_ns = started_ns = ran.started_ns
         ended_ns = ran.ended_ns or self.clock()
         computing_ns = ran.computing_ns or started_ns
