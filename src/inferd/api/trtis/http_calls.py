@@ -70,7 +70,7 @@ class TrtisRoutes(MountedRoutes):
         register, tail = f"{shared}/register/{{region}}", "{key}/{offset}/{size}"
         cuda = f"{shared}/cudaregister/{{region}}/{{size}}/{{device}}"
         infer = self._inference
-        calls = [
+        calls: list[tuple[str, str, str, Callable[..., Awaitable[HttpAnswer]], str]] = [
             ("GET", "/api/health/{mode}", "health", self.health, HEALTH),
             ("GET", "/api/status", "metadata", self.status, STATUS),
             ("GET", "/api/status/{model}", "metadata", self.status, STATUS),
