@@ -117,3 +117,27 @@ def test_parts_and_places_of_an_axis(graph, x, run):
     assert found["last"].tolist() == [[-2], [-4]]
     assert found["places"].tolist() == [0, 1]
     assert found["full"].tolist() == [[7, 7], [7, 7]]
+
+
+def test_a_reduction_has_the_rank_that_its_axes_leave(graph, x, run):
+    outputs = {
+        "rows": graph.reduce("ReduceSum", x, [1]),
+        "kept": graph.reduce("ReduceMax", x, [0], keep=True),
+        "all": graph.reduce("ReduceMin", x),
+    }
+    assert [value.rank for value in outputs.values()] == [1, 2, 0]
+    found = run(graph.encode(outputs), {"x": X})
+    assert [found[name].tolist() for name in outputs] == [[-1, -1], [[3, -2]], -4]
+
+
+def test_elements_are_numbered_and_vectors_laid_along_an_axis(graph, run):
+    known = graph.input(OnnxPort("x", DataType.FP32, (-1, 2, -1)))
+    unknown = graph.input(OnnxPort("u", DataType.FP32, None))
+    vector = graph.constant(np.float32([10, 20]))
+    outputs = {"n": graph.numbered(known)}
+    outputs |= {"k": known + graph.along(vector, known, 1)}
+    outputs |= {"v": unknown + graph.along(vector, unknown, 1)}
+    given = np.zeros((1, 2, 3), np.float32)
+    found = run(graph.encode(outputs), {"x": given, "u": given})
+    assert found["n"].tolist() == [[[0, 1, 2], [3, 4, 5]]]
+    assert found["k"].tolist() == found["v"].tolist() == [[[10] * 3, [20] * 3]]

@@ -273,6 +273,11 @@ class Graph:
         """Return 0, 1, ... below `count`, an INT64 scalar."""
         return self.add("Range", self.whole(0), count, self.whole(1), rank=1)
 
+    def numbered(self, value: Value) -> Value:
+        """Return 0, 1, ... in the shape of `value`, as INT64."""
+        numbers = self.range(self.add("Size", value, rank=0))
+        return self.reshape(numbers, self.shape(value), value.rank)
+
     def squeeze(self, value: Value, *axes: int) -> Value:
         """Return `value` without the dims `axes`, which are of size 1."""
         return self.add("Squeeze", value, self.ints(*axes), rank=value.rank_with(-len(axes)))

@@ -20,6 +20,16 @@ def scaled_nearest(graph: Graph, x: Value, scales: Value) -> Value:
     )
 
 
+def resized(
+    graph: Graph, x: Value, scales: Value | None, where: str, sizes: Value | None = None
+) -> Value:
+    """Return images whose pixels are interpolated, at places found as `where` says for ONNX."""
+    operands = x, None, scales, sizes
+    return graph.add(
+        "Resize", *operands, rank=4, mode="linear", coordinate_transformation_mode=where
+    )
+
+
 def upsampled(graph: Graph, x: Value, scale: int) -> Value:
     """Return images whose pixels are repeated `scale` times in each direction."""
     return scaled_nearest(graph, x, graph.constant(np.array([1, 1, scale, scale], np.float32)))

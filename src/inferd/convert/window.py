@@ -31,10 +31,10 @@ class Window:
         """Return whether it steps over some places of its input."""
         return any(step > size for step, size in zip(self.strides, self.kernel, strict=True))
 
-    def pool(self, graph: Graph, op: str, x: Value, **more: Any) -> Value:
-        """Return the output of `op`, a pool; `more` are pads and the like."""
+    def slide(self, graph: Graph, op: str, *operands: Value | None, **more: Any) -> Value:
+        """Return the output of `op`, a pool or convolution; `more` are pads and the like."""
         sizes = {"kernel_shape": self.kernel, "strides": self.strides}
-        return graph.add(op, x, rank=self.rank, **(sizes | more))
+        return graph.add(op, *operands, rank=self.rank, **(sizes | more))
 
     def last_start(self, graph: Graph, sizes: Value) -> Value:
         """Return where the last window starts in the padded input if their number is rounded up.
@@ -47,19 +47,26 @@ class Window:
         return (sizes + more) / strides * strides
 
     def convolve(
-        self, graph: Graph, op: str, operands: tuple[Value, Value, Value | None], **more: Any
+        self,
+        graph: Graph,
+        op: str,
+        operands: tuple[Value, Value, Value | None],
+        *,
+        is_last: bool = False,
+        **more: Any,
     ) -> Value:
         """Return the output of `op`, Conv or ConvTranspose, for x, weight and an optional bias.
 
-        Channels come first. `more` adds attributes to the window's own, or overrides them.
+        Channels come first in x, the weight and the output, unless `is_last`. `more` adds
+        attributes to the window's own, or overrides them.
         """
-        own = {
-            "kernel_shape": self.kernel,
-            "strides": self.strides,
-            "dilations": self.dilations,
-            "pads": self.pads,
-        }
-        return graph.add(op, *operands, rank=self.rank, **(own | more))
+        x, weight, bias = operands
+        rank = self.rank
+        if is_last:
+            x, weight = channels_first(graph, x, rank), channels_first(graph, weight, rank)
+        own = {"dilations": self.dilations, "pads": self.pads}
+        y = self.slide(graph, op, x, weight, bias, **(own | more))
+        return channels_last(graph, y, rank) if is_last else y
 
 
 def mean_inside(graph: Graph, mean: Value, share: Value) -> Value:

@@ -75,9 +75,7 @@ def _limits(graph: Graph, sizes: Value, scale: Value, one: Value) -> Value:
 
 def _counts(graph: Graph, numbers: Value, info: Value) -> Value:
     """Return how many boxes each image has."""
-    count = graph.scalar(graph.length(info, 0))
-    images = graph.range(count)
-    return _occurrences(graph, images, numbers)
+    return _occurrences(graph, graph.places(info, 0), numbers)
 
 
 def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> Converted:

@@ -92,7 +92,7 @@ def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     rows = graph.join(graph.length(x, 0), graph.ints(1), graph.length(x, 1), area)
     squares = graph.reshape(x * x, rows, 4)
     window = Window([size, 1], [1, 1], [1, 1], [(size - 1) // 2, 0, size // 2, 0])
-    mean = window.pool(graph, "AveragePool", squares, pads=window.pads, count_include_pad=1)
+    mean = window.slide(graph, "AveragePool", squares, pads=window.pads, count_include_pad=1)
     scale = mean * alpha + bias
     scale = graph.reshape(scale, graph.shape(x), x.rank)
     return y, channels_last(graph, scale, x.rank or 4) if call.is_nhwc else scale

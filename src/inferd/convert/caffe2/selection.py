@@ -6,7 +6,7 @@ from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.window import pads_of
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.image import aligned_regions, scaled_nearest, upsampled
+from inferd.convert.image import aligned_regions, resized, scaled_nearest, upsampled
 from inferd.convert.window import channels_first, channels_last
 from inferd.tensor.dtype import DataType
 
@@ -42,23 +42,17 @@ def _top_k(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     length = graph.length(x, axis)
     count = graph.add("Min", graph.ints(k), length)
     values, indices = graph.add_several(2, "TopK", x, count, axis=axis)
-    none = graph.add("ConstantOfShape", graph.shape(graph.shape(x)), rank=1, value=_NONE)
-    missing = graph.ints(k) - count
-    behind = graph.add("ScatterElements", none, graph.ints(axis), missing, axis=0)
+    none = graph.full(graph.shape(graph.shape(x)), np.int64(0))
+    behind = graph.add("ScatterElements", none, graph.ints(axis), graph.ints(k) - count, axis=0)
     around = graph.join(none, behind)
     values = graph.add("Pad", values, around)
     found = graph.add("Pad", indices, around, graph.whole(-1))
     if call.output_count < 3:
         return values, found
     # The third output has indices into the flattened input.
-    numbers = graph.range(graph.add("Size", x, rank=0))
-    numbers = graph.reshape(numbers, graph.shape(x), x.rank)
-    places = graph.add("GatherElements", numbers, indices, axis=axis)
+    places = graph.add("GatherElements", graph.numbered(x), indices, axis=axis)
     places = graph.add("Pad", places, around, graph.whole(-1))
     return values, found, graph.reshape(places, graph.ints(-1))
-
-
-_NONE = np.array([0], np.int64)
 
 
 def _unique(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -98,24 +92,16 @@ def _picked(call: Caffe2Call, x: Value, scales: Value) -> Value:
         length = graph.length(x, axis)
         scale = graph.add("Slice", scales, graph.ints(place), graph.ints(place + 1), rank=1)
         size = graph.cast(length, DataType.FP32) * scale
-        count = graph.scalar(graph.cast(size, DataType.INT64))
-        numbers = graph.range(count)
-        sources = graph.cast(numbers, DataType.FP32) / scale
-        last = length - graph.ints(1)
-        sources = graph.add("Min", graph.cast(sources, DataType.INT64), last)
+        numbers = graph.range(graph.scalar(graph.cast(size, DataType.INT64)))
+        sources = graph.cast(graph.cast(numbers, DataType.FP32) / scale, DataType.INT64)
+        sources = graph.add("Min", sources, length - graph.ints(1))
         x = graph.add("Gather", x, sources, rank=4, axis=axis)
     return x
 
 
 def _upsample_bilinear(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert UpsampleBilinear, always with channels first: Caffe2 ignores its `order`."""
-    return graph.add(
-        "Resize",
-        *(x, None, _of_images(graph, _scales(call))),
-        rank=4,
-        mode="linear",
-        coordinate_transformation_mode="align_corners",
-    )
+    return resized(graph, x, _of_images(graph, _scales(call)), "align_corners")
 
 
 def _scales(call: Caffe2Call) -> Value:

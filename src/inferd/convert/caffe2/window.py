@@ -100,20 +100,18 @@ def _conv_transpose(graph: Graph, call: Caffe2Call, x: Value, weight: Value) -> 
     if window.legacy_pad not in (0, _VALID):
         call.refuse("legacy_pad of a ConvTranspose can only be NOTSET or VALID")
     window.dilations = [1] * len(window.kernel)  # ConvTranspose has no such argument
-    rank, adj = window.rank, _sizes(call, "adj")
+    adj = _sizes(call, "adj")
     if any(not 0 <= more < step for more, step in zip(adj, window.strides, strict=False)):
         call.refuse(f"adj is {adj}, which is not less than its stride {window.strides}")
-    if call.is_nhwc:
-        x, weight = channels_first(graph, x, rank), channels_first(graph, weight, rank)
-    y = window.convolve(
+    return window.convolve(
         graph,
         "ConvTranspose",
         (x, weight, _bias(call)),
+        is_last=call.is_nhwc,
         pads=[0] * len(window.pads) if window.legacy_pad == _VALID else window.pads,
         output_padding=adj or None,
         group=call.integer("group", 1),
     )
-    return channels_last(graph, y, rank) if call.is_nhwc else y
 
 
 def _bias(call: Caffe2Call) -> Value | None:
@@ -173,7 +171,7 @@ def _pool_window(
             return _caffe_pool(graph, op, x, window, counts_pads=counts_pads)
         ceil_mode = 1
         window.pads = window.head * 2
-    return window.pool(
+    return window.slide(
         graph,
         f"{op}Pool",
         x,
@@ -194,7 +192,7 @@ def _caffe_pool(
         # The Max does nothing but keep ONNX Runtime from fusing the Pad into the pool, which does
         # not accept padding as wide as its window.
         padded = padded if fill else graph.add("Max", padded, lowest)
-        return window.pool(graph, f"{op}Pool", padded)
+        return window.slide(graph, f"{op}Pool", padded)
 
     lowest = graph.real(float(np.finfo(np.float32).min))
     if op == "Max":

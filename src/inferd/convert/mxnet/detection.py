@@ -12,8 +12,6 @@ from inferd.convert.mxnet.fill import numbers_of
 from inferd.convert.mxnet.shape import places_along
 from inferd.tensor.dtype import DataType
 
-_NONE, _ONE = np.array([0], np.int64), np.array([1], np.int64)
-
 
 @dataclass(slots=True)
 class _Boxes:
@@ -85,9 +83,8 @@ def _chosen(call: MxnetCall, boxes: _Boxes, threshold: float, *, is_center: bool
         flat = graph.reshape(graph.cast(boxes.classes, DataType.FP32), graph.ints(-1))
         found, _, numbers, _ = graph.add_several(4, "Unique", flat, rank=1, sorted=1)
         numbers = graph.unsqueeze(graph.reshape(numbers, graph.shape(scores), 2), (1,))
-        count = graph.add("Size", found, rank=0)
-        each = graph.range(count)
-        own = graph.add("Equal", numbers, graph.unsqueeze(each, (0, 2)), rank=3)
+        each = graph.unsqueeze(graph.places(found, 0), (0, 2))
+        own = graph.add("Equal", numbers, each, rank=3)
         groups = graph.add("Where", own, groups, graph.real(-math.inf), rank=3)
     chosen = graph.add(
         "NonMaxSuppression",
@@ -97,8 +94,8 @@ def _chosen(call: MxnetCall, boxes: _Boxes, threshold: float, *, is_center: bool
         center_point_box=int(is_center),
     )
     places = graph.add("Gather", chosen, graph.ints(0, 2), rank=2, axis=1)
-    none = graph.add("ConstantOfShape", graph.shape(scores), rank=2, value=_NONE)
-    ones = graph.add("ConstantOfShape", graph.length(chosen, 0), rank=1, value=_ONE)
+    none = graph.full(graph.shape(scores), np.int64(0), 2)
+    ones = graph.ones(graph.length(chosen, 0))
     return graph.cast(graph.add("ScatterND", none, places, ones), DataType.BOOL)
 
 

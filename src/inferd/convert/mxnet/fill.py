@@ -47,17 +47,9 @@ def _arange_like(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert arange_like: a range over an axis, or over all elements."""
     repeat = call.integer("repeat", 1)
     call.cannot_if(repeat != 1, "repeat cannot be converted")
-    if call.has("axis"):
-        axis = call.axis(x.rank, 0)
-        shape = graph.length(x, axis)
-        count = graph.scalar(shape)
-    else:
-        count = graph.add("Size", x, rank=0)
-    numbers = graph.range(count)
-    numbers = graph.cast(numbers, DataType.FP32)
-    scaled = numbers * call.number("step", 1.0)
-    scaled = scaled + call.number("start")
-    return scaled if call.has("axis") else graph.reshape(scaled, graph.shape(x), x.rank)
+    is_along = call.has("axis")
+    numbers = graph.places(x, call.axis(x.rank, 0)) if is_along else graph.numbered(x)
+    return graph.cast(numbers, DataType.FP32) * call.number("step", 1.0) + call.number("start")
 
 
 # --- anchors ---
@@ -81,15 +73,9 @@ def _multi_box_prior(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         call.refuse("its ratios should be above 0, its steps and offsets two numbers each")
     height, width = (graph.cast(graph.length(x, axis), DataType.FP32) for axis in (2, 3))
     centers = []
-    for axis, size, step, offset in (
-        (2, height, steps[0], offsets[0]),
-        (3, width, steps[1], offsets[1]),
-    ):
-        count = graph.scalar(graph.length(x, axis))
-        places = graph.range(count)
-        places = graph.cast(places, DataType.FP32) + offset
-        by = graph.real(step) if step > 0 else graph.add("Reciprocal", size)
-        centers.append(places * by)
+    for axis, size, step, offset in zip((2, 3), (height, width), steps, offsets, strict=True):
+        places = graph.cast(graph.places(x, axis), DataType.FP32) + offset
+        centers.append(places * step if step > 0 else places * graph.add("Reciprocal", size))
     shapes = [(size, sqrt(ratios[0])) for size in sizes]
     shapes += [(sizes[0], sqrt(ratio)) for ratio in ratios[1:]]
     halves = [graph.constant(np.array([s * r / 2 for s, r in shapes], np.float32))]

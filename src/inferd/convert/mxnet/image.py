@@ -6,7 +6,7 @@ import numpy as np
 
 from inferd.convert.call import MAX_FILLED, Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.image import aligned_regions, pooled_regions
+from inferd.convert.image import aligned_regions, pooled_regions, resized
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import places_along
 
@@ -43,11 +43,7 @@ def _bilinear_resize(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     else:
         sizes = graph.ints(call.integer("height", 1), call.integer("width", 1))
     shape = graph.join(graph.shape(x, 0, 2), sizes)
-    return _resized(graph, x, shape, mode="linear", coordinate_transformation_mode=how)
-
-
-def _resized(graph: Graph, x: Value, sizes: Value, **how: str) -> Value:
-    return graph.add("Resize", x, None, None, sizes, rank=4, **how)
+    return resized(graph, x, None, how, shape)
 
 
 def _adaptive_average(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -69,13 +65,10 @@ def _shares(call: MxnetCall, x: Value, axis: int, count: int) -> Value:
         numbers = graph.constant(np.arange(first, count + first)[:, None])
         scaled = graph.add("Mul", numbers, length, rank=2) + graph.whole(up)
         ends.append(scaled / graph.whole(count))
-    places = graph.range(graph.scalar(length))
+    places = graph.places(x, axis)
     starts, stops = ends
-    is_in = graph.add(
-        "And",
-        graph.add("GreaterOrEqual", places, starts, rank=2),
-        graph.add("Less", places, stops, rank=2),
-    )
+    begun = graph.add("GreaterOrEqual", places, starts, rank=2)
+    is_in = graph.add("And", begun, graph.add("Less", places, stops, rank=2))
     size = graph.add("CastLike", stops - starts, x, rank=2)
     return graph.add("CastLike", is_in, x, rank=2) / size
 

@@ -154,12 +154,9 @@ def _window(call: MxnetCall) -> MxnetWindow:
 
 def _convolution(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
     window = _window(call)
-    rank = window.rank
-    if window.is_last:
-        x, weight = channels_first(graph, x, rank), channels_first(graph, weight, rank)
-    bias = None if call.flag("no_bias") else call.input(2)
-    y = window.convolve(graph, "Conv", (x, weight, bias), group=call.integer("num_group", 1))
-    return channels_last(graph, y, rank) if window.is_last else y
+    operands = x, weight, None if call.flag("no_bias") else call.input(2)
+    group = call.integer("num_group", 1)
+    return window.convolve(graph, "Conv", operands, is_last=window.is_last, group=group)
 
 
 def _deconvolution(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
@@ -208,7 +205,7 @@ def _pooling(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if is_full and (kind == "sum" or _may_start_outside(window)):
         y = _full_pool(call, kind, x, window, counts_pads=counts_pads)
     else:
-        y = window.pool(
+        y = window.slide(
             graph,
             _POOLS[kind],
             x,
@@ -249,7 +246,7 @@ def _full_pool(
         value = graph.add("Pad", value, graph.join(none, before, none, behind), fill)
         # The Max does nothing but keep ONNX Runtime from fusing the Pad into the pool.
         value = graph.add("Max", value, lowest)
-        return window.pool(graph, _POOLS[kind], value)
+        return window.slide(graph, _POOLS[kind], value)
 
     if kind == "max":
         return pool(x, lowest, around=False)
