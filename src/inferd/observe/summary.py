@@ -69,19 +69,17 @@ class SummaryCounts(Counts):
     def add_success(self, request: Timed) -> None:
         """See Counts.add_success."""
         super().add_success(request)
-        started_ns = request.started_ns
-        if not started_ns:
+        if not request.started_ns:
             return  # from the cache
-        queued_ns = request.queued_ns or started_ns
-        computing_ns = request.computing_ns or started_ns
-        ended_ns = request.ended_ns
-        computed_ns = request.computed_ns or ended_ns
+        queued_ns = request.queued_ns or request.started_ns
+        computing_ns = request.computing_ns or request.started_ns
+        computed_ns = request.computed_ns or request.ended_ns
         request_, queue, compute_input, compute_infer, compute_output = self.summaries
-        request_.add((request.answered_ns or ended_ns) - queued_ns)
-        queue.add(started_ns - queued_ns)
-        compute_input.add(computing_ns - started_ns)
+        request_.add((request.answered_ns or request.ended_ns) - queued_ns)
+        queue.add(request.started_ns - queued_ns)
+        compute_input.add(computing_ns - request.started_ns)
         compute_infer.add(computed_ns - computing_ns)
-        compute_output.add(ended_ns - computed_ns)
+        compute_output.add(request.ended_ns - computed_ns)
 
     def _add_cache_hit(self, request: Timed) -> None:
         super()._add_cache_hit(request)
