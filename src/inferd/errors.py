@@ -1,6 +1,7 @@
 """Every error inferd raises on purpose, each with one protocol-neutral reason.
 
-The code that raises knows the reason; each wire module maps reasons to its protocol's statuses.
+The code that raises knows the reason; `inferd.wire` maps reasons to the statuses of each
+API, `inferd.http.grpc.status` to those of gRPC.
 """
 
 import enum

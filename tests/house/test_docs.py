@@ -1,6 +1,7 @@
 """What the pages say of the code is there: links, names in the tour, files, options."""
 
 import ast
+import configparser
 import re
 from pathlib import Path
 
@@ -17,6 +18,7 @@ PAGES = sorted(
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAMED_LINK = re.compile(r"\[`([A-Za-z0-9_./]+)`\]\((\S+\.py)\)")
+METHOD = re.compile(r"`([A-Z]\w+)\.(\w+)`")
 FILE = re.compile(r"`((?:[a-z0-9_]+/)+[a-z0-9_]+\.py)`")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)(?!\w)")
 FOREIGN_FLAGS = {
@@ -73,6 +75,25 @@ def test_what_a_page_about_the_code_names_is_there(name):
     for name, link in named:
         file = page.parent / link
         assert "/" in name or name.endswith(".py") or name in defined_in(file), f"{name} in {link}"
+
+
+def test_each_method_that_the_tour_names_without_a_link_is_of_a_class_that_it_links():
+    page = ROOT / "docs/tour.md"
+    text = page.read_text()
+    linked = {page.parent / link for _, link in NAMED_LINK.findall(text)}
+    known = set().union(*map(defined_in, linked))
+    for kind, method in METHOD.findall(text):
+        assert f"{kind}.{method}" in known, f"{kind}.{method}"
+
+
+def test_the_floors_are_those_that_imports_are_checked_by():
+    contracts = configparser.ConfigParser()
+    contracts.read(ROOT / ".importlinter")
+    layers = contracts["importlinter:contract:floors"]["layers"].split("\n")[1:]
+    checked = [[room.strip() for room in layer.split("|")] for layer in reversed(layers)]
+    page = (ROOT / "docs/decisions/0027-rooms.md").read_text()
+    said = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.+?) \|", page, re.MULTILINE)]
+    assert said == checked
 
 
 def test_the_glossary_is_short_enough_to_be_read():

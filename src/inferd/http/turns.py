@@ -56,7 +56,7 @@ class Connection:
 class Turns:
     """The connections of one server that are waiting for a turn, or to have their output written.
 
-    `moment` gets the number of each round; no connection is read during a round.
+    `round_number` gets the number of each round; no connection is read during a round.
     """
 
     def __init__(self, round_number: RoundNumber | None = None) -> None:

@@ -45,7 +45,7 @@ ALIGN: Final = 64
 
 MAX_CACHED: Final = 256
 CACHED_BYTES: Final = 1 << 10
-"""At most MAX_KEPT documents are cached, none longer than KEPT_BYTES."""
+"""At most MAX_CACHED documents are cached, none longer than CACHED_BYTES."""
 
 # --- from the server ---
 
