@@ -75,7 +75,7 @@ async def test_one_that_waits_is_woken_and_goes_on_when_its_owner_says_so():
     driver.go_on()  # too early
     assert not driver.is_due() and handler.log == []
     fulfil(handler.promise, "it")
-    assert driver.is_due() and driver.task is None
+    assert driver.is_due() and not driver.has_task
     assert handler.log == ["woken"]
     driver.go_on()
     driver.go_on()
@@ -88,7 +88,7 @@ async def test_a_task_takes_over_what_waits_for_something_else():
     handler = Handler(after=(other,))
     fulfil(handler.promise, "it")
     handler.driver.go_on()
-    assert handler.driver.task is not None and not handler.driver.is_due()
+    assert handler.driver.has_task and not handler.driver.is_due()
     other.set_result("other")
     await soon()
     assert handler.log == ["woken", "it", "other", ANSWERED]

@@ -340,7 +340,7 @@ class Story:
         self.wire.server.stop_accepting()
 
     def idle(self, _):
-        self.wire.connection.close_if_idle()
+        self.wire.connection.drain()
 
     def lose(self, _):
         self.wire.transport.close()
@@ -497,7 +497,7 @@ async def test_an_answer_that_comes_as_the_connection_is_cut_is_dropped(models, 
     wire = Wire(engine)
     wire.send(infer([1.5], model="held"))
     await held.started.acquire()
-    task = wire.connection._task.task
+    task = wire.connection._task._task
     held.release.set()
     wire.server.close()
     await task

@@ -28,11 +28,13 @@ class Driver:
 
     `wake` is called when the promise it waits for is there; its owner then calls `go_on`, not
     necessarily at once. `ended` gets its result or the error that ended it, in the place that made
-    it end. At each step, or if it is cancelled, it lets go of the promise: what that refers to, its
-    error's frames or whoever is to be woken, refers to this. The owner lets go of it in `ended`.
+    it end; it must not raise that error, whose traceback would then hold `ended`'s frame, and that
+    frame the error. At each step, or if it is cancelled, it lets go of the promise: what that
+    refers to, its error's frames or whoever is to be woken, refers to this. The owner lets go of it
+    in `ended`. `has_task` tells whether a task has taken over.
     """
 
-    __slots__ = ("_ended", "_promise", "_running", "_wake", "task")
+    __slots__ = ("_ended", "_promise", "_running", "_task", "_wake", "has_task")
 
     def __init__(
         self,
@@ -44,7 +46,8 @@ class Driver:
         self._wake = wake
         self._ended = ended
         self._promise: Promise[Any] | None = None
-        self.task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.has_task = False
 
     def step(self) -> None:
         """Run it until it waits or ends."""
@@ -61,7 +64,9 @@ class Driver:
                 self._promise = waits_for
                 waits_for.then = self._wake
             else:
-                self.task = asyncio.get_running_loop().create_task(self._take_over(waits_for))
+                self.has_task = True
+                running = self._take_over(waits_for)
+                self._task = asyncio.get_running_loop().create_task(running)
             return
         self._ended(result, None)
 
@@ -77,8 +82,8 @@ class Driver:
 
     def cancel(self) -> None:
         """Raise CancelledError in it, unless it has ended."""
-        if self.task is not None:
-            self.task.cancel()
+        if self._task is not None:
+            self._task.cancel()
             return
         promise, self._promise = self._promise, None
         if promise is None:
@@ -89,17 +94,20 @@ class Driver:
         except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody awaits it any more
             return
         ending = resumed(self._running, waits_for)
-        self.task = asyncio.get_running_loop().create_task(ending)
+        self._task = asyncio.get_running_loop().create_task(ending)
 
     async def _take_over(self, waits_for: Any) -> None:
         try:
             result = await resume(self._running, waits_for)
         except asyncio.CancelledError as error:
+            self._task = None  # it keeps the error, and with its frames what they hold
             self._ended(None, error)
             raise
         except Exception as error:  # noqa: BLE001  it is its owner's
+            self._task = None
             self._ended(None, error)
             return
+        self._task = None
         self._ended(result, None)
 
 

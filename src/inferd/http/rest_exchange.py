@@ -193,7 +193,10 @@ class RestExchange(H2Stream):
     def _answered(self, answer: Any, error: BaseException | None) -> None:
         self._task = None
         if error is not None:
-            raise error
+            if isinstance(error, Exception):
+                log.error("unexpected failure of an answer; its stream is reset", exc_info=error)
+                self.connection.reset(self.id, ErrorCode.INTERNAL_ERROR)
+            return
         if self.is_local_done and answer.rest is not None:
             self._task = asyncio.get_running_loop().create_task(driven(answer.rest.aclose()))
         self._answer(answer)

@@ -363,13 +363,16 @@ class HttpConnection(Connection):
         """Send the answer that a coroutine has returned."""
         task, self._task = self._task, None
         if error is not None:
-            raise error
+            if isinstance(error, Exception):
+                log.error("unexpected failure of an answer; its connection is cut", exc_info=error)
+                self.abort()
+            return
         if self._is_closing:
             if answer.rest is not None:
                 self._task = asyncio.get_running_loop().create_task(driven(answer.rest.aclose()))
             return
         self._send(self._answering, answer)
-        if type(task) is Driver and task.task is not None:
+        if type(task) is Driver and task.has_task:
             self._advance()
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:

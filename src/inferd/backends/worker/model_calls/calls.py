@@ -8,6 +8,7 @@ that it would wait for itself. The time a nested request may wait in a queue is 
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any
@@ -37,6 +38,8 @@ from inferd.errors import InvalidRequest, Unsupported
 
 MAX_NESTING = 16
 """The most models that may wait for each other in a chain."""
+
+log = logging.getLogger("inferd.model")
 
 MAX_CALLS = 1000
 """The most calls of one worker that may run at once."""
@@ -225,8 +228,8 @@ class WorkerCalls:
 
     def _note_ended(self, number: int, _result: None, error: BaseException | None) -> None:
         self._running.pop(number, None)
-        if error is not None:
-            raise error
+        if isinstance(error, Exception):
+            log.error("unexpected failure of a call by model '%s'", self._model, exc_info=error)
 
     def _go_on_in_task(
         self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None
