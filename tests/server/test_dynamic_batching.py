@@ -463,7 +463,9 @@ def test_a_slow_reader_gets_its_own_answer_whatever_others_ask_meanwhile(models)
                 await check(one, 100 * turn + number + 10)
 
         def buffered_count():
-            buffered = [one._transport.get_write_buffer_size() for one in server._http.connections]
+            buffered = [
+                one._transport.get_write_buffer_size() for one in server._http.endpoint.connections
+            ]
             return sum(size > 0 for size in buffered)
 
         await until(lambda: buffered_count() == len(slow))

@@ -37,6 +37,7 @@ dynamic_batching {
 
 @pytest.fixture(autouse=True)
 def no_collection():
+    gc.collect()  # what earlier tests have left is not counted
     gc.disable()
     yield
     gc.enable()
