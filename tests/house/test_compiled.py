@@ -6,6 +6,9 @@ somebody else's, and what the error's traceback holds stays in memory.
 
 A class attribute whose type is a choice of three, one of them None, is left undefined where it
 should be None.
+
+Compiled functions accept an object as one of a compiled class only if it is exactly that, or if its
+class is compiled too: a class with heirs in plain modules has to say so.
 """
 
 import ast
@@ -58,6 +61,46 @@ def undefined(tree):
 def test_no_default_of_none_is_lost(module):
     tree = ast.parse((ROOT / "src" / module).read_text())
     assert [node.lineno for node in undefined(tree)] == []
+
+
+def imported(tree):
+    """Return the modules, as paths below src, by the names that `tree` has from them."""
+    return {
+        alias.asname or alias.name: node.module.replace(".", "/") + ".py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+
+
+def closed(tree):
+    """Return the names of classes in `tree` that have, compiled, no heirs in plain modules."""
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and not any(
+            "allow_interpreted_subclasses=True" in ast.unparse(d) for d in node.decorator_list
+        )
+    }
+
+
+def test_compiled_classes_with_plain_heirs_say_so():
+    compiled = {
+        module: closed(ast.parse((ROOT / "src" / module).read_text())) for module in MODULES
+    }
+    wrong = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        if str(path.relative_to(ROOT / "src")) in compiled:
+            continue
+        tree = ast.parse(path.read_text())
+        places = imported(tree)
+        for kind in ast.walk(tree):
+            for base in kind.bases if isinstance(kind, ast.ClassDef) else ():
+                name = ast.unparse(base)
+                if name in compiled.get(places.get(name, ""), ()):
+                    wrong.append(f"{kind.name} of {path.name}: {name}")
+    assert wrong == []
 
 
 def test_a_default_that_would_be_lost_is_found():

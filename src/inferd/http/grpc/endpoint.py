@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import msgspec
+from mypy_extensions import mypyc_attr
 
 from inferd.http.coder import Coder
 from inferd.http.endpoint import Endpoint
@@ -22,6 +23,7 @@ LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels by the names of compression levels."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class GrpcLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of the connections and their calls.
 

@@ -1,6 +1,7 @@
 """HttpEndpoint: what the HTTP/1.1 connections of one port share."""
 
 import msgspec
+from mypy_extensions import mypyc_attr
 
 from inferd.http.endpoint import Endpoint
 from inferd.http.routes import Routes
@@ -8,6 +9,7 @@ from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class HttpLimits(msgspec.Struct, frozen=True):
     """The limits of the connections; sizes in bytes, times in seconds."""
 
