@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from plugins import with_plugins
 
 PRINTED = [1.0, 1.1, 2.0, 2.1, 3.0, 3.1]
 BFLOAT16 = ml_dtypes.bfloat16
@@ -236,6 +237,7 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            env=with_plugins(),
         )
         self.said = ""
         self._more = threading.Condition()

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from plugins import with_plugins
 
 import inferd
 
@@ -35,7 +36,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
-            env=environ,
+            env=with_plugins() if environ is None else environ,
         )
 
     def wait_for(self, pattern):

@@ -53,7 +53,6 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform("inferd_identity", "identity", ""),
     Platform("inferd_repeat", "repeat", ""),
     Platform("inferd_square", "square", ""),
-    Platform("inferd_faulty", "faulty", ""),
 )
 """Every format inferd knows, in the order in which a version folder is searched for them."""
 

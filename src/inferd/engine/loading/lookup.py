@@ -31,7 +31,6 @@ _BACKENDS = {
     "repeat": "inferd.backends.repeat:RepeatBackend",
     "square": "inferd.backends.square:SquareBackend",
     "python": "inferd.backends.python.backend:PythonBackend",
-    "faulty": "inferd.backends.faulty:FaultyBackend",
 }
 
 _GIVEN_MODEL = "inferd.backends.function.model:given_model"

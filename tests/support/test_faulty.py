@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from faulty import FaultyBackend
 
-from inferd.backends.faulty import FaultyBackend
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import DecoupledInstance, ModelFiles, Placement
 from inferd.core.request import InferRequest
