@@ -1,54 +1,21 @@
 """Converts ModelConfig to its protobuf message and back, whatever pool the message is from.
 
-A field has the same name on both sides, unless _PATHS says otherwise. A message with a class in
-_CLASSES becomes an object of it; a message without one stands for its single field, or for True if
-it has no fields. Fields at their default are not written, but messages that were present are.
+A field has the same name on both sides, unless _PATHS says otherwise. A message becomes an object
+of the class that the attribute's type names; without one it stands for its single field, or for
+True if it has no fields. Fields at their default are not written, but messages that were present
+are.
 """
 
-from dataclasses import MISSING, Field, fields, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, get_args
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from inferd.config import model
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig, NoDatatype
 from inferd.tensor.dtype import DATATYPES, DataType
-
-_CLASSES: dict[str, Any] = {
-    "ModelConfig": ModelConfig,
-    "ModelInput": model.ModelInput,
-    "ModelOutput": model.ModelOutput,
-    "BatchInput": model.BatchInput,
-    "BatchOutput": model.BatchOutput,
-    "ModelInstanceGroup": model.InstanceGroup,
-    "ModelInstanceGroup.SecondaryDevice": model.SecondaryDevice,
-    "ModelRateLimiter": model.RateLimiter,
-    "ModelRateLimiter.Resource": model.RateLimiterResource,
-    "ModelVersionPolicy": model.VersionPolicy,
-    "ModelOptimizationPolicy": model.Optimization,
-    "ModelOptimizationPolicy.Cuda": model.Cuda,
-    "ModelOptimizationPolicy.Cuda.GraphSpec": model.CudaGraphSpec,
-    "ModelOptimizationPolicy.Cuda.GraphSpec.LowerBound": model.CudaGraphLowerBound,
-    "ModelOptimizationPolicy.ExecutionAccelerators.Accelerator": model.Accelerator,
-    "ModelQueuePolicy": model.QueuePolicy,
-    "ModelDynamicBatching": model.DynamicBatching,
-    "ModelSequenceBatching": model.SequenceBatching,
-    "ModelSequenceBatching.Control": model.Control,
-    "ModelSequenceBatching.ControlInput": model.ControlInput,
-    "ModelSequenceBatching.InitialState": model.InitialState,
-    "ModelSequenceBatching.State": model.SequenceState,
-    "ModelSequenceBatching.StrategyDirect": model.DirectStrategy,
-    "ModelSequenceBatching.StrategyOldest": model.OldestStrategy,
-    "ModelEnsembling": model.EnsembleScheduling,
-    "ModelEnsembling.Step": model.EnsembleStep,
-    "ModelWarmup": model.Warmup,
-    "ModelWarmup.Input": model.WarmupInput,
-    "ModelRepositoryAgents.Agent": model.RepositoryAgent,
-    "ModelMetrics.MetricControl": model.MetricControl,
-}
 
 _PATHS = {
     "datatype": "data_type",
@@ -57,6 +24,8 @@ _PATHS = {
     "graph_level": "graph",
     "gpu_execution_accelerator": "execution_accelerators.gpu_execution_accelerator",
     "cpu_execution_accelerator": "execution_accelerators.cpu_execution_accelerator",
+    "model_repository_agents": "model_repository_agents.agents",
+    "model_metrics": "model_metrics.metric_control",
 }
 """Attributes that have another name in the protocol; a dot leads into a message."""
 
@@ -78,7 +47,7 @@ def read_message(message: Message) -> ModelConfig:
 
     Raises InvalidConfig for an unknown enum value, and for an input or output without a type.
     """
-    config: ModelConfig = _read(message)
+    config: ModelConfig = _read(message, ModelConfig)
     return replace(config, given=frozenset(path for path in _FOLDED if _is_given(message, path)))
 
 
@@ -100,17 +69,16 @@ def _is_given(message: Any, path: str) -> bool:
     return True
 
 
-def _read(message: Any) -> Any:
-    cls = _class_of(message)
+def _read(message: Any, cls: Any) -> Any:
     if cls is None:
         inner = message.DESCRIPTOR.fields
-        return _read_field(message, inner[0]) if inner else True
+        return _read_field(message, inner[0], None) if inner else True
     values: dict[str, Any] = {}
     for attribute in _attributes(cls):
         owner, field = _place_of(attribute, message)
         if field.has_presence and not owner.HasField(field.name):
             continue
-        values[attribute.name] = _read_field(owner, field)
+        values[attribute.name] = _read_field(owner, field, _class_in(attribute.type))
         if values[attribute.name] is None and attribute.default is MISSING:
             kind = message.DESCRIPTOR.name.removeprefix("Model").lower()
             msg = f"{kind} '{message.name}' has no {field.name}"
@@ -118,18 +86,18 @@ def _read(message: Any) -> Any:
     return cls(**values)
 
 
-def _read_field(owner: Any, field: FieldDescriptor) -> Any:
+def _read_field(owner: Any, field: FieldDescriptor, cls: Any) -> Any:
     value = getattr(owner, field.name)
     if is_map(field):
-        return {key: _read_value(value_field(field), value[key]) for key in value}
+        return {key: _read_value(value_field(field), value[key], cls) for key in value}
     if field.is_repeated:
-        return tuple(_read_value(field, item) for item in value)
-    return _read_value(field, value)
+        return tuple(_read_value(field, item, cls) for item in value)
+    return _read_value(field, value, cls)
 
 
-def _read_value(field: FieldDescriptor, value: Any) -> Any:
+def _read_value(field: FieldDescriptor, value: Any, cls: Any) -> Any:
     if field.message_type is not None:
-        return _read(value)
+        return _read(value, cls)
     if field.enum_type is None:
         return value
     named = field.enum_type.values_by_number.get(value)
@@ -146,12 +114,11 @@ def _read_value(field: FieldDescriptor, value: Any) -> Any:
 
 
 def _write(message: Any, value: Any) -> None:
-    cls = _class_of(message)
-    if cls is None:
+    if not is_dataclass(value):
         for field in message.DESCRIPTOR.fields:
             _write_field(message, field, value)
         return
-    for attribute in _attributes(cls):
+    for attribute in _attributes(value):
         one = getattr(value, attribute.name)
         if one != _default_of(attribute):
             _write_field(*_place_of(attribute, message), one)
@@ -194,13 +161,14 @@ def _number_of(field: FieldDescriptor, value: Any) -> Any:
 # --- attributes and fields ---
 
 
-def _attributes(cls: Any) -> list[Field[Any]]:
-    """Return the fields of `cls` that the protocol has, too."""
-    return [field for field in fields(cls) if not field.metadata.get("ours")]
+def _attributes(described: Any) -> list[Field[Any]]:
+    """Return the fields of a class or object that the protocol has, too."""
+    return [field for field in fields(described) if not field.metadata.get("ours")]
 
 
-def _class_of(message: Any) -> Any:
-    return _CLASSES.get(message.DESCRIPTOR.full_name.removeprefix("inference."))
+def _class_in(annotation: Any) -> Any:
+    """Return the dataclass in an attribute's type, such as `tuple[ModelInput, ...]`, or None."""
+    return next(filter(is_dataclass, (annotation, *get_args(annotation))), None)
 
 
 def _place_of(attribute: Field[Any], message: Any) -> tuple[Any, FieldDescriptor]:
