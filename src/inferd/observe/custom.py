@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import isfinite
 
 from inferd.errors import InvalidRequest
-from inferd.observe.family import Family, escaped, number
+from inferd.observe.family import Family, escaped, head, histogram_lines, number
 
 MAX_FAMILIES = 1000
 MAX_METRICS = 1000
@@ -28,13 +28,12 @@ _KINDS = ("counter", "gauge", "histogram")
 class CustomMetric:
     """One number, or with `bounds` a histogram with these upper bounds."""
 
-    __slots__ = ("bounds", "count", "counts", "value")
+    __slots__ = ("bounds", "counts", "value")
 
     def __init__(self, bounds: Sequence[float] = ()) -> None:
         self.value = 0.0
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        self.count = 0
 
     def apply(self, verb: str, value: float) -> None:
         """Update the metric; `verb` is "increment", "set" or "observe"."""
@@ -44,7 +43,6 @@ class CustomMetric:
             self.value = value
         else:
             self.counts[bisect_left(self.bounds, value)] += 1
-            self.count += 1
             self.value += value
 
 
@@ -60,23 +58,16 @@ class CustomFamily:
     def text(self) -> str:
         """Return the lines of the family; see Family.text."""
         help = self.help.replace("\\", r"\\").replace("\n", r"\n")
-        samples: list[tuple[str, float]] = []
-        if self.kind != "histogram":
-            samples = [(labels, metric.value) for labels, metric in self.metrics.items()]
-        text = Family(self.name, self.kind, help, samples).text()
         if self.kind == "histogram":
-            text += "".join(self._lines())
-        return text
+            return head(self.name, self.kind, help) + "".join(self._lines())
+        samples = [(labels, metric.value) for labels, metric in self.metrics.items()]
+        return Family(self.name, self.kind, help, samples).text()
 
     def _lines(self) -> Iterator[str]:
         for labels, metric in self.metrics.items():
-            before = f"{labels}," if labels else ""
-            where = f"{{{labels}}}" if labels else ""
-            bounds = [*map(number, metric.bounds), "+Inf"]
-            for bound, count in zip(bounds, accumulate(metric.counts), strict=True):
-                yield f'{self.name}_bucket{{{before}le="{bound}"}} {count}\n'
-            yield f"{self.name}_sum{where} {number(metric.value)}\n"
-            yield f"{self.name}_count{where} {metric.count}\n"
+            below = list(accumulate(metric.counts))
+            bounds = map(number, metric.bounds)
+            yield from histogram_lines(self.name, labels, bounds, below, metric.value)
 
 
 class CustomMetrics:

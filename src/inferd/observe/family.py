@@ -1,6 +1,6 @@
 """Family: one metric with its samples, written in Prometheus's text format 0.0.4."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite, isnan
 from typing import NamedTuple
 
@@ -25,6 +25,21 @@ class Family(NamedTuple):
 def head(name: str, kind: str, help: str) -> str:
     """Return the two lines that come before the samples of a metric."""
     return f"# HELP {name} {help}\n# TYPE {name} {kind}\n"
+
+
+def histogram_lines(
+    name: str, labels: str, bounds: Iterable[str], below: Sequence[int], total: float
+) -> Iterator[str]:
+    """Yield the samples of a histogram of which `below` values were within the `bounds`, then all.
+
+    `total` is the sum of the values.
+    """
+    before = f"{labels}," if labels else ""
+    where = f"{{{labels}}}" if labels else ""
+    for bound, count in zip((*bounds, "+Inf"), below, strict=True):
+        yield f'{name}_bucket{{{before}le="{bound}"}} {count}\n'
+    yield f"{name}_sum{where} {number(total)}\n"
+    yield f"{name}_count{where} {below[-1]}\n"
 
 
 def number(value: float) -> str:

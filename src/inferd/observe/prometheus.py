@@ -11,10 +11,10 @@ from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 from inferd.config.options.metrics import MetricsSettings
-from inferd.observe.family import Family, escaped, head, number
+from inferd.observe.family import Family, escaped, head, histogram_lines, number
 from inferd.observe.statistics import Duration
 from inferd.observe.stats import Counts
-from inferd.observe.summary import Summary, SummaryCounts
+from inferd.observe.summary import SummaryCounts
 
 T = TypeVar("T")
 
@@ -58,10 +58,8 @@ class _Snapshot:
     """A snapshot of the numbers of one model version, with its labels as text."""
 
     def __init__(self, observed: Observed, gpu_uuid: str) -> None:
+        self.observed = observed
         self.counts = observed.counts
-        self.pending_count = observed.pending_count
-        self.load_s = observed.load_s
-        self.is_cached = observed.is_cached
         self.labels = _labels(observed, gpu_uuid if observed.is_on_gpu else "")
         self.statistics = self.counts.statistics(observed.name, observed.version)
         self.failures = dict(self.counts.fail_counts)
@@ -71,11 +69,6 @@ class _Snapshot:
         """Return how often this phase occurred, and its total time."""
         found: Duration = getattr(self.statistics.inference_stats, phase.field)
         return found
-
-    def lookups(self, word: str) -> Duration:
-        """Return the number of cache lookups that are "hit" or "miss", and their total time."""
-        stats = self.statistics.inference_stats
-        return stats.cache_hit if word == "hit" else stats.cache_miss
 
 
 def exposition(
@@ -95,17 +88,17 @@ def exposition(
     if readings:
         yield from _counts(readings)
         if settings.counter_latencies:
-            yield from _latencies(readings)
+            yield from _latencies(readings, _PHASES)
         if settings.histogram_latencies:
             yield from _first_responses(readings)
         if settings.summary_latencies:
-            yield from _summaries(readings, settings.summary_quantiles)
+            yield from _summaries(readings, _PHASES, settings.summary_quantiles)
         if settings.phase_histograms:
             yield from _phase_histograms(readings)
-    if cached := [reading for reading in readings if reading.is_cached]:
+    if cached := [reading for reading in readings if reading.observed.is_cached]:
         yield from _cache_lookups(cached)
         if settings.summary_latencies:
-            yield from _cache_summaries(cached, settings.summary_quantiles)
+            yield from _summaries(cached, _LOOKUPS, settings.summary_quantiles)
     for family in (*_POOL, *others):
         yield family.text()
 
@@ -151,13 +144,13 @@ def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
         "nv_inference_pending_request_count",
         "gauge",
         "Requests that wait for their execution to begin",
-        (reading.pending_count for reading in readings),
+        (reading.observed.pending_count for reading in readings),
     )
     yield simple(
         "nv_model_load_duration_secs",
         "gauge",
         "How long the model took to load, in seconds",
-        (reading.load_s for reading in readings),
+        (reading.observed.load_s for reading in readings),
     )
     yield simple(
         "inferd_request_refused_total",
@@ -168,11 +161,15 @@ def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
 
 
 class _Phase(NamedTuple):
-    """A part of a request's time: its word in names of metrics, its field in the statistics."""
+    """A part of a request's time: its word in names of metrics, its field in the statistics.
+
+    `pattern` makes the names of Triton's metrics from the word and what they are about.
+    """
 
     word: str
     field: str
     help: str
+    pattern: str = "nv_inference_{}_{}_us"
 
 
 _PHASES = (
@@ -184,12 +181,19 @@ _PHASES = (
 )
 """In the order of Counts.histograms and SummaryCounts.summaries."""
 
+_LOOKUPS = (
+    _Phase("hit", "cache_hit", "Time of cache hits", "nv_cache_{}_{}_per_model"),
+    _Phase("miss", "cache_miss", "Time of cache misses", "nv_cache_{}_{}_per_model"),
+)
+"""In the order of SummaryCounts.cache_summaries."""
 
-def _latencies(readings: Sequence[_Snapshot]) -> Iterator[str]:
-    for phase in _PHASES:
+
+def _latencies(readings: Sequence[_Snapshot], phases: Sequence[_Phase]) -> Iterator[str]:
+    for phase in phases:
         samples = [(reading.labels, reading.durations(phase).ns // 1000) for reading in readings]
         help = f"{phase.help}, added up, in microseconds"
-        yield Family(f"nv_inference_{phase.word}_duration_us", "counter", help, samples).text()
+        name = phase.pattern.format(phase.word, "duration")
+        yield Family(name, "counter", help, samples).text()
 
 
 def _first_responses(readings: Sequence[_Snapshot]) -> Iterator[str]:
@@ -200,52 +204,37 @@ def _first_responses(readings: Sequence[_Snapshot]) -> Iterator[str]:
         if histogram := reading.counts.first_responses:
             bounds = [repr(one).removesuffix(".0") for one in histogram.bounds]  # 100, not 100.0
             below = list(accumulate(histogram.counts))
-            _add_histogram(lines, name, reading.labels, bounds, below, histogram.sum)
+            lines += histogram_lines(name, reading.labels, bounds, below, histogram.sum)
     yield "".join(lines)
 
 
-_CACHE_LOOKUPS = (("hit", "hits"), ("miss", "misses"))
-"""In the order of SummaryCounts.cache_summaries."""
-
-
 def _cache_lookups(readings: Sequence[_Snapshot]) -> Iterator[str]:
-    for word, words in _CACHE_LOOKUPS:
-        found = [(one.labels, one.lookups(word)) for one in readings]
-        counts = [(labels, time.count) for labels, time in found]
-        times = [(labels, time.ns // 1000) for labels, time in found]
-        help = f"Cache {words}"
-        yield Family(f"nv_cache_num_{words}_per_model", "counter", help, counts).text()
-        help = f"Time of cache {words}, added up, in microseconds"
-        yield Family(f"nv_cache_{word}_duration_per_model", "counter", help, times).text()
+    for phase, words in zip(_LOOKUPS, ("hits", "misses"), strict=True):
+        counts = [(reading.labels, reading.durations(phase).count) for reading in readings]
+        name = f"nv_cache_num_{words}_per_model"
+        yield Family(name, "counter", f"Cache {words}", counts).text()
+        yield from _latencies(readings, [phase])
 
 
-def _cache_summaries(readings: Sequence[_Snapshot], levels: Sequence[float]) -> Iterator[str]:
-    for index, (word, words) in enumerate(_CACHE_LOOKUPS):
-        name = f"nv_cache_{word}_summary_per_model"
-        yield head(name, "summary", f"Time of cache {words}, of the last minute, in microseconds")
-        for reading in readings:
-            if isinstance(reading.counts, SummaryCounts):
-                summary = reading.counts.cache_summaries[index]
-                yield _summary(name, reading.labels, summary, levels, reading.lookups(word))
-
-
-def _summaries(readings: Sequence[_Snapshot], levels: Sequence[float]) -> Iterator[str]:
-    for index, phase in enumerate(_PHASES):
-        name = f"nv_inference_{phase.word}_summary_us"
+def _summaries(
+    readings: Sequence[_Snapshot], phases: Sequence[_Phase], levels: Sequence[float]
+) -> Iterator[str]:
+    for index, phase in enumerate(phases):
+        name = phase.pattern.format(phase.word, "summary")
         yield head(name, "summary", f"{phase.help}, of the last minute, in microseconds")
         for reading in readings:
-            if isinstance(reading.counts, SummaryCounts):
-                summary = reading.counts.summaries[index]
-                total = reading.durations(phase)
-                yield _summary(name, reading.labels, summary, levels, total)
+            counts = reading.counts
+            if isinstance(counts, SummaryCounts):
+                kept = counts.cache_summaries if phases is _LOOKUPS else counts.summaries
+                found = zip(levels, kept[index].quantiles(levels), strict=True)
+                yield _summary(name, reading.labels, found, reading.durations(phase))
 
 
 def _summary(
-    name: str, labels: str, summary: Summary, levels: Sequence[float], total: Duration
+    name: str, labels: str, quantiles: Iterable[tuple[float, float]], total: Duration
 ) -> str:
     lines = [
-        f'{name}{{{labels},quantile="{level!r}"}} {number(ns / 1000)}\n'
-        for level, ns in zip(levels, summary.quantiles(levels), strict=True)
+        f'{name}{{{labels},quantile="{level!r}"}} {number(ns / 1000)}\n' for level, ns in quantiles
     ]
     lines.append(f"{name}_sum{{{labels}}} {total.ns // 1000}\n")
     lines.append(f"{name}_count{{{labels}}} {total.count}\n")
@@ -262,24 +251,8 @@ def _phase_histograms(readings: Sequence[_Snapshot]) -> Iterator[str]:
                 buckets, sum_ns = reading.histograms[index]
                 below = list(accumulate(buckets))
                 inside = [*below[_FIRST_BUCKET : _LAST_BUCKET + 1], below[-1]]
-                _add_histogram(lines, name, reading.labels, _BOUNDS, inside, sum_ns / 1e9)
+                lines += histogram_lines(name, reading.labels, _BOUNDS, inside, sum_ns / 1e9)
             yield "".join(lines)
-
-
-def _add_histogram(
-    lines: list[str],
-    name: str,
-    labels: str,
-    bounds: Sequence[str],
-    below: Sequence[int],
-    total: float,
-) -> None:
-    """Add a histogram of which `below` values were within the `bounds`, and at last all."""
-    prefix = f'{name}_bucket{{{labels},le="'
-    for bound, count in zip((*bounds, "+Inf"), below, strict=True):
-        lines.append(f'{prefix}{bound}"}} {count}\n')
-    lines.append(f"{name}_sum{{{labels}}} {total!r}\n")
-    lines.append(f"{name}_count{{{labels}}} {below[-1]}\n")
 
 
 def _labels(observed: Observed, gpu_uuid: str) -> str:
