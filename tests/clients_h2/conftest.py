@@ -218,7 +218,7 @@ def serve(transport):
 def tls_options(certificates):
     """The options for TLS on the gRPC port."""
     return {
-        "tls": True,
+        "use_ssl": True,
         "server_cert": str(certificates / "server.pem"),
         "server_key": str(certificates / "server.key"),
     }

@@ -220,7 +220,7 @@ def test_compressed_messages_go_both_ways(serve, coding, level):
 
 
 def test_too_large_a_message_is_resource_exhausted(serve):
-    with connected(serve(max_receive_bytes=1000)) as channel:
+    with connected(serve(max_message_bytes=1000)) as channel:
         call = channel.unary_unary(path("Echo"))
         assert call(bytes(1000), timeout=WAIT_S) == bytes(1000)
         for compression in (None, grpc.Compression.Gzip):
@@ -245,7 +245,7 @@ def test_keepalive_pings_keep_a_quiet_call_alive(serve):
         ("grpc.keepalive_permit_without_calls", 1),
     ]
     with (
-        serve(min_recv_ping_interval_without_data_ms=10) as server,
+        serve(http2_min_recv_ping_interval_without_data_ms=10) as server,
         Relay(server.port) as relay,
         grpc.insecure_channel(relay.address, options=options) as channel,
     ):
@@ -262,7 +262,7 @@ def test_keepalive_pings_keep_a_quiet_call_alive(serve):
 def test_the_servers_pings_are_answered(serve):
     def stays(patience_ms):
         times = {"keepalive_time_ms": 100, "keepalive_timeout_ms": patience_ms}
-        served = serve(**times, keepalive_permit_without_calls=True, max_pings_without_data=0)
+        served = serve(**times, keepalive_permit_without_calls=True, http2_max_pings_without_data=0)
         with connected(served) as channel:
             return quiet_call(channel, patience_ms) is grpc.StatusCode.DEADLINE_EXCEEDED
 
@@ -323,7 +323,7 @@ def test_a_stranger_does_not_trust_the_server(serve, tls_options, certificates):
 
 def test_mutual_tls_wants_a_certificate(serve, tls_options, certificates):
     root = str(certificates / "ca.pem")
-    with serve(**tls_options, mutual_tls=True, root_cert=root) as server:
+    with serve(**tls_options, use_ssl_mutual=True, root_cert=root) as server:
         known = credentials(certificates, client=True)
         with grpc.secure_channel(server.address, known, options=UNLIMITED) as channel:
             assert channel.unary_unary(path("Echo"))(b"me", timeout=WAIT_S) == b"me"

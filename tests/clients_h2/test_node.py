@@ -61,10 +61,10 @@ def test_tls_and_mutual_tls_work(grpc_js, serve, tls_options, certificates):
     with serve(**tls_options) as server:
         assert grpc_js(server.address, "plain", files[0])["chat"][0] == "re: 0"
     root = str(certificates / "ca.pem")
-    with serve(**tls_options, mutual_tls=True, root_cert=root) as server:
+    with serve(**tls_options, use_ssl_mutual=True, root_cert=root) as server:
         assert grpc_js(server.address, "plain", *files)["unary"][-1] == 3_000_000
 
 
 def test_keepalive_works(grpc_js, serve):
-    with serve(min_recv_ping_interval_without_data_ms=10) as server:
+    with serve(http2_min_recv_ping_interval_without_data_ms=10) as server:
         assert grpc_js(server.address, "keepalive")["afterwards"] == "on"

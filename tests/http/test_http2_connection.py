@@ -205,7 +205,7 @@ async def test_what_a_client_says_in_the_midst_of_a_large_message_is_heard(bench
     await bench.cancelled.wait()
 
 
-@timed(keepalive_time_ms=60_000, keepalive_timeout_ms=10_000, max_pings_without_data=2)
+@timed(keepalive_time_ms=60_000, keepalive_timeout_ms=10_000, http2_max_pings_without_data=2)
 async def test_a_quiet_client_with_a_call_is_pinged_and_given_up(bench):
     await bench.greet()
     bench.pass_time(100)  # no call, no ping
@@ -233,7 +233,7 @@ async def test_a_client_that_does_not_answer_a_ping_is_cut(bench):
     await bench.ended()
 
 
-@timed(min_recv_ping_interval_without_data_ms=1000, keepalive_permit_without_calls=True)
+@timed(http2_min_recv_ping_interval_without_data_ms=1000, keepalive_permit_without_calls=True)
 async def test_pings_in_time_are_welcome_and_too_many_are_not(bench):
     await bench.greet()
     for _ in range(5):

@@ -43,24 +43,24 @@ from inferd.transport.http2_server import Http2Server
 OPTIONS = GrpcOptions(
     typed_answers=False,
     reuse_port=False,
-    max_receive_bytes=2**31 - 1,
+    max_message_bytes=2**31 - 1,
     max_send_bytes=2**31 - 1,
     compression_level="none",
     keepalive_time_ms=7_200_000,
     keepalive_timeout_ms=20_000,
     keepalive_permit_without_calls=False,
-    max_pings_without_data=2,
-    min_recv_ping_interval_without_data_ms=300_000,
-    max_ping_strikes=2,
+    http2_max_pings_without_data=2,
+    http2_min_recv_ping_interval_without_data_ms=300_000,
+    http2_max_ping_strikes=2,
     max_connection_age_ms=None,
     max_connection_age_grace_ms=None,
-    tls=False,
-    mutual_tls=False,
+    use_ssl=False,
+    use_ssl_mutual=False,
     server_cert=None,
     server_key=None,
     root_cert=None,
     max_connections=10_000,
-    max_streams=1000,
+    max_concurrent_streams=1000,
     max_metadata_bytes=16384,
     max_inflated_bytes=2**26,
     write_timeout_s=60.0,
@@ -331,7 +331,7 @@ async def test_six_mebibytes_go_both_ways():
 @in_loop
 async def test_a_message_over_the_limit_is_refused():
     async with (
-        serving(identity_engine(), max_receive_bytes=1000) as address,
+        serving(identity_engine(), max_message_bytes=1000) as address,
         connected(address) as stub,
     ):
         code, _ = await failure(stub.ModelInfer(infer_request(data=bytes(4000))))
@@ -766,14 +766,16 @@ async def call_over_tls(address, folder, with_certificate):
 @pytest.mark.parametrize("changes", [{}, {"root_cert": None}])
 @in_loop
 async def test_tls_carries_calls(certificates, changes):
-    options = tls_options(certificates, tls=True, **changes)
+    options = tls_options(certificates, use_ssl=True, **changes)
     async with serving(identity_engine(), **options) as address:
         assert (await call_over_tls(address, certificates, with_certificate=False)).live
 
 
 @in_loop
 async def test_mutual_tls_asks_for_a_certificate(certificates):
-    async with serving(identity_engine(), **tls_options(certificates, mutual_tls=True)) as address:
+    async with serving(
+        identity_engine(), **tls_options(certificates, use_ssl_mutual=True)
+    ) as address:
         assert (await call_over_tls(address, certificates, with_certificate=True)).live
         code, _ = await failure(call_over_tls(address, certificates, with_certificate=False))
     assert code is grpc.StatusCode.UNAVAILABLE
@@ -782,10 +784,10 @@ async def test_mutual_tls_asks_for_a_certificate(certificates):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"tls": True, "server_cert": None}, "needs a server certificate"),
-        ({"mutual_tls": True, "root_cert": None}, "needs the root certificate"),
-        ({"tls": True, "server_key": "ca.key"}, "cannot be used"),
-        ({"tls": True, "server_key": "nope.key"}, "cannot be used"),
+        ({"use_ssl": True, "server_cert": None}, "needs a server certificate"),
+        ({"use_ssl_mutual": True, "root_cert": None}, "needs the root certificate"),
+        ({"use_ssl": True, "server_key": "ca.key"}, "cannot be used"),
+        ({"use_ssl": True, "server_key": "nope.key"}, "cannot be used"),
     ],
 )
 @in_loop

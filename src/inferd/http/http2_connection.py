@@ -57,7 +57,7 @@ class Http2Connection(Connection):
         rest_header_bytes = endpoint.rest.limits.max_header_bytes if endpoint.rest else 0
         self._h2 = H2Connection(
             self._open_stream,
-            max_streams=limits.max_streams,
+            max_streams=limits.max_concurrent_streams,
             max_header_bytes=max(limits.max_metadata_bytes, rest_header_bytes),
             on_ping=self._on_ping,
             on_pong=self._on_pong,
@@ -284,12 +284,12 @@ class Http2Connection(Connection):
         """Count pings that come more often than the options allow (gRPC keepalive)."""
         now, limits, h2 = self._endpoint.clock(), self._limits, self._h2
         may_ping = bool(h2.streams) or limits.keepalive_permit_without_calls
-        least_s = limits.min_recv_ping_interval_without_data_ms / 1000
+        least_s = limits.http2_min_recv_ping_interval_without_data_ms / 1000
         if h2.frames_sent != self._sent_at_client_ping:
             self._strikes = 0
         elif now - self._client_pinged_at < (least_s if may_ping else PING_WITHOUT_CALLS_S):
             self._strikes += 1
-            if 0 < limits.max_ping_strikes < self._strikes:
+            if 0 < limits.http2_max_ping_strikes < self._strikes:
                 h2.fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
         self._client_pinged_at = now
         self._sent_at_client_ping = h2.frames_sent
@@ -394,7 +394,7 @@ class Http2Connection(Connection):
                 return
         if h2.frames_sent != self._sent_at_ping:
             self._pings_without_data, self._sent_at_ping = 0, h2.frames_sent
-        limit = limits.max_pings_without_data
+        limit = limits.http2_max_pings_without_data
         if (
             self._pinged_at is None
             and now - self._read_at > limits.keepalive_time_ms / 1000

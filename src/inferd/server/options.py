@@ -102,22 +102,8 @@ def grpc_options(
     return GrpcOptions(
         **_same_named(config, GrpcOptions, "grpc_"),
         reuse_port=config.reuse_grpc_port,
-        max_receive_bytes=config.grpc_max_message_bytes,
         max_send_bytes=_GRPC_LARGEST_MESSAGE,
         compression_level=config.grpc_infer_response_compression_level,
-        keepalive_time_ms=config.grpc_keepalive_time,
-        keepalive_timeout_ms=config.grpc_keepalive_timeout,
-        max_pings_without_data=config.grpc_http2_max_pings_without_data,
-        min_recv_ping_interval_without_data_ms=(
-            config.grpc_http2_min_recv_ping_interval_without_data
-        ),
-        max_ping_strikes=config.grpc_http2_max_ping_strikes,
-        max_connection_age_ms=config.grpc_max_connection_age,
-        max_connection_age_grace_ms=config.grpc_max_connection_age_grace,
-        tls=config.grpc_use_ssl,
-        mutual_tls=config.grpc_use_ssl_mutual,
-        max_streams=config.grpc_max_concurrent_streams,
-        max_connection_idle_ms=config.grpc_max_connection_idle,
         access=grpc_access(config, ring),
         apis=apis or V2_ALONE,
     )
@@ -176,9 +162,11 @@ def _same_named(
 ) -> dict[str, Any]:
     """Return the fields of `kind` that are options, called `prefix` and the field's name.
 
-    What ends in `_s` in a field ends in `_secs` in an option.
+    What ends in `_s` in a field ends in `_secs` in an option, and `_ms` is left out there.
     """
-    options = {name: prefix + re.sub("_s$", "_secs", name) for name in kind.__struct_fields__}
-    return {
-        name: getattr(config, option) for name, option in options.items() if hasattr(config, option)
-    }
+    found = {}
+    for name in kind.__struct_fields__:
+        option = prefix + re.sub("_s$", "_secs", name).removesuffix("_ms")
+        if hasattr(config, option):
+            found[name] = getattr(config, option)
+    return found

@@ -18,16 +18,16 @@ class GrpcOptions(GrpcLimits, frozen=True, kw_only=True):
     """The options of the gRPC port; config/server.py has the defaults.
 
     `typed_answers`: typed requests get typed answers. Metadata whose keys match
-    `header_forward_pattern` become parameters of an inference. TLS files are PEM; `mutual_tls` asks
-    clients for a certificate signed by `root_cert`. The limits from `max_connections` on are for
-    our own transport; grpcio has none of them.
+    `header_forward_pattern` become parameters of an inference. TLS files are PEM; `use_ssl_mutual`
+    asks clients for a certificate signed by `root_cert`. The limits from `max_connections` on are
+    for our own transport; grpcio has none of them.
     """
 
     typed_answers: bool
     header_forward_pattern: str | None = None
     reuse_port: bool
-    tls: bool
-    mutual_tls: bool
+    use_ssl: bool
+    use_ssl_mutual: bool
     server_cert: str | None
     server_key: str | None
     root_cert: str | None
@@ -37,7 +37,7 @@ class GrpcOptions(GrpcLimits, frozen=True, kw_only=True):
     @property
     def has_tls(self) -> bool:
         """Whether the port speaks TLS."""
-        return self.tls or self.mutual_tls
+        return self.use_ssl or self.use_ssl_mutual
 
 
 def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext:
@@ -45,7 +45,7 @@ def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext:
     if not options.server_cert or not options.server_key:
         msg = "TLS for gRPC needs a server certificate and a server key"
         raise InvalidConfig(msg)
-    if options.mutual_tls and not options.root_cert:
+    if options.use_ssl_mutual and not options.root_cert:
         msg = "mutual TLS for gRPC needs the root certificate that signs the clients'"
         raise InvalidConfig(msg)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -59,7 +59,7 @@ def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext:
     except (OSError, ValueError) as error:
         msg = f"TLS for gRPC: certificate, key or root certificate cannot be used: {error}"
         raise InvalidConfig(msg) from error
-    if options.mutual_tls:
+    if options.use_ssl_mutual:
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 

@@ -87,7 +87,9 @@ class GrpcServer:
         self.read_tls()
         first = self._take_certificates()
         return grpc.dynamic_ssl_server_credentials(
-            first, self._take_certificates, require_client_authentication=self._options.mutual_tls
+            first,
+            self._take_certificates,
+            require_client_authentication=self._options.use_ssl_mutual,
         )
 
     def _take_certificates(self) -> Any:
@@ -283,18 +285,18 @@ def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
     """Return `options` under gRPC core's names."""
     arguments: dict[str, int | None] = {
         "grpc.so_reuseport": options.reuse_port,
-        "grpc.max_receive_message_length": options.max_receive_bytes,
+        "grpc.max_receive_message_length": options.max_message_bytes,
         "grpc.max_send_message_length": options.max_send_bytes,
         # A level, not an algorithm: gRPC core picks one that the client accepts.
         "grpc.default_compression_level": _COMPRESSION_LEVELS[options.compression_level],
         "grpc.keepalive_time_ms": options.keepalive_time_ms,
         "grpc.keepalive_timeout_ms": options.keepalive_timeout_ms,
         "grpc.keepalive_permit_without_calls": options.keepalive_permit_without_calls,
-        "grpc.http2.max_pings_without_data": options.max_pings_without_data,
+        "grpc.http2.max_pings_without_data": options.http2_max_pings_without_data,
         "grpc.http2.min_ping_interval_without_data_ms": (
-            options.min_recv_ping_interval_without_data_ms
+            options.http2_min_recv_ping_interval_without_data_ms
         ),
-        "grpc.http2.max_ping_strikes": options.max_ping_strikes,
+        "grpc.http2.max_ping_strikes": options.http2_max_ping_strikes,
         "grpc.max_connection_age_ms": options.max_connection_age_ms,
         "grpc.max_connection_age_grace_ms": options.max_connection_age_grace_ms,
     }

@@ -52,7 +52,7 @@ class Http2Server:
             options,
             {path.encode(): method for path, method in methods.items()},
             # Whatever the compression level of answers, clients may send compressed messages.
-            Coder(min(options.max_inflated_bytes, options.max_receive_bytes), engine.offload),
+            Coder(min(options.max_inflated_bytes, options.max_message_bytes), engine.offload),
             FailureLog(logging.getLogger("inferd.grpc")),
             http.endpoint if http else None,
             engine.capacity,

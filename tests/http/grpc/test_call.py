@@ -145,7 +145,7 @@ async def test_what_inflates_too_far_is_refused(size):
 
 
 async def test_the_limit_of_messages_holds_for_inflated_ones_as_well():
-    async with serving(max_receive_bytes=1000) as site:
+    async with serving(max_message_bytes=1000) as site:
         code, _ = await failure(site.call("Echo", bytes(1001)))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
 

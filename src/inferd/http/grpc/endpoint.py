@@ -31,19 +31,19 @@ class GrpcLimits(msgspec.Struct, frozen=True, kw_only=True):
     client accepts. The keepalive and connection age settings are gRPC's own.
     """
 
-    max_receive_bytes: int
+    max_message_bytes: int
     max_send_bytes: int
     compression_level: str
     keepalive_time_ms: int
     keepalive_timeout_ms: int
     keepalive_permit_without_calls: bool
-    max_pings_without_data: int
-    min_recv_ping_interval_without_data_ms: int
-    max_ping_strikes: int
+    http2_max_pings_without_data: int
+    http2_min_recv_ping_interval_without_data_ms: int
+    http2_max_ping_strikes: int
     max_connection_age_ms: int | None
     max_connection_age_grace_ms: int | None
     max_connections: int
-    max_streams: int
+    max_concurrent_streams: int
     max_metadata_bytes: int
     max_inflated_bytes: int
     message_timeout_s: float
@@ -82,7 +82,7 @@ class GrpcEndpoint(Endpoint):
         self.open_count = 0  # connections, except lingering ones
         # A message larger than could ever be in memory is refused by its declared length.
         most_bytes = max(capacity.max_bytes, SMALL_BYTES)
-        self.max_message_bytes = int(min(limits.max_receive_bytes, most_bytes))
+        self.max_message_bytes = int(min(limits.max_message_bytes, most_bytes))
         # All connections read into it: each read is consumed before the next one.
         self.scratch = memoryview(bytearray(READ_BYTES))
 
