@@ -96,7 +96,7 @@ def test_memory_is_used_again_when_the_worker_has_let_go(ends):
         one.peer.line.release()
         while not one.heard:
             assert one.link.wait(PATIENCE_S)
-        one.link.give([0])
+        one.link.settle([0])
         one.heard.clear()
     assert one.peer.arena.taken_count == 0
 
@@ -200,7 +200,7 @@ def test_the_same_block_twice_ends_the_line(ends):
 @pytest.mark.parametrize("offsets", [[1], [-1], [10**30], [0, 0, 0]])
 def test_memory_that_was_not_given_is_not_taken_back(ends, offsets):
     one = ends()
-    one.link.give(offsets)
+    one.link.settle(offsets)
     assert one.peer.arena.taken_count == 0
     one.link.send(packet.EXECUTE, [], payload_of(bytes(50_000)))
     assert one.peer.arena.taken_count == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from inferd.backends.worker.document import (
-    AnswerBatch,
+    Answers,
     Command,
     Described,
     DescribedAnswer,
@@ -17,8 +17,7 @@ from inferd.backends.worker.document import (
     Failed,
     Logged,
     Metered,
-    Note,
-    Result,
+    Said,
     Started,
 )
 from inferd.backends.worker.link import Payload
@@ -38,7 +37,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.trtis.infer import status_of
 
-KINDS = (AnswerBatch, DescribedCall, Command, Failed, Logged, Metered, Note, Result, Started)
+KINDS = (Answers, DescribedCall, Command, Failed, Logged, Metered, Said, Started)
 
 
 def written(*tensors):
@@ -183,7 +182,7 @@ OUTPUT = ["Y", "FP32", [2], 64, 8]
 
 
 def reading(answers):
-    return ResultReader(msgspec.convert([[7], answers], Result))
+    return ResultReader(msgspec.convert([[7], answers], Answers))
 
 
 def test_over_the_old_api_an_error_has_the_code_that_the_model_gave():

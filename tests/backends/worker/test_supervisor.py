@@ -27,7 +27,7 @@ def test_a_worker_that_is_ready_is_free(scene):
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (packed(packet.FAILED, [[], 1, "no weights"]), "model 'm': no weights"),
+        (packed(packet.FAILED, [[], "no weights"]), "model 'm': no weights"),
         (packed(packet.FAILED, [[], 1]), "was killed: it sent what no worker sends at the start"),
         (packed(packet.READY, [[], 5]), "was killed: it sent what no worker sends at the start"),
         (b"x", "was killed: it sent what no worker sends at the start"),
@@ -62,7 +62,7 @@ def test_one_that_says_why_and_ends_while_the_server_looks_at_it_is_heard(scene)
     class EndsNow(threading.Event):
         def is_set(self):
             if not super().is_set():
-                one.peer.say(packed(packet.FAILED, [[], 1, "no weights"]))
+                one.peer.say(packed(packet.FAILED, [[], "no weights"]))
                 self.set()
             return True
 
@@ -341,7 +341,7 @@ def test_an_answer_lies_in_the_block_that_it_names_or_costs_the_process(scene, b
 def test_a_worker_that_fails_again_and_again_is_tried_later(scene):
     one = scene()
     one.instance.start()
-    one.at_start = packed(packet.FAILED, [[], 1, "no weights"])
+    one.at_start = packed(packet.FAILED, [[], "no weights"])
 
     async def play():
         one.process.end("was killed by signal 9 (SIGKILL)")

@@ -12,7 +12,7 @@ from inferd.backends.worker.bootstrap.inferd_worker.loop import serve
 from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.response import InferenceResponse
 from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.tensor import Tensor
 from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
-from inferd.backends.worker.document import AnswerBatch, Logged, Result
+from inferd.backends.worker.document import Answers, Logged
 from inferd.backends.worker.link import Link, Payload
 from inferd.backends.worker.message import ResultReader, describe_request, tensors_of
 from inferd.core.request import InferRequest
@@ -66,7 +66,7 @@ def test_a_request_that_is_let_go_of_while_a_packet_is_sent_is_told_behind_it(pe
     assert first == packet.LOG
     for number, (kind, document) in zip((7, 8), answers, strict=True):
         assert kind == packet.ANSWER
-        [answer] = msgspec.json.decode(document, type=AnswerBatch).answers
+        [answer] = msgspec.json.decode(document, type=Answers).answers
         assert (answer.number, answer.is_final) == (number, True)
         assert "let go of the request without sending its final response" in answer.error[1]
 
@@ -107,9 +107,8 @@ def results_of(peer, worker, *inputs):
 
     def receive(kind, document, data, _):
         if kind == packet.RESULT:
-            result = msgspec.json.decode(document, type=Result)
-            loans = link.lend(ResultReader(result).blocks)
-            link.give(result.released)
+            result = msgspec.json.decode(document, type=Answers)
+            loans = link.settle(result.released, ResultReader(result).blocks)
             [tensor] = tensors_of(result.answers[0].outputs, data, loans)
             told.append((result.answers[0].outputs[0], tensor.numpy()))
 

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +111,8 @@ class PythonBackend:
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
         """See Backend.open. Raises InferdError with file and line where the model fails."""
         _check_file(files)
-        calls = WorkerCalls(config.name, self._context, self._loads)
         plan = self._plan(files, config, placement, "run")
-        instance = WorkerInstance(plan, calls.receive, calls.end)
-        calls.connect(instance)
+        instance = WorkerInstance(plan, partial(WorkerCalls, self._context, self._loads))
         instance.start()
         if runs_in_server(config, self._context.settings):
             log.info(

@@ -9,6 +9,15 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters
 
 
+class Content(msgspec.Struct, array_like=True, gc=False):
+    """What a packet says; nothing more in RELEASE, and in CREDIT and HANG_UP of a call.
+
+    Never modified: one object may serve several identical packets.
+    """
+
+    released: list[int]
+
+
 class Described(msgspec.Struct, array_like=True, gc=False):
     """A tensor, and where its bytes lie: in the data of the packet, or in a `block` it names."""
 
@@ -39,20 +48,12 @@ class DescribedAnswer(msgspec.Struct, array_like=True, gc=False):
         return not self.is_final and self.outputs is None and self.error is None
 
 
-class Result(msgspec.Struct, array_like=True, gc=False):
+class Answers(Content):
     """RESULT: a batch was executed, between the two time.perf_counter_ns in the header.
 
-    Never modified: one object may serve several identical packets.
+    ANSWER: answers from response senders.
     """
 
-    released: list[int]
-    answers: list[DescribedAnswer]
-
-
-class AnswerBatch(msgspec.Struct, array_like=True, gc=False):
-    """ANSWER: answers from response senders."""
-
-    released: list[int]
     answers: list[DescribedAnswer]
 
 
@@ -66,13 +67,9 @@ class DescribedRequest(msgspec.Struct, array_like=True, gc=False):
     more: Any
 
 
-class DescribedBatch(msgspec.Struct, array_like=True, gc=False):
-    """EXECUTE: requests to be executed together; `callers` wait for them.
+class DescribedBatch(Content):
+    """EXECUTE: requests to be executed together; `callers` wait for them."""
 
-    Never modified: one object may serve several identical packets.
-    """
-
-    released: list[int]
     requests: list[DescribedRequest]
     callers: list[str]
 
@@ -93,73 +90,72 @@ class CalledRequest(msgspec.Struct, array_like=True):
     odd: dict[str, str] | None = None  # parameters that JSON cannot express
 
 
-class DescribedCall(msgspec.Struct, array_like=True):
-    """CALL: a request made by the worker's model, while the models in `callers` wait for it.
+class DescribedCall(Content):
+    """CALL: a request made by the worker's model, while the models in `callers` wait for it."""
 
-    Never modified: one object may serve several identical packets.
-    """
-
-    released: list[int]
     request: CalledRequest
     is_decoupled: bool
     callers: list[str]
 
 
-class Command(msgspec.Struct, array_like=True):
+class Command(Content):
     """COMMAND: something other than an inference that the worker wants done."""
 
-    released: list[int]
-    number: int
     verb: str
     arguments: list[Any]
 
 
-class Note(msgspec.Struct, array_like=True):
-    """CREDIT and HANG_UP of a call."""
-
-    released: list[int]
-    number: int
-
-
-class Logged(msgspec.Struct, array_like=True):
+class Logged(Content):
     """LOG: 0 info, 1 warning, 2 error, 3 verbose."""
 
-    released: list[int]
     level: int
     text: str
 
 
-class Metered(msgspec.Struct, array_like=True):
+class Metered(Content):
     """METRIC: a change of the worker's metric `number`."""
 
-    released: list[int]
     number: int
     verb: str
     value: float
 
 
-class Started(msgspec.Struct, array_like=True):
-    """READY, and RELEASE. `can_say`: the model can be asked whether it is ready.
+class Started(Content):
+    """READY. `can_say`: the model can be asked whether it is ready.
 
     `is_in_turn`: it executes one batch after another, so that more may be sent ahead.
     """
 
-    released: list[int]
     done: str | None = None
     can_say: bool = False
     is_in_turn: bool = False
 
 
-class Said(msgspec.Struct, array_like=True):
+class Said(Content):
     """SAID: whether the model calls itself ready."""
 
-    released: list[int]
     is_ready: bool
 
 
-class Failed(msgspec.Struct, array_like=True):
+class Failed(Content):
     """FAILED."""
 
-    released: list[int]
-    code: int
     text: str
+
+
+DECODERS = {
+    kind: msgspec.json.Decoder(content).decode
+    for kind, content in (
+        (packet.RELEASE, Content),
+        (packet.CREDIT, Content),
+        (packet.READY, Started),
+        (packet.FAILED, Failed),
+        (packet.ANSWER, Answers),
+        (packet.COMMAND, Command),
+        (packet.HANG_UP, Content),
+        (packet.LOG, Logged),
+        (packet.METRIC, Metered),
+        (packet.SAID, Said),
+    )
+}
+"""For each kind of packet that is seldom the same twice, what parses a document of a worker."""

@@ -32,8 +32,6 @@ Task = Callable[[dict[str, Any]], Opened | str]
 HOLD_NS = 200_000
 """How long an answer may wait for those of the other executions that arrived with its own."""
 
-_INTERNAL = 1
-
 
 class Host:
     """One instance, from the START packet to the end of the process."""
@@ -68,7 +66,7 @@ class Host:
             self._execute(asking, data, numbers[0])
             return
         released, *arguments = msgspec.json.decode(document)
-        self._link.give(released)
+        self._link.settle(released)
         if kind == packet.START:
             self._start(arguments[0])
         elif kind == packet.FINALIZE:
@@ -84,11 +82,11 @@ class Host:
             text = error.message  # without its beginning, which the server adds
             for end in ": ", ", ":
                 text = text.removeprefix(f"model '{self._model}'{end}")
-            self._link.send(packet.FAILED, [_INTERNAL, text])
+            self._link.send(packet.FAILED, [text])
         except BaseException as error:  # noqa: BLE001  frameworks may raise anything
             if settings.get("verbose"):
                 traceback.print_exc()  # the server logs what is printed here
-            self._link.send(packet.FAILED, [_INTERNAL, foreign_text(error)])
+            self._link.send(packet.FAILED, [foreign_text(error)])
         else:
             gc.collect()
             gc.freeze()  # a framework has hundreds of thousands of permanent objects
@@ -99,7 +97,7 @@ class Host:
 
     def _execute(self, asking: BatchReader, data: Any, number: int) -> None:
         if asking.released:
-            self._link.give(asking.released)
+            self._link.settle(asking.released)
         requests = asking.requests(data, self._model)
         began_ns = perf_counter_ns()
         answers = self._answers(requests)

@@ -18,10 +18,19 @@ import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull, NeverFits
-from inferd.backends.worker.document import AnswerBatch, DescribedAnswer, Result, Said, Started
+from inferd.backends.worker.document import (
+    DECODERS,
+    Answers,
+    Content,
+    DescribedAnswer,
+    Said,
+    Started,
+)
 from inferd.backends.worker.failure import Lost, Untaken
 from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans, Payload
 from inferd.backends.worker.message import ResultReader, describe_request, placed, response_of
+from inferd.backends.worker.model_calls.calls import WorkerCalls
+from inferd.backends.worker.model_calls.replies import Caller
 from inferd.backends.worker.plan import WorkerPlan
 from inferd.backends.worker.readiness import Readiness
 from inferd.backends.worker.supervisor import Supervisor
@@ -49,32 +58,26 @@ MAX_AHEAD = 64
 class WorkerInstance(Supervisor):
     """One instance. See AsyncInstance, and DecoupledInstance for callers in a thread.
 
-    `receive_other` gets the kind, document, data and numbers of each packet that belongs neither
-    to an answer nor to the start. `on_end` is called when a process has ended.
+    `calls` makes what carries out the calls of a model that may ask something of the server.
     """
 
     bounded = False
 
     def __init__(
-        self,
-        plan: WorkerPlan,
-        receive_other: Callable[[int, bytes, Any, tuple[int, ...]], None] | None = None,
-        on_end: Callable[[], None] = lambda: None,
+        self, plan: WorkerPlan, calls: Callable[[Caller], WorkerCalls] | None = None
     ) -> None:
         super().__init__(plan)
         self.retries = plan.retries
-        self._receive_other = receive_other
-        self._on_end = on_end
+        self._calls = calls(self) if calls is not None else None
         self._version = str(plan.version)
         self._numbers = 0
         self._batches: dict[int, RunningBatch] = {}
         self._places: dict[int, tuple[RunningBatch, int]] = {}
         self._streams: dict[int, RunningStream] = {}
-        self.running_count = 0
         self._running_bytes = 0  # of the tensors sent with the running executions
         self._room = 1  # how many executions may run at once
         self._ended_ns = 0  # when the previous execution ended
-        self._result = msgspec.json.Decoder(Result).decode
+        self._result = msgspec.json.Decoder(Answers).decode
         self._results: dict[bytes, ResultReader] = {}  # earlier RESULTs, by their documents
         self._readiness = Readiness(partial(self.send, packet.ASK, []))
 
@@ -212,7 +215,7 @@ class WorkerInstance(Supervisor):
         started = self._started
         if not isinstance(started, Started) or not started.can_say or self._link is None:
             return True  # whether there is a process is checked elsewhere
-        return await self._readiness.ask(is_busy=self._is_executing)
+        return await self._readiness.ask(is_busy=self.running_count > 0)
 
     # --- packets ---
 
@@ -224,31 +227,33 @@ class WorkerInstance(Supervisor):
             if result is None:
                 result = ResultReader(self._result(document))
                 packet.keep(self._results, document, result, len(document))
-            loans = link.lend(result.blocks) if result.blocks else NO_LOANS
-            if result.released:
-                link.give(result.released)
+            loans = NO_LOANS
+            if result.blocks or result.released:
+                loans = link.settle(result.released, result.blocks)
             self._take_result(result, data, loans, numbers)
             del loans  # the views into the blocks keep them alive
             link.expects = self.running_count > 1  # with one left, it may not be there yet
-        elif kind == packet.ANSWER:
-            answers = msgspec.json.decode(document, type=AnswerBatch)
-            link.give(answers.released)
-            for answer in answers.answers:
-                self._take_answer(answer.number, answer, data)
-        elif kind == packet.SAID:
-            said = msgspec.json.decode(document, type=Said)
-            link.give(said.released)
-            self._readiness.say(is_ready=said.is_ready)
-        elif not self._receive_common(kind, document) and self._receive_other is not None:
-            self._receive_other(kind, document, data, numbers)
+        elif kind == packet.CALL:
+            if self._calls is not None:
+                self._calls.receive_call(document, data, numbers)
+        elif kind in DECODERS:
+            content = DECODERS[kind](document)
+            link.settle(content.released)
+            self._receive_content(kind, content, data, numbers[0])
         link.release()
 
-    @property
-    def _is_executing(self) -> bool:
-        return self.running_count > 0
+    def _receive_content(self, kind: int, content: Content, data: Any, number: int) -> None:
+        if isinstance(content, Answers):
+            for answer in content.answers:
+                self._take_answer(answer.number, answer, data)
+        elif isinstance(content, Said):
+            self._readiness.say(is_ready=content.is_ready)
+        elif not self._receive_common(content) and self._calls is not None:
+            self._calls.receive(kind, content, number)
 
     def _lose(self, reason: str) -> None:
-        self._on_end()
+        if self._calls is not None:
+            self._calls.end()
         self._readiness.say(is_ready=True)
         batches, streams = self._batches, self._streams
         self._batches, self._streams = {}, {}
@@ -295,9 +300,7 @@ class WorkerInstance(Supervisor):
             request.computing_ns = began_ns
             request.computed_ns = ended_ns
         self.is_free = self._has_room and not self._is_going
-        is_plain = result.plain is not None and batch.answers == [None] and not self.plan.reshapes
-        take = self._answer_plainly if is_plain else self._answer_each
-        take(number, batch, result, data, loans)
+        self._answer(number, batch, result, data, loans)
         batch.is_executing = False
         if not batch.missing:
             del self._batches[number]
@@ -307,23 +310,17 @@ class WorkerInstance(Supervisor):
         if self._waiting:
             self._change()
 
-    def _answer_each(
-        self, number: int, _batch: RunningBatch, result: ResultReader, data: Any, loans: Loans
-    ) -> None:
-        for answer in result.answers:
-            self._take_answer(number - answer.number, answer, data, loans)
-
-    def _answer_plainly(
+    def _answer(
         self, number: int, batch: RunningBatch, result: ResultReader, data: Any, loans: Loans
     ) -> None:
-        """Take the answer to a batch's only request, if it has outputs and nothing else."""
-        if self._places.pop(number, None) is None:
-            return
-        assert result.plain is not None
-        request = batch.requests[0]
-        outputs = placed(result.plain, data, loans)
-        batch.answers[0] = InferResponse(request.model, self._version, request.id, outputs)
-        batch.missing = 0
+        if result.plain is None or batch.answers != [None] or self.plan.reshapes:
+            for answer in result.answers:
+                self._take_answer(number - answer.number, answer, data, loans)
+        elif self._places.pop(number, None) is not None:
+            request = batch.requests[0]  # the only one, whose answer has outputs and nothing else
+            outputs = placed(result.plain, data, loans)
+            batch.answers[0] = InferResponse(request.model, self._version, request.id, outputs)
+            batch.missing = 0
 
     def _note_ahead(self, batch: RunningBatch, began_ns: int, ended_ns: int) -> None:
         if batch.requests and batch.requests[0].started_ns < self._ended_ns:
@@ -363,7 +360,7 @@ class WorkerInstance(Supervisor):
             numbers = [number for number, one in self._batches.items() if one is batch]
             for number in numbers:
                 del self._batches[number]
-            batch.end()
+            batch.finish(batch.answers)
 
     def _stream_answer(
         self, number: int, stream: RunningStream, answer: DescribedAnswer, data: Any, loans: Loans
@@ -396,14 +393,9 @@ class WorkerInstance(Supervisor):
             except LinkClosed:
                 return
 
-    def lend(self, offsets: Collection[int]) -> Loans:
-        """Return the blocks of our memory that a packet names. Raises ValueError."""
-        return self._link.lend(offsets) if self._link is not None else NO_LOANS
-
-    def give(self, offsets: list[int]) -> None:
-        """Take back the blocks that a packet says are released."""
-        if self._link is not None:
-            self._link.give(offsets)
+    def settle(self, released: list[int], named: Collection[int]) -> Loans:
+        """See Link.settle."""
+        return self._link.settle(released, named) if self._link is not None else NO_LOANS
 
     # --- for callers in a thread of their own ---
 

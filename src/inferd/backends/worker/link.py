@@ -211,14 +211,15 @@ class Link:
                 del block
             self._receive(kind, document, data, (one, two, three))
 
-    def lend(self, offsets: Collection[int]) -> Loans:
-        """Return the blocks of our memory that a packet names. Raises ValueError."""
-        return {offset: self._arena.lend(offset) for offset in offsets}
+    def settle(self, released: Collection[int], named: Collection[int] = ()) -> Loans:
+        """Take back the blocks that a packet says are `released`; return those it has `named`.
 
-    def give(self, offsets: list[int]) -> None:
-        """Take back the blocks that the worker has released."""
-        for offset in offsets:
+        A packet may do both with a block. Raises ValueError for one that cannot be lent.
+        """
+        loans = {offset: self._arena.lend(offset) for offset in named} if named else NO_LOANS
+        for offset in released:
             self._arena.give(offset)
+        return loans
 
     def send(
         self,

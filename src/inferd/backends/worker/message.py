@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN, odd_numbers
-from inferd.backends.worker.document import Described, DescribedAnswer, DescribedBatch, Result
+from inferd.backends.worker.document import Answers, Described, DescribedAnswer, DescribedBatch
 from inferd.backends.worker.failure import NotFoundFailure, UnknownFailure
 from inferd.backends.worker.link import NO_LOANS, Loans, Payload
 from inferd.backends.worker.reshapes import Reshapes
@@ -43,6 +43,11 @@ ERRORS: tuple[type[InferdError], ...] = (
 """Indexed by TritonError's codes."""
 
 _NUMBERS = {kind.code: number for number, kind in enumerate(ERRORS)}
+
+
+def code_of(error: InferdError) -> int:
+    """Return the TritonError code of `error`."""
+    return _NUMBERS.get(error.code, _NUMBERS[Code.INTERNAL])
 
 
 def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
@@ -165,7 +170,7 @@ class ResultReader:
 
     __slots__ = ("answers", "blocks", "plain", "released")
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: Answers) -> None:
         self.released = result.released
         self.answers = result.answers
         self.plain: Places | None = None
@@ -235,7 +240,6 @@ def described_answer(
 ) -> tuple[Any, ...]:
     """Return the packet's description of the answer to request `number`."""
     if isinstance(answer, InferdError):
-        code = _NUMBERS.get(answer.code, _NUMBERS[Code.INTERNAL])
-        return number, None, (code, answer.message), None, True, 1
+        return number, None, (code_of(answer), answer.message), None, True, 1
     outputs = [described(tensor, payload) for tensor in answer.outputs]
     return number, outputs, None, answer.parameters or None, True, 1

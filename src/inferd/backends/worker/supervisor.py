@@ -12,10 +12,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.document import Failed, Logged, Started
+from inferd.backends.worker.document import Content, Failed, Logged, Started
 from inferd.backends.worker.link import CLOSED, Link, LinkClosed
 from inferd.backends.worker.plan import WorkerPlan
 from inferd.backends.worker.process import WorkerProcess
@@ -48,13 +46,14 @@ _KEEPS_LINES = {"keeps_lines": True}  # for tracebacks
 class Supervisor:
     """The life of one worker process; subclasses define its purpose.
 
-    `is_free`, `trouble` and `on_change` are those of AsyncInstance.
+    `is_free`, `running_count` and `on_change` are those of AsyncInstance.
     """
 
     def __init__(self, plan: WorkerPlan) -> None:
         self.plan = plan
         self.on_change: Callable[[], None] = lambda: None
         self.is_free = False
+        self.running_count = 0
         self.unavailable_reason = ""
         self._home: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # the same, while it reads the link
@@ -79,10 +78,6 @@ class Supervisor:
 
     def _lose(self, reason: str) -> None:
         """Fail the waiting requests: the process has ended."""
-        raise NotImplementedError
-
-    @property
-    def _is_executing(self) -> bool:
         raise NotImplementedError
 
     def _change(self) -> None:
@@ -199,7 +194,7 @@ class Supervisor:
                 process.close()
             self._note_closed()
             return
-        if self._is_executing or self._loop is None:
+        if self.running_count or self._loop is None:
             process.kill("was unloaded")
         else:
             with suppress(LinkClosed):
@@ -324,22 +319,14 @@ class Supervisor:
 
     # --- packets from the worker ---
 
-    def _receive_common(self, kind: int, document: bytes) -> bool:
-        """Take a packet of a kind that every worker sends; return whether it was one."""
-        link = self._link
-        assert link is not None
-        if kind in (packet.READY, packet.RELEASE):
-            started = msgspec.json.decode(document, type=Started)
-            link.give(started.released)
-            if kind == packet.READY:
-                self._started = started
-        elif kind == packet.FAILED:
-            failed = msgspec.json.decode(document, type=Failed)
-            self._started = BackendFailed(f"model '{self.plan.model}': {failed.text}")
-        elif kind == packet.LOG:
-            logged = msgspec.json.decode(document, type=Logged)
-            link.give(logged.released)
-            self._log(_LEVELS[logged.level & 3], logged.text)
+    def _receive_common(self, content: Content) -> bool:
+        """Take what every worker says; return whether it was that."""
+        if isinstance(content, Started):
+            self._started = content
+        elif isinstance(content, Failed):
+            self._started = BackendFailed(f"model '{self.plan.model}': {content.text}")
+        elif isinstance(content, Logged):
+            self._log(_LEVELS[content.level & 3], content.text)
         else:
             return False
         return True

@@ -29,10 +29,6 @@ class RunningBatch:
         self.size = 0  # of the tensors it was sent with, in bytes
         self.timer: asyncio.TimerHandle | None = None
 
-    def end(self) -> None:
-        """Hand over the answers; none may be missing."""
-        self.finish(self.answers)
-
 
 class RunningStream:
     """A request to a decoupled model; `deliver` gets its answers."""

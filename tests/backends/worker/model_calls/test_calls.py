@@ -10,6 +10,7 @@ import pytest
 
 from inferd.aio.promise import Promise
 from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.document import Command, Content
 from inferd.backends.worker.model_calls.calls import WorkerCalls
 from inferd.backends.worker.model_calls.loads import Loads
 from inferd.core.interfaces import BackendContext
@@ -17,7 +18,7 @@ from inferd.core.request import InferResponse
 from inferd.observe.custom import CustomMetrics
 
 CALL = msgspec.json.encode([[], ["other", -1, "", [], [], None, 0, 0, 0, 0], False, []])
-LOAD = msgspec.json.encode([[], 7, "load", ["other", None, {}]])
+LOAD = Command([], "load", ["other", None, {}])
 
 
 @pytest.fixture
@@ -27,14 +28,18 @@ def loop():
     made.close()
 
 
+def calls_of(context, **caller):
+    """Return the calls of a worker of model m."""
+    plan = SimpleNamespace(model="m", start_timeout_s=0.01)
+    return WorkerCalls(context, Loads(), SimpleNamespace(plan=plan, **caller))
+
+
 def ask_to_load(loop):
     """Receive a command in this thread, as while a model is loaded; return what was warned of."""
-    calls = WorkerCalls("m", BackendContext(loop=loop), Loads())
-    plan = SimpleNamespace(start_timeout_s=0.01)
-    calls.connect(SimpleNamespace(plan=plan, give=None, reads_on=None))
+    calls = calls_of(BackendContext(loop=loop), reads_on=None)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        calls.receive(packet.COMMAND, LOAD, None)
+        calls.receive(packet.COMMAND, LOAD, 7)
         gc.collect()
     return [str(one.message) for one in warned]
 
@@ -63,9 +68,8 @@ def test_metrics_that_cannot_be_are_refused_and_leave_the_others_as_they_are(ver
     metrics.add_family("sizes", "How large", "histogram")
     before = [family.text() for family in metrics.families()]
     said = []
-    calls = WorkerCalls("m", BackendContext(metrics=metrics), Loads())
-    calls.connect(SimpleNamespace(give=None, send=lambda *sent: said.append(sent[1])))
-    calls.receive(packet.COMMAND, msgspec.json.encode([[], 7, verb, arguments]), None)
+    calls = calls_of(BackendContext(metrics=metrics), send=lambda *sent: said.append(sent[1]))
+    calls.receive(packet.COMMAND, Command([], verb, arguments), 7)
     [[is_last, [kind, code, _]]] = said
     assert (is_last, kind, code) == (True, "error", 3)
     assert [family.text() for family in metrics.families()] == before
@@ -102,13 +106,12 @@ def test_a_call_hears_that_it_is_given_up_before_its_task_has_begun(how):
     models = Told()
 
     async def call_and_give_up():
-        calls = WorkerCalls("m", BackendContext(models=models), Loads())
-        calls.connect(SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None))
-        calls.receive(packet.CALL, CALL, b"", (1, 0, 0))
+        calls = calls_of(BackendContext(models=models), reads_on=asyncio.get_running_loop())
+        calls.receive_call(CALL, b"", (1, 0, 0))
         if how == "end":
             calls.end()
         else:
-            calls.receive(packet.HANG_UP, msgspec.json.encode([[], 1]), None)
+            calls.receive(packet.HANG_UP, Content([]), 1)
         await asyncio.wait_for(models.ended.wait(), 20)
 
     asyncio.run(call_and_give_up())
@@ -120,11 +123,10 @@ def test_a_call_that_nobody_waits_for_any_more_is_no_call(monkeypatch):
     models = Waiting()
 
     async def call_and_hang_up():
-        calls = WorkerCalls("m", BackendContext(models=models), Loads())
-        calls.connect(SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None))
+        calls = calls_of(BackendContext(models=models), reads_on=asyncio.get_running_loop())
         for number in range(3):
-            calls.receive(packet.CALL, CALL, b"", (number, 0, 0))
-            calls.receive(packet.HANG_UP, msgspec.json.encode([[], number]), None)
+            calls.receive_call(CALL, b"", (number, 0, 0))
+            calls.receive(packet.HANG_UP, Content([]), number)
 
     asyncio.run(call_and_hang_up())
     assert models.asked_count == 3
@@ -147,16 +149,15 @@ def test_inputs_that_are_not_where_they_are_said_to_be_end_their_call_alone(
     said = []
 
     async def call():
-        calls = WorkerCalls("m", BackendContext(models=Gives()), Loads())
-        calls.connect(
-            SimpleNamespace(
-                reads_on=asyncio.get_running_loop(), give=None, send=lambda *sent: said.append(sent)
-            )
+        calls = calls_of(
+            BackendContext(models=Gives()),
+            reads_on=asyncio.get_running_loop(),
+            send=lambda *sent: said.append(sent),
         )
         asked = ["other", -1, "", [["X", "FP32", [2], *place]], [], None, 0, 0, 0, 0]
         document = msgspec.json.encode([[], asked, False, []])
         for number in (1, 2):  # the second time it was read before
-            calls.receive(packet.CALL, document, data, (number, 0, 0))
+            calls.receive_call(document, data, (number, 0, 0))
 
     asyncio.run(call())
     kinds = [(number, document[1][0]) for _, document, _, number in said]

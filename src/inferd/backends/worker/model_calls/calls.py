@@ -18,7 +18,13 @@ import msgspec
 from inferd.aio.driver import Driver, cancel_soon
 from inferd.aio.promise import driven
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.document import CalledRequest, Command, DescribedCall, Metered, Note
+from inferd.backends.worker.document import (
+    CalledRequest,
+    Command,
+    Content,
+    DescribedCall,
+    Metered,
+)
 from inferd.backends.worker.link import NO_LOANS, Loans
 from inferd.backends.worker.message import (
     SEQUENCE_END,
@@ -112,22 +118,19 @@ class Wish:
 
 
 class WorkerCalls:
-    """The calls of one worker of `model`.
+    """The calls of one worker, the `caller`.
 
     `loads` are the loads that models of this backend wait for while they start.
     """
 
-    def __init__(self, model: str, context: BackendContext, loads: Loads) -> None:
-        self._model = model
-        self._replies = Replies(model)
+    def __init__(self, context: BackendContext, loads: Loads, caller: Caller) -> None:
+        self._model = caller.plan.model
+        self._caller = caller
+        self._replies = Replies(caller)
         self._context = context
         self._running: dict[int, tuple[asyncio.Task[None] | Driver, asyncio.Semaphore | None]] = {}
         self._wishes: dict[bytes, Wish] = {}  # earlier CALLs, by their documents
-        self._commands = Commands(model, context, loads, self._replies, self.begin)
-
-    def connect(self, caller: Caller) -> None:
-        """Take `caller` as the worker that calls; before, nobody gets a reply."""
-        self._replies.caller = caller
+        self._commands = Commands(context, loads, self._replies, self.begin)
 
     def end(self) -> None:
         """Cancel the running calls: the caller has ended."""
@@ -136,36 +139,25 @@ class WorkerCalls:
         self._running.clear()
         self._commands.end()
 
-    def receive(
-        self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...] = packet.NO_NUMBERS
-    ) -> None:
-        """Take a packet; `numbers` are those of its header."""
-        if kind == packet.CALL:
-            self._receive_call(document, data, numbers)
-        elif kind == packet.COMMAND:
-            command = msgspec.json.decode(document, type=Command)
-            self._give(command.released)
-            self._commands.run(command)
-        elif kind == packet.METRIC:
-            metered = msgspec.json.decode(document, type=Metered)
-            self._give(metered.released)
-            self._commands.apply(metered)
+    def receive(self, kind: int, content: Content, number: int) -> None:
+        """Take a packet other than a CALL; `number` is the first one of its header."""
+        if isinstance(content, Command):
+            self._commands.run(number, content)
+        elif isinstance(content, Metered):
+            self._commands.apply(content)
         elif kind in (packet.CREDIT, packet.HANG_UP):
-            note = msgspec.json.decode(document, type=Note)
-            self._give(note.released)
-            self._note(kind, note.number)
+            self._note(kind, number)
 
-    def _receive_call(self, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
+    def receive_call(self, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
+        """Take a CALL; `numbers` are those of its header."""
         wish = self._wishes.get(document)
         if wish is None:
             wish = Wish(msgspec.json.decode(document, type=DescribedCall), self._model)
             packet.keep(self._wishes, document, wish, len(document))
         loans = NO_LOANS
-        if wish.blocks and self._replies.caller is not None:
+        if wish.blocks or wish.released:
             # The model holds the blocks of ours that a call names until the call is answered.
-            loans = self._replies.caller.lend(wish.blocks)
-        if wish.released:
-            self._give(wish.released)
+            loans = self._caller.settle(wish.released, wish.blocks)
         number, made_for = numbers[0], numbers[1]
         models = self._context.models
         try:
@@ -176,18 +168,14 @@ class WorkerCalls:
         except Exception as error:  # noqa: BLE001  reported to the caller
             self._replies.fail(number, wish.model, error)
             return
-        if made_for and self._replies.caller is not None:
-            request.trace = self._replies.caller.trace_of(made_for)
+        if made_for:
+            request.trace = self._caller.trace_of(made_for)
         if wish.is_decoupled:
             request.takes_errors = True
             room = asyncio.Semaphore(AHEAD)
             self.begin(number, answer_stream(self._replies, number, models, request, room), room)
         else:
             self.begin(number, self._call(number, models, request))
-
-    def _give(self, offsets: list[int]) -> None:
-        if offsets and self._replies.caller is not None:
-            self._replies.caller.give(offsets)
 
     def _note(self, kind: int, number: int) -> None:
         running = self._running.get(number)
@@ -209,8 +197,7 @@ class WorkerCalls:
             msg = f"model '{self._model}' has {MAX_CALLS} calls of other models under way"
             self._replies.refuse(number, InvalidRequest(msg))
             return
-        assert self._replies.caller is not None
-        if self._replies.caller.reads_on is None:  # during the load a thread waits for each call
+        if self._caller.reads_on is None:  # during the load a thread waits for each call
             self._do_in_thread(number, job)
             return
         if room is not None:
@@ -245,7 +232,6 @@ class WorkerCalls:
             msg = "there is no server here whose models could be called"
             self._replies.refuse(number, Unsupported(msg))
         else:
-            assert self._replies.caller is not None
             running = driven(job)
             try:
                 waiting = asyncio.run_coroutine_threadsafe(running, loop)
@@ -254,7 +240,7 @@ class WorkerCalls:
                 job.close()
                 return
             try:
-                waiting.result(self._replies.caller.plan.start_timeout_s)
+                waiting.result(self._caller.plan.start_timeout_s)
             except TimeoutError:  # then the start has taken too long, too, and that is reported
                 waiting.cancel()
                 if inspect.getcoroutinestate(running) == inspect.CORO_CREATED:

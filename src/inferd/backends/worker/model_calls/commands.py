@@ -22,7 +22,7 @@ _Metric = tuple[int, str, dict[str, str], list[float] | None]
 
 
 class Commands:
-    """The commands of one worker of `model`, answered by `replies`.
+    """The commands of one worker, answered by `replies`.
 
     `begin` runs a coroutine that answers the command of a number.
     `loads` are the loads that models of this backend wait for while they start.
@@ -30,13 +30,11 @@ class Commands:
 
     def __init__(
         self,
-        model: str,
         context: BackendContext,
         loads: Loads,
         replies: Replies,
         begin: Callable[[int, Coroutine[Any, Any, None]], None],
     ) -> None:
-        self._model = model
         self._loads = loads
         self._context = context
         self._replies = replies
@@ -52,21 +50,20 @@ class Commands:
         if metric := self._metrics.get(metered.number):
             metric.apply(metered.verb, metered.value)
 
-    def run(self, command: Command) -> None:
-        """Carry out the command, and answer it."""
+    def run(self, number: int, command: Command) -> None:
+        """Carry out the command `number`, and answer it."""
         replies = self._replies
         try:
             if command.verb in ("load", "unload"):
-                job = self._control(command)
-                self._begin(command.number, job)
+                self._begin(number, self._control(number, command))
                 return
             value = self._value(command.verb, command.arguments)
         except InferdError as error:
-            replies.refuse(command.number, error)
+            replies.refuse(number, error)
         except Exception as error:  # noqa: BLE001  the arguments may be anything
-            replies.refuse(command.number, InvalidRequest(foreign_text(error)))
+            replies.refuse(number, InvalidRequest(foreign_text(error)))
         else:
-            replies.reply(command.number, [True, ["value", value]])
+            replies.reply(number, [True, ["value", value]])
 
     def _value(self, verb: str, arguments: list[Any]) -> Any:
         metrics = self._context.metrics
@@ -93,16 +90,16 @@ class Commands:
             return control.is_model_ready(name, version)
         return False
 
-    async def _control(self, command: Command) -> None:
+    async def _control(self, number: int, command: Command) -> None:
         replies, control = self._replies, self._context.control
         try:
             if control is None:
                 msg = "there is no server here that could load models"
                 raise Unsupported(msg)
-            assert replies.caller is not None
+            model = replies.caller.plan.model
             is_starting = replies.caller.reads_on is None
-            if command.arguments[0] == self._model and is_starting:
-                msg = f"model '{self._model}' is being loaded, and cannot {command.verb} itself"
+            if command.arguments[0] == model and is_starting:
+                msg = f"model '{model}' is being loaded, and cannot {command.verb} itself"
                 raise InvalidRequest(msg)
             if command.verb == "unload":
                 name, dependents = command.arguments
@@ -111,11 +108,11 @@ class Commands:
                 name, config, files = command.arguments
                 sent = {path: bytes.fromhex(content) for path, content in files.items()}
                 request = LoadRequest(name, config or None, sent)
-                with self._loads.waiting(self._model, name) if is_starting else nullcontext():
+                with self._loads.waiting(model, name) if is_starting else nullcontext():
                     await control.load(request)
         except InferdError as error:
-            replies.refuse(command.number, error)
+            replies.refuse(number, error)
         except Exception as error:  # noqa: BLE001  otherwise the model would wait forever
-            replies.refuse(command.number, InvalidRequest(foreign_text(error)))
+            replies.refuse(number, InvalidRequest(foreign_text(error)))
         else:
-            replies.reply(command.number, [True, ["value", None]])
+            replies.reply(number, [True, ["value", None]])

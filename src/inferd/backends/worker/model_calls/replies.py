@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
 from inferd.backends.worker.link import Loans, Payload
-from inferd.backends.worker.message import ERRORS, described
+from inferd.backends.worker.message import code_of, described
 from inferd.core.request import InferResponse
-from inferd.errors import BackendFailed, Code, InferdError, foreign_text
+from inferd.errors import BackendFailed, InferdError, foreign_text
 
 if TYPE_CHECKING:
     from inferd.backends.worker.plan import WorkerPlan
     from inferd.observe.trace import Trace
 
 log = logging.getLogger("inferd.model")
-
-_CODES = {code: number for number, code in enumerate(kind.code for kind in ERRORS)}
 
 
 class Caller(Protocol):
@@ -37,12 +35,8 @@ class Caller(Protocol):
         """Send a packet. Raises ArenaFull."""
         ...
 
-    def lend(self, offsets: Collection[int]) -> Loans:
-        """Return the blocks of our memory that a packet names. Raises ValueError."""
-        ...
-
-    def give(self, offsets: list[int]) -> None:
-        """Take back released blocks."""
+    def settle(self, released: list[int], named: Collection[int]) -> Loans:
+        """See Link.settle."""
         ...
 
     def trace_of(self, number: int) -> "Trace | None":
@@ -51,21 +45,16 @@ class Caller(Protocol):
 
 
 class Replies:
-    """The replies to one worker of `model`. `caller` is set once there is one."""
+    """The replies to one worker, the `caller`."""
 
-    def __init__(self, model: str) -> None:
-        self.model = model
-        self.caller: Caller | None = None
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
 
     def fail(self, number: int, model: str, error: Exception) -> None:
         """Answer the call `number` of `model` with the error that ended it."""
         if not isinstance(error, InferdError):
-            log.error(
-                "model '%s': a call of model '%s' failed",
-                self.model,
-                model,
-                exc_info=error,
-            )
+            said = "model '%s': a call of model '%s' failed"
+            log.error(said, self.caller.plan.model, model, exc_info=error)
             error = BackendFailed(foreign_text(error))
         self.refuse(number, error)
 
@@ -87,10 +76,8 @@ class Replies:
 
     def refuse(self, number: int, error: InferdError, *, is_last: bool = True) -> None:
         """Answer the call or command `number` with an error."""
-        code = _CODES.get(error.code, _CODES[Code.INTERNAL])
-        self.reply(number, [is_last, ["error", code, error.message]])
+        self.reply(number, [is_last, ["error", code_of(error), error.message]])
 
     def reply(self, number: int, document: list[Any], payload: Payload | None = None) -> None:
         """Answer the call or command `number`."""
-        if self.caller is not None:
-            self.caller.send(packet.REPLY, document, payload, number)
+        self.caller.send(packet.REPLY, document, payload, number)

@@ -87,7 +87,7 @@ class Line:
         self._receive = receive
         self._sending = Lock()
         self._sender = 0  # the thread that holds this lock
-        self._unsaid: deque[tuple[int, Sequence[Any]]] = deque()
+        self._unsaid: deque[tuple[int, Sequence[Any], tuple[int, ...]]] = deque()
         self._lock = Lock()
         self._changed = Condition(self._lock)
         self._sleepers = 0
@@ -208,7 +208,7 @@ class Line:
         if not self._sending.acquire(False):
             if self._sender == get_ident():
                 # A finalizer sends: the garbage collector may run anywhere, even in here.
-                self._unsaid.append((kind, document))
+                self._unsaid.append((kind, document, numbers))
                 return
             self._sending.acquire()
         try:
@@ -233,13 +233,15 @@ class Line:
         if self._unsaid:
             self._send_unsaid()
 
-    def send_unwaiting(self, kind: int, document: Sequence[Any]) -> None:
+    def send_unwaiting(
+        self, kind: int, document: Sequence[Any], numbers: tuple[int, ...] = packet.NO_NUMBERS
+    ) -> None:
         """Send a small packet, after any that is being sent right now; never block.
 
         This is for finalizers: the garbage collector may call them in the midst of a send, or on
         the thread that other packets wait for.
         """
-        self._unsaid.append((kind, document))
+        self._unsaid.append((kind, document, numbers))
         if not self._sending.locked() and self._writable.poll(0):
             self._send_unsaid()
 
@@ -248,9 +250,9 @@ class Line:
         with contextlib.suppress(IndexError):  # another thread may drain it, too
             while True:
                 packets.append(self._unsaid.popleft())
-        for kind, document in packets:
+        for kind, document, numbers in packets:
             with contextlib.suppress(LineClosed):
-                self.send(kind, document)
+                self.send(kind, document, None, numbers)
 
     def _text(self, released: list[int], document: Sequence[Any]) -> tuple[int, bytes]:
         """Return the size of a document, and its bytes padded up to where tensors begin."""

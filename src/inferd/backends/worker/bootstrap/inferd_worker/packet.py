@@ -25,9 +25,9 @@ from typing import Any, Final
 HEADER: Final[struct.Struct] = struct.Struct("<BxxxIqQQQQ")
 """Kind; size of the document; offset of the block, or INLINE; size of the payload; three numbers.
 
-The first number is the batch of EXECUTE and RESULT, and the call of CALL and REPLY. The others
-are the times of RESULT: when execute began and ended. The second one of CALL is the request it is
-made for, 0 if unknown.
+The first number is the batch of EXECUTE and RESULT, and the call of CALL, COMMAND, HANG_UP, REPLY,
+and of CREDIT from the worker. The others are the times of RESULT: when execute began and ended. The
+second one of CALL is the request it is made for, 0 if unknown.
 """
 
 HEADER_SIZE: Final[int] = HEADER.size
@@ -64,7 +64,7 @@ CANCEL: Final = 4
 
 CREDIT: Final = 5
 """[released, [[request number, count], ...]]: this much of each window was consumed. From the
-worker [released, call]: one more answer to that CALL was consumed."""
+worker [released]: one more answer to a CALL was consumed."""
 
 REPLY: Final = 6
 """[released, is last, what]: an answer to CALL or COMMAND."""
@@ -82,7 +82,7 @@ READY: Final = 16
 after another]"""
 
 FAILED: Final = 17
-"""[released, code, message]: START failed."""
+"""[released, message]: START failed."""
 
 RESULT: Final = 18
 """[released, [answer, ...]]: this batch has been executed. The number in an answer is the batch's
@@ -95,10 +95,10 @@ CALL: Final = 20
 """[released, request, is decoupled, callers]: run a request on another model."""
 
 COMMAND: Final = 21
-"""[released, call, verb, arguments]: have the server do something else."""
+"""[released, verb, arguments]: have the server do something else."""
 
 HANG_UP: Final = 22
-"""[released, call]: no further answers to that CALL are wanted."""
+"""[released]: no further answers to a CALL are wanted."""
 
 LOG: Final = 23
 """[released, level, text]"""

@@ -112,7 +112,7 @@ class Worker:
     def _fail(self, text: str, trace: str) -> None:
         if trace:
             self.session.log(ERROR_LEVEL, trace)
-        self.line.send(packet.FAILED, [INTERNAL, text])
+        self.line.send(packet.FAILED, [text])
 
     def _initialize(self, kind: Any, file: str, args: dict[str, str]) -> None:
         config = json.loads(args["model_config"])

@@ -83,7 +83,7 @@ class Calls:
     def hang_up(self, pending: PendingCall) -> None:
         """Tell the server that no more replies are wanted; a finalizer may call this."""
         if self._pending.pop(pending.number, None) is not None and not pending.is_over:
-            self.line.send_unwaiting(packet.HANG_UP, [pending.number])
+            self.line.send_unwaiting(packet.HANG_UP, [], (pending.number, 0, 0))
 
     def send(self, describe: Describe, *, decoupled: bool, loop: Any = None) -> PendingCall:
         """Send a call and return where its replies arrive; `loop` is the loop that awaits them.
@@ -95,39 +95,34 @@ class Calls:
         payload = Payload()
         # Received bytes are only named, where this waits for the answer and so keeps them.
         document, parent = describe(payload, self.line if loop is None and not decoupled else None)
-        pending = self._open(loop)
-        try:
-            whole: Any = (document, decoupled, tuple(self.callers))
-            if type(document) is list:  # it cannot be hashed
-                whole = list(whole)
-            if parent < 0:
-                parent = executing.get()
-            self.line.send(packet.CALL, whole, payload, (pending.number, parent, 0))
-        except BaseException:
-            del self._pending[pending.number]
-            raise
-        return pending
+        whole: Any = (document, decoupled, tuple(self.callers))
+        if type(document) is list:  # it cannot be hashed
+            whole = list(whole)
+        if parent < 0:
+            parent = executing.get()
+        return self._begin(packet.CALL, whole, payload, parent, loop)
 
     def command(self, verb: str, *arguments: Any) -> Any:
         """Run a command on the server and return its answer. Raises TritonModelException."""
         if self.is_completing:
             raise TritonModelException("auto_complete_config cannot ask the server for anything")
-        pending = self._open(None)
-        try:
-            self.line.send(packet.COMMAND, [pending.number, verb, list(arguments)])
-        except BaseException:
-            del self._pending[pending.number]
-            raise
-        answer = self.wait(pending)
+        answer = self.wait(self._begin(packet.COMMAND, [verb, list(arguments)]))
         if isinstance(answer, InferenceResponse):
             error = answer.error()
             raise TritonModelException(error.message() if error is not None else "no answer")
         return answer
 
-    def _open(self, loop: Any) -> PendingCall:
+    def _begin(
+        self, kind: int, document: Any, payload: Any = None, parent: int = 0, loop: Any = None
+    ) -> PendingCall:
         pending = PendingCall(next(self._numbers))
         pending.loop = loop
         self._pending[pending.number] = pending
+        try:
+            self.line.send(kind, document, payload, (pending.number, parent, 0))
+        except BaseException:
+            del self._pending[pending.number]
+            raise
         return pending
 
     def reply(self, number: int, document: list[Any], data: Any) -> None:
@@ -143,7 +138,7 @@ class Calls:
     def credit(self, pending: PendingCall) -> None:
         """Tell the server that one more reply was consumed."""
         if not pending.is_over:
-            self.line.send(packet.CREDIT, [pending.number])
+            self.line.send(packet.CREDIT, [], None, (pending.number, 0, 0))
 
 
 def _read(what: list[Any], data: Any) -> Any:

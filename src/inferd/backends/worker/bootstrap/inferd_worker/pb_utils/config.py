@@ -9,8 +9,6 @@ import numpy as np
 
 from .datatype import NUMBERS, NUMPY, config_name, name_of
 
-Config = dict  # as parsed from JSON
-
 TRITON_STRING_TO_NUMPY = {
     config_name(name): (np.bool_ if name == "BOOL" else dtype.type)
     for name, dtype in NUMPY.items()
