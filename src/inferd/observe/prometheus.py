@@ -225,8 +225,8 @@ def _summaries(
         for reading in readings:
             counts = reading.counts
             if isinstance(counts, SummaryCounts):
-                kept = counts.cache_summaries if phases is _LOOKUPS else counts.summaries
-                found = zip(levels, kept[index].quantiles(levels), strict=True)
+                summaries = counts.cache_summaries if phases is _LOOKUPS else counts.summaries
+                found = zip(levels, summaries[index].quantiles(levels), strict=True)
                 yield _summary(name, reading.labels, found, reading.durations(phase))
 
 
