@@ -18,6 +18,7 @@ from inferd.api.trtis.trtis import Trtis
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.options.trace import TraceSettings
 from inferd.config.server import ServerConfig
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
@@ -114,7 +115,8 @@ def served(name, *, decoupled=False, labels=()):
         output=(ModelOutput("Y", FP32, (-1,)),),
         decoupled=decoupled,
     )
-    execution = Execution(name, [Twice()], may_run_inline=False)
+    instance = Twice()
+    execution = Execution(name, [Opened(instance, instance)], may_run_inline=False)
     return Served(config, 1, "identity", DirectScheduler(execution), labels={"Y": labels})
 
 

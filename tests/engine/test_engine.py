@@ -9,6 +9,7 @@ import pytest
 import inferd
 from inferd.backends.square import SquareBackend, SquareInstance
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.interfaces import Opened
 from inferd.core.metadata import IndexEntry, ModelState, TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.engine.engine import EXTENSIONS, Engine
@@ -78,7 +79,8 @@ def served(name="m", version=1, instance=None, *, decoupled=False, execution=Non
         output=(ModelOutput("Y", INT32, (-1,)), ModelOutput("Z", INT32, (-1,))),
         decoupled=decoupled,
     )
-    execution = execution or Execution(name, [instance or Echo()], may_run_inline=False)
+    instance = instance or Echo()
+    execution = execution or Execution(name, [Opened(instance, instance)], may_run_inline=False)
     return Served(config, version, "onnx_onnxv1", DirectScheduler(execution))
 
 
@@ -136,7 +138,7 @@ async def begun_at_once(engine, request=ask_for):
 
 def prompt_engine(instance):
     engine = Engine()
-    execution = Execution("m", [instance], may_run_inline=True)
+    execution = Execution("m", [Opened(instance, instance)], may_run_inline=True)
     engine.add(served(instance=instance, execution=execution))
     return engine
 
@@ -322,7 +324,8 @@ def test_any_answer_of_a_stream_may_be_without_outputs():
     config = SquareBackend().complete(
         None, ModelConfig("m", parameters={"CUSTOM_EMPTY_COUNT": "2", "CUSTOM_FAIL_COUNT": "1"})
     )
-    execution = Execution("m", [SquareInstance(config, 1)], may_run_inline=False)
+    instance = SquareInstance(config, 1)
+    execution = Execution("m", [Opened(instance, instance)], may_run_inline=False)
     square = Served(config, 1, "square", DirectScheduler(execution))
     engine = Engine()
     engine.add(square)

@@ -6,6 +6,7 @@ import pytest
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.options.trace import TraceSettings
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
@@ -64,7 +65,7 @@ def engine_of(instance, *, decoupled=False):
         output=(ModelOutput("Y", INT32, (-1,)),),
         decoupled=decoupled,
     )
-    execution = Execution("m", [instance], may_run_inline=False)
+    execution = Execution("m", [Opened(instance, instance)], may_run_inline=False)
     engine = Engine()
     engine.add(Served(config, 3, "identity", DirectScheduler(execution)))
     return engine

@@ -9,6 +9,7 @@ import pytest
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
@@ -38,7 +39,8 @@ class Echo:
 def engine_with(*, may_run_inline):
     tensor = {"name": "IO", "datatype": DataType.INT32, "dims": (3,)}
     config = ModelConfig(name="m", input=(ModelInput(**tensor),), output=(ModelOutput(**tensor),))
-    execution = Execution("m", [Echo()], may_run_inline=may_run_inline)
+    instance = Echo()
+    execution = Execution("m", [Opened(instance, instance)], may_run_inline=may_run_inline)
     engine = Engine()
     engine.add(Served(config, 1, "onnx_onnxv1", DirectScheduler(execution)))
     engine.finish_loading()

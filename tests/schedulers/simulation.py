@@ -6,8 +6,9 @@ What takes seconds takes none, and what is due at a time happens at that very na
 import asyncio
 import selectors
 
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferResponse
-from inferd.errors import InferdError, Unavailable
+from inferd.errors import InferdError
 from inferd.schedulers.execution.execution import Execution
 
 MS = 1_000_000
@@ -108,7 +109,7 @@ class SimulatedExecution(Execution):
     """
 
     def __init__(self, count=1, takes_ms=10, *, is_quick=False):
-        super().__init__("m", [None] * count, may_run_inline=True)
+        super().__init__("m", [Opened(None, None)] * count, may_run_inline=True)
         self.takes_ms = takes_ms if callable(takes_ms) else lambda _requests: takes_ms
         self.is_quick = is_quick
         self.outcome = None
@@ -166,9 +167,6 @@ class SimulatedExecution(Execution):
 
     def count_round(self, request, *, failed):
         self.rounds.append((request.id, failed))
-
-    def unloading(self):
-        return Unavailable("unloading")
 
     def grow(self, instance):
         self.instance_count += 1

@@ -61,7 +61,7 @@ async def begun(*coroutines):
 def test_all_requests_are_under_way_at_once_spread_over_the_instances():
     async def go():
         instances = [ByHand(), ByHand()]
-        scheduler = ConcurrentScheduler("m", instances)
+        scheduler = ConcurrentScheduler("m", [Opened(one, one) for one in instances])
         requests = [InferRequest("m") for _ in range(4)]
         tasks = await begun(*map(scheduler.run, requests))
         assert [len(one.started) for one in instances] == [2, 2]
@@ -82,7 +82,7 @@ def test_all_requests_are_under_way_at_once_spread_over_the_instances():
 def test_what_fails_is_told_in_our_words(error, kind):
     async def go():
         instance = ByHand()
-        scheduler = ConcurrentScheduler("m", [instance])
+        scheduler = ConcurrentScheduler("m", [Opened(instance, instance)])
         [task] = await begun(scheduler.run(InferRequest("m")))
         instance.started[0].set_exception(error)
         with pytest.raises(kind, match="x"):
@@ -94,7 +94,9 @@ def test_what_fails_is_told_in_our_words(error, kind):
 def test_what_nobody_waits_for_is_cancelled():
     async def go():
         instance = ByHand()
-        [task] = await begun(ConcurrentScheduler("m", [instance]).run(InferRequest("m")))
+        [task] = await begun(
+            ConcurrentScheduler("m", [Opened(instance, instance)]).run(InferRequest("m"))
+        )
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -107,7 +109,8 @@ def test_too_many_under_way_are_refused(monkeypatch):
     monkeypatch.setattr(concurrent, "MAX_WAITING", 2)
 
     async def go():
-        scheduler = ConcurrentScheduler("m", [ByHand()])
+        instance = ByHand()
+        scheduler = ConcurrentScheduler("m", [Opened(instance, instance)])
         tasks = await begun(*(scheduler.run(InferRequest("m")) for _ in range(2)))
         with pytest.raises(Overloaded, match="model 'm' has 2 requests under way"):
             await scheduler.run(InferRequest("m"))
@@ -123,7 +126,7 @@ def test_too_many_under_way_are_refused(monkeypatch):
 def test_answers_are_taken_one_by_one_until_the_end():
     async def go():
         instance = ByHand()
-        answers = ConcurrentScheduler("m", [instance]).stream(InferRequest("m"))
+        answers = ConcurrentScheduler("m", [Opened(instance, instance)]).stream(InferRequest("m"))
         [first] = await begun(anext(answers))
         [flow] = instance.flows
         flow.put(answer())
@@ -144,7 +147,7 @@ def test_answers_are_taken_one_by_one_until_the_end():
 def test_a_stream_fails_in_our_words(error, kind):
     async def go():
         instance = ByHand()
-        answers = ConcurrentScheduler("m", [instance]).stream(InferRequest("m"))
+        answers = ConcurrentScheduler("m", [Opened(instance, instance)]).stream(InferRequest("m"))
         [first] = await begun(anext(answers))
         instance.flows[0].put(error)
         with pytest.raises(kind):
@@ -156,7 +159,7 @@ def test_a_stream_fails_in_our_words(error, kind):
 def test_a_stream_nobody_reads_is_ended():
     async def go():
         instance = ByHand()
-        answers = ConcurrentScheduler("m", [instance]).stream(InferRequest("m"))
+        answers = ConcurrentScheduler("m", [Opened(instance, instance)]).stream(InferRequest("m"))
         [first] = await begun(anext(answers))
         instance.flows[0].put(answer())
         await first
@@ -169,7 +172,7 @@ def test_a_stream_nobody_reads_is_ended():
 def test_closing_waits_for_what_is_under_way_and_refuses_what_comes():
     async def go():
         instance = ByHand()
-        scheduler = ConcurrentScheduler("m", [instance])
+        scheduler = ConcurrentScheduler("m", [Opened(instance, instance)])
         [task] = await begun(scheduler.run(InferRequest("m")))
         [closing] = await begun(scheduler.close(60))
         with pytest.raises(Unavailable, match="model 'm' is being unloaded"):
@@ -186,7 +189,7 @@ def test_closing_waits_for_what_is_under_way_and_refuses_what_comes():
 def test_closing_gives_up_what_does_not_end():
     async def go():
         instance = ByHand()
-        scheduler = ConcurrentScheduler("m", [instance])
+        scheduler = ConcurrentScheduler("m", [Opened(instance, instance)])
         [task] = await begun(scheduler.run(InferRequest("m")))
         await scheduler.close(0)
         with pytest.raises(Unavailable, match="model 'm' is being unloaded"):
@@ -198,7 +201,7 @@ def test_closing_gives_up_what_does_not_end():
 def test_an_instance_that_comes_gets_requests():
     async def go():
         one, other = ByHand(), ByHand()
-        scheduler = ConcurrentScheduler("m", [one])
+        scheduler = ConcurrentScheduler("m", [Opened(one, one)])
         tasks = await begun(scheduler.run(InferRequest("m")))
         scheduler.grow(Opened(other, other))
         tasks += await begun(scheduler.run(InferRequest("m")))
@@ -219,7 +222,8 @@ def test_an_instance_that_comes_gets_requests():
 def test_an_instance_of_one_kind_goes_though_another_has_less_to_do():
     async def go():
         one, other = ByHand(), ByHand()
-        scheduler = ConcurrentScheduler("m", [one, other], kinds=["a", "b"])
+        pairs = [Opened(one, one, kind="a"), Opened(other, other, kind="b")]
+        scheduler = ConcurrentScheduler("m", pairs)
         tasks = await begun(scheduler.run(InferRequest("m")))
         scheduler.shrink("c")  # there is none
         scheduler.shrink("a")
@@ -236,7 +240,7 @@ def test_an_instance_of_one_kind_goes_though_another_has_less_to_do():
 def test_an_instance_goes_when_its_requests_have_ended_and_the_last_one_stays():
     async def go():
         one, other = ByHand(), ByHand()
-        scheduler = ConcurrentScheduler("m", [one, other])
+        scheduler = ConcurrentScheduler("m", [Opened(one, one), Opened(other, other)])
         tasks = await begun(*(scheduler.run(InferRequest("m")) for _ in range(2)))
         scheduler.shrink()
         scheduler.shrink()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from inferd.config.model import DynamicBatching, QueuePolicy
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferResponse
 from inferd.errors import InferdError, InvalidRequest, Overloaded, Unavailable
 from inferd.observe.stats import Counts
@@ -27,7 +28,7 @@ def place(request, echo, request_of):
             scheduler = DirectScheduler(
                 Execution(
                     "m",
-                    [echo],
+                    [Opened(echo, echo)],
                     may_run_inline=request.param == "loop",
                     counts=Counts(echo.clock),
                     gauges=Gauges(echo.clock, lambda: Usage(0, 0, 0)),
@@ -58,7 +59,7 @@ def test_what_runs_on_the_loop_is_answered_without_waiting(echo, request_of, is_
         scheduler = DirectScheduler(
             Execution(
                 "m",
-                [echo],
+                [Opened(echo, echo)],
                 may_run_inline=is_short,
                 counts=Counts(echo.clock),
                 gauges=Gauges(echo.clock, lambda: Usage(0, 0, 0)),
@@ -120,7 +121,9 @@ def test_a_failed_request_leaves_no_tensors_for_the_garbage_collector(
 
 def test_a_stream_is_the_models(echo, counter, request_of):
     async def serve():
-        scheduler = DirectScheduler(Execution("m", [counter(3)], may_run_inline=False))
+        instance = counter(3)
+        execution = Execution("m", [Opened(instance, instance)], may_run_inline=False)
+        scheduler = DirectScheduler(execution)
         answers = [answer async for answer in scheduler.stream(request_of())]
         await scheduler.close(PATIENCE_S)
         return answers
@@ -161,7 +164,9 @@ def levels(**policies):
 def test_streams_of_a_higher_level_come_first(request_of):
     async def serve():
         gate = Gate()
-        scheduler = DirectScheduler(Execution("m", [gate], may_run_inline=False), levels())
+        scheduler = DirectScheduler(
+            Execution("m", [Opened(gate, gate)], may_run_inline=False), levels()
+        )
 
         async def ask(name, priority):
             request = request_of(name)
@@ -186,7 +191,7 @@ def test_a_level_takes_no_more_than_its_own_policy_allows(request_of):
     async def serve():
         gate = Gate()
         scheduler = DirectScheduler(
-            Execution("m", [gate], may_run_inline=False), levels(n1=1, n3=2)
+            Execution("m", [Opened(gate, gate)], may_run_inline=False), levels(n1=1, n3=2)
         )
 
         async def ask(priority):
@@ -209,7 +214,7 @@ def test_a_level_takes_no_more_than_its_own_policy_allows(request_of):
 
 def test_a_closed_scheduler_has_closed_its_instances_and_refuses(echo, request_of):
     async def serve():
-        scheduler = DirectScheduler(Execution("m", [echo], may_run_inline=True))
+        scheduler = DirectScheduler(Execution("m", [Opened(echo, echo)], may_run_inline=True))
         await scheduler.close(0.0)
         with pytest.raises(Unavailable):
             await scheduler.run(request_of())

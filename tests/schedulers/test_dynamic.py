@@ -637,7 +637,7 @@ def test_closing_runs_who_waits_without_delay_and_takes_no_more():
         await passes(1)
         closing = asyncio.create_task(scheduler.close(1))
         await passes(1)
-        with pytest.raises(Unavailable, match="unloading"):
+        with pytest.raises(Unavailable, match="is being unloaded"):
             await scheduler.run(request_of())
         assert not closing.done()
         await closing
@@ -657,7 +657,7 @@ def test_who_still_waits_when_the_time_is_over_is_refused():
         await scheduler.close(0.1)
         assert (now_ms(), execution.is_closed, execution.close_timeout_s) == (101, True, 0)
         assert await ended(sent) == [1000, 101]
-        assert sent[1].error.message == "unloading"
+        assert sent[1].error.message == "model 'm' is being unloaded"
 
     simulate(serve)
 
@@ -710,7 +710,7 @@ def real(instance, *, quick=False, keeps_order=False, **batching):
     clock = lambda: 0  # noqa: E731
     execution = Execution(
         "m",
-        [instance],
+        [Opened(instance, instance)],
         may_run_inline=quick,
         counts=Counts(clock),
         gauges=Gauges(clock, lambda: Usage(0, 0, 0)),

@@ -6,14 +6,15 @@ Their event loops are not the server's. A request that its client gives up is ca
 import asyncio
 from collections.abc import AsyncGenerator, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import zip_longest
+from functools import partial
+from operator import attrgetter
 
 from inferd.core.interfaces import ConcurrentInstance, Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import InferdError, Overloaded, Unavailable
+from inferd.errors import InferdError, Overloaded
 from inferd.observe.stats import Counts
-from inferd.schedulers.execution.job import failure
-from inferd.schedulers.queueing.policy import MAX_WAITING
+from inferd.schedulers.execution.job import failure, tell
+from inferd.schedulers.queueing.policy import MAX_WAITING, unloading
 
 
 class _InstanceLoad:
@@ -21,28 +22,22 @@ class _InstanceLoad:
 
     __slots__ = ("instance", "is_leaving", "kind", "under_way")
 
-    def __init__(self, instance: ConcurrentInstance, kind: Hashable = None) -> None:
-        self.instance = instance
-        self.kind = kind
+    def __init__(self, opened: Opened) -> None:
+        assert isinstance(opened.alone, ConcurrentInstance)
+        self.instance = opened.alone
+        self.kind = opened.kind
         self.under_way = 0
         self.is_leaving = False  # it gets no more requests and is closed after the last one
 
 
 class ConcurrentScheduler:
-    """Gives each request at once to the instance with the fewest requests under way.
-
-    `kinds` are those of `instances`, if they have any; see Opened.
-    """
+    """Gives each request at once to the instance with the fewest requests under way."""
 
     def __init__(
-        self,
-        model: str,
-        instances: Sequence[ConcurrentInstance],
-        counts: Counts | None = None,
-        kinds: Sequence[Hashable] = (),
+        self, model: str, instances: Sequence[Opened], counts: Counts | None = None
     ) -> None:
         self._model = model
-        self._loads = [_InstanceLoad(*one) for one in zip_longest(instances, kinds)]
+        self._loads = [_InstanceLoad(one) for one in instances]
         self._closing: set[asyncio.Task[None]] = set()
         self._clock = (counts or Counts()).clock
         self._is_closed = False
@@ -63,12 +58,8 @@ class ConcurrentScheduler:
         items: asyncio.Queue[InferResponse | BaseException | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
-        def put(item: InferResponse | BaseException | None) -> None:
-            with suppress(RuntimeError):  # the loop has closed: nobody is left to notify
-                loop.call_soon_threadsafe(items.put_nowait, item)
-
         with self._turn(request) as instance:
-            flow = instance.flow(request, put)
+            flow = instance.flow(request, partial(tell, loop, items.put_nowait))
             try:
                 while (item := await items.get()) is not None:
                     if isinstance(item, BaseException):
@@ -95,8 +86,7 @@ class ConcurrentScheduler:
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow."""
-        assert isinstance(instance.alone, ConcurrentInstance)
-        load = _InstanceLoad(instance.alone, instance.kind)
+        load = _InstanceLoad(instance)
         self._loads.append(load)
         if self._is_closed:
             self._dismiss(load)
@@ -106,7 +96,7 @@ class ConcurrentScheduler:
         staying = [load for load in self._loads if not load.is_leaving]
         some = [load for load in staying if kind in (None, load.kind)]
         if len(staying) > 1 and some and not self._is_closed:
-            load = min(some, key=_count)
+            load = min(some, key=attrgetter("under_way"))
             load.is_leaving = True
             if not load.under_way:
                 self._dismiss(load)
@@ -124,11 +114,11 @@ class ConcurrentScheduler:
     def _turn(self, request: InferRequest) -> Iterator[ConcurrentInstance]:
         """Count a request while it is under way, and turn its failure into an InferdError."""
         if self._is_closed:
-            raise self._unloading()
+            raise unloading(self._model)
         if self._under_way() >= MAX_WAITING:
             msg = f"model '{self._model}' has {MAX_WAITING} requests under way; try again later"
             raise Overloaded(msg)
-        load = min([one for one in self._loads if not one.is_leaving], key=_count)
+        load = min([one for one in self._loads if not one.is_leaving], key=attrgetter("under_way"))
         load.under_way += 1
         request.started_ns = self._clock()
         try:
@@ -137,7 +127,7 @@ class ConcurrentScheduler:
             raise
         except asyncio.CancelledError as error:
             if self._is_closed:  # it did not end in time
-                raise self._unloading() from error
+                raise unloading(self._model) from error
             raise
         except Exception as error:
             raise failure(self._model, error) from error
@@ -148,10 +138,3 @@ class ConcurrentScheduler:
                 self._idle.set()
             elif load.is_leaving and not load.under_way and not self._is_closed:
                 self._dismiss(load)
-
-    def _unloading(self) -> InferdError:
-        return Unavailable(f"model '{self._model}' is being unloaded")
-
-
-def _count(load: _InstanceLoad) -> int:
-    return load.under_way

@@ -27,7 +27,7 @@ from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.execution.job import Answer, Outcome, twin
 from inferd.schedulers.queueing.execution_time import ExecutionTime
-from inferd.schedulers.queueing.policy import MAX_WAITING
+from inferd.schedulers.queueing.policy import MAX_WAITING, unloading
 from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing.queueing import QueueingScheduler
 from inferd.schedulers.queueing.timing import BatchTiming, FixedTiming
@@ -55,6 +55,7 @@ class DynamicScheduler(QueueingScheduler):
         self._queue = queue
         self._free_count = execution.instance_count
         self._order = _AnswerOrder() if keeps_order else None
+        self._answer = tell if self._order is None else self._order.answer
         self._execution_time = ExecutionTime()
         self._until_look = timing.look_after
         self._is_soon = False  # the timer goes off after this turn of the event loop
@@ -143,7 +144,7 @@ class DynamicScheduler(QueueingScheduler):
 
     def _enqueue(self, request: InferRequest, done: Done) -> Waiting:
         if self._quiet is not None:
-            raise self._execution.unloading()
+            raise unloading(self._plan.model)
         queue, timing, plan, order = self._queue, self._timing, self._plan, self._order
         waiting = Waiting(request, None, done)
         if self._runs_at_once and self._free_count > 0:
@@ -179,7 +180,7 @@ class DynamicScheduler(QueueingScheduler):
 
     def _refuse_waiting(self) -> None:
         for waiting in self._queue.take(self._queue.count):
-            self._answer(waiting, self._execution.unloading())
+            self._answer(waiting, unloading(self._plan.model))
 
     async def _close_executions(self, timeout_s: float) -> None:
         await self._execution.close(timeout_s)
@@ -300,15 +301,8 @@ class DynamicScheduler(QueueingScheduler):
     def _deliver(self, batch: Sequence[Waiting], outcome: Outcome) -> None:
         if isinstance(outcome, InferdError):
             outcome = [outcome, *(twin(outcome) for _ in batch[1:])]
-        answer_one = tell if self._order is None else self._order.answer
         for waiting, answer in zip(batch, outcome, strict=True):
-            answer_one(waiting, answer)
-
-    def _answer(self, waiting: Waiting, answer: Answer) -> None:
-        if self._order is None:
-            tell(waiting, answer)
-        else:
-            self._order.answer(waiting, answer)
+            self._answer(waiting, answer)
 
 
 class _AnswerOrder:

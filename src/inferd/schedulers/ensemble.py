@@ -9,12 +9,13 @@ from collections.abc import AsyncGenerator, Collection
 
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import Overloaded, Unavailable
+from inferd.errors import Overloaded
 from inferd.observe.stats import Counts
 from inferd.schedulers.ensemble_parts.plan import EnsemblePlan
 from inferd.schedulers.ensemble_parts.run import EnsembleRun
 from inferd.schedulers.ensemble_parts.runner import StepRunner
 from inferd.schedulers.ensemble_parts.stream import answers_of
+from inferd.schedulers.queueing.policy import unloading
 
 MAX_RUNNING = 10_000
 """How many requests to one ensemble may run at once; more are refused as Overloaded."""
@@ -78,8 +79,7 @@ class EnsembleScheduler:
         """
         name = self._plan.name
         if self._is_closed:
-            msg = f"model '{name}' is being unloaded"
-            raise Unavailable(msg)
+            raise unloading(name)
         if self._running_count >= MAX_RUNNING:
             msg = f"{MAX_RUNNING} requests to ensemble '{name}' run already; try again later"
             raise Overloaded(msg)

@@ -49,7 +49,7 @@ from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
 from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.execution.job import Answer, Outcome, twin
-from inferd.schedulers.queueing.policy import AT_ONCE
+from inferd.schedulers.queueing.policy import AT_ONCE, unloading
 from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing.queueing import QueueingScheduler
 from inferd.schedulers.queueing.timing import FixedTiming
@@ -78,6 +78,8 @@ class SequenceRules(NamedTuple):
 class SequenceScheduler(QueueingScheduler):
     """Runs the sequences of one model version.
 
+    A request raises InvalidRequest when it belongs to no live sequence, Unavailable when too many
+    wait or it has waited too long, Cancelled when another request of its sequence was given up.
     `executions` have one instance each. `queues` bound what waits in sequences with a slot and in
     those without. `timing` decides how many of the ready requests run.
     """
@@ -116,15 +118,6 @@ class SequenceScheduler(QueueingScheduler):
     def pending_count(self) -> int:
         """See Scheduler.pending_count."""
         return sum(queue.count for queue in self._queues)
-
-    async def run(self, request: InferRequest) -> InferResponse:
-        """See Scheduler.run.
-
-        Raises InvalidRequest for a request that belongs to no live sequence,
-        Unavailable when too many wait or it has waited too long, Cancelled when another request
-        of its sequence was given up.
-        """
-        return await super().run(request)
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
@@ -169,7 +162,7 @@ class SequenceScheduler(QueueingScheduler):
         if not self._quiet.done():
             self._quiet.set_result(None)
         for sequence in list(self._live.values()):
-            self._end(sequence, self._unloading())
+            self._end(sequence, unloading(self._plan.model))
 
     async def _close_executions(self, timeout_s: float) -> None:
         await self._instances.close(timeout_s)
@@ -198,7 +191,7 @@ class SequenceScheduler(QueueingScheduler):
 
     def _enqueue(self, request: InferRequest, done: Done) -> SequenceStep:
         if self._quiet is not None:
-            raise self._unloading()
+            raise unloading(self._plan.model)
         if request.sequence is not None and not request.sequence.id:
             request.sequence = None  # start and end flags without an id are no sequence
         sequence = self._sequence_of(request)
@@ -264,9 +257,6 @@ class SequenceScheduler(QueueingScheduler):
     def _broken(self, sequence: LiveSequence, why: str) -> str:
         model = self._plan.model
         return f"sequence {sequence.id!r} of model '{model}' has ended: a request of it {why}"
-
-    def _unloading(self) -> InferdError:
-        return self._instances.some_execution().unloading()
 
     # --- the life of a sequence ---
 
@@ -497,7 +487,7 @@ class SequenceScheduler(QueueingScheduler):
             assert answers is not None
             answers.put(None)
         elif self._quiet is not None and self._quiet.done():
-            step.give(self._unloading())
+            step.give(unloading(self._plan.model))
         elif step.done is None:
             self._refuse(sequence, Cancelled(self._broken(sequence, "was cancelled")))
         else:

@@ -3,6 +3,7 @@ import gc
 import threading
 import weakref
 from contextlib import aclosing
+from itertools import zip_longest
 
 import numpy as np
 import pytest
@@ -35,12 +36,13 @@ from inferd.tensor.tensor import Tensor
 PATIENCE_S = 30
 
 
-def execution_of(*instances, may_run_inline=False):
+def execution_of(*instances, may_run_inline=False, kinds=()):
     clock = instances[0].clock
     counts = Counts(clock)
+    pairs = zip_longest(instances, kinds)
     return Execution(
         "m",
-        instances,
+        [Opened(one, one, kind=kind) for one, kind in pairs],
         may_run_inline=may_run_inline,
         counts=counts,
         gauges=Gauges(clock, lambda: Usage(0, 0, 0)),
@@ -331,9 +333,8 @@ def test_several_requests_go_to_the_instance_that_takes_them_joined(echo, reques
     async def serve():
         execution = Execution(
             "m",
-            [echo],
+            [Opened(echo, joined)],
             may_run_inline=True,
-            joined=[joined],
             counts=Counts(echo.clock),
             gauges=Gauges(echo.clock, lambda: Usage(0, 0, 0)),
         )
@@ -360,7 +361,7 @@ def test_an_execution_of_several_requests_is_counted_and_its_times_are_all_their
         counts = Counts(echo.clock)
         execution = Execution(
             "m",
-            [echo],
+            [Opened(echo, echo)],
             may_run_inline=place == "loop",
             counts=counts,
             gauges=Gauges(lambda: 0, lambda: Usage(0, 0, 0)),
@@ -567,7 +568,7 @@ def test_an_instance_that_hears_of_it_is_told_when_nobody_waits_for_what_runs(ga
 def test_an_execution_for_several_counts_once_though_the_first_of_them_has_left(gate, request_of):
     async def serve():
         counts = Counts()
-        execution = Execution("m", [gate], may_run_inline=False, counts=counts)
+        execution = Execution("m", [Opened(gate, gate)], may_run_inline=False, counts=counts)
         requests = [request_of("left"), request_of("stays")]
         execution.start(requests, lambda _: None)
         await wait_for(gate.started)
@@ -1299,9 +1300,7 @@ def test_an_idle_instance_goes_and_requests_find_the_others(echo, request_of):
 
 def of_kinds(*instances):
     """An execution whose first instance is of kind "a", the others of kind "b"."""
-    execution = execution_of(*instances)
-    execution.kinds = {id(one): "b" if number else "a" for number, one in enumerate(instances)}
-    return execution
+    return execution_of(*instances, kinds=["a", *"b" * (len(instances) - 1)])
 
 
 def test_an_idle_instance_of_one_kind_goes_and_those_of_others_stay(echo, request_of):

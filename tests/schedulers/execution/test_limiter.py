@@ -6,7 +6,7 @@ import pytest
 
 from inferd.config.model import RateLimiter as Wanted
 from inferd.config.model import RateLimiterResource
-from inferd.core.interfaces import Placement
+from inferd.core.interfaces import Opened, Placement
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InvalidConfig, Unavailable
 from inferd.schedulers.execution.execution import Execution
@@ -361,7 +361,7 @@ def test_instances_with_much_to_do_take_turns_as_their_priorities_say():
         executions = []
         for name, priority in (("often", 1), ("seldom", 3)):
             instance = limited(Named(name), limiter.enter(name, place(priority=priority, R=1)))
-            executions.append(Execution(name, [instance], may_run_inline=False))
+            executions.append(Execution(name, [Opened(instance, instance)], may_run_inline=False))
         await asyncio.gather(
             *(one.run_in_thread((InferRequest("m"),)) for _ in range(9) for one in executions)
         )

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from inferd.core.interfaces import Opened
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution.execution import FIRST_RUNS, Execution
 from inferd.schedulers.execution.overrun import (
@@ -125,7 +126,7 @@ def test_a_preempted_run_leaves_the_model_on_the_loop(echo, request_of):
 
     async def serve():
         execution = Execution(
-            "m", [echo], may_run_inline=True, counts=Counts(echo.clock), gauges=gauges
+            "m", [Opened(echo, echo)], may_run_inline=True, counts=Counts(echo.clock), gauges=gauges
         )
         for _ in range(FIRST_RUNS):
             await execution.run_in_thread((request_of(),))
@@ -144,7 +145,7 @@ def test_a_model_that_is_slow_though_the_machine_is_busy_leaves_the_loop(echo, r
     async def serve():
         execution = Execution(
             "m",
-            [echo],
+            [Opened(echo, echo)],
             may_run_inline=True,
             counts=Counts(echo.clock),
             gauges=Gauges(lambda: 0, lambda: usage[0]),

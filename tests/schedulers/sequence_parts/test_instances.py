@@ -1,6 +1,7 @@
 """Instances of a model with sequences come and go, and sequences get their slots."""
 
 import asyncio
+from itertools import zip_longest
 
 from inferd.core.interfaces import Opened
 from inferd.schedulers.execution.execution import Execution
@@ -20,8 +21,9 @@ class Instance:
         self.is_closed = True
 
 
-def placed_on(instances, per_instance=1):
-    executions = [Execution("m", [one], may_run_inline=False) for one in instances]
+def placed_on(instances, per_instance=1, kinds=()):
+    opened = [Opened(one, one, kind=kind) for one, kind in zip_longest(instances, kinds)]
+    executions = [Execution("m", [one], may_run_inline=False) for one in opened]
     return SequenceInstances(executions, per_instance, lambda _place: None, are_delayed=False)
 
 
@@ -49,10 +51,7 @@ def test_a_sequence_without_a_slot_gives_none_back():
 
 def test_of_one_kind_the_instance_with_the_fewest_sequences_goes():
     async def go():
-        instances = [Instance(), Instance(), Instance()]
-        places = placed_on(instances)
-        for place, instance, kind in zip(places.all(), instances, "abb", strict=True):
-            place.execution.kinds = {id(instance): kind}
+        places = placed_on([Instance(), Instance(), Instance()], kinds="abb")
         seated(places, 1)
         seated(places, 2)
         places.shrink("c")  # there is none

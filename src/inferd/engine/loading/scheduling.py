@@ -103,29 +103,15 @@ def build_scheduler(
     `folder` is the model's, `delayed_start` for schedulers that batch. Raises InvalidConfig for
     sequence_batching that is not possible.
     """
-    alone = [one.alone for one in instances]
-    concurrent = [one for one in alone if isinstance(one, ConcurrentInstance)]
-    if len(concurrent) == len(alone) and not _is_scheduled(config):
-        kinds = [one.kind for one in instances]
-        return ConcurrentScheduler(config.name, concurrent, counts, kinds)
+    are_concurrent = all(isinstance(one.alone, ConcurrentInstance) for one in instances)
+    if are_concurrent and not _is_scheduled(config):
+        return ConcurrentScheduler(config.name, instances, counts)
 
     def execution_of(numbers: slice) -> Execution:
-        remote = [one for one in alone[numbers] if isinstance(one, AsyncInstance)]
-        kinds = {id(one.alone): one.kind for one in instances[numbers]}
-        if len(remote) == len(alone[numbers]):
-            elsewhere = RemoteExecution(config.name, remote, counts=counts)
-            elsewhere.kinds = kinds
-            return elsewhere
-        execution = Execution(
-            config.name,
-            alone[numbers],
-            may_run_inline=may_run_inline,
-            joined=[one.together for one in instances[numbers]],
-            counts=counts,
-        )
-        execution.cores = [one.cores for one in instances[numbers]]
-        execution.kinds = kinds
-        return execution
+        some = instances[numbers]
+        if all(isinstance(one.alone, AsyncInstance) for one in some):
+            return RemoteExecution(config.name, some, counts=counts)
+        return Execution(config.name, some, may_run_inline=may_run_inline, counts=counts)
 
     return choose_scheduler(
         config, execution_of, len(instances), folder, delayed_start=delayed_start

@@ -44,7 +44,14 @@ from inferd.schedulers.execution.job import (
 )
 from inferd.schedulers.execution.overrun import OVERRUN_NS, Gauges, Overruns
 from inferd.schedulers.execution.streaming import answers_of
-from inferd.schedulers.queueing.policy import MAX_WAITING, UNSET, full, timeout_us_of, too_late
+from inferd.schedulers.queueing.policy import (
+    MAX_WAITING,
+    UNSET,
+    full,
+    timeout_us_of,
+    too_late,
+    unloading,
+)
 
 log = logging.getLogger("inferd.engine")
 
@@ -76,24 +83,21 @@ _SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements, as it must fit 
 class Execution:
     """The loaded instances of one model version, and the choice of where a request runs.
 
-    `joined` are the same instances, wrapped to take several requests at once. The times of each
-    execution are noted in its first request (InferRequest), on the clock of `counts`; an execution
-    of several requests is also counted there.
+    The times of each execution are noted in its first request (InferRequest), on the clock of
+    `counts`; an execution of several requests is also counted there.
     """
 
     def __init__(
         self,
         name: str,
-        instances: Sequence[Instance],
+        instances: Sequence[Opened],
         *,
         may_run_inline: bool,
-        joined: Sequence[Instance] | None = None,
         counts: Counts | None = None,
         gauges: Gauges | None = None,
     ) -> None:
         self.name = name
-        self._instances = instances
-        self._joined = joined or instances
+        self._opened = list(instances)
         self._counts = counts or Counts()
         self.instance_count = len(instances)
         self.may_run_inline = may_run_inline
@@ -106,18 +110,13 @@ class Execution:
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
         self._moved_ns = [0] * _SIZE_CLASSES
-        self.cores = [frozenset[int]()] * len(instances)
-        """The processors each instance works on; an empty set means any."""
-        self.kinds: dict[int, Hashable] = {}
-        """The kind of each instance, by the instance's id(); see Opened."""
         self._jobs = JobQueue()
         self._ended: list[asyncio.Future[None]] = []  # one per thread, done when it has ended
-        self._leaving_count = 0  # how many threads, whichever, are to end with their instances
         self._going: set[int] = set()  # the ids of instances whose own thread is to end
         self._closing: set[asyncio.Task[None]] = set()
-        self.has_turns = any(hasattr(instance, "turn") for instance in instances)
+        self.has_turns = any(hasattr(one.alone, "turn") for one in instances)
         """Whether an instance may wait for its turn before it takes a job."""
-        self._tells = any(isinstance(one, CancellableInstance) for one in instances)
+        self._tells = any(isinstance(one.alone, CancellableInstance) for one in instances)
         self._job_count = 0  # those that wait or run
         self._is_closed = False
         self._home: asyncio.AbstractEventLoop | None = None  # the event loop, once it is fixed
@@ -131,7 +130,12 @@ class Execution:
     @property
     def instances(self) -> Sequence[Instance]:
         """See Resizable.instances."""
-        return self._instances
+        return [one.alone for one in self._opened]
+
+    @property
+    def kinds(self) -> list[Hashable]:
+        """The kind of each instance; see Opened."""
+        return [one.kind for one in self._opened]
 
     @property
     def pending_count(self) -> int:
@@ -149,7 +153,8 @@ class Execution:
         if not self._is_prompt[size_class]:
             return None
         is_shared = len(requests) > 1
-        instance = self._joined[0] if is_shared else self._instances[0]
+        first = self._opened[0]
+        instance = first.together if is_shared else first.alone
         clock = self.clock
         if self._overruns.runs_to_watch:
             self._overruns.watch()
@@ -231,7 +236,7 @@ class Execution:
             self._tell_left((request,))
 
     def _tell_left(self, requests: Sequence[InferRequest]) -> None:
-        for instance in self._instances:
+        for instance in self.instances:
             if isinstance(instance, CancellableInstance):
                 instance.cancel(requests)
 
@@ -274,7 +279,7 @@ class Execution:
         self._has_prompt = False
         self._end_threads()
         with ExitStack() as at_the_end:
-            for instance in self._instances:
+            for instance in self.instances:
                 at_the_end.callback(instance.close)
             at_the_end.callback(self._refuse_waiting)
             if ends := [*self._ended, *self._closing]:
@@ -282,15 +287,12 @@ class Execution:
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow."""
-        self._instances = [*self._instances, instance.alone]
-        self._joined = [*self._joined, instance.together]
-        self.cores = [*self.cores, instance.cores]
-        self.kinds[id(instance.alone)] = instance.kind
+        self._opened.append(instance)
         self.has_turns = self.has_turns or hasattr(instance.alone, "turn")
         self._tells = self._tells or isinstance(instance.alone, CancellableInstance)
         self.instance_count += 1
         if self._is_closed:
-            self._dismiss(len(self._instances) - 1)
+            self._dismiss(len(self._opened) - 1)
         elif len(self._jobs):
             self._start_thread(len(self._ended))
 
@@ -298,9 +300,9 @@ class Execution:
         """See Resizable.shrink. An instance without a thread goes at once."""
         if self.instance_count == 1 or self._is_closed:
             return
-        number = len(self._instances) - 1
+        number = len(self._opened) - 1
         if kind is not None:
-            some = (n for n, one in enumerate(self._instances) if self._stays(one, kind))
+            some = (n for n, one in enumerate(self._opened) if self._stays(one, kind))
             number = max(some, default=-1)
             if number < 0:
                 return
@@ -308,14 +310,13 @@ class Execution:
         if number >= len(self._ended):
             self._dismiss(number)
         elif kind is not None:
-            self._going.add(id(self._instances[number]))
+            self._going.add(id(self._opened[number].alone))
             self._call_going()
         else:
-            self._leaving_count += 1
             self._jobs.end()
 
-    def _stays(self, instance: Instance, kind: Hashable) -> bool:
-        return self.kinds.get(id(instance)) == kind and id(instance) not in self._going
+    def _stays(self, one: Opened, kind: Hashable) -> bool:
+        return one.kind == kind and id(one.alone) not in self._going
 
     def _call_going(self) -> None:
         """Wake all threads repeatedly until each one that is to end has noticed."""
@@ -325,25 +326,14 @@ class Execution:
 
     def beside(self, instance: Opened) -> "Execution":
         """Return another Execution of the same model whose only instance is `instance`."""
-        other = Execution(
-            self.name,
-            [instance.alone],
-            may_run_inline=self.may_run_inline,
-            joined=[instance.together],
-            counts=self._counts,
+        return Execution(
+            self.name, [instance], may_run_inline=self.may_run_inline, counts=self._counts
         )
-        other.cores = [instance.cores]
-        other.kinds = {id(instance.alone): instance.kind}
-        return other
 
     def _dismiss(self, number: int) -> None:
         """Close an instance in which nothing runs."""
-        instance = self._instances[number]
-        self.kinds.pop(id(instance), None)
+        instance = self._opened.pop(number).alone
         self._going.discard(id(instance))
-        self._instances = [*self._instances[:number], *self._instances[number + 1 :]]
-        self._joined = [*self._joined[:number], *self._joined[number + 1 :]]
-        self.cores = [*self.cores[:number], *self.cores[number + 1 :]]
         closing = asyncio.get_running_loop().create_task(_close(instance, self.name))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -353,8 +343,6 @@ class Execution:
         if self._is_closed:
             return
         number = self._ended.index(ended)
-        if id(self._instances[number]) not in self._going:
-            self._leaving_count -= 1
         del self._ended[number]
         self._dismiss(number)
 
@@ -365,11 +353,7 @@ class Execution:
     def _refuse_waiting(self) -> None:
         while (job := self._jobs.take()) is not None:
             self.note_ended()
-            job.refuse(self.unloading())
-
-    def unloading(self) -> InferdError:
-        """Return the error for requests that arrive while the model is being unloaded."""
-        return Unavailable(f"model '{self.name}' is being unloaded")
+            job.finish(unloading(self.name))
 
     def note_ended(self) -> None:
         """See JobHost.note_ended."""
@@ -392,7 +376,7 @@ class Execution:
 
     def _submit(self, job: Job) -> None:
         if self._is_closed:
-            raise self.unloading()
+            raise unloading(self.name)
         self._job_count += 1
         request = job.requests[0]
         request.queued_ns = request.queued_ns or self.clock()
@@ -400,7 +384,7 @@ class Execution:
 
     def _place(self, job: Job) -> None:
         """Have the next free instance take `job`."""
-        if len(self._ended) < len(self._instances):
+        if len(self._ended) < len(self._opened):
             self._start_thread(len(self._ended))
         if self._tells:
             job.when_abandoned = partial(self._tell_left, job.requests)
@@ -412,7 +396,7 @@ class Execution:
     def _expire(self, job: Job, timeout_us: int) -> None:
         if self._jobs.remove(job):
             self.note_ended()
-            job.refuse(too_late(self.name, timeout_us))
+            job.finish(too_late(self.name, timeout_us))
 
     def _abandon(self, job: Job, timer: asyncio.TimerHandle | None) -> None:
         if timer is not None:
@@ -422,7 +406,8 @@ class Execution:
             self.note_ended()
 
     def _start_thread(self, number: int) -> None:
-        instance, joined, cores = self._instances[number], self._joined[number], self.cores[number]
+        opened = self._opened[number]
+        instance, joined = opened.alone, opened.together
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 
@@ -439,7 +424,7 @@ class Execution:
                     self._run_next(instance, joined)
 
         def work() -> None:
-            pin(cores)
+            pin(opened.cores)
             while self._jobs.wait():
                 if id(instance) in self._going:
                     self._jobs.pass_on()

@@ -97,12 +97,8 @@ class Job:
         """End it without running it, since nobody wants it; called in the thread."""
         tell(self.loop, self._end, host, Cancelled("nobody waits for the request"))
 
-    def refuse(self, error: InferdError) -> None:
-        """Fail it without having run it; called on the event loop."""
-        self.finish(error)
-
     def finish(self, outcome: Outcome) -> None:
-        """Hand the outcome to the caller; called on the event loop."""
+        """Hand the outcome, or why it never runs, to the caller; called on the event loop."""
         raise NotImplementedError
 
     def _end(self, host: JobHost, outcome: Outcome) -> None:

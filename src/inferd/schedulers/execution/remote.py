@@ -22,7 +22,7 @@ from inferd.errors import Cancelled, InferdError, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.execution.job import AwaitedJob, Job, StreamJob, miscounted, twin
-from inferd.schedulers.queueing.policy import UNSET, timeout_us_of
+from inferd.schedulers.queueing.policy import UNSET, timeout_us_of, unloading
 
 END_S = 5.0
 """How many seconds an instance may take to end, even if the caller's time to close is over."""
@@ -32,14 +32,14 @@ class RemoteExecution(Execution):
     """See Execution. `instances` are asynchronous."""
 
     def __init__(
-        self, name: str, instances: Sequence[AsyncInstance], *, counts: Counts | None = None
+        self, name: str, instances: Sequence[Opened], *, counts: Counts | None = None
     ) -> None:
         super().__init__(name, instances, may_run_inline=False, counts=counts)
-        self._remote = instances
+        self._remote = _remote_of(instances)
         self._running: dict[Job, AsyncInstance] = {}
         self._leaving: list[AsyncInstance] = []  # closed when what they run has ended
         self._quiet: asyncio.Future[None] | None = None
-        for instance in instances:
+        for instance in self._remote:
             instance.on_change = self._change
 
     @property
@@ -51,11 +51,6 @@ class RemoteExecution(Execution):
     def pending_count(self) -> int:
         """See Execution.pending_count; what was sent ahead waits behind what its instance runs."""
         return len(self._jobs) + sum([max(0, one.running_count - 1) for one in self._remote])
-
-    @property
-    def instances(self) -> Sequence[AsyncInstance]:
-        """See Resizable.instances."""
-        return self._remote
 
     def run_inline(self, requests: Sequence[InferRequest]) -> None:
         """See Execution.run_inline. Nothing runs on the event loop."""
@@ -102,7 +97,7 @@ class RemoteExecution(Execution):
         if self._running or self._jobs:
             self._quiet = loop.create_future()
             await asyncio.wait((self._quiet,), timeout=timeout_s)
-        self._refuse_waiting(self.unloading())
+        self._refuse_waiting()
         self._remote = [*self._remote, *self._leaving]
         for instance in self._remote:
             instance.attach(loop)
@@ -121,29 +116,29 @@ class RemoteExecution(Execution):
             return
         remote.on_change = self._change
         remote.attach(asyncio.get_running_loop())
-        self._remote = [*self._remote, remote]
-        self.kinds[id(remote)] = instance.kind
+        self._opened.append(instance)
+        self._remote = _remote_of(self._opened)
         self.instance_count += 1
         self._advance()
 
     def shrink(self, kind: Hashable = None) -> None:
         """See Resizable.shrink. The newest idle instance goes at once, else the newest later."""
-        some = [one for one in self._remote if kind is None or self.kinds.get(id(one)) == kind]
+        some = [one for one in self._opened if kind is None or one.kind == kind]
         if self.instance_count == 1 or self._is_closed or not some:
             return
         self.instance_count -= 1
         busy = set(map(id, self._running.values()))
-        going = next((one for one in reversed(some) if id(one) not in busy), some[-1])
-        self._remote = [one for one in self._remote if one is not going]
-        self._leaving.append(going)
-        self._let_go_if_done(going)
+        idle = (one for one in reversed(some) if id(one.alone) not in busy)
+        going = next(idle, some[-1])
+        self._opened = [one for one in self._opened if one is not going]
+        self._remote = _remote_of(self._opened)
+        assert isinstance(going.alone, AsyncInstance)
+        self._leaving.append(going.alone)
+        self._let_go_if_done(going.alone)
 
     def beside(self, instance: Opened) -> "RemoteExecution":
         """See Execution.beside."""
-        assert isinstance(instance.alone, AsyncInstance)
-        other = RemoteExecution(self.name, [instance.alone], counts=self._counts)
-        other.kinds = {id(instance.alone): instance.kind}
-        return other
+        return RemoteExecution(self.name, [instance], counts=self._counts)
 
     def _let_go_if_done(self, instance: AsyncInstance) -> None:
         is_leaving = any(one is instance for one in self._leaving)
@@ -193,7 +188,9 @@ class RemoteExecution(Execution):
             if freest is None or (freest.running_count and not self._may_go_ahead()):
                 self._refuse_vain(newest)
                 break
-            self._begin_next(freest)
+            self._jobs.wait()  # the signal that came with the job
+            if (job := self._jobs.take()) is not None:
+                self._begin(job, freest)
         if self._quiet is not None and not jobs and not self._running and not self._quiet.done():
             self._quiet.set_result(None)
 
@@ -224,19 +221,13 @@ class RemoteExecution(Execution):
             self.note_ended()
             way = " -> ".join((*callers, self.name))
             msg = f"model '{self.name}' is called while all its instances wait for that call: {way}"
-            newest.refuse(Unavailable(msg))
+            newest.finish(Unavailable(msg))
 
     def _refuse_waiting(self, error: InferdError | None = None) -> None:
         while (job := self._jobs.take()) is not None:
             self._jobs.wait()
             self.note_ended()
-            job.refuse(twin(error) if error is not None else self.unloading())
-
-    def _begin_next(self, instance: AsyncInstance) -> None:
-        self._jobs.wait()  # the signal that came with the job
-        job = self._jobs.take()
-        if job is not None:
-            self._begin(job, instance)
+            job.finish(twin(error) if error is not None else unloading(self.name))
 
     def _begin(self, job: Job, instance: AsyncInstance) -> None:
         if not job.is_wanted():
@@ -291,6 +282,10 @@ class RemoteExecution(Execution):
             job.requests[0].ended_ns = self.clock()
             if self._quiet is not None:
                 self._advance()
+
+
+def _remote_of(instances: Sequence[Opened]) -> list[AsyncInstance]:
+    return [one.alone for one in instances if isinstance(one.alone, AsyncInstance)]
 
 
 class _RemoteStreamJob(StreamJob):

@@ -65,6 +65,11 @@ def full(model: str, policy: QueuePolicy) -> InferdError:
     )
 
 
+def unloading(model: str) -> InferdError:
+    """Return the error for requests that arrive while the model is being unloaded."""
+    return Unavailable(f"model '{model}' is being unloaded")
+
+
 def too_late(model: str, timeout_us: int) -> InferdError:
     """Return the error for a request that has waited for `timeout_us`, its limit."""
     return Unavailable(

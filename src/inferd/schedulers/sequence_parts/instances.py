@@ -130,7 +130,7 @@ class SequenceInstances:
         return instance
 
     def _is_of(self, number: int, kind: Hashable) -> bool:
-        return kind in self._instances[number].execution.kinds.values()
+        return kind in self._instances[number].execution.kinds
 
     async def close(self, timeout_s: float) -> None:
         """Close all instances."""
