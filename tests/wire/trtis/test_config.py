@@ -3,7 +3,18 @@
 import pytest
 
 from inferd.config.defaults import normalised
-from inferd.config.model import DynamicBatching, ModelConfig
+from inferd.config.model import (
+    Control,
+    ControlInput,
+    DynamicBatching,
+    ModelConfig,
+    ModelInput,
+    ModelOutput,
+    SequenceBatching,
+    Warmup,
+    WarmupInput,
+)
+from inferd.tensor.dtype import DataType
 from inferd.wire.proto import message_class
 from inferd.wire.trtis.config import write_config
 
@@ -35,3 +46,24 @@ def test_those_that_were_given_are_shown():
 
 def test_a_model_that_does_not_gather_says_nothing_of_it():
     assert not shown(max_batch_size=8).HasField("dynamic_batching")
+
+
+def test_what_the_old_layout_lacks_is_left_out():
+    control = Control("CONTROL_SEQUENCE_CORRID", datatype=DataType.BF16)
+    told = shown(
+        input=(ModelInput("a", DataType.BF16, (2,), optional=True),),
+        output=(ModelOutput("b", DataType.FP32, (2,), reshape=()),),
+        sequence_batching=SequenceBatching(
+            control_input=(ControlInput("c", (control,)),), iterative_sequence=True
+        ),
+        model_warmup=(Warmup("w", inputs={"a": WarmupInput(DataType.BF16, (2,))}, count=3),),
+        response_cache=True,
+    )
+    [given], [taken] = told.input, told.output
+    assert (given.name, given.data_type, list(given.dims)) == ("a", 0, [2])
+    assert (taken.data_type, taken.HasField("reshape")) == (11, True)
+    assert told.sequence_batching.control_input[0].control[0].data_type == 0
+    assert told.model_warmup[0].inputs["a"].data_type == 0
+    sent = told.SerializeToString()
+    told.DiscardUnknownFields()
+    assert told.SerializeToString() == sent
