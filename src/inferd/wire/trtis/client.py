@@ -13,9 +13,8 @@ from google.protobuf import json_format, text_format
 from inferd.errors import InferdError, InvalidRequest, Refused
 from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.tensor import Tensor
-from inferd.wire.proto import message_class, parse
-from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
-from inferd.wire.trtis.http import CODE_NAMES, encode_request_header
+from inferd.wire.proto import encode, message_class, parse_answer
+from inferd.wire.trtis.http import CODE_NAMES
 from inferd.wire.trtis.infer import SUCCESS
 from inferd.wire.trtis.status import PACKAGE
 
@@ -51,15 +50,15 @@ class Known(msgspec.Struct):
 
 
 class ClientRequest(msgspec.Struct):
-    """An inference request: its header, and the bytes of its inputs."""
+    """An inference request: its header, an InferRequestHeader, and the bytes of its inputs."""
 
-    header: InferHeader
+    header: Any
     buffers: list[Any]
 
     @property
     def line(self) -> str:
-        """The value of NV-InferRequest."""
-        return encode_request_header(self.header)
+        """The value of NV-InferRequest: ASCII on one line."""
+        return text_format.MessageToString(self.header, as_one_line=True, as_utf8=False)
 
 
 # --- requests ---
@@ -73,7 +72,9 @@ def ask(
     `outputs` maps the wanted outputs to a number of classes, 0 for the raw tensor. Raises
     InvalidRequest for an input that the model lacks, or of another datatype.
     """
-    header = InferHeader(1, [], [OutputHeader(*one) for one in outputs.items()], id=request_id)
+    header = message_class(f"{PACKAGE}.InferRequestHeader")(batch_size=1, id=request_id)
+    for name, count in outputs.items():
+        header.output.add(name=name, cls={"count": count} if count else None)
     buffers = []
     for name, array in inputs.items():
         datatype = known.inputs.get(name)
@@ -84,28 +85,25 @@ def ask(
         dims = array.shape
         if known.batches:
             header.batch_size, dims = array.shape[0], array.shape[1:]
-        header.inputs.append(InputHeader(name, dims, len(view)))
+        header.input.add(name=name, dims=dims, batch_byte_size=len(view))
         buffers.append(view)
     return ClientRequest(header, buffers)
 
 
 def encode_infer_request(model: str, version: int, request: ClientRequest) -> bytes:
     """Return an InferRequest for gRPC."""
-    header = text_format.Parse(request.line, message_class(f"{PACKAGE}.InferRequestHeader")())
-    message = message_class(f"{PACKAGE}.InferRequest")(
+    return encode(
+        f"{PACKAGE}.InferRequest",
         model_name=model,
         model_version=version,
-        meta_data=header,
+        meta_data=request.header,
         raw_input=[bytes(buffer) for buffer in request.buffers],
     )
-    encoded: bytes = message.SerializeToString()
-    return encoded
 
 
 def encode_call(rpc: str, **fields: Any) -> bytes:
     """Return the request message of a small call over gRPC."""
-    encoded: bytes = message_class(f"{PACKAGE}.{rpc}Request")(**fields).SerializeToString()
-    return encoded
+    return encode(f"{PACKAGE}.{rpc}Request", **fields)
 
 
 # --- answers ---
@@ -123,7 +121,7 @@ def check_status_line(value: str | None) -> None:
 
 def read_call(rpc: str, data: bytes) -> Any:
     """Decode the answer to a small call over gRPC. Raises Refused."""
-    answer = _read(f"{rpc}Response", data)
+    answer = parse_answer(f"{PACKAGE}.{rpc}Response", data)
     _check(answer.request_status)
     return answer
 
@@ -131,14 +129,14 @@ def read_call(rpc: str, data: bytes) -> Any:
 def status_fields(status: bytes) -> dict[str, Any]:
     """Return a ServerStatus as dicts and lists, with protobuf's names; 64-bit numbers are text."""
     fields: dict[str, Any] = json_format.MessageToDict(
-        _read("ServerStatus", status), preserving_proto_field_name=True
+        parse_answer(f"{PACKAGE}.ServerStatus", status), preserving_proto_field_name=True
     )
     return fields
 
 
 def known_model(status: bytes, model: str) -> Known:
     """Return what a ServerStatus says of a model. Raises InferdError when it has no such model."""
-    models = _read("ServerStatus", status).model_status
+    models = parse_answer(f"{PACKAGE}.ServerStatus", status).model_status
     if model not in models:
         msg = f"the server tells nothing of model '{model}'"
         raise InferdError(msg)
@@ -152,13 +150,14 @@ def read_body(known: Known, line: str, body: bytes) -> Inferred:
     try:
         text_format.Parse(line, header)
     except text_format.ParseError as error:
-        raise _malformed(error) from error
+        msg = f"the server's answer is malformed: {error}"
+        raise InferdError(msg) from error
     raw, at = [], 0
     for output in header.output:
         size = output.raw.batch_byte_size if output.HasField("raw") else 0
         raw.append(body[at : at + size])
         at += size
-    return _inferred(known, _read("InferResponseHeader", body[at:]), raw)
+    return _inferred(known, parse_answer(f"{PACKAGE}.InferResponseHeader", body[at:]), raw)
 
 
 def read_infer_response(known: Known, data: bytes) -> Inferred:
@@ -193,20 +192,9 @@ def _datatypes(rows: Any) -> dict[str, DataType]:
     }
 
 
-def _read(name: str, data: bytes) -> Any:
-    try:
-        return parse(f"{PACKAGE}.{name}", data)
-    except InvalidRequest as error:
-        raise _malformed(error) from error
-
-
 def _check(status: Any) -> None:
     if not 0 < status.code < len(CODE_NAMES):
         msg = "the server did not say what became of the request"
         raise InferdError(msg)
     if status.code != SUCCESS:
         raise Refused(CODE_NAMES[status.code], status.msg)
-
-
-def _malformed(error: Exception) -> InferdError:
-    return InferdError(f"the server's answer is malformed: {error}")
