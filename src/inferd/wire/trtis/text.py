@@ -7,7 +7,8 @@ it begins.
 """
 
 import re
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from inferd.errors import InvalidRequest
 from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
@@ -29,44 +30,34 @@ _MAX_SHOWN = 40
 _UINT32 = (0, 2**32 - 1)
 _UINT64 = (0, 2**64 - 1)
 _INT64 = (-(2**63), 2**63 - 1)
+_TEXT = None
 
-
-class _Field(NamedTuple):
-    """What a field holds: numbers in a range, a text (`range` None), or a message of `fields`."""
-
-    range: tuple[int, int] | None = None
-    is_repeated: bool = False
-    fields: "dict[str, _Field] | None" = None
-
-
-_SHARED = {"name": _Field(), "offset": _Field(_UINT64), "byte_size": _Field(_UINT64)}
-_FIELDS = {
-    "batch_size": _Field(_UINT32),
-    "input": _Field(
-        is_repeated=True,
-        fields={
-            "name": _Field(),
-            "dims": _Field(_INT64, is_repeated=True),
-            "batch_byte_size": _Field(_UINT64),
-            "shared_memory": _Field(fields=_SHARED),
-            "byte_size": _Field(_UINT64),
-        },
-    ),
-    "output": _Field(
-        is_repeated=True,
-        fields={
-            "name": _Field(),
-            "cls": _Field(fields={"count": _Field(_UINT32)}),
-            "shared_memory": _Field(fields=_SHARED),
-            "byte_size": _Field(_UINT64),
-        },
-    ),
-    "correlation_id": _Field(_UINT64),
-    "id": _Field(_UINT64),
-    "flags": _Field(_UINT32),
-    "priority": _Field(_UINT32),
-    "timeout_microseconds": _Field(_UINT64),
+# What each field holds: a number in a range, a text, or a message with fields of its own.
+_SHARED = {"name": _TEXT, "offset": _UINT64, "byte_size": _UINT64}
+_INPUT = {
+    "name": _TEXT,
+    "dims": _INT64,
+    "batch_byte_size": _UINT64,
+    "shared_memory": _SHARED,
+    "byte_size": _UINT64,
 }
+_OUTPUT = {
+    "name": _TEXT,
+    "cls": {"count": _UINT32},
+    "shared_memory": _SHARED,
+    "byte_size": _UINT64,
+}
+_HEADER = {
+    "batch_size": _UINT32,
+    "input": _INPUT,
+    "output": _OUTPUT,
+    "correlation_id": _UINT64,
+    "id": _UINT64,
+    "flags": _UINT32,
+    "priority": _UINT32,
+    "timeout_microseconds": _UINT64,
+}
+_REPEATED = frozenset(("input", "output", "dims"))
 _OLD = frozenset(("batch_size", "input", "output", "correlation_id"))
 _NEW_IN_TENSORS = frozenset(("dims", "batch_byte_size", "shared_memory"))
 
@@ -75,11 +66,29 @@ Values = dict[str, Any]
 
 def read_header(text: str) -> InferHeader:
     """Decode `text`. Raises InvalidRequest."""
-    return _Reader(text).header()
+    values = _Reader(text).message(_HEADER, "")
+    inputs, outputs = values.get("input", ()), values.get("output", ())
+    tensors = [*inputs, *outputs]
+    is_old = any("byte_size" in one for one in tensors)
+    news = [name for one in tensors for name in one if name in _NEW_IN_TENSORS]
+    news += [name for name in values if name not in _OLD]
+    if is_old and news:
+        _refuse(f"byte_size and {news[0]} are of different versions of the API")
+    return InferHeader(
+        values.get("batch_size", 0),
+        [_input(one) for one in inputs],
+        [_output(one) for one in outputs],
+        values.get("correlation_id", 0),
+        values.get("id", 0),
+        values.get("flags", 0),
+        values.get("priority", 0),
+        values.get("timeout_microseconds", 0),
+        is_old,
+    )
 
 
 class _Reader:
-    """Reads everything that protobuf text allows for this message."""
+    """Reads everything that protobuf text allows for a message."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -88,107 +97,72 @@ class _Reader:
         self._token = ""
         self._next()
 
-    def header(self) -> InferHeader:
-        """Decode the whole text. Raises InvalidRequest."""
-        values = self._message(_FIELDS, "")
-        tensors = [*values.get("input", ()), *values.get("output", ())]
-        is_old = any("byte_size" in one for one in tensors)
-        news = [name for one in tensors for name in one if name in _NEW_IN_TENSORS]
-        news += [name for name in values if name not in _OLD]
-        if is_old and news:
-            _refuse(f"byte_size and {news[0]} are of different versions of the API")
-        return InferHeader(
-            values.get("batch_size", 0),
-            [_input(one) for one in values.get("input", ())],
-            [_output(one) for one in values.get("output", ())],
-            values.get("correlation_id", 0),
-            values.get("id", 0),
-            values.get("flags", 0),
-            values.get("priority", 0),
-            values.get("timeout_microseconds", 0),
-            is_old,
-        )
+    def message(self, fields: Mapping[str, Any], closing: str) -> Values:
+        """Read `fields` until `closing` ("" for the end), and over it. Raises InvalidRequest."""
+        values: Values = {}
+        while not self._took(closing):
+            if self._kind == _END_KIND:
+                if closing:
+                    _refuse(f"it ends where '{closing}' is expected")
+                break
+            if self._kind != _NAME_KIND:
+                _refuse(f"a field's name is expected, not '{self._token[:_MAX_SHOWN]}'")
+            name = self._token
+            if name not in fields:
+                known = ", ".join(fields)
+                _refuse(f"there is no field '{name[:_MAX_SHOWN]}' here, only {known}")
+            content = fields[name]
+            self._next()
+            if not self._took(":") and not isinstance(content, dict):
+                _refuse(f"a colon is expected after {name}")
+            if name in _REPEATED:
+                self._repeated(values.setdefault(name, []), name, content)
+            elif values.get(name, 0) not in (0, ""):
+                _refuse(f"{name} comes twice")
+            else:
+                values[name] = self._value(name, content)
+            self._took(",;")
+        return values
 
     def _next(self) -> None:
         match = _TOKEN.match(self._text, self._at)
         if match is None or match.lastindex is None:
-            _refuse(f"there is something odd at '{self._shown()}'")
+            shown = self._text[self._at : self._at + _MAX_SHOWN]
+            _refuse(f"there is something odd at '{shown}'")
         self._kind = match.lastindex
         self._token = match[self._kind]
         self._at = match.end()
 
-    def _shown(self) -> str:
-        return self._text[self._at : self._at + _MAX_SHOWN]
-
-    def _is(self, marks: str) -> bool:
-        return self._kind == _MARK_KIND and self._token in marks
-
-    def _message(self, fields: dict[str, _Field], closing: str) -> Values:
-        """Read fields until `closing` ("" for the end), and the token behind it."""
-        values: Values = {}
-        while not self._is_end(closing):
-            if self._kind != _NAME_KIND:
-                _refuse(f"a field's name is expected, not '{self._token[:_MAX_SHOWN]}'")
-            name = self._token
-            field = fields.get(name)
-            if field is None:
-                known = ", ".join(fields)
-                _refuse(f"there is no field '{name[:_MAX_SHOWN]}' here, only {known}")
+    def _took(self, marks: str) -> bool:
+        """Step over the next token if it is one of `marks`; return whether it is."""
+        is_one = self._kind == _MARK_KIND and self._token in marks
+        if is_one:
             self._next()
-            has_colon = self._is(":")
-            if has_colon:
-                self._next()
-            elif field.fields is None:
-                _refuse(f"a colon is expected after {name}")
-            if field.is_repeated:
-                self._repeated(values.setdefault(name, []), name, field)
-            elif values.get(name):
-                _refuse(f"{name} comes twice")
-            else:
-                values[name] = self._value(name, field)
-            if self._is(",;"):
-                self._next()
-        if closing:
-            self._next()
-        return values
+        return is_one
 
-    def _is_end(self, closing: str) -> bool:
-        if self._kind == _END_KIND:
-            if closing:
-                _refuse(f"it ends where '{closing}' is expected")
-            return True
-        return bool(closing) and self._is(closing)
-
-    def _repeated(self, values: list[Any], name: str, field: _Field) -> None:
-        if not self._is("["):
-            values.append(self._value(name, field))
+    def _repeated(self, values: list[Any], name: str, content: Any) -> None:
+        if not self._took("["):
+            values.append(self._value(name, content))
             return
-        self._next()
-        if self._is("]"):
-            self._next()
-            return
-        while True:
-            values.append(self._value(name, field))
-            if self._is("]"):
-                self._next()
-                return
-            if not self._is(","):
+        is_over = self._took("]")
+        while not is_over:
+            values.append(self._value(name, content))
+            is_over = self._took("]")
+            if not is_over and not self._took(","):
                 _refuse(f"a comma or ] is expected in the list of {name}")
-            self._next()
 
-    def _value(self, name: str, field: _Field) -> Any:
-        if field.fields is not None:
-            if not self._is("{<"):
-                _refuse(f"{name} is a message, {{ is expected after it")
-            closing = _CLOSES[self._token]
-            self._next()
-            return _Message(self._message(field.fields, closing))
-        if field.range is None:
+    def _value(self, name: str, content: Any) -> Any:
+        if content is _TEXT:
             return self._read_text(name)
-        if self._kind != _NUMBER_KIND or not _NUMBER.fullmatch(self._token):
-            _refuse(f"{name} is '{self._token[:_MAX_SHOWN]}', a whole number is expected")
-        value = _number(self._token)
-        least, most = field.range
+        token = self._token
+        if isinstance(content, dict):
+            if not self._took("{<"):
+                _refuse(f"{name} is a message, {{ is expected after it")
+            return self.message(content, _CLOSES[token])
+        if self._kind != _NUMBER_KIND or not _NUMBER.fullmatch(token):
+            _refuse(f"{name} is '{token[:_MAX_SHOWN]}', a whole number is expected")
+        value = _number(token)
+        least, most = content
         if not least <= value <= most:
             _refuse(f"{name} is out of range")
         self._next()
@@ -199,19 +173,12 @@ class _Reader:
             _refuse(f"{name} is a text, a quotation mark is expected after it")
         pieces = []
         while self._kind == _TEXT_KIND:
-            pieces.append(_unescaped(self._token[1:-1]))
+            pieces.append(_ESCAPE.sub(_meant, self._token[1:-1].encode()))
             self._next()
         try:
             return b"".join(pieces).decode()
         except UnicodeDecodeError:
             _refuse(f"{name} is not UTF-8")
-
-
-class _Message(Values):
-    """A message that was given, even if empty: always true."""
-
-    def __bool__(self) -> bool:
-        return True
 
 
 def _input(values: Values) -> InputHeader:
@@ -249,42 +216,32 @@ def _number(text: str) -> int:
 
 
 _ESCAPE = re.compile(
-    r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
+    rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})"
+    rb"|(.[\x80-\xbf]*))",
+    re.DOTALL,
 )
 _SINGLE = {
-    "a": b"\a", "b": b"\b", "f": b"\f", "n": b"\n", "r": b"\r", "t": b"\t", "v": b"\v",
-    "\\": b"\\", "'": b"'", '"': b'"', "?": b"?",
+    b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v",
+    b"\\": b"\\", b"'": b"'", b'"': b'"', b"?": b"?",
 }  # fmt: skip
 
 
-def _unescaped(text: str) -> bytes:
-    """Return the bytes that `text`, taken from between quotation marks, stands for."""
-    if "\\" not in text:
-        return text.encode()
-    pieces = []
-    at = 0
-    for match in _ESCAPE.finditer(text):
-        pieces.append(text[at : match.start()].encode())
-        pieces.append(_meant(match))
-        at = match.end()
-    pieces.append(text[at:].encode())
-    return b"".join(pieces)
-
-
-def _meant(match: re.Match[str]) -> bytes:
+def _meant(match: re.Match[bytes]) -> bytes:
+    """Return the bytes that an escape stands for."""
     octal, short, four, eight, single = match.groups()
+    shown = match[0].decode()
     if octal or short:
         value = int(octal, 8) if octal else int(short, 16)
         if value > 0xFF:
-            _refuse(f"{match[0]} is no byte")
+            _refuse(f"{shown} is no byte")
         return bytes((value,))
     if four or eight:
         point = int(four or eight, 16)
         if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-            _refuse(f"{match[0]} is no character")
+            _refuse(f"{shown} is no character")
         return chr(point).encode()
     if single not in _SINGLE:
-        _refuse(f"\\{single} is no escape")
+        _refuse(f"{shown} is no escape")
     return _SINGLE[single]
 
 
