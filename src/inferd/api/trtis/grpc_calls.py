@@ -59,8 +59,7 @@ class TrtisMethods:
         in_stream = TrtisGrpcCodec(trtis, self.statuses, in_stream=True)
         self.stream_inference = GrpcInference(trtis.engine, in_stream, forward)
         self._streams = StreamMethods(trtis.engine, typed_answers=False, forward=forward)
-        guards = (access.guard(api) for api in ("model-config", "statistics"))
-        self._status_guards = [guard for guard in guards if guard is not None]
+        self._status_guards = trtis.status_guards(access)
 
     def methods(self) -> dict[str, Method]:
         """Return the methods by path."""
@@ -88,7 +87,7 @@ class TrtisMethods:
 
         async def answer_with_status(data: bytes, about: Call) -> list[Any]:
             began_ns = perf_counter_ns()
-            number = self.trtis.next_number()
+            number = next(self.trtis.numbers)
             try:
                 fields = await call(trtis_grpc.decode_call(rpc, data), about)
                 answer = trtis_grpc.encode_answer(rpc, self.statuses.success(number), **fields)
@@ -102,22 +101,19 @@ class TrtisMethods:
 
     def refusal(self, rpc: str, error: InferdError) -> list[Any]:
         """Return the answer to a request that is refused without being read."""
-        status = self.failure(rpc, error, self.trtis.next_number())
+        status = self.failure(rpc, error, next(self.trtis.numbers))
         return [trtis_grpc.encode_answer(rpc, status)]
 
     def failure(self, rpc: str, error: Exception, number: int) -> bytes:
         """Log `error` unless it is the client's fault; return the status that reports it."""
         self.failures.note(rpc, error)
-        if isinstance(error, InferdError):
-            return self.statuses.failure(status_of(error), error.message, number)
-        text = "the server failed unexpectedly; its log says why"
-        return self.statuses.failure(status_of(InferdError()), text, number)
+        return self.statuses.failure(*status_of(error), number)
 
     # --- inference ---
 
     async def infer(self, data: bytes, call: Call) -> list[Any]:
         """Handle Infer."""
-        message = TrtisMessage(self.trtis.next_number(), data=data)
+        message = TrtisMessage(next(self.trtis.numbers), data=data)
         try:
             answer = self._inference.begin(message, call)
             return answer if isinstance(answer, list) else await answer
@@ -152,11 +148,7 @@ class TrtisMethods:
 
     async def profile(self, request: Any, call: Call) -> Fields:
         """Refuse Profile, which is not offered."""
-        if request.cmd not in ("start", "stop"):
-            msg = f"there is no profile command '{request.cmd[:40]}', only start and stop"
-            raise InvalidRequest(msg)
-        msg = "profiling by request is not offered here"
-        raise Unsupported(msg)
+        self.trtis.refuse_profile(request.cmd)
 
     async def model_control(self, request: Any, call: Call) -> Fields:
         """Handle ModelControl."""
@@ -179,7 +171,7 @@ class TrtisMethods:
         elif kind == "unregister_all":
             self.trtis.unregister_all()
         elif kind == "status":
-            return {"shared_memory_status": self._regions()}
+            return {"shared_memory_status": {"shared_memory_region": self.trtis.regions()}}
         else:
             msg = "the request says nothing to be done"
             raise UnknownCall(msg)
@@ -202,14 +194,6 @@ class TrtisMethods:
         else:
             msg = f"region '{wanted.name}' is neither of system nor of CUDA shared memory"
             raise InvalidRequest(msg)
-
-    def _regions(self) -> Any:
-        regions = self._engine.regions
-        region_list = trtis_grpc.new_region_list()
-        trtis_status.write_regions(
-            region_list.shared_memory_region, regions.system_status(), regions.cuda_status()
-        )
-        return region_list
 
     async def repository(self, request: Any, call: Call) -> Fields:
         """Handle Repository, index."""
@@ -258,7 +242,7 @@ class TrtisStream(InferStream):
     async def decode(self, data: bytes, pending: StreamRequest) -> InferRequest:
         """See InferStream."""
         owner = self._owner
-        pending.message = message = TrtisMessage(owner.trtis.next_number(), data=data)
+        pending.message = message = TrtisMessage(next(owner.trtis.numbers), data=data)
         request: InferRequest = await owner.stream_inference.decode(message, self._call)
         if self.forwarded:
             add_forwarded(request, self.forwarded)

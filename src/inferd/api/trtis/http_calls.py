@@ -14,11 +14,12 @@ from inferd.aio.offload import Work
 from inferd.api.mounted import MountedRoutes
 from inferd.api.trtis.http_infer import TrtisInference, first_value, format_of, refused
 from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
-from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.http.access import Access
 from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import HttpCall, Route, Target, path_of
+from inferd.wire.proto import serialized
 from inferd.wire.trtis import status as trtis_status
 from inferd.wire.trtis.http import REQUEST, RESPONSE
 from inferd.wire.trtis.http import STATUS as STATUS_HEADER
@@ -39,6 +40,9 @@ _VERBS = {
 }
 """The verb of each endpoint, which is checked before the rest of the path."""
 
+_Call = Callable[..., Awaitable[HttpAnswer | None]]
+"""What answers a request; None is an answer without a body."""
+
 _HANDLE_BYTES = 64
 _MAX_NUMBER = 2**63
 
@@ -55,8 +59,7 @@ class TrtisRoutes(MountedRoutes):
         self._regions = trtis.engine.regions
         self._failures = failures
         self._offload = trtis.engine.offload
-        guards = (access.guard(api) for api in ("model-config", "statistics"))
-        self._status_guards = [guard for guard in guards if guard is not None]
+        self._status_guards = trtis.status_guards(access)
 
     def owns(self, target: bytes) -> bool:
         """See MountedRoutes.owns."""
@@ -70,7 +73,7 @@ class TrtisRoutes(MountedRoutes):
         register, tail = f"{shared}/register/{{region}}", "{key}/{offset}/{size}"
         cuda = f"{shared}/cudaregister/{{region}}/{{size}}/{{device}}"
         infer = self._inference
-        calls: list[tuple[str, str, str, Callable[..., Awaitable[HttpAnswer]], str]] = [
+        calls: list[tuple[str, str, str, _Call, str]] = [
             ("GET", "/api/health/{mode}", "health", self.health, HEALTH),
             ("GET", "/api/status", "metadata", self.status, STATUS),
             ("GET", "/api/status/{model}", "metadata", self.status, STATUS),
@@ -112,7 +115,7 @@ class TrtisRoutes(MountedRoutes):
 
     def success(self) -> bytes:
         """Return the NV-Status of a successful answer that comes from no call of this API."""
-        return self._trtis.status_line.success(self._trtis.next_number())
+        return self._trtis.status_line.success(next(self._trtis.numbers))
 
     def wrong_method(self, request: HttpRequest, target: Target) -> HttpAnswer:
         """Return the answer to a method that `target` does not allow."""
@@ -125,22 +128,22 @@ class TrtisRoutes(MountedRoutes):
 
         Errors of HTTP itself keep their status.
         """
-        number = self._trtis.next_number()
+        number = next(self._trtis.numbers)
         if isinstance(error, HttpError):
             code = STATUS_CODES[Code.UNSUPPORTED if error.status > 500 else Code.INVALID_ARG]
             headers = self._trtis.status_line.failure(code, error.message, number)
             return HttpAnswer(error.status, [], _TEXT, headers)
         return refused(self._trtis, error, number)
 
-    def _with_status(self, call: Callable[..., Awaitable[HttpAnswer]], what: str) -> HttpCall:
+    def _with_status(self, call: _Call, what: str) -> HttpCall:
         """Return `call` with NV-Status in its answers; successful ones are counted as `what`."""
         trtis = self._trtis
 
         async def answer_with_status(request: HttpRequest, *names: str) -> HttpAnswer:
             began_ns = perf_counter_ns()
-            number = trtis.next_number()
+            number = next(trtis.numbers)
             try:
-                answer = await call(request, *names)
+                answer = await call(request, *names) or HttpAnswer(200, [], _TEXT)
             except InferdError as error:
                 self._failures.note(request.target.decode("latin-1"), error)
                 return refused(self._trtis, error, number)
@@ -168,19 +171,14 @@ class TrtisRoutes(MountedRoutes):
 
     async def profile(self, request: HttpRequest) -> HttpAnswer:
         """Refuse Profile, which is not offered."""
-        command = first_value(request.target, "cmd")
-        if command not in ("start", "stop"):
-            msg = f"there is no profile command '{command[:40]}', only start and stop"
-            raise InvalidRequest(msg)
-        msg = "profiling by request is not offered here"
-        raise Unsupported(msg)
+        self._trtis.refuse_profile(first_value(request.target, "cmd"))
 
     async def _message(
         self, request: HttpRequest, message: Any, *, may_be_json: bool = False
     ) -> HttpAnswer:
         form = format_of(request.target)
         if form == "binary":
-            return HttpAnswer(200, [trtis_status.as_binary(message)], _OCTETS)
+            return HttpAnswer(200, [serialized(message)], _OCTETS)
         accept = request.headers.get(b"accept")
         if may_be_json and (form == "json" or (not form and accept == _JSON)):
             body = await self._offload.run(Work.STATUS, trtis_status.as_json, message)
@@ -191,15 +189,13 @@ class TrtisRoutes(MountedRoutes):
 
     # --- models and regions ---
 
-    async def load(self, _request: HttpRequest, model: str) -> HttpAnswer:
+    async def load(self, _request: HttpRequest, model: str) -> None:
         """Handle Model Control, load."""
         await self._trtis.load(model)
-        return HttpAnswer(200, [], _TEXT)
 
-    async def unload(self, _request: HttpRequest, model: str) -> HttpAnswer:
+    async def unload(self, _request: HttpRequest, model: str) -> None:
         """Handle Model Control, unload."""
         await self._trtis.unload(model)
-        return HttpAnswer(200, [], _TEXT)
 
     async def index(self, request: HttpRequest) -> HttpAnswer:
         """Handle Repository, index."""
@@ -208,43 +204,37 @@ class TrtisRoutes(MountedRoutes):
 
     async def add_rooted(
         self, request: HttpRequest, region: str, key: str, offset: str, size: str
-    ) -> HttpAnswer:
+    ) -> None:
         """Handle Shared Memory Control, register, with a key that begins with a slash."""
-        return await self.add_region(request, region, f"/{key}", offset, size)
+        await self.add_region(request, region, f"/{key}", offset, size)
 
     async def add_region(
         self, _request: HttpRequest, region: str, key: str, offset: str, size: str
-    ) -> HttpAnswer:
+    ) -> None:
         """Handle Shared Memory Control, register."""
         where, size_bytes = _number("offset", offset), _number("byte_size", size)
         self._regions.register_system(region, key, where, size_bytes)
-        return HttpAnswer(200, [], _TEXT)
 
-    async def add_cuda(
-        self, request: HttpRequest, region: str, size: str, device: str
-    ) -> HttpAnswer:
+    async def add_cuda(self, request: HttpRequest, region: str, size: str, device: str) -> None:
         """Handle Shared Memory Control, cudaregister; the body is the handle."""
         size_bytes, device_id = _number("byte_size", size), _number("device id", device)
         if len(request.body) != _HANDLE_BYTES:
             msg = f"the body has {len(request.body)} bytes, a handle has {_HANDLE_BYTES}"
             raise InvalidRequest(msg)
         self._regions.register_cuda(region, bytes(request.body), device_id, size_bytes)
-        return HttpAnswer(200, [], _TEXT)
 
-    async def drop(self, _request: HttpRequest, region: str) -> HttpAnswer:
+    async def drop(self, _request: HttpRequest, region: str) -> None:
         """Handle Shared Memory Control, unregister."""
         self._trtis.unregister(region)
-        return HttpAnswer(200, [], _TEXT)
 
-    async def drop_all(self, _request: HttpRequest) -> HttpAnswer:
+    async def drop_all(self, _request: HttpRequest) -> None:
         """Handle Shared Memory Control, unregisterall."""
         self._trtis.unregister_all()
-        return HttpAnswer(200, [], _TEXT)
 
     async def regions(self, request: HttpRequest) -> HttpAnswer:
         """Handle Shared Memory Control, status."""
-        system, cuda = self._regions.system_status(), self._regions.cuda_status()
-        return await self._message(request, trtis_status.shared_memory_status(system, cuda))
+        status = trtis_status.shared_memory_status(self._trtis.regions())
+        return await self._message(request, status)
 
 
 def _wrong_method(allowed: Iterable[bytes]) -> HttpAnswer:

@@ -117,14 +117,15 @@ class TrtisHttpCodec(TrtisCodec):
 
 def refused(trtis: Trtis, error: Exception, number: int) -> HttpAnswer:
     """Return the answer to request `number`, which failed with `error`."""
-    if not isinstance(error, InferdError):
-        error = InferdError("the server failed unexpectedly; its log says why")
-    headers = trtis.status_line.failure(status_of(error), error.message, number)
-    if error.code is Code.UNAUTHENTICATED:
-        headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
-    if error.retry_s:
-        headers += RETRY_AFTER
-    return HttpAnswer(_REFUSED.get(error.code, 400), [], _TEXT, headers)
+    headers = trtis.status_line.failure(*status_of(error), number)
+    status = 400
+    if isinstance(error, InferdError):
+        status = _REFUSED.get(error.code, status)
+        if status == 401:
+            headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
+        if error.retry_s:
+            headers += RETRY_AFTER
+    return HttpAnswer(status, [], _TEXT, headers)
 
 
 def format_of(target: bytes) -> str:

@@ -6,6 +6,7 @@ engine calls that V2 makes.
 
 import itertools
 from time import perf_counter_ns
+from typing import Any, NoReturn
 
 import inferd
 from inferd.aio.offload import Work
@@ -18,7 +19,9 @@ from inferd.errors import (
     LoadFailed,
     NotLoadable,
     Unavailable,
+    Unsupported,
 )
+from inferd.http.access import Access, Guard
 from inferd.observe.statistics import Duration
 from inferd.shm.cuda import CudaRegion
 from inferd.shm.system import SystemRegion
@@ -40,15 +43,11 @@ class Trtis:
         self.engine = engine
         self.server_id = server_id
         self.status_line = StatusLine(server_id)
-        self.numbers = itertools.count(1)
+        self.numbers = itertools.count(1)  # of requests
         self._began_ns = perf_counter_ns()
         self._durations: dict[str, Duration] = {}
         self._forms: dict[tuple[str, str], Form] = {}
         self._offload = engine.offload
-
-    def next_number(self) -> int:
-        """Return the number of a new request: 1 for the first."""
-        return next(self.numbers)
 
     def count(self, call: str, began_ns: int) -> None:
         """Count a successful call of this kind, which began at `began_ns` by perf_counter_ns."""
@@ -69,6 +68,12 @@ class Trtis:
         return form
 
     # --- health and status ---
+
+    @staticmethod
+    def status_guards(access: Access) -> list[Guard]:
+        """Return the guards of Status beyond its own: it has data of two other API groups."""
+        guards = (access.guard(group) for group in ("model-config", "statistics"))
+        return [guard for guard in guards if guard is not None]
 
     def is_healthy(self, mode: str) -> bool:
         """Return whether the server is "live" or "ready". Raises Unavailable if it is exiting.
@@ -117,7 +122,15 @@ class Trtis:
             row.by_batch_size = self.engine.statistics_by_batch_size(entry.name, entry.version)
         return row
 
-    # --- what changes models and regions ---
+    def refuse_profile(self, command: str) -> NoReturn:
+        """Refuse Profile, which is not offered."""
+        if command not in ("start", "stop"):
+            msg = f"there is no profile command '{command[:40]}', only start and stop"
+            raise InvalidRequest(msg)
+        msg = "profiling by request is not offered here"
+        raise Unsupported(msg)
+
+    # --- models and regions ---
 
     async def load(self, model: str) -> None:
         """Load or reload a model. Raises Unavailable, and NotLoadable for any failure to load."""
@@ -134,6 +147,11 @@ class Trtis:
         """Return the names of all models in the repositories, loaded or not."""
         rows = await self.engine.repository_index()
         return sorted({row.name for row in rows})
+
+    def regions(self) -> list[dict[str, Any]]:
+        """Return the fields of a SharedMemoryRegion for each region."""
+        regions = self.engine.regions
+        return trtis_status.region_fields(regions.system_status(), regions.cuda_status())
 
     def unregister(self, name: str) -> None:
         """Unregister a shared memory region; an unknown one is not an error."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from inferd.errors import InvalidRequest
-from inferd.wire.proto import message_class, parse
+from inferd.wire.proto import encode, parse
 from inferd.wire.proto.fields import (
     MAX_MESSAGE_BYTES,
     Layout,
@@ -299,9 +299,7 @@ def encode_infer_failure(status: bytes, request_id: int) -> bytes:
 
 def encode_answer(rpc: str, status: bytes, **fields: Any) -> bytes:
     """Return the response message of `rpc` with its status and these fields."""
-    message = message_class(f"{PACKAGE}.{rpc}Response")(**fields)
-    encoded: bytes = message.SerializeToString()
-    return encode_field(_STATUS_FIELD, status) + encoded
+    return encode_field(_STATUS_FIELD, status) + encode(f"{PACKAGE}.{rpc}Response", **fields)
 
 
 def decode_call(rpc: str, data: bytes) -> Any:
@@ -309,8 +307,3 @@ def decode_call(rpc: str, data: bytes) -> Any:
     if rpc == "SharedMemoryControl":
         return decode_memory_call(data)
     return parse(f"{PACKAGE}.{rpc}Request", data)
-
-
-def new_region_list() -> Any:
-    """Return an empty list of regions, as SharedMemoryControlResponse holds it."""
-    return message_class(f"{PACKAGE}.SharedMemoryControlResponse.Status")()

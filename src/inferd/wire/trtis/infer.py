@@ -78,10 +78,16 @@ class Source(Protocol):
         ...
 
 
-def status_of(error: InferdError) -> int:
-    """Return the RequestStatusCode of an inference that failed with `error`."""
+def status_of(error: Exception) -> tuple[int, str]:
+    """Return the RequestStatusCode and the text that report `error` to a client.
+
+    No details of unexpected errors are disclosed.
+    """
+    if not isinstance(error, InferdError):
+        return STATUS[Code.INTERNAL], "the server failed unexpectedly; its log says why"
     # An unknown model is UNAVAILABLE since 0.9; NOT_FOUND is for shared memory.
-    return STATUS[Code.UNAVAILABLE if isinstance(error, ModelNotFound) else error.code]
+    code = Code.UNAVAILABLE if isinstance(error, ModelNotFound) else error.code
+    return STATUS[code], error.message
 
 
 class _Rule:

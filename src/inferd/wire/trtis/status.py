@@ -85,45 +85,35 @@ def server_status(server: ServerRow, models: Iterable[ModelRow]) -> Any:
 
 def repository_index(names: Iterable[str]) -> Any:
     """Return the ModelRepositoryIndex message."""
-    message = message_class(f"{PACKAGE}.ModelRepositoryIndex")()
-    for name in names:
-        message.models.add(name=name)
-    return message
+    models = [{"name": name} for name in names]
+    return message_class(f"{PACKAGE}.ModelRepositoryIndex")(models=models)
 
 
-def shared_memory_status(
+def shared_memory_status(regions: list[dict[str, Any]]) -> Any:
+    """Return the SharedMemoryStatus message with these regions."""
+    return message_class(f"{PACKAGE}.SharedMemoryStatus")(shared_memory_region=regions)
+
+
+def region_fields(
     system: Iterable[SystemRegionStatus], cuda: Iterable[CudaRegionStatus]
-) -> Any:
-    """Return the SharedMemoryStatus message."""
-    message = message_class(f"{PACKAGE}.SharedMemoryStatus")()
-    write_regions(message.shared_memory_region, system, cuda)
-    return message
-
-
-def write_regions(
-    target: Any, system: Iterable[SystemRegionStatus], cuda: Iterable[CudaRegionStatus]
-) -> None:
-    """Add the regions to `target`, a repeated SharedMemoryRegion."""
+) -> list[dict[str, Any]]:
+    """Return the fields of a SharedMemoryRegion for each region."""
+    fields: list[dict[str, Any]] = []
     for one in system:
-        region = target.add(name=one.name, byte_size=one.size_bytes)
-        region.system_shared_memory.shared_memory_key = one.key
-        region.system_shared_memory.offset = one.offset
+        place = {"shared_memory_key": one.key, "offset": one.offset}
+        fields.append(
+            {"name": one.name, "byte_size": one.size_bytes, "system_shared_memory": place}
+        )
     for gpu in cuda:
-        region = target.add(name=gpu.name, byte_size=gpu.size_bytes)
-        region.cuda_shared_memory.SetInParent()
-        region.cuda_shared_memory.device_id = gpu.device_id
+        device = {"device_id": gpu.device_id}
+        fields.append({"name": gpu.name, "byte_size": gpu.size_bytes, "cuda_shared_memory": device})
+    return fields
 
 
 def as_text(message: Any) -> bytes:
     """Return `message` as protobuf text, in ASCII."""
     text: str = text_format.MessageToString(message, as_utf8=False)
     return text.encode("ascii")
-
-
-def as_binary(message: Any) -> bytes:
-    """Return `message` in protobuf's binary form, as over gRPC."""
-    encoded: bytes = message.SerializeToString()
-    return encoded
 
 
 def as_json(message: Any) -> bytes:
