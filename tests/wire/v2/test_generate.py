@@ -16,7 +16,7 @@ from inferd.wire.json import document as json_document
 from inferd.wire.json.document import LONG_BYTES, MAX_EXACT_BYTES, MOST_MEMBERS
 from inferd.wire.shared_memory import no_regions
 from inferd.wire.v2 import generate as v2_generate
-from inferd.wire.v2.generate import V2Generate, encode_error_event, encode_event
+from inferd.wire.v2.generate import GenerateMessage, V2Generate, encode_error_event, encode_event
 from inferd.wire.v2.rest.codec import JsonRules
 
 RULES = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26)
@@ -28,9 +28,22 @@ def declared(name="x", datatype=FP32, shape=(-1,)):
     return TensorMetadata(name, datatype, shape)
 
 
+def decoded(codec, message, *, on_loop=False):
+    """Have `codec` decode `message` as on the event loop, or as in threads; return the message."""
+    if on_loop:
+        message.request = codec.decode(message, None)
+        return message
+    try:
+        message.request = codec.decode_large(message, None)
+    except NotFast:
+        message.request = codec.decode_slowly(message, None)
+    return message
+
+
 def decode(body, *inputs, rules=RULES, **how):
-    text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return V2Generate(rules).decode_request("m", "2", memoryview(text), inputs, **how)
+    text = memoryview(body if isinstance(body, bytes | memoryview) else json.dumps(body).encode())
+    message = GenerateMessage("m", "2", text, inputs, len(text), is_v2=False)
+    return decoded(V2Generate(rules), message, **how)
 
 
 def refusal(body, *inputs, **how):
@@ -296,7 +309,7 @@ def test_nothing_holds_on_to_a_long_body():
         text = memoryview(bytearray(json.dumps(body).encode()))
         inputs = [declared("s", BYTES), declared("x"), declared("i", INT32)]
         with contextlib.suppress(InvalidRequest):
-            V2Generate(RULES).decode_request("m", "", text, inputs)
+            decode(text, *inputs)
         text.release()  # raises BufferError while anybody has a view
 
 
@@ -325,7 +338,8 @@ def test_its_answer_is_one_too_and_never_binary():
     requested = decode(v2_body(outputs=wanted, parameters={"binary_data_output": True}), TEXT)
     assert requested.request.outputs == [WantedOutput("y")]
     response = InferResponse("m", "2", "7", [row("y", [1.5])])
-    assert json.loads(V2Generate(RULES).encode_response(requested, response)) == {
+    answer = V2Generate(RULES).encode_large(requested.request, response, requested, None)
+    assert json.loads(answer) == {
         "id": "7",
         "model_name": "m",
         "model_version": "2",
@@ -343,9 +357,9 @@ def test_a_bad_inference_request_is_refused_as_one():
 
 
 def infer_request(body, json_size=None, resolve=no_regions, **how):
-    codec = V2Generate(RULES, resolve)
     size = len(body) if json_size is None else json_size
-    return codec.decode_infer_request("m", "2", memoryview(body), size, **how)
+    message = GenerateMessage("m", "2", memoryview(body), (), size, is_v2=True)
+    return decoded(V2Generate(RULES, resolve), message, **how)
 
 
 @pytest.mark.parametrize("on_loop", [True, False])
@@ -380,17 +394,14 @@ def test_its_tensors_may_be_in_shared_memory(padding):
     body = json.dumps({"inputs": [place("x")], "outputs": [place("z"), place("y")]}).encode()
     codec = V2Generate(RULES, lambda region, _offset, _size: spans[region])
     text = memoryview(body + padding)
-    for requested in (
-        codec.decode_request("m", "2", text, []),
-        codec.decode_infer_request("m", "2", text, len(text)),
-    ):
-        request = requested.request
+    for is_v2 in (False, True):
+        message = GenerateMessage("m", "2", text, [], len(text), is_v2=is_v2)
+        request = decoded(codec, message).request
         assert request.inputs[0].data is spans["x"].view
         assert [one.place for one in request.outputs] == [spans["z"], spans["y"]]
     # A decoupled model may leave one out: what is placed has no data in the answer.
-    answer = json.loads(
-        codec.encode_response(requested, InferResponse("m", "2", "", [placed("y")]))
-    )
+    response = InferResponse("m", "2", "", [placed("y")])
+    answer = json.loads(codec.encode_large(request, response, message, None))
     assert answer["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [1]}]
 
 
@@ -405,9 +416,11 @@ def row(name, values, datatype=FP32):
     return Tensor.from_numpy(name, np.array(values, datatype.numpy), datatype)
 
 
-def encode(*outputs, rules=RULES, request_id="", **how):
-    response = InferResponse("m", "2", request_id, list(outputs), how.pop("parameters", {}))
-    return V2Generate(rules).encode_response(decode({}), response, **how)
+def encode(*outputs, rules=RULES, request_id="", parameters=None, on_loop=False):
+    response = InferResponse("m", "2", request_id, list(outputs), parameters or {})
+    codec, message = V2Generate(rules), decode({})
+    encoded = codec.encode if on_loop else codec.encode_large
+    return encoded(message.request, response, message, None)
 
 
 def test_an_answer_has_its_members_in_alphabetical_order():

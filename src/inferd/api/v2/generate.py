@@ -5,14 +5,12 @@ MLServer's infer_stream is generate_stream for inference requests only.
 Events are server-sent events (HTML Standard), each with one object.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
 from inferd.api.copies import copied_bytes
 from inferd.api.inference import HttpInference
-from inferd.core.metadata import TensorMetadata
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, Overloaded
@@ -21,12 +19,11 @@ from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.overload import RETRY_AFTER
 from inferd.observe import trace as times
 from inferd.observe.trace import Trace
-from inferd.wire.infer_codec import InferCodec
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.generate import (
     EVENT_STREAM,
     NO_EVENT,
-    GenerateRequest,
+    GenerateMessage,
     V2Generate,
     encode_error_event,
     encode_event,
@@ -46,7 +43,7 @@ class GenerateRoutes:
 
     def __init__(self, engine: Engine, rules: JsonRules, failures: FailureLog) -> None:
         self._engine = engine
-        codec = GenerateCodec(V2Generate(rules, engine.regions.span))
+        codec = V2Generate(rules, engine.regions.span)
         self._inference = HttpInference(engine, codec, forwards=False, refuses_when_full=True)
         self._failures = failures
 
@@ -74,11 +71,9 @@ class GenerateRoutes:
 
     async def infer_stream(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """Answer as `stream` does, but accept only inference requests as bodies."""
-        return await self._stream(
-            await self._decoded(request, model, version, as_infer=True), request
-        )
+        return await self._stream(await self._decoded(request, model, version, is_v2=True), request)
 
-    async def _stream(self, message: "GenerateMessage", request: HttpRequest) -> HttpAnswer:
+    async def _stream(self, message: GenerateMessage, request: HttpRequest) -> HttpAnswer:
         message.request.takes_errors = True
         responses = self._responses(message, request)
         events = Events(self, message, responses, request.target.decode("latin-1"))
@@ -92,18 +87,18 @@ class GenerateRoutes:
         )
 
     async def _decoded(
-        self, request: HttpRequest, model: str, version: str, *, as_infer: bool = False
-    ) -> "GenerateMessage":
+        self, request: HttpRequest, model: str, version: str, *, is_v2: bool = False
+    ) -> GenerateMessage:
         inputs = self._engine.model_metadata(model, version).inputs
         body = request.body
         json_size = v2_binary.json_length(request.headers.get(_HEADER), len(body))
-        as_infer = as_infer or json_size != len(body)
-        message = GenerateMessage(model, version, inputs, json_size, as_infer=as_infer)
-        decoded = await self._inference.decode(message, request)
+        is_v2 = is_v2 or json_size != len(body)
+        message = GenerateMessage(model, version, body, inputs, json_size, is_v2=is_v2)
+        message.request = decoded = await self._inference.decode(message, request)
         decoded.copied_bytes = copied_bytes(decoded, body)
         return message
 
-    def _responses(self, message: "GenerateMessage", http: HttpRequest) -> Responses:
+    def _responses(self, message: GenerateMessage, http: HttpRequest) -> Responses:
         """Return the engine's responses. Errors in the request are raised at once."""
         tracer, decoded = self._engine.tracer, message.request
         trace = self._inference.begin_trace(decoded.model, http) if tracer.is_on else None
@@ -135,7 +130,7 @@ class GenerateRoutes:
         finally:
             self._engine.tracer.finish(trace)
 
-    async def encoded(self, message: "GenerateMessage", response: InferResponse) -> bytes:
+    async def encoded(self, message: GenerateMessage, response: InferResponse) -> bytes:
         """Return `response` as JSON text."""
         text: bytes = await self._inference.encode(message.request, response, message, None)
         return text
@@ -148,81 +143,6 @@ class GenerateRoutes:
         return 500, _UNEXPECTED
 
 
-class GenerateMessage:
-    """What the codec decodes: a call of a model that has `inputs`, and what it was found to be.
-
-    With `as_infer` the body is an inference request, of which `json_size` bytes are JSON.
-    """
-
-    generate_request: GenerateRequest
-
-    def __init__(
-        self,
-        model: str,
-        version: str,
-        inputs: Sequence[TensorMetadata],
-        json_size: int,
-        *,
-        as_infer: bool,
-    ) -> None:
-        self.names = model, version
-        self.inputs = inputs
-        self.json_size = json_size
-        self.as_infer = as_infer
-
-    @property
-    def request(self) -> InferRequest:
-        """The inference it is."""
-        return self.generate_request.request
-
-
-class GenerateCodec(InferCodec):
-    """The codec of the generate calls, whose messages are GenerateMessages."""
-
-    def __init__(self, generate: V2Generate) -> None:
-        self._generate = generate
-
-    def decode(self, message: GenerateMessage, call: HttpRequest) -> InferRequest:
-        """See InferCodec."""
-        return self._decoded(message, call, on_loop=True)
-
-    def decode_large(self, message: GenerateMessage, call: HttpRequest) -> InferRequest:
-        """See InferCodec."""
-        return self._decoded(message, call, may_be_slow=False)
-
-    def decode_slowly(self, message: GenerateMessage, call: HttpRequest) -> InferRequest:
-        """See InferCodec."""
-        return self._decoded(message, call)
-
-    def _decoded(self, message: GenerateMessage, call: HttpRequest, **how: bool) -> InferRequest:
-        model, version = message.names
-        if message.as_infer:
-            decode, size = self._generate.decode_infer_request, message.json_size
-            message.generate_request = decode(model, version, call.body, size, **how)
-        else:
-            decode_object = self._generate.decode_request
-            message.generate_request = decode_object(
-                model, version, call.body, message.inputs, **how
-            )
-        return message.request
-
-    def body_of(self, message: GenerateMessage, call: HttpRequest) -> memoryview:
-        """See InferCodec."""
-        return call.body
-
-    def encode(
-        self, request: InferRequest, response: InferResponse, message: GenerateMessage, call: Any
-    ) -> bytes:
-        """See InferCodec."""
-        return self._generate.encode_response(message.generate_request, response, on_loop=True)
-
-    def encode_large(
-        self, request: InferRequest, response: InferResponse, message: GenerateMessage, call: Any
-    ) -> bytes:
-        """See InferCodec."""
-        return self._generate.encode_response(message.generate_request, response)
-
-
 class Events:
     """The events of one call, which the connection reads as fast as its client does.
 
@@ -233,7 +153,7 @@ class Events:
     filler = NO_EVENT
 
     def __init__(
-        self, routes: GenerateRoutes, message: "GenerateMessage", responses: Responses, where: str
+        self, routes: GenerateRoutes, message: GenerateMessage, responses: Responses, where: str
     ) -> None:
         self.status = 200
         self.headers = b""

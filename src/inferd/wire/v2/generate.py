@@ -19,6 +19,7 @@ from inferd.core.request import InferRequest, InferResponse, Resolve
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd.wire.infer_codec import InferCodec
 from inferd.wire.json.data import decode_data, decode_flat, encode_data, flatten
 from inferd.wire.json.document import MAX_EXACT_BYTES, Input, array_of, loads_exact, read_members
 from inferd.wire.shared_memory import no_regions
@@ -42,103 +43,112 @@ _ADVICE = "an inference request, which this call takes as well, may have its ten
 _HALVES = (DataType.FP16, DataType.BF16)
 
 
-class GenerateRequest(msgspec.Struct, gc=False):
-    """The request in a generate body; `is_v2`: the body was an inference request."""
+class GenerateMessage:
+    """The body of a generate call of a model that has `inputs`; `request` is what it asks for.
+
+    With `is_v2` the body is an inference request, of which `json_size` bytes are JSON. Decoding
+    sets it too when it finds one.
+    """
 
     request: InferRequest
-    is_v2: bool
+
+    def __init__(
+        self,
+        model: str,
+        version: str,
+        body: memoryview,
+        inputs: Sequence[TensorMetadata],
+        json_size: int,
+        *,
+        is_v2: bool,
+    ) -> None:
+        self.names = model, version
+        self.body = body
+        self.inputs = {one.name: one for one in inputs}
+        self.json_size = json_size
+        self.is_v2 = is_v2
 
 
-class V2Generate:
-    """The codec of the generate calls.
+class V2Generate(InferCodec):
+    """The codec of the generate calls, whose messages are GenerateMessages.
 
-    What may take long is refused as NotFast with `on_loop`, and then done without it, in a thread,
-    one at a time. What takes seconds is refused without `may_be_slow`, too. `resolve` finds the
-    shared memory a tensor refers to.
+    `resolve` finds the shared memory a tensor refers to.
     """
 
     def __init__(self, rules: JsonRules, resolve: Resolve = no_regions) -> None:
         self._rules = rules
         self._rest = V2Rest(rules, resolve)
 
-    def decode_request(
-        self,
-        model: str,
-        version: str,
-        body: memoryview,
-        inputs: Sequence[TensorMetadata],
-        *,
-        on_loop: bool = False,
-        may_be_slow: bool = True,
-    ) -> GenerateRequest:
-        """Return what `body`, which is JSON, asks of a model that has `inputs`.
-
-        Raises as `decode_infer_request`.
-        """
-        size, limit = len(body), self._rules.max_json_bytes
-        if size > limit:
+    def decode(self, message: GenerateMessage, call: Any) -> InferRequest:
+        """See InferCodec."""
+        body, limit = message.body, self._rules.max_json_bytes
+        if message.is_v2:
+            decode = self._rest.decode_infer_request
+            return _answered_in_json(message, decode(*message.names, body, message.json_size))
+        if len(body) > limit:
             msg = (
-                f"the body has {size} bytes of JSON, the limit is {limit} "
+                f"the body has {len(body)} bytes of JSON, the limit is {limit} "
                 f"(--http-max-input-size); {_ADVICE}"
             )
             raise InvalidRequest(msg)
-        by_name = {one.name: one for one in inputs}
-        if size > INLINE_EXACT_BYTES:
-            if on_loop:
-                raise NotFast
-            with contextlib.suppress(NotFast):
-                return self._read_long(model, version, body, by_name)
-            _check_exact_size(size)
-            if not may_be_slow:
-                raise NotFast
+        if len(body) > INLINE_EXACT_BYTES:
+            raise NotFast
+        return self._read_exactly(message, on_loop=True)
+
+    def decode_large(self, message: GenerateMessage, call: Any) -> InferRequest:
+        """See InferCodec."""
+        body = message.body
+        if message.is_v2:
+            decode = self._rest.decode_large
+            return _answered_in_json(message, decode(*message.names, body, message.json_size))
+        if len(body) <= INLINE_EXACT_BYTES:
+            return self._read_exactly(message)
+        with contextlib.suppress(NotFast):
+            return self._read_long(message)
+        if len(body) > MAX_EXACT_BYTES:
+            msg = (
+                f"the body has {len(body)} bytes and is not plain: it is malformed, has a member "
+                f"twice, or holds NaN, infinities, whole numbers written as 1.0, or integers "
+                f"beyond 64 bits. Only up to {MAX_EXACT_BYTES} bytes are read then; {_ADVICE}"
+            )
+            raise InvalidRequest(msg)
+        raise NotFast
+
+    def decode_slowly(self, message: GenerateMessage, call: Any) -> InferRequest:
+        """See InferCodec."""
+        if message.is_v2:
+            decode = self._rest.decode_slowly
+            request = decode(*message.names, message.body, message.json_size)
+            return _answered_in_json(message, request)
+        return self._read_exactly(message)
+
+    def body_of(self, message: GenerateMessage, call: Any) -> memoryview:
+        """See InferCodec."""
+        return message.body
+
+    def _read_exactly(self, message: GenerateMessage, *, on_loop: bool = False) -> InferRequest:
         # Each member is a tensor or a parameter, so that one given twice has no meaning.
-        values = loads_exact(body, once=True)
+        values = loads_exact(message.body, once=True)
         if type(values) is not dict:
             msg = "the request body is JSON, but not an object"
             raise InvalidRequest(msg)
-        if type(values.get("inputs")) is list and "inputs" not in by_name:
-            return _answered_in_json(self._rest.request_of(model, version, values, on_loop=on_loop))
-        return GenerateRequest(self._request(model, version, values, by_name), is_v2=False)
+        if type(values.get("inputs")) is list and "inputs" not in message.inputs:
+            request = self._rest.request_of(*message.names, values, on_loop=on_loop)
+            return _answered_in_json(message, request)
+        return self._request(message, values)
 
-    def decode_infer_request(
-        self,
-        model: str,
-        version: str,
-        body: memoryview,
-        json_size: int,
-        *,
-        on_loop: bool = False,
-        may_be_slow: bool = True,
-    ) -> GenerateRequest:
-        """Return the inference request in `body`, whose first `json_size` bytes are JSON.
-
-        Raises as V2Rest.decode_infer_request; NotFast, if `on_loop`, which comes first, for what
-        should be done in a thread.
-        """
-        if on_loop:
-            return _answered_in_json(
-                self._rest.decode_infer_request(model, version, body, json_size)
-            )
-        with contextlib.suppress(NotFast):
-            return _answered_in_json(self._rest.decode_large(model, version, body, json_size))
-        if not may_be_slow:
-            raise NotFast
-        return _answered_in_json(self._rest.decode_slowly(model, version, body, json_size))
-
-    def _read_long(
-        self, model: str, version: str, body: memoryview, inputs: dict[str, TensorMetadata]
-    ) -> GenerateRequest:
+    def _read_long(self, message: GenerateMessage) -> InferRequest:
         """Return what a long body asks. Raises NotFast when it must be read exactly."""
+        body = message.body
         values = read_members(body)
-        if type(values.get("inputs")) in (list, msgspec.Raw) and "inputs" not in inputs:
+        if type(values.get("inputs")) in (list, msgspec.Raw) and "inputs" not in message.inputs:
             del values  # a large one is read once more, by the reader made for it
-            return _answered_in_json(self._rest.decode_large(model, version, body, len(body)))
-        return GenerateRequest(self._request(model, version, values, inputs), is_v2=False)
+            request = self._rest.decode_large(*message.names, body, len(body))
+            return _answered_in_json(message, request)
+        return self._request(message, values)
 
-    def _request(
-        self, model: str, version: str, values: dict[str, Any], inputs: dict[str, TensorMetadata]
-    ) -> InferRequest:
-        request = InferRequest(model, version)
+    def _request(self, message: GenerateMessage, values: dict[str, Any]) -> InferRequest:
+        request, inputs = InferRequest(*message.names), message.inputs
         parameters: dict[str, Any] = {}
         seen: set[str] = set()
         for key, value in _members(values, inputs):
@@ -176,18 +186,33 @@ class V2Generate:
         elements = flatten(value) if type(value) is list else [value]
         return decode_data(name, datatype, _shape_for(declared, len(elements)), elements)
 
-    def encode_response(
-        self, generated: GenerateRequest, response: InferResponse, *, on_loop: bool = False
+    def encode(
+        self, request: InferRequest, response: InferResponse, message: GenerateMessage, call: Any
+    ) -> bytes:
+        """See InferCodec."""
+        return self._encoded(request, response, message, on_loop=True)
+
+    def encode_large(
+        self, request: InferRequest, response: InferResponse, message: GenerateMessage, call: Any
+    ) -> bytes:
+        """See InferCodec."""
+        return self._encoded(request, response, message)
+
+    def _encoded(
+        self,
+        request: InferRequest,
+        response: InferResponse,
+        message: GenerateMessage,
+        *,
+        on_loop: bool = False,
     ) -> bytes:
         """Return `response` as JSON text: outputs and parameters by name, in alphabetical order.
 
         An output of one element is that element, any other a flat array. Raises InvalidRequest
         when an output cannot be written as JSON; with `on_loop` also NotFast when that is long.
         """
-        if generated.is_v2:
-            buffers, _ = self._rest.encode_infer_response(
-                generated.request, response, in_thread=not on_loop
-            )
+        if message.is_v2:
+            buffers, _ = self._rest.encode_infer_response(request, response, in_thread=not on_loop)
             return b"".join(buffers)
         fields: dict[str, bytes] = {
             "model_name": orjson.dumps(response.model),
@@ -222,23 +247,13 @@ def encode_error_event(message: str) -> bytes:
     return encode_event(encode_error(message))
 
 
-def _answered_in_json(request: InferRequest) -> GenerateRequest:
-    """Return what an inference request asks, whose answers are JSON whatever it says."""
+def _answered_in_json(message: GenerateMessage, request: InferRequest) -> InferRequest:
+    """Return the inference request that `message` is; its answers are JSON whatever it says."""
+    message.is_v2 = True
     request.binary_output = False
     for wanted in request.outputs:
         wanted.binary = None
-    return GenerateRequest(request, is_v2=True)
-
-
-def _check_exact_size(size: int) -> None:
-    """Raise InvalidRequest for what is too long to be read by the letter."""
-    if size > MAX_EXACT_BYTES:
-        msg = (
-            f"the body has {size} bytes and is not plain: it is malformed, has a member twice, or "
-            f"holds NaN, infinities, whole numbers written as 1.0, or integers beyond 64 bits. "
-            f"Only up to {MAX_EXACT_BYTES} bytes are read then; {_ADVICE}"
-        )
-        raise InvalidRequest(msg)
+    return request
 
 
 def _long_tensor(declared: TensorMetadata, raw: msgspec.Raw) -> Tensor:
