@@ -19,7 +19,6 @@ class Empty(Routes):
         table = [Route("GET", "/a/{x}", "a", self.answer), Route("GET", "/b", "b", self.answer)]
         super().__init__(
             Router(table, ACCESS),
-            is_guarded=True,
             forward=None,
             refusable="b",
             variations=NO_VARIATIONS,

@@ -29,7 +29,6 @@ class CorsRoutes(Routes):
     def __init__(self, routes: HttpRoutes, origins: frozenset[str]) -> None:
         super().__init__(
             routes.router,
-            is_guarded=routes.is_guarded,
             forward=routes.forward,
             refusable=routes.refusable,
             variations=routes.variations,

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from inferd.aio.offload import Work
-from inferd.api.table_routes import TableRoutes
+from inferd.api.routes import TableRoutes
 from inferd.config.options.metrics import MetricsSettings
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError

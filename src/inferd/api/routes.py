@@ -1,7 +1,7 @@
 """The URLs of V2: which call each one maps to."""
 
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from inferd.api.apis import V2_ALONE, Apis
@@ -11,6 +11,7 @@ from inferd.api.mounted import MountedRoutes
 from inferd.api.v2.generate import GenerateRoutes
 from inferd.api.v2.http_infer import RestInference
 from inferd.api.v2.rows import slot_for
+from inferd.compiled import mypyc_attr
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
 from inferd.http.access import OPEN, Access
@@ -23,6 +24,7 @@ from inferd.http.overload import RETRY_AFTER
 from inferd.http.router import Route, Router, Target
 from inferd.http.routes import Routes
 from inferd.memory.batch_memory import BlockSlot
+from inferd.observe.tracer import Tracer
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.rest import codec as v2_rest
 from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules
@@ -36,12 +38,62 @@ REFUSABLE = "inference"
 """The API group whose calls an overloaded server refuses."""
 
 _LENGTHS = (v2_binary.HEADER.lower().encode(),)
-VARIATIONS = Variations(length_names=_LENGTHS)
-"""In what the heads of one client of V2 differ."""
+"""In what the heads of one client differ, beside the length of the body and an id."""
 
 
-class HttpRoutes(Routes):
-    """Answers requests by asking the engine. The wall: no exception raised inside escapes `answer`.
+@mypyc_attr(allow_interpreted_subclasses=True)
+class TableRoutes(Routes):
+    """Answers by `routes`, with V2's errors. The wall: no exception escapes `answer`.
+
+    `id_header` is the one of clients that put the ids of their requests in a header, in lower case.
+    """
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        tracer: Tracer,
+        failures: FailureLog,
+        *,
+        forward: HeaderForward | None = None,
+        access: Access = OPEN,
+        id_header: bytes = b"",
+    ) -> None:
+        variations = Variations(id_header, _LENGTHS)
+        super().__init__(
+            Router(routes, access), forward=forward, refusable=REFUSABLE, variations=variations
+        )
+        self.tracer = tracer
+        self.failures = failures
+
+    def is_timed(self) -> bool:
+        """See Routes.is_timed."""
+        return self.tracer.is_on
+
+    def refusal(self, request: HttpRequest, error: Exception) -> HttpAnswer:
+        """See Routes.refusal."""
+        return refusal(error)
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """See Routes.answer."""
+        try:
+            target = self.router.find(request.target)
+            if target is None:
+                return not_found(request)
+            call = target.calls.get(request.method)
+            if call is None:
+                return wrong_method(request, target)
+            return await call(request, *target.names)
+        except Exception as error:  # noqa: BLE001  the wall
+            return self.failed(request, error)
+
+    def failed(self, request: HttpRequest, error: Exception) -> HttpAnswer:
+        """Log `error` unless it is the client's fault; return the answer that reports it."""
+        self.failures.note(request.target.decode("latin-1"), error)
+        return self.refusal(request, error)
+
+
+class HttpRoutes(TableRoutes):
+    """Answers requests by asking the engine.
 
     `forward` chooses the headers of an inference that become its parameters. `table` has the routes
     of V2 alone, `health` the health checks of all APIs. `own_headers` names the response
@@ -58,50 +110,38 @@ class HttpRoutes(Routes):
         access: Access = OPEN,
         apis: Apis = V2_ALONE,
     ) -> None:
-        self._engine = engine
-        self.tracer = engine.tracer
         coder = Coder(rules.max_json_bytes, engine.offload)
-        self._batch_memory = engine.capacity.batch_memory
-        self._coded = CodedBodies(coder, engine.capacity)
-        self._failures = FailureLog(log)
+        coded = CodedBodies(coder, engine.capacity)
+        failures = FailureLog(log)
         forwards = forward is not None
-        self._inference = RestInference(engine, rules, coder, self._coded, forwards=forwards)
-        self.table = self._routes(apis, rules, not_ready_status)
-        self._mounts = [
-            mount.http(access, self._failures, forwards=forwards) for mount in apis.mounts
-        ]
-        lines = [*self.table, *(line for mount in self._mounts for line in mount.routes())]
-        self.health = [line for line in lines if line.api == "health"]
-        id_header = next((mount.id_header for mount in self._mounts), b"")
-        router = Router(lines, access)
-        super().__init__(
-            router,
-            is_guarded=access is not OPEN,
-            forward=forward,
-            refusable=REFUSABLE,
-            variations=Variations(id_header, _LENGTHS),
-        )
-        mounted = (name for mount in self._mounts for name in mount.own_headers)
-        self.own_headers = [v2_binary.HEADER, "Retry-After", *mounted]
-        self._targets = router.known
-
-    def _routes(self, apis: Apis, rules: JsonRules, not_ready_status: int) -> list[Route]:
-        generate = GenerateRoutes(self._engine, rules, self._failures)
+        inference = RestInference(engine, rules, coder, coded, forwards=forwards)
+        generate = GenerateRoutes(engine, rules, failures)
         routes = rest_routes(
             apis.calls,
-            self._engine,
+            engine,
             rules.max_json_bytes,
             not_ready_status,
             {
-                "infer": self._inference.infer,
+                "infer": inference.infer,
                 "generate": generate.generate,
                 "generateStream": generate.stream,
                 "inferStream": generate.infer_stream,
             },
-            {"infer": self._inference},
+            {"infer": inference},
         )
         # Inference inflates bodies by itself.
-        return [route if route.prompt else self._coded.route(route) for route in routes]
+        self.table = [route if route.prompt else coded.route(route) for route in routes]
+        self._mounts = [mount.http(access, failures, forwards=forwards) for mount in apis.mounts]
+        lines = [*self.table, *(line for mount in self._mounts for line in mount.routes())]
+        self.health = [line for line in lines if line.api == "health"]
+        mounted = (name for mount in self._mounts for name in mount.own_headers)
+        self.own_headers = [v2_binary.HEADER, "Retry-After", *mounted]
+        id_header = next((mount.id_header for mount in self._mounts), b"")
+        super().__init__(
+            lines, engine.tracer, failures, forward=forward, access=access, id_header=id_header
+        )
+        self._batch_memory = engine.capacity.batch_memory
+        self._targets = self.router.known
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """See Routes.answer."""
@@ -130,17 +170,13 @@ class HttpRoutes(Routes):
                 return wrong_method(request, target)
             return self._walled(request, call(request, *target.names))
         except Exception as error:  # noqa: BLE001  the wall
-            return self._failed(request, error)
+            return self.failed(request, error)
 
     async def _walled(self, request: HttpRequest, answering: Awaitable[HttpAnswer]) -> HttpAnswer:
         try:
             return await answering
         except Exception as error:  # noqa: BLE001  the wall
-            return self._failed(request, error)
-
-    def _failed(self, request: HttpRequest, error: Exception) -> HttpAnswer:
-        self._failures.note(request.target.decode("latin-1"), error)
-        return self._refusal(request.target, error)
+            return self.failed(request, error)
 
     def _mount_of(self, target: bytes) -> MountedRoutes | None:
         """Return the mount that `target` belongs to, to word errors as its API does."""
@@ -149,12 +185,9 @@ class HttpRoutes(Routes):
                 return mount
         return None
 
-    def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
+    def refusal(self, request: HttpRequest, error: Exception) -> HttpAnswer:
         """See Routes.refusal."""
-        return self._refusal(request.target, error)
-
-    def _refusal(self, target: bytes, error: Exception) -> HttpAnswer:
-        mount = self._mount_of(target)
+        mount = self._mount_of(request.target)
         return refusal(error) if mount is None else mount.refusal(error)
 
     def success_headers(self, target: bytes) -> bytes:
@@ -166,10 +199,6 @@ class HttpRoutes(Routes):
         """Return the methods a request target allows, none if it does not exist."""
         found = self.router.find(target)
         return sorted(found.calls) if found else []
-
-    def is_timed(self) -> bool:
-        """See Routes.is_timed."""
-        return self.tracer.is_on
 
     def slot_for(self, request: HttpRequest, length: int, received: int) -> BlockSlot | None:
         """See Routes.slot_for."""

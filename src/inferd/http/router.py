@@ -62,12 +62,13 @@ class Target:
 class Router:
     """Finds the meaning of request targets among `routes`; `access` says which have a guard.
 
-    All routes of one path belong to one API group. `known` maps targets to earlier results; look
-    there first.
+    All routes of one path belong to one API group. With `is_guarded` some calls are restricted.
+    `known` maps targets to earlier results; look there first.
     """
 
     def __init__(self, routes: Iterable[Route], access: Access = OPEN) -> None:
         self._patterns: dict[tuple[str, ...], Target] = {}
+        self.is_guarded = access is not OPEN
         self.known: dict[bytes, Target | None] = {}
         for route in routes:
             pattern = tuple(route.path[1:].split("/"))

@@ -27,13 +27,12 @@ class Routes:
         self,
         router: Router,
         *,
-        is_guarded: bool,
         forward: HeaderForward | None,
         refusable: str,
         variations: Variations,
     ) -> None:
         self.router = router
-        self.is_guarded = is_guarded
+        self.is_guarded = router.is_guarded
         self.forward = forward
         self.refusable = refusable
         self.variations = variations

@@ -31,8 +31,7 @@ def health_port(
     port = config.http_health_port
     if port is None or (config.allow_http and port == config.http_port != 0):
         return
-    from inferd.api.routes import log
-    from inferd.api.table_routes import TableRoutes
+    from inferd.api.routes import TableRoutes, log
     from inferd.http.failure import FailureLog
     from inferd.transport.http_server import HttpServer, v2_routes
 

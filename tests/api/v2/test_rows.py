@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 
-from inferd.api.routes import HttpRoutes
-from inferd.api.table_routes import TableRoutes
+from inferd.api.routes import HttpRoutes, TableRoutes
 from inferd.core.request import InferResponse
 from inferd.http.failure import FailureLog
 from inferd.memory.batch_memory import IDLE_SWEEPS, LEAST_BYTES

@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 
 from inferd.api.cloud.port import CloudCalls
-from inferd.api.routes import HttpRoutes, error_answer
-from inferd.api.table_routes import TableRoutes
+from inferd.api.routes import HttpRoutes, TableRoutes, error_answer
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError

@@ -8,8 +8,7 @@ import logging
 from copy import copy
 
 from inferd.api.cloud.port import CloudCalls
-from inferd.api.routes import HttpRoutes
-from inferd.api.table_routes import TableRoutes
+from inferd.api.routes import HttpRoutes, TableRoutes
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
 from inferd.http.access import Access, Headers
