@@ -8,12 +8,12 @@ import pytest
 from inferd.config.model import ModelConfig, VersionPolicy
 from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.layout import files_of
-from inferd.repository.local import MAX_CONFIG_BYTES, find_model
+from inferd.repository.local import MAX_CONFIG_BYTES, Reading, find_model
 from inferd.repository.repositories import Repositories
 
 
 def find_models(paths, config_name="", **options):
-    return Repositories(paths, config_name, **options).find_all()
+    return Repositories(paths, Reading(config_name, **options)).find_all()
 
 
 def test_every_folder_is_a_model_and_the_rest_is_passed_over(add_model, tmp_path):
@@ -179,7 +179,7 @@ def test_a_named_config_goes_before_config_pbtxt_where_there_is_one(add_model, t
     found = find_models([tmp_path], "large")
     assert [model.config.max_batch_size for model in found] == [64, 2]
     (a / "configs" / "large.pbtxt").write_text("max_batch_size: -1")
-    error = find_model(a, "large").error
+    error = find_model(a, Reading("large")).error
     assert error.message.startswith("model 'a', configs/large.pbtxt: max_batch_size is -1")
 
 

@@ -5,15 +5,21 @@ compares the files with digests in the configuration.
 """
 
 import hashlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from inferd.config.checks import is_inside
 from inferd.config.model import ModelConfig, RepositoryAgent
 from inferd.errors import InvalidConfig
 
-_ALGORITHMS = {"MD5": "md5", "SHA256": "sha256"}
+_CHECKSUM = "checksum"
+
+# Not for security: systems that forbid MD5 there allow it this way.
+_ALGORITHMS = {
+    "MD5": partial(hashlib.md5, usedforsecurity=False),
+    "SHA256": partial(hashlib.sha256, usedforsecurity=False),
+}
 
 _COMPARED_AT_ONCE = 4
 """How many files of a model are compared with their digests in parallel."""
@@ -25,14 +31,13 @@ def run_agents(folder: Path, config: ModelConfig) -> None:
     Raises InvalidConfig for an unknown agent, and when an agent rejects the files.
     """
     for agent in config.model_repository_agents:
-        run = _AGENTS.get(agent.name)
-        if run is None:
+        if agent.name != _CHECKSUM:
             msg = (
                 f"model '{config.name}': there is no repository agent '{agent.name}', known are: "
-                f"{', '.join(_AGENTS)}"
+                f"{_CHECKSUM}"
             )
             raise InvalidConfig(msg)
-        run(folder, agent, f"model '{config.name}', agent '{agent.name}'")
+        _check_sums(folder, agent, f"model '{config.name}', agent '{agent.name}'")
 
 
 def _check_sums(folder: Path, agent: RepositoryAgent, place: str) -> None:
@@ -58,18 +63,10 @@ def _check_sum(folder: Path, key: str, expected: str, place: str) -> None:
         raise InvalidConfig(msg)
     try:
         with (folder / name).open("rb") as file:
-            found = hashlib.file_digest(file, _digest_of(algorithm)).hexdigest()
+            found = hashlib.file_digest(file, _ALGORITHMS[algorithm]).hexdigest()
     except OSError as error:
         msg = f"{place}: '{name}' cannot be read: {error.strerror}"
         raise InvalidConfig(msg) from error
     if found != expected.strip().lower():
         msg = f"{place}: the {algorithm} of '{name}' is {found}, expected {expected}"
         raise InvalidConfig(msg)
-
-
-def _digest_of(algorithm: str) -> "Callable[[], hashlib._Hash]":
-    # Not for security: systems that forbid MD5 there allow it this way.
-    return lambda: hashlib.new(_ALGORITHMS[algorithm], usedforsecurity=False)
-
-
-_AGENTS: dict[str, Callable[[Path, RepositoryAgent, str], None]] = {"checksum": _check_sums}

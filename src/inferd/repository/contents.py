@@ -1,8 +1,21 @@
-"""Reads files that a model's configuration names, such as labels and data, from its folder."""
+"""Reads files of limited size: configurations, and what they name, such as labels and data."""
 
 from pathlib import Path
 
 from inferd.errors import InvalidConfig
+
+
+def read_limited(file: Path, max_bytes: int, place: str) -> bytes:
+    """Return the contents of `file`.
+
+    Raises InvalidConfig, which calls it `place`, if it has more than `max_bytes`, and OSError.
+    """
+    with file.open("rb") as source:
+        content = source.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        msg = f"{place} is larger than {max_bytes} bytes"
+        raise InvalidConfig(msg)
+    return content
 
 
 def read_inside(folder: Path, filename: str, place: str, max_bytes: int) -> bytes:

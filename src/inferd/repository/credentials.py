@@ -48,7 +48,9 @@ def credentials(url: CloudUrl, environ: Mapping[str, str]) -> dict[str, str]:
     found = {ours: settings[word] for word, ours in _WORDS_OF_FILE.items() if settings.get(word)}
     if url.scheme == "as":
         return {"account_name": url.account, **_azure(environ), **found}
-    if "access_key_id" not in found and ("profile" in settings or _has_no_key(environ)):
+    if "access_key_id" not in found and (
+        "profile" in settings or "AWS_ACCESS_KEY_ID" not in environ
+    ):
         found = _of_profile(settings.get("profile", ""), environ) | found
     return found
 
@@ -89,10 +91,6 @@ def _google(file: str) -> dict[str, str]:
 def _azure(environ: Mapping[str, str]) -> dict[str, str]:
     words = {"account_name": "AZURE_STORAGE_ACCOUNT", "account_key": "AZURE_STORAGE_KEY"}
     return {ours: environ[name] for ours, name in words.items() if environ.get(name)}
-
-
-def _has_no_key(environ: Mapping[str, str]) -> bool:
-    return "AWS_ACCESS_KEY_ID" not in environ
 
 
 def _of_profile(profile: str, environ: Mapping[str, str]) -> dict[str, str]:

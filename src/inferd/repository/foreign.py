@@ -21,6 +21,7 @@ from inferd.config.checks import CONFIG_FILE, is_inside
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS, TABLE, VERSION_NAME
 from inferd.errors import InvalidConfig, Unsupported
+from inferd.repository.contents import read_limited
 from inferd.repository.layout import is_version
 from inferd.repository.tree import is_noise
 from inferd.tensor.dtype import DATATYPES, DataType
@@ -151,12 +152,7 @@ def _defaults(backend: str) -> dict[str, str]:
 
 
 def _content(file: Path) -> bytes:
-    with file.open("rb") as source:
-        content = source.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        msg = f"{file.parent.name}/{file.name} is larger than {MAX_BYTES} bytes"
-        raise InvalidConfig(msg)
-    return content
+    return read_limited(file, MAX_BYTES, f"{file.parent.name}/{file.name}")
 
 
 # --- MLServer ---
@@ -189,13 +185,13 @@ def _read_variables(folder: Path) -> tuple[ModelConfig, str, int]:
 
 def _understood(folder: Path, settings: dict[str, Any], place: str) -> tuple[ModelConfig, str, int]:
     try:
-        return *_settings(folder, settings), _version(settings)
+        return _settings(folder, settings)
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
         msg = f"{place} is not as MLServer has it: {type(error).__name__} {error}"
         raise InvalidConfig(msg) from error
 
 
-def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]:
+def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str, int]:
     implementation = settings.get("implementation") or os.environ.get(IMPLEMENTATION_VARIABLE)
     if not isinstance(implementation, str):
         msg = "it says no implementation"
@@ -226,6 +222,7 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
         inputs, extra = _tabular(inputs, extra)
     if backend == "sklearn":
         outputs = ()  # the estimator determines them
+    version, version_name = _version(str(parameters.get("version") or ""))
     config = ModelConfig(
         str(settings.get("name") or ""),
         backend=backend,
@@ -233,11 +230,11 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
         dynamic_batching=batching,
         input=inputs,
         output=outputs,
-        parameters=_version_name(settings) | extra,
+        parameters=version_name | extra,
     )
     if most == 0 and (config.input or config.output):
         config = replace(config, max_batch_size=1)  # shapes in its settings include the batch dim
-    return config, filename
+    return config, filename, version
 
 
 def _tabular(
@@ -255,20 +252,14 @@ def _tabular(
     return inputs, extra
 
 
-def _version(settings: dict[str, Any]) -> int:
-    """Return the version that clients of MLServer ask for, 1 if it is no number."""
-    said = _said_version(settings)
-    return int(said) if _NUMBER.fullmatch(said) else 1
+def _version(text: str) -> tuple[int, dict[str, str]]:
+    """Return the version that clients of MLServer ask for as `text`.
 
-
-def _version_name(settings: dict[str, Any]) -> dict[str, str]:
-    """Return the parameter with those clients' name for the version, if it is no number."""
-    said = _said_version(settings)
-    return {VERSION_NAME: said} if said and not _NUMBER.fullmatch(said) else {}
-
-
-def _said_version(settings: dict[str, Any]) -> str:
-    return str((settings.get("parameters") or {}).get("version") or "")
+    One that is no number is 1, with a parameter for the clients' name for it.
+    """
+    if _NUMBER.fullmatch(text):
+        return int(text), {}
+    return 1, {VERSION_NAME: text} if text else {}
 
 
 def _local(folder: Path, uri: str) -> str:

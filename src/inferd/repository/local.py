@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from inferd.config.checks import CONFIG_FILE, check_config
 from inferd.config.defaults import normalised
@@ -12,6 +13,7 @@ from inferd.config.pbtxt import decode_pbtxt, parse_pbtxt
 from inferd.config.platform import PLATFORMS, platform_of_file
 from inferd.errors import InferdError, InvalidConfig, NoVersion
 from inferd.repository.agent import run_agents
+from inferd.repository.contents import read_limited
 from inferd.repository.foreign import is_foreign, read_foreign
 from inferd.repository.layout import FoundModel, choose_versions, derived, version_folders
 
@@ -28,46 +30,58 @@ OVERRIDE = "config"
 """What error messages call a configuration that was sent with a load request."""
 
 
+class Reading(NamedTuple):
+    """How models are read, on a machine with `gpu_count` GPUs.
+
+    `config_name` chooses configs/<name>.pbtxt if it exists. With `strict` a model must have a
+    config.pbtxt.
+    """
+
+    config_name: str = ""
+    gpu_count: int = 0
+    strict: bool = False
+
+
+AS_USUAL = Reading()
+
+
 def find_model(
     folder: Path,
-    config_name: str = "",
+    reading: Reading = AS_USUAL,
     *,
     name: str | None = None,
+    is_renamed: bool = False,
     override: ModelConfig | None = None,
-    gpu_count: int = 0,
-    strict: bool = False,
 ) -> FoundModel:
     """Return the model in `folder`; a broken one carries its error.
 
     In a repository a model has its folder's name. Elsewhere it is called `name`; "" takes the name
-    from its configuration. `override` replaces config.pbtxt. `config_name` chooses
-    configs/<name>.pbtxt if it exists. A folder of another server, which has no versions, is read as
-    that server would. With `strict` a model must have a config.pbtxt.
+    from its configuration. With `is_renamed` its configuration may have another name. `override`
+    replaces config.pbtxt. A folder of another server, which has no versions, is read as that server
+    would.
     """
     wanted, name = name, name or folder_name(folder)
     ignored: tuple[str, ...] = ()
     try:
+        if is_renamed:
+            override = replace(_read_config(folder, reading)[1], name="")
         if wanted is None and name != folder.name:
             msg = f"model '{name}': the name of its folder is not UTF-8"
             raise InvalidConfig(msg)
         available, ignored = version_folders(folder)
         file, config = OVERRIDE, override
         if config is None:
-            file, config = _read_config(folder, config_name, strict=strict)
+            file, config = _read_config(folder, reading)
+        versions: tuple[int, ...] = ()
         foreign_file: Path | None = None
-        foreign_version = 1
         if not available and is_foreign(folder):
-            config, foreign_file, foreign_version = read_foreign(folder, config)
+            config, foreign_file, version = read_foreign(folder, config)
+            versions = (version,)
         if wanted == "":
             name = config.name or name
-        if foreign_file is not None:
-            config = _prepared(config, name, None, gpu_count, file)
-            run_agents(folder, config)
-            served = (foreign_version,)
-            return FoundModel(name, folder, config, served, ignored=ignored, file=foreign_file)
-        config = _prepared(config, name, _first(available.values()), gpu_count, file)
+        config = _prepared(config, name, _first(available.values()), reading.gpu_count, file)
         run_agents(folder, config)
-        versions = choose_versions(config.version_policy, available)
+        versions = versions or choose_versions(config.version_policy, available)
         if not versions:
             raise NoVersion(_no_version(name, available))
     except OSError as error:
@@ -76,22 +90,7 @@ def find_model(
         return FoundModel(name, folder, error=failure, ignored=ignored)
     except InferdError as error:
         return FoundModel(name, folder, error=error, ignored=ignored)
-    return FoundModel(name, folder, config, versions, ignored=ignored)
-
-
-def renamed_model(
-    folder: Path, name: str, config_name: str = "", *, gpu_count: int = 0, strict: bool = False
-) -> FoundModel:
-    """Return the model in `folder`, named `name` whatever its files say; see find_model."""
-    try:
-        _, config = _read_config(folder, config_name, strict=strict)
-    except OSError as error:
-        failure = InvalidConfig(f"model '{name}' cannot be read: {error.strerror}")
-        return FoundModel(name, folder, error=failure)
-    except InferdError as error:
-        return FoundModel(name, folder, error=error)
-    override = replace(config, name="")
-    return find_model(folder, name=name, override=override, gpu_count=gpu_count)
+    return FoundModel(name, folder, config, versions, ignored=ignored, file=foreign_file)
 
 
 def single_model(
@@ -148,25 +147,21 @@ def folder_name(folder: Path) -> str:
 # --- configuration ---
 
 
-def _read_config(folder: Path, config_name: str, *, strict: bool) -> tuple[str, ModelConfig]:
+def _read_config(folder: Path, reading: Reading) -> tuple[str, ModelConfig]:
     """Return the name of a model's configuration file, and the configuration."""
-    named = f"configs/{config_name}.pbtxt"
-    file = named if config_name and (folder / named).is_file() else CONFIG_FILE
+    named = f"configs/{reading.config_name}.pbtxt"
+    file = named if reading.config_name and (folder / named).is_file() else CONFIG_FILE
     place = f"{folder.name}/{file}"
     if (folder / file).exists() and not (folder / file).is_file():
         msg = f"{place} is not a file"  # opening a pipe would block until somebody writes
         raise InvalidConfig(msg)
     try:
-        with (folder / file).open("rb") as source:
-            content = source.read(MAX_CONFIG_BYTES + 1)
+        content = read_limited(folder / file, MAX_CONFIG_BYTES, place)
     except FileNotFoundError:
-        if strict:
+        if reading.strict:
             msg = f"model '{folder.name}' has no {CONFIG_FILE}, and deriving one is turned off"
             raise InvalidConfig(msg) from None
         return file, ModelConfig("")
-    if len(content) > MAX_CONFIG_BYTES:
-        msg = f"{place} is larger than {MAX_CONFIG_BYTES} bytes"
-        raise InvalidConfig(msg)
     return file, parse_pbtxt(decode_pbtxt(content, place), place)
 
 

@@ -20,7 +20,14 @@ from inferd.repository.bucket import Bucket
 from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.foreign import foreign_name, is_foreign, nested_foreign
 from inferd.repository.layout import FoundModel, check_model_name
-from inferd.repository.local import find_model, folder_name, is_model, single_model
+from inferd.repository.local import (
+    AS_USUAL,
+    Reading,
+    find_model,
+    folder_name,
+    is_model,
+    single_model,
+)
 from inferd.repository.mirror import Mirror, folder_for
 from inferd.repository.tree import NO_MODELS
 
@@ -44,22 +51,12 @@ class Repositories:
 
     A path may be a repository, the folder of one model, or a bare model file. That is decided once:
     a file that appears in a repository later does not turn it into a model. A repository in a cloud
-    is mirrored in a local folder, as far as it is needed. `config_name` and `strict` are those of
-    `find_model`.
+    is mirrored in a local folder, as far as it is needed. `reading` is that of `find_model`.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[Path | CloudUrl],
-        config_name: str = "",
-        *,
-        gpu_count: int = 0,
-        strict: bool = False,
-    ) -> None:
+    def __init__(self, paths: Sequence[Path | CloudUrl], reading: Reading = AS_USUAL) -> None:
         """Raises InvalidConfig for a path that is neither a folder nor a model, and NotLoadable."""
-        self._config_name = config_name
-        self._gpu_count = gpu_count
-        self._strict = strict
+        self._reading = reading
         self._roots: list[Path] = []
         self._alone: list[ModelPath] = []
         self._mirrors: dict[Path, Mirror] = {}
@@ -136,10 +133,10 @@ class Repositories:
                 raise InvalidConfig(msg)
             is_alone = path.is_dir() and is_model(path)
             if path.is_file() or (platform_of_file(path.name) and not is_alone):
-                model = single_model(path, gpu_count=self._gpu_count)
+                model = single_model(path, gpu_count=self._reading.gpu_count)
                 self._alone.append(ModelPath(model.name, path, is_file=True))
             elif is_alone:
-                model = find_model(path, self._config_name, name="", strict=self._strict)
+                model = find_model(path, self._reading, name="")
                 self._alone.append(ModelPath(model.name, path))
             else:
                 if not _model_folders(path):
@@ -159,17 +156,16 @@ class Repositories:
         except NotLoadable as error:
             return FoundModel(place.name, place.path, error=error)
         if place.is_file:
+            gpu_count = self._reading.gpu_count
             try:
-                return single_model(place.path, override=override, gpu_count=self._gpu_count)
+                return single_model(place.path, override=override, gpu_count=gpu_count)
             except InferdError as error:
                 return FoundModel(place.name, place.path.parent, error=error)
         model = find_model(
             place.path,
-            self._config_name,
+            self._reading,
             name=None if place.root and not is_foreign(place.path) else place.name,
             override=override,
-            gpu_count=self._gpu_count,
-            strict=self._strict,
         )
         return msgspec.structs.replace(model, root=place.root)
 

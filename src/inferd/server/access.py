@@ -11,6 +11,7 @@ from inferd.config.options.restriction import read_restrictions
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.http.access import OPEN, Access, Secret
+from inferd.repository.contents import read_limited
 
 LOGGER = logging.getLogger("inferd")
 
@@ -63,15 +64,11 @@ def _read_keys(path: str) -> Mapping[bytes, ApiKey]:
         if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for a writer
             msg = f"{_FLAG}: {path} is not a file"
             raise InvalidConfig(msg)
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_limited(Path(path), MAX_BYTES, f"{_FLAG}: {path}")
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         reason = error.strerror if isinstance(error, OSError) else error
         msg = f"{_FLAG}: cannot read {path}: {reason}"
         raise InvalidConfig(msg) from error
-    if len(data) > MAX_BYTES:
-        msg = f"{_FLAG}: {path} is larger than {MAX_BYTES} bytes"
-        raise InvalidConfig(msg)
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -62,7 +62,7 @@ from inferd.repository.agent import run_agents
 from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, check_model_name, files_of
-from inferd.repository.local import find_model, renamed_model
+from inferd.repository.local import Reading, find_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
 from inferd.schedulers.execution.limiter import ResourceLimiter, limited
@@ -133,6 +133,9 @@ class Loader:
         self._metrics = metrics
         self._find = find
         self._gpu_count = gpu_count()
+        self._reading = Reading(
+            options.model_config_name, self._gpu_count, options.disable_auto_complete_config
+        )
         self._machine = Machine(
             self._gpu_count, options.host_policies, options.gpu_limits, Gpus().memory_use
         )
@@ -149,28 +152,16 @@ class Loader:
 
         Raises InvalidConfig for a bad path, and NotLoadable for a cloud that does not answer.
         """
-        options = self._options
-        return Repositories(
-            paths,
-            options.model_config_name,
-            gpu_count=self._gpu_count,
-            strict=options.disable_auto_complete_config,
-        )
+        return Repositories(paths, self._reading)
 
     def sent(self, name: str, upload: Upload, override: ModelConfig) -> FoundModel:
         """Return the model called `name` whose files a client sent; a broken one has its error."""
-        return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
+        reading = Reading(gpu_count=self._gpu_count)
+        return find_model(upload.folder, reading, name=name, override=override)
 
     def placed(self, name: str, folder: Path) -> FoundModel:
         """Return the model in `folder`, to be called `name`; a broken one has its error."""
-        options = self._options
-        return renamed_model(
-            folder,
-            name,
-            options.model_config_name,
-            gpu_count=self._gpu_count,
-            strict=options.disable_auto_complete_config,
-        )
+        return find_model(folder, self._reading, name=name, is_renamed=True)
 
     def given(self, model: GivenModel, override: ModelConfig | None = None) -> FoundModel:
         """Return, ready to be loaded, a model that a program handed over; its one version is 1.
