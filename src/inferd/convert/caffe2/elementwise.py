@@ -3,7 +3,6 @@
 import numpy as np
 
 from inferd.convert.caffe2.call import Caffe2Call
-from inferd.convert.caffe2.types import datatype_of
 from inferd.convert.call import Converted, Converter, node
 from inferd.convert.elementwise import SELU_ALPHA, SELU_GAMMA, gelu, root_size, total_of, unchanged
 from inferd.convert.graph import Graph, Value, wider_rank
@@ -34,7 +33,36 @@ def _clip(graph: Graph, call: Caffe2Call) -> Converted:
 def _cast(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     name = call.argument("to").s
     to = call.integer("to", -1) if name is None else name.decode("ascii", "replace")
-    return graph.cast(x, datatype_of(call, to))
+    return graph.cast(x, call.element_type(to))
+
+
+def _relu_n(graph: Graph, call: Caffe2Call) -> Converted:
+    """Convert ReluN, a Relu capped at `n`."""
+    most = call.number("n", 6.0)
+    call.refuse_if(not most > 0, f"its argument 'n' is {most:g}, expected a number above 0")
+    return graph.add("Clip", call.input(0), graph.real(0.0), graph.real(most))
+
+
+def _log_of_one_more(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert Log1p; the result is corrected for the bits of `x` that adding 1 loses."""
+    one = graph.real(1.0)
+    more = x + one
+    rest = more - one
+    # log(u)·x/(u - 1) is log(1 + x) to the last bits, where u is 1 + x rounded.
+    near = graph.add("Equal", rest, graph.real(0.0))
+    safe = graph.add("Where", near, one, rest, rank=x.rank)
+    corrected = graph.add("Log", more) * (x / safe)
+    is_far = graph.add("Or", graph.add("IsInf", more), graph.add("IsInf", x))
+    plain = graph.add("Where", is_far, graph.add("Log", more), corrected, rank=x.rank)
+    return graph.add("Where", near, x, plain, rank=x.rank)
+
+
+def _modulo(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert Mod of integers; the result has the sign of the dividend or of the divisor."""
+    divisor = call.integer("divisor")
+    call.refuse_if(not divisor, "its argument 'divisor' is 0, or not there")
+    by = graph.add("CastLike", graph.whole(divisor), x, rank=0)
+    return graph.add("Mod", x, by, fmod=0 if call.flag("sign_follow_divisor") else 1)
 
 
 # --- several inputs ---
@@ -119,10 +147,6 @@ def _row_mul(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     return graph.reshape(y, graph.shape(x), x.rank)
 
 
-def _mean(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    return total_of(graph, call, x) / len(call.inputs)
-
-
 def _power(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if len(call.inputs) > 1:
         return _applied(call, "Pow", x, call.input(1))
@@ -168,7 +192,12 @@ OPERATORS: dict[str, Converter] = {
     "Selu": node("Selu", alpha=SELU_ALPHA, gamma=("scale", SELU_GAMMA)),
     "HardSigmoid": node("HardSigmoid", alpha=0.2, beta=0.5),
     "Gelu": lambda graph, call, x: gelu(graph, x, is_fast=call.flag("fast_gelu")),
+    "ReluN": _relu_n,
+    "Log1p": _log_of_one_more,
+    "Mod": _modulo,
     "Clip": _clip,
+    "FloatToHalf": lambda graph, call, x: graph.cast(x, DataType.FP16),
+    "HalfToFloat": lambda graph, call, x: graph.cast(x, DataType.FP32),
     "Cast": _cast,
     "PRelu": _prelu,
     **{op: _binary(op) for op in ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor")},
@@ -181,7 +210,7 @@ OPERATORS: dict[str, Converter] = {
     "Sum": total_of,
     "Max": lambda graph, call, x: graph.add("Max", *call.inputs),
     "Min": lambda graph, call, x: graph.add("Min", *call.inputs),
-    "Mean": _mean,
+    "Mean": lambda graph, call, x: total_of(graph, call, x) / len(call.inputs),
     "Pow": _power,
     **dict.fromkeys(("Where", "Conditional"), _where),
     "ThresholdedRelu": node("ThresholdedRelu", alpha=1.0),

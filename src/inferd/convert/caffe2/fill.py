@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from inferd.convert.caffe2.call import Caffe2Call
-from inferd.convert.caffe2.types import datatype_of
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 from inferd.tensor.dtype import DataType
@@ -62,10 +61,10 @@ def _constant(graph: Graph, call: Caffe2Call) -> Converted:
         rank = x.size if is_shape else x.rank
         rank = None if rank is None else rank + len(extra)
         return graph.add("ConstantOfShape", shape, rank=rank, value=value)
-    return filled(call, value[0])
+    return _filled(call, value[0])
 
 
-def filled(call: Caffe2Call, value: Any) -> Value:
+def _filled(call: Caffe2Call, value: Any) -> Value:
     """Return a constant with the shape in the argument `shape`, filled with `value`."""
     dims_given = call.integers("shape")
     call.count_filled(dims_given)
@@ -76,15 +75,32 @@ def _one_value(call: Caffe2Call) -> Any:
     given = call.argument("value")
     kind = call.argument("dtype")
     if kind.s is not None:
-        datatype = datatype_of(call, kind.s.decode("ascii", "replace"))
+        datatype = call.element_type(kind.s.decode("ascii", "replace"))
     elif kind.i is not None:
-        datatype = datatype_of(call, kind.i)
+        datatype = call.element_type(kind.i)
     else:  # the value implies it
         datatype = DataType.FP32 if given.i is None else DataType.INT64
     call.refuse_if(datatype is DataType.BYTES, "texts cannot be filled in")
     number = call.number("value", 0.0) if given.i is None else given.i
     with np.errstate(over="ignore", invalid="ignore"):
         return np.array(number).astype(datatype.numpy)[()]
+
+
+def _half_fill(graph: Graph, call: Caffe2Call) -> Converted:
+    with np.errstate(over="ignore"):
+        value = np.array(call.number("value", 0.0)).astype(np.float16)[()]
+    return _filled(call, value)
+
+
+def _range(graph: Graph, call: Caffe2Call) -> Converted:
+    """Convert Range of (stop), (start, stop) or (start, stop, step), each of one element."""
+    bounds = [graph.scalar(call.input(index)) for index in range(len(call.inputs))]
+    call.refuse_if(not 1 <= len(bounds) <= 3, f"it has {len(bounds)} inputs, expected 1 to 3")
+    start = graph.add("CastLike", graph.whole(0), bounds[0], rank=0)
+    step = graph.add("CastLike", graph.whole(1), bounds[0], rank=0)
+    if len(bounds) == 1:
+        bounds = [start, *bounds]
+    return graph.add("Range", *bounds, *[step] * (len(bounds) == 2), rank=1)
 
 
 OPERATORS: dict[str, Converter] = {
@@ -97,4 +113,6 @@ OPERATORS: dict[str, Converter] = {
     "GivenTensorStringFill": _given(DataType.BYTES),
     "GivenTensorByteStringToUInt8Fill": _byte_string,
     "ConstantFill": _constant,
+    "Float16ConstantFill": _half_fill,
+    "Range": _range,
 }

@@ -8,7 +8,6 @@ from inferd.convert.caffe2 import (
     fill,
     linear,
     normalization,
-    rare,
     reduction,
     selection,
     shape,
@@ -22,17 +21,9 @@ from inferd.convert.onnx_model import OnnxPort
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
+_PARTS = (box, elementwise, fill, linear, normalization, reduction, selection, shape, window)
 OPERATORS: dict[str, Converter] = {
-    **box.OPERATORS,
-    **elementwise.OPERATORS,
-    **fill.OPERATORS,
-    **linear.OPERATORS,
-    **normalization.OPERATORS,
-    **rare.OPERATORS,
-    **reduction.OPERATORS,
-    **selection.OPERATORS,
-    **shape.OPERATORS,
-    **window.OPERATORS,
+    name: converter for part in _PARTS for name, converter in part.OPERATORS.items()
 }
 """Caffe2's name of an operator -> its converter to ONNX."""
 

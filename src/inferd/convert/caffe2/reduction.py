@@ -5,7 +5,7 @@ import numpy as np
 from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.reduction import place_of_extreme
+from inferd.convert.reduction import moments, place_of_extreme
 from inferd.tensor.dtype import DataType
 
 
@@ -64,14 +64,14 @@ def _lengths(*, sparse: bool, mean: bool = False, weighted: bool = False) -> Con
 
 def _segment_sums(graph: Graph, rows: Value, lengths: Value) -> Value:
     """Return the sums of `rows` [n, d] over segments of `lengths` [m], as [m, d]."""
-    number = segment_numbers(graph, lengths, graph.length(rows, 0))
+    number = _segment_numbers(graph, lengths, graph.length(rows, 0))
     index = graph.add("Expand", graph.unsqueeze(number, (1,)), graph.shape(rows), rank=2)
     shape = graph.join(graph.shape(lengths), graph.shape(rows, 1))
     empty = graph.full(shape, np.float32(0), 2)
     return graph.add("ScatterElements", empty, index, rows, axis=0, reduction="add")
 
 
-def segment_numbers(graph: Graph, lengths: Value, total: Value) -> Value:
+def _segment_numbers(graph: Graph, lengths: Value, total: Value) -> Value:
     """Return the segment index of each of `total` [1] rows, as [total]; `lengths` is [m].
 
     It is the running sum of ones placed where segments begin.
@@ -82,6 +82,33 @@ def segment_numbers(graph: Graph, lengths: Value, total: Value) -> Value:
     begun = graph.add("ScatterElements", zeros, starts, ones, axis=0, reduction="add")
     number = graph.add("CumSum", begun, graph.whole(0)) - graph.ints(1)
     return graph.add("Slice", number, graph.ints(0), total, graph.ints(0))
+
+
+def _counted(call: Caffe2Call) -> tuple[Graph, Value, Value, Value]:
+    """Return the graph, the lengths as INT64, the start of each segment, and the total length."""
+    graph = call.graph
+    lengths = graph.cast(call.input(0), DataType.INT64)
+    starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)
+    total = graph.reduce("ReduceSum", lengths, [0], keep=True)
+    return graph, lengths, starts, total
+
+
+def _segment_ids(graph: Graph, call: Caffe2Call) -> Converted:
+    graph, lengths, _, total = _counted(call)
+    return graph.cast(_segment_numbers(graph, lengths, total), DataType.INT32)
+
+
+def _ranges(graph: Graph, call: Caffe2Call) -> Converted:
+    graph, lengths, starts, _ = _counted(call)
+    pairs = [graph.unsqueeze(one, (1,)) for one in (starts, lengths)]
+    return graph.cast(graph.add("Concat", *pairs, axis=1), DataType.INT32)
+
+
+def _range_fill(graph: Graph, call: Caffe2Call) -> Converted:
+    """Convert LengthsRangeFill: 0, 1, ... in each segment."""
+    graph, lengths, starts, total = _counted(call)
+    begun = graph.add("Gather", starts, _segment_numbers(graph, lengths, total), axis=0)
+    return graph.cast(graph.range(graph.scalar(total)) - begun, DataType.INT32)
 
 
 OPERATORS: dict[str, Converter] = {
@@ -97,6 +124,10 @@ OPERATORS: dict[str, Converter] = {
     "ColwiseMax": lambda graph, call, x: graph.reduce("ReduceMax", x, [1]),
     **dict.fromkeys(("SumElements", "SumSqrElements"), _total),
     **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
+    "Moments": lambda graph, call, x: moments(x, call.axes(x), keep=call.keeps_dims),
+    "LengthsToSegmentIds": _segment_ids,
+    "LengthsToRanges": _ranges,
+    "LengthsRangeFill": _range_fill,
     "LengthsSum": _lengths(sparse=False),
     "LengthsMean": _lengths(sparse=False, mean=True),
     "LengthsWeightedSum": _lengths(sparse=False, weighted=True),

@@ -6,7 +6,7 @@ from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.caffe2.window import pads_of
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
-from inferd.convert.image import aligned_regions, resized, scaled_nearest, upsampled
+from inferd.convert.image import aligned_regions, pooled_regions, resized, scaled_nearest, upsampled
 from inferd.convert.window import channels_first, channels_last
 from inferd.tensor.dtype import DataType
 
@@ -61,6 +61,12 @@ def _unique(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     whole = graph.cast(x, DataType.INT64)
     found, _, places, _ = graph.add_several(4, "Unique", whole, rank=1, sorted=1)
     return graph.add("CastLike", found, x), graph.cast(places, DataType.INT32)
+
+
+def _boolean_mask(graph: Graph, call: Caffe2Call, x: Value, mask: Value) -> Converted:
+    """Convert BooleanMask: the rows for which the mask is true, and their indices."""
+    numbers = graph.add("NonZero", mask, rank=2)
+    return (graph.add("Compress", x, mask, axis=0), graph.reshape(numbers, graph.ints(-1)))
 
 
 # --- images ---
@@ -139,6 +145,16 @@ def _roi_align(graph: Graph, call: Caffe2Call, x: Value, regions: Value) -> Conv
     return channels_last(graph, y, 4) if call.is_nhwc else y
 
 
+def _roi_pool(graph: Graph, call: Caffe2Call) -> Converted:
+    """Convert RoIPool; a region is an image's index and four coordinates."""
+    call.refuse_if(call.is_nhwc, "it can only have order NCHW")
+    if not call.flag("is_test"):
+        call.refuse("it keeps what training needs: a net to be served has is_test: 1")
+    sizes = [call.integer("pooled_h", 1), call.integer("pooled_w", 1)]
+    call.refuse_if(min(sizes) < 1, "pooled_h and pooled_w should be at least 1")
+    return pooled_regions(call, sizes)
+
+
 def image_numbers(graph: Graph, regions: Value) -> Value:
     """Return the image index of each region: the first of its five numbers, or 0 if it has four."""
     first = graph.slice(regions, 1, 0, -4)
@@ -152,9 +168,11 @@ OPERATORS: dict[str, Converter] = {
     "BatchGather": lambda graph, call: _gathered(call, 1),
     "TopK": _top_k,
     "Unique": _unique,
+    "BooleanMask": _boolean_mask,
     "UpsampleNearest": _upsample_nearest,
     "ResizeNearest": _resize_nearest,
     "UpsampleBilinear": _upsample_bilinear,
     "PadImage": _pad_image,
     "RoIAlign": _roi_align,
+    "RoIPool": _roi_pool,
 }

@@ -36,6 +36,15 @@ def _merge_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     return graph.reshape(x, graph.join(first, graph.shape(x, 2)), x.rank_with(-1))
 
 
+def _prepend_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert PrependDim: the first dim is split in two, the first of size `dim_size`."""
+    size = call.integer("dim_size")
+    call.refuse_if(size < 1, f"its argument 'dim_size' is {size}, expected at least 1")
+    first = graph.length(x, 0) / graph.ints(size)
+    shape = graph.join(graph.ints(size), first, graph.shape(x, 1))
+    return graph.reshape(x, shape, x.rank_with(1))
+
+
 def _expand(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Expand: a dim of 1, in the input or the requested shape, takes the other's size."""
     is_input = len(call.inputs) > 1
@@ -159,6 +168,7 @@ OPERATORS: dict[str, Converter] = {
     "NCHW2NHWC": lambda graph, call, x: channels_last(graph, x, x.rank or 4),
     "NHWC2NCHW": lambda graph, call, x: channels_first(graph, x, x.rank or 4),
     "MergeDim": _merge_dim,
+    "PrependDim": _prepend_dim,
     "Expand": _expand,
     "ResizeLike": lambda graph, call, x, y: graph.reshape(x, graph.shape(y), y.rank),
     "Shape": _shape,

@@ -176,6 +176,8 @@ _ONE_INPUT = {
     "tanh": "Tanh",
 }  # fmt: skip
 
+_NEW = ("add", "sub")  # which the oldest files call plus and minus
+
 _TWO_INPUTS = {
     "add": "Add", "plus": "Add", "sub": "Sub", "minus": "Sub", "mul": "Mul", "div": "Div",
     "power": "Pow", "maximum": "Max", "minimum": "Min", "equal": "Equal",
@@ -184,13 +186,7 @@ _TWO_INPUTS = {
     "logical_xor": "Xor",
 }  # fmt: skip
 
-_OLD_NAMES = {
-    "_Plus": "Add", "_Minus": "Sub", "_Mul": "Mul", "_Div": "Div", "_Power": "Pow",
-    "_Maximum": "Max", "_Minimum": "Min", "_Equal": "Equal", "_Not_Equal": "NotEqual",
-    "_Greater": "Greater", "_Greater_Equal": "GreaterOrEqual", "_Lesser": "Less",
-    "_Lesser_Equal": "LessOrEqual", "_Logical_And": "And", "_Logical_Or": "Or",
-    "_Logical_Xor": "Xor",
-}  # fmt: skip
+_OLD_NAMES = {f"_{name.title()}": op for name, op in _TWO_INPUTS.items() if name not in _NEW}
 
 OPERATORS: dict[str, Converter] = {
     **{name: node(op) for name, op in _ONE_INPUT.items()},

@@ -10,9 +10,8 @@ from inferd.convert.elementwise import SELU_ALPHA, SELU_GAMMA, gelu
 from inferd.convert.graph import Graph, Value
 from inferd.convert.image import upsampled
 from inferd.convert.mxnet.call import MxnetCall
-from inferd.convert.mxnet.shape import places_along
+from inferd.convert.mxnet.shape import bounded, places_along
 from inferd.convert.reduction import normalised
-from inferd.convert.selection import bounded
 from inferd.convert.window import Window, channels_first, channels_last, mean_inside
 from inferd.tensor.dtype import DataType
 

@@ -8,7 +8,6 @@ import numpy as np
 from inferd.convert.call import Converter, check_convertible, convert_call
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet import (
-    attention,
     detection,
     elementwise,
     fill,
@@ -28,17 +27,9 @@ from inferd.tensor.dtype import DataType
 
 Array = np.ndarray[Any, Any]
 
+_PARTS = (detection, elementwise, fill, image, layer, linalg, pick, recurrent, shape)
 OPERATORS: dict[str, Converter] = {
-    **attention.OPERATORS,
-    **detection.OPERATORS,
-    **elementwise.OPERATORS,
-    **fill.OPERATORS,
-    **image.OPERATORS,
-    **layer.OPERATORS,
-    **linalg.OPERATORS,
-    **pick.OPERATORS,
-    **recurrent.OPERATORS,
-    **shape.OPERATORS,
+    name: converter for part in _PARTS for name, converter in part.OPERATORS.items()
 }
 """MXNet's name of an operator -> its converter to ONNX."""
 

@@ -3,9 +3,8 @@
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import END, Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
-from inferd.convert.mxnet.shape import axes_of, no_scalar, reduced
+from inferd.convert.mxnet.shape import axes_of, bounded, equal_parts, no_scalar, reduced
 from inferd.convert.reduction import moments
-from inferd.convert.selection import bounded, equal_parts
 from inferd.tensor.dtype import DataType
 
 # --- picked ---

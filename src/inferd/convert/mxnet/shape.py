@@ -6,7 +6,6 @@ from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import END, Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.reduction import place_of_extreme
-from inferd.convert.selection import bounded, equal_parts
 from inferd.tensor.dtype import DataType
 
 # --- shapes ---
@@ -128,6 +127,14 @@ def _split(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     return equal_parts(graph, x, axis, count, squeezes=call.flag("squeeze_axis"))
 
 
+def equal_parts(
+    graph: Graph, x: Value, axis: int, count: int, *, squeezes: bool = False
+) -> tuple[Value, ...]:
+    """Return `count` parts of `x` along `axis`, which is left out if the split `squeezes`."""
+    parts = graph.add_several(count, "Split", x, axis=axis, num_outputs=count)
+    return tuple(graph.squeeze(part, axis) for part in parts) if squeezes else parts
+
+
 def _slice(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     begin, end = call.optional_integers("begin"), call.optional_integers("end")
     step = call.optional_integers("step") or [None] * len(begin)
@@ -186,6 +193,16 @@ def _broadcast_to(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 
 # --- picked ---
+
+
+def bounded(index: Value, length: Value, *, wraps: bool = False) -> Value:
+    """Return `index` as INT64, with indices outside of 0 to `length` clipped or wrapped."""
+    graph, rank = index.graph, index.rank
+    numbers = graph.cast(index, DataType.INT64)
+    if wraps:
+        return graph.add("Mod", numbers, length, rank=rank)
+    numbers = graph.add("Min", numbers, length - graph.ints(1), rank=rank)
+    return graph.add("Max", numbers, graph.ints(0), rank=rank)
 
 
 def _take(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Converted:
