@@ -6,7 +6,7 @@ arrays directly. https://protobuf.dev/programming-guides/encoding
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,20 @@ def fields(data: memoryview, floats: int = 0) -> Iterator[tuple[int, int, Any]]:
         yield number, kind, value
 
 
+def gathered(
+    data: memoryview, readers: Mapping[int, Callable[[Any], Any]], floats: int = 0
+) -> dict[int, list[Any]]:
+    """Return what `readers` make of the fields in `data`, by number; others are left out.
+
+    `floats` is as for `fields`. Raises Malformed.
+    """
+    found: dict[int, list[Any]] = {number: [] for number in readers}
+    for number, _, value in fields(data, floats):
+        if number in readers:
+            found[number].append(readers[number](value))
+    return found
+
+
 def integer(value: Any) -> int:
     """Return a field's value as an int32, int64 or enum. Raises Malformed."""
     if not isinstance(value, int):
@@ -57,7 +71,12 @@ def integer(value: Any) -> int:
 
 def text(value: Any) -> str:
     """Return the text of a field, with invalid UTF-8 escaped. Raises Malformed."""
-    return bytes(view(value)).decode("utf-8", "backslashreplace")
+    return content(value).decode("utf-8", "backslashreplace")
+
+
+def content(value: Any) -> bytes:
+    """Return a copy of the bytes of a field. Raises Malformed if it holds a number."""
+    return bytes(view(value))
 
 
 def view(value: Any) -> memoryview:

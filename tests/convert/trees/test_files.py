@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from inferd.convert.trees.ensemble import check_trees, encode_ensemble
 from inferd.convert.trees.treelite import read_treelite
-from inferd.convert.trees.xgboost_binary import read_xgboost_binary
+from inferd.convert.trees.xgboost import read_xgboost_binary
 from inferd.errors import InferdError, InvalidConfig, Unsupported
 
 FILES = Path(__file__).resolve().parent / "files"

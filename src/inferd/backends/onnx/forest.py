@@ -12,8 +12,7 @@ from inferd.config.parameter import MAX_SHOWN, is_on, number
 from inferd.convert.trees.ensemble import CLASS, PAIR, VALUES, Ensemble
 from inferd.convert.trees.lightgbm import read_lightgbm
 from inferd.convert.trees.treelite import read_treelite
-from inferd.convert.trees.xgboost import read_xgboost
-from inferd.convert.trees.xgboost_binary import read_xgboost_binary
+from inferd.convert.trees.xgboost import read_xgboost, read_xgboost_binary
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InvalidConfig
 

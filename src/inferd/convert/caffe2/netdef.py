@@ -10,9 +10,11 @@ import numpy as np
 
 from inferd.convert.protobuf import (
     Malformed,
+    content,
     fields,
     float32,
     float32s,
+    gathered,
     integer,
     text,
     varints,
@@ -98,46 +100,26 @@ def read_net(data: bytes, file: str) -> Net:
 
 
 def _operator(data: memoryview, place: str) -> Operator:
-    inputs, outputs, kind = [], [], ""
-    arguments: dict[str, NetArgument] = {}
     try:
-        for number, _, value in fields(data):
-            if number == 1:
-                inputs.append(text(value))
-            elif number == 2:
-                outputs.append(text(value))
-            elif number == 4:
-                kind = text(value)
-            elif number == 5:
-                name, argument = _argument(view(value))
-                arguments[name] = argument
+        found = gathered(data, {1: text, 2: text, 4: text, 5: _argument})
     except Malformed as error:
         msg = f"{place} is malformed: {error}"
         raise InvalidConfig(msg) from None
+    kind, outputs = "".join(found[4][-1:]), tuple(found[2])
     if outputs:
         place += f" ('{kind}' → '{outputs[0]}')"
-    return Operator(kind, tuple(inputs), tuple(outputs), arguments, place)
+    return Operator(kind, tuple(found[1]), outputs, dict(found[5]), place)
 
 
-def _argument(data: memoryview) -> tuple[str, NetArgument]:
-    name, argument = "", NetArgument()
-    floats: list[Array] = []
-    for number, _, value in fields(data, floats=5):
-        match number:
-            case 1:
-                name = text(value)
-            case 2:
-                argument.f = float32(value)
-            case 3:
-                argument.i = integer(value)
-            case 4:
-                argument.s = bytes(view(value))
-            case 5:
-                floats.append(float32s(value))
-            case 6:
-                argument.ints += varints(value)
-            case 7:
-                argument.strings.append(bytes(view(value)))
-    if floats:
+_ARGUMENT = {1: text, 2: float32, 3: integer, 4: content, 5: float32s, 6: varints, 7: content}
+
+
+def _argument(value: Any) -> tuple[str, NetArgument]:
+    found = gathered(view(value), _ARGUMENT, floats=5)
+    last = {number: values[-1] for number, values in found.items() if values}
+    argument = NetArgument(last.get(2), last.get(3), last.get(4))
+    if floats := found[5]:
         argument.floats = floats[0] if len(floats) == 1 else np.concatenate(floats)
-    return name, argument
+    argument.ints = [number for numbers in found[6] for number in numbers]
+    argument.strings = found[7]
+    return last.get(1, ""), argument

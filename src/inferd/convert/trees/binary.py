@@ -12,8 +12,8 @@ class BinaryReader:
     """Reads little-endian `content` from its start. Raises ValueError if it is cut off."""
 
     def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._at = 0
+        self.content = content
+        self.at = 0
 
     def number(self, kind: str) -> Any:
         """Return a number in the `struct` format `kind`."""
@@ -31,8 +31,8 @@ class BinaryReader:
 
     def take(self, size: int) -> bytes:
         """Return the next `size` bytes."""
-        if not 0 <= size <= len(self._content) - self._at:
-            msg = f"at byte {self._at}: {size} bytes expected, it has {len(self._content)} in all"
+        if not 0 <= size <= len(self.content) - self.at:
+            msg = f"at byte {self.at}: {size} bytes expected, it has {len(self.content)} in all"
             raise ValueError(msg)
-        self._at += size
-        return self._content[self._at - size : self._at]
+        self.at += size
+        return self.content[self.at - size : self.at]

@@ -1,10 +1,8 @@
 """UBJSON, as XGBoost writes its models: binary JSON with contiguous arrays of numbers."""
 
-import struct
 from typing import Any
 
-import numpy as np
-
+from inferd.convert.trees.binary import BinaryReader
 from inferd.errors import InvalidConfig
 
 MAX_DEPTH = 64
@@ -21,40 +19,35 @@ def decode_ubjson(data: bytes) -> Any:
 
     Raises InvalidConfig. Nothing larger than `data` can fill is allocated.
     """
-    reader = _Reader(memoryview(data))
+    reader = _Reader(data)
     try:
         value = reader.value(reader.marker(), 0)
-    except (struct.error, IndexError, KeyError, ValueError, UnicodeDecodeError) as error:
+    except (IndexError, ValueError) as error:
         msg = f"the file is no UBJSON, or cut off at byte {reader.at}"
         raise InvalidConfig(msg) from error
     return value
 
 
-class _Reader:
-    def __init__(self, data: memoryview) -> None:
-        self.data = data
-        self.at = 0
-
+class _Reader(BinaryReader):
     def marker(self) -> str:
         """Return the next type marker; "N", a no-op, is skipped."""
-        while True:
-            found = chr(self.data[self.at])
-            self.at += 1
-            if found != "N":
-                return found
+        found = "N"
+        while found == "N":
+            found = chr(self.number("B"))
+        return found
 
     def value(self, kind: str, depth: int) -> Any:
         if depth > MAX_DEPTH:
             msg = "nested too deeply"
             raise ValueError(msg)
         if kind in _NUMBERS:
-            return self._numbers(kind, 1)[0].item()
+            return self.array(_NUMBERS[kind], 1)[0].item()
         if kind in _CONSTANTS:
             return _CONSTANTS[kind]
         if kind == "S":
-            return self._text()
+            return self.text()
         if kind == "C":
-            return self._bytes(1).decode()
+            return self.take(1).decode()
         if kind == "[":
             return self._array(depth)
         if kind == "{":
@@ -65,7 +58,7 @@ class _Reader:
     def _array(self, depth: int) -> Any:
         kind, count = self._container()
         if kind and count is not None and kind in _NUMBERS:
-            return self._numbers(kind, count)
+            return self.array(_NUMBERS[kind], count)
         if kind in _CONSTANTS:
             msg = "an array of a type without a size, of any length"
             raise ValueError(msg)
@@ -82,20 +75,20 @@ class _Reader:
         found: dict[str, Any] = {}
         read = 0
         while count is None or read < count:
-            if count is None and chr(self.data[self.at]) == "}":
+            if count is None and chr(self.content[self.at]) == "}":
                 self.at += 1
                 break
-            key = self._text()
+            key = self.text()
             found[key] = self.value(kind or self.marker(), depth + 1)
             read += 1
         return found
 
     def _container(self) -> tuple[str, int | None]:
         kind, count = "", None
-        if chr(self.data[self.at]) == "$":
-            kind = chr(self.data[self.at + 1])
+        if chr(self.content[self.at]) == "$":
+            kind = chr(self.content[self.at + 1])
             self.at += 2
-        if chr(self.data[self.at]) == "#":
+        if chr(self.content[self.at]) == "#":
             self.at += 1
             count = self._size()
         elif kind:
@@ -110,19 +103,6 @@ class _Reader:
             raise ValueError(msg)
         return size
 
-    def _text(self) -> str:
-        return self._bytes(self._size()).decode()
-
-    def _numbers(self, kind: str, count: int) -> np.ndarray[Any, Any]:
-        dtype = np.dtype(_NUMBERS[kind])
-        return np.frombuffer(self._bytes(count * dtype.itemsize), dtype)
-
-    def _bytes(self, count: int) -> bytes:
-        self._check_room(count)
-        self.at += count
-        return bytes(self.data[self.at - count : self.at])
-
-    def _check_room(self, count: int) -> None:
-        if count > len(self.data) - self.at:
-            msg = "cut off"
-            raise ValueError(msg)
+    def text(self) -> str:
+        """Return a text preceded by its size."""
+        return self.take(self._size()).decode()

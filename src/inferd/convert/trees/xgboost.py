@@ -1,4 +1,7 @@
-"""XGBoost's models (JSON and UBJSON, since 1.0), read into an Ensemble without XGBoost."""
+"""XGBoost's models, read into an Ensemble without XGBoost.
+
+They are JSON or UBJSON since 1.0; until 3.0 it also wrote a binary format.
+"""
 
 import math
 from collections.abc import Mapping
@@ -7,6 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from inferd.convert.trees.binary import BinaryReader
 from inferd.convert.trees.ensemble import LESS, MAX_TARGETS, Ensemble, Tree, category_bounds
 from inferd.convert.trees.ubjson import decode_ubjson
 from inferd.errors import InvalidConfig, Unsupported
@@ -53,7 +57,7 @@ def _document(content: bytes) -> Any:
 def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
     params = learner["learner_model_param"]
     scores = [float(one) for one in str(params["base_score"]).strip("[]").split(",")]
-    ensemble = empty_ensemble(
+    ensemble = _empty_ensemble(
         learner["objective"]["name"],
         int(params["num_feature"]),
         max(int(params.get("num_class", 0)), int(params.get("num_target", 1)), 1),
@@ -61,13 +65,11 @@ def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
     )
     ensemble.names = [str(name) for name in learner.get("feature_names") or ()]
     booster = learner["gradient_booster"]
+    _check_booster(booster["name"])
     weights = None
     if booster["name"] == "dart":
         weights = [float(one) for one in booster["weight_drop"]]
         booster = booster["gbtree"]
-    elif booster["name"] != "gbtree":
-        msg = f"booster '{booster['name']}' of XGBoost is not supported, only trees are"
-        raise Unsupported(msg)
     model = booster["model"]
     targets = [int(one) for one in model["tree_info"]]
     for number, tree in enumerate(model["trees"]):
@@ -76,7 +78,7 @@ def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
     return ensemble
 
 
-def empty_ensemble(
+def _empty_ensemble(
     objective: str, feature_count: int, count: int, scores: list[float], *, as_seen: bool = True
 ) -> Ensemble:
     """Return an ensemble of `count` outputs that has no trees yet.
@@ -98,10 +100,20 @@ def empty_ensemble(
     return Ensemble(feature_count, base, LESS, _TRANSFORMS[objective])
 
 
-def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
-    if int(tree.get("tree_param", {}).get("size_leaf_vector", 1)) > 1:
+def _check_booster(name: str) -> None:
+    if name not in ("gbtree", "dart"):
+        msg = f"booster '{name}' of XGBoost is not supported, only trees are"
+        raise Unsupported(msg)
+
+
+def _check_leaves(value_count: int) -> None:
+    if value_count > 1:
         msg = "trees with several values in a leaf are not supported"
         raise Unsupported(msg)
+
+
+def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
+    _check_leaves(int(tree.get("tree_param", {}).get("size_leaf_vector", 1)))
     left = np.asarray(tree["left_children"], np.int64)
     value = np.asarray(tree["split_conditions"], np.float32)
     if weight != 1.0:
@@ -116,7 +128,7 @@ def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
         _category_sets(tree),
     )
     is_pruned = int(tree.get("tree_param", {}).get("num_deleted", 0)) > 0
-    return without_deleted(found) if is_pruned else found
+    return _without_deleted(found) if is_pruned else found
 
 
 def _category_sets(tree: Mapping[str, Any]) -> dict[int, Any]:
@@ -144,7 +156,7 @@ def _category_sets(tree: Mapping[str, Any]) -> dict[int, Any]:
     return sets
 
 
-def without_deleted(tree: Tree) -> Tree:
+def _without_deleted(tree: Tree) -> Tree:
     """Return `tree` without the nodes that pruning has cut off, which stay in the file.
 
     Other faults are left for check_trees to report.
@@ -163,3 +175,66 @@ def without_deleted(tree: Tree) -> Tree:
     feature, value, nan_left = tree.feature[reached], tree.value[reached], tree.nan_left[reached]
     bounds = {int(number[node]): one for node, one in tree.bounds.items() if reached[node]}
     return Tree(feature, value, left, right, nan_left, tree.target, bounds)
+
+
+# --- the binary format ---
+
+_MAGIC = b"binf"
+_DEFAULT_LEFT = 1 << 31
+# The first fields of a learner's parameters, and the sizes of those of a learner, a booster and a
+# tree, reserved space included.
+_LEARNER, _LEARNER_BYTES = [("base", "<f4"), ("features", "<u4"), ("classes", "<i4")], 136
+_BOOSTER_BYTES, _TREE_BYTES = 160, 148
+_NODE = np.dtype(
+    [("parent", "<i4"), ("left", "<i4"), ("right", "<i4"), ("split", "<u4"), ("value", "<f4")]
+)
+_STATISTICS_BYTES = 16
+
+
+def read_xgboost_binary(content: bytes) -> Ensemble:
+    """Return the model in `content`. Raises InvalidConfig, Unsupported for other kinds of model."""
+    try:
+        return _binary_ensemble(BinaryReader(content.removeprefix(_MAGIC)))
+    except (ValueError, LookupError, ArithmeticError) as error:
+        msg = f"the file is no binary model of XGBoost: {type(error).__name__} {error}"
+        raise InvalidConfig(msg) from error
+
+
+def _binary_ensemble(reader: BinaryReader) -> Ensemble:
+    head = reader.take(_LEARNER_BYTES)
+    base, feature_count, class_count = np.frombuffer(head, _LEARNER, 1)[0].item()
+    major = int.from_bytes(head[20:24], "little")
+    objective, booster = reader.text(), reader.text()
+    # Before version 1 the base score was written raw, as the trees sum it.
+    ensemble = _empty_ensemble(
+        objective, feature_count, max(class_count, 1), [base], as_seen=major >= 1
+    )
+    _check_booster(booster)
+    tree_count = int.from_bytes(reader.take(_BOOSTER_BYTES)[:4], "little")
+    trees = [_binary_nodes(reader) for _ in range(tree_count)]
+    targets = reader.array("<i4", tree_count).tolist()
+    weights = reader.array("<f4") if booster == "dart" else np.ones(tree_count, np.float32)
+    for nodes, target, weight in zip(trees, targets, weights, strict=True):
+        ensemble.trees.append(_binary_tree(nodes, target, weight))
+    return ensemble
+
+
+def _binary_nodes(reader: BinaryReader) -> Any:
+    _, count, _, _, _, leaf_size = np.frombuffer(reader.take(_TREE_BYTES), "<i4", 6).tolist()
+    _check_leaves(leaf_size)
+    nodes = reader.array(_NODE, count)
+    reader.take(count * _STATISTICS_BYTES)
+    return nodes
+
+
+def _binary_tree(nodes: Any, target: int, weight: Any) -> Tree:
+    left = nodes["left"].astype(np.int64)
+    found = Tree(
+        (nodes["split"] & (_DEFAULT_LEFT - 1)).astype(np.int64),
+        np.where(left < 0, nodes["value"] * weight, nodes["value"]),
+        left,
+        nodes["right"].astype(np.int64),
+        (nodes["split"] & _DEFAULT_LEFT) != 0,
+        target,
+    )
+    return _without_deleted(found)
