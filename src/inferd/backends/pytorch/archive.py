@@ -10,11 +10,12 @@ docs/decisions/0020-model-files.md says what remains open.
 import json
 import re
 import zlib
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from inferd.backends.pytorch.pickles import check_pickle
+from inferd.backends.pytorch.pickles import HARMLESS_CLASSES, check_pickle
 from inferd.errors import InvalidConfig
 
 MAX_PACKED_BYTES = 64 << 20
@@ -26,7 +27,6 @@ _FILES = "save|from_file|read_file|write_file"  # of aten and torchvision
 _FILE_CALLS = re.compile(rf"(?:\btorch|\bops\s*\.\s*\w+)\s*\.\s*({_FILES})\s*\(")
 _NATIVE_CLASS = re.compile(r"__torch__\s*\.\s*torch\s*\.\s*classes\s*\.\s*(\w+)")
 _UNREAD = "traced_inputs.pkl"  # shapes of examples, read only on request
-_HARMLESS_CLASSES = frozenset(("quantized", "sparse", "xnnpack", "mkldnn", "rnn"))
 
 # Names become Python identifiers, calls are looked up by name, sizes are evaluated.
 _NAME = re.compile(r"[\w.]*(?:\[\d+\])*")
@@ -101,11 +101,8 @@ def check_script(file: Path, what: str) -> None:
     Raises InvalidConfig, whose text begins with `what`, for other pickles, calls that read or write
     files, classes of native code that are not known to be harmless, and sizes beyond the file's.
     """
-    archive = Archive(file, what)
-    try:
+    with closing(Archive(file, what)) as archive:
         _check_script(archive)
-    finally:
-        archive.close()
 
 
 def _check_script(archive: Archive) -> None:
@@ -139,7 +136,7 @@ def _check_code(archive: Archive, name: str) -> None:
     if found := _FILE_CALLS.search(text):
         archive.refuse(f"its code calls torch.{found[1]}, which reads or writes files")
     for group in _NATIVE_CLASS.findall(text):
-        if group not in _HARMLESS_CLASSES:
+        if group not in HARMLESS_CLASSES:
             archive.refuse(f"its code uses torch.classes.{group}, which is native code")
 
 
@@ -148,11 +145,8 @@ def _check_code(archive: Archive, name: str) -> None:
 
 def has_native_code(file: Path, what: str) -> bool:
     """Return whether the archive `file` is compiled (AOTInductor). Raises InvalidConfig."""
-    archive = Archive(file, what)
-    try:
+    with closing(Archive(file, what)) as archive:
         return any(name.startswith("data/aotinductor/") for name in archive.members)
-    finally:
-        archive.close()
 
 
 def check_export(file: Path, what: str) -> None:
@@ -160,8 +154,7 @@ def check_export(file: Path, what: str) -> None:
 
     Raises InvalidConfig, whose text begins with `what`.
     """
-    archive = Archive(file, what)
-    try:
+    with closing(Archive(file, what)) as archive:
         members = archive.members
         if "models/model.json" not in members:
             if "constants.pkl" in members:
@@ -175,18 +168,13 @@ def check_export(file: Path, what: str) -> None:
         for kind in ("weights", "constants"):
             _check_payloads(archive, f"data/{kind}/model_{kind}_config.json", kind)
         _check_graph(archive, _json(archive, "models/model.json"), 0, "")
-    finally:
-        archive.close()
 
 
 def sample_inputs(file: Path, what: str) -> bytes:
     """Return the pickle of sample inputs that PyTorch reads first. Raises InvalidConfig."""
-    archive = Archive(file, what)
-    try:
-        name = "data/sample_inputs/model.pt"
+    name = "data/sample_inputs/model.pt"
+    with closing(Archive(file, what)) as archive:
         return archive.read(name) if name in archive.members else b""
-    finally:
-        archive.close()
 
 
 def _json(archive: Archive, name: str) -> Any:

@@ -15,7 +15,7 @@ from inferd.backends.pytorch.compiled import (
     load_compiled,
 )
 from inferd.backends.pytorch.export import Export, export_run, load_export
-from inferd.backends.pytorch.interface import Interface, read_interface
+from inferd.backends.pytorch.interface import read_interface
 from inferd.backends.pytorch.runtime import device_of, pytorch
 from inferd.backends.pytorch.script import (
     Script,
@@ -29,7 +29,7 @@ from inferd.config.parameter import is_on
 from inferd.core.arrays import ArrayInstance
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
-from inferd.core.signature import check_config, complete_config
+from inferd.core.signature import check_config
 from inferd.errors import InvalidConfig, Unsupported
 
 ALLOW_NATIVE = "inferd_allow_native_code"
@@ -64,7 +64,9 @@ class PytorchBackend(CompletingBackend):
         if not is_export or has_native_code(files.file, what):
             return None
         interface = read_interface(files.file, what)
-        return None if interface is None else self._completed(config, interface)
+        if interface is None:
+            return None
+        return self._complete_checked(config, interface.signature(config))
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. TorchScript has no metadata to complete with."""
@@ -77,7 +79,7 @@ class PytorchBackend(CompletingBackend):
         if isinstance(loaded, CompiledTorch):
             check_compiled(config)
             return config
-        return self._completed(config, loaded)
+        return self._complete_checked(config, loaded.interface.signature(config))
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed if the file cannot run."""
@@ -91,16 +93,10 @@ class PytorchBackend(CompletingBackend):
         if isinstance(loaded, CompiledTorch):
             check_compiled(config)
             return ArrayInstance(config, files.version, compiled_run(loaded, config))
-        signature = loaded.signature(config)
+        signature = loaded.interface.signature(config)
         check_config(config, signature)
         run = export_run(loaded, config)
         return ArrayInstance(config, files.version, run, scalars=signature.scalars(config))
-
-    def _completed(self, config: ModelConfig, declared: Export | Interface) -> ModelConfig:
-        signature = declared.signature(config)
-        completed = complete_config(config, signature, self._default_max_batch_size)
-        check_config(completed, declared.signature(config))
-        return completed
 
     def _load(self, files: ModelFiles, config: ModelConfig, place: Placement) -> Program:
         device = device_of(self._torch, config, place)

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from inferd.backends.pytorch.naming import outputs_in_order
-from inferd.backends.pytorch.runtime import Context, failure, thread_count, to_array, to_tensor
+from inferd.backends.pytorch.runtime import Context, failure, to_array, to_tensor
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.arrays import Array, Run
 from inferd.errors import BackendFailed, InvalidConfig
@@ -58,7 +58,7 @@ def check_compiled(config: ModelConfig) -> None:
 def compiled_run(compiled: CompiledTorch, config: ModelConfig) -> Run:
     """Return the function that runs one request."""
     torch, device = compiled.torch, compiled.device
-    local = Context(torch, thread_count(config))
+    local = Context(torch, config)
     inputs = [(tensor.name, tensor.datatype) for tensor in config.input]
     outputs = outputs_in_order(config)
     guard = torch._C._InferenceMode

@@ -14,13 +14,12 @@ from inferd.backends.pytorch.runtime import (
     DATATYPES,
     Context,
     failure,
-    thread_count,
     to_array,
     to_tensor,
 )
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import Array, Run
-from inferd.core.signature import Declared, Signature
+from inferd.core.signature import Declared
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unsupported
 
 _loading = threading.Lock()
@@ -51,16 +50,11 @@ class Export:
         outputs = _declared(
             [(name, values.get(node)) for name, node in zip(names, nodes, strict=True)]
         )
-        self.inputs = tuple(inputs)
-        self._interface = Interface(inputs, outputs)
+        self.interface = Interface(inputs, outputs)
         self.skipped = len(signature.output_specs) - len(signature.user_outputs)
         self.limits: list[tuple[str, int, int, int]] = []
         self.equal: list[list[tuple[str, int]]] = []
         self._learn_dims(program, values, signature.user_inputs)
-
-    def signature(self, config: ModelConfig) -> Signature:
-        """See Interface.signature."""
-        return self._interface.signature(config)
 
     def _learn_dims(self, program: Any, values: dict[str, Any], names: Sequence[str]) -> None:
         places: dict[str, list[tuple[str, int]]] = defaultdict(list)
@@ -128,14 +122,14 @@ def export_run(export: Export, config: ModelConfig) -> Run:
     repeats the checks made here.
     """
     torch, device = export.torch, export.device
-    local = Context(torch, thread_count(config))
+    local = Context(torch, config)
     datatypes = {tensor.name: tensor.datatype for tensor in config.input}
     fixed, forward = export.fixed, export.graph.forward
-    user_names = iter(export.inputs)
+    user_names = iter(export.interface.inputs)
     given = [(place, next(user_names)) for place, value in enumerate(fixed) if value is None]
     moves = device.type != "cpu"
     guard = torch._C._InferenceMode
-    named = export.signature(config).outputs
+    named = export.interface.signature(config).outputs
     places = {name: export.skipped + number for number, name in enumerate(named)}
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:

@@ -6,6 +6,7 @@ not understand are left to PyTorch, which can tell more.
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,8 @@ def read_interface(file: Path, what: str) -> Interface | None:
     Raises InvalidConfig, whose text begins with `what`, for a file that would not be loaded.
     """
     check_export(file, what)
-    archive = Archive(file, what)
-    try:
+    with closing(Archive(file, what)) as archive:
         content = json.loads(archive.read("models/model.json"))
-    finally:
-        archive.close()
     try:
         return _interface(content["graph_module"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):

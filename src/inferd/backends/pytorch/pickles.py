@@ -17,7 +17,8 @@ _ITEM_BYTES = {
     "UInt16Storage": 2, "UInt32Storage": 4, "UInt64Storage": 8, "QInt32Storage": 4,
 }  # fmt: skip
 
-_HARMLESS_CLASSES = ("quantized", "sparse", "xnnpack", "mkldnn", "rnn")
+HARMLESS_CLASSES = ("quantized", "sparse", "xnnpack", "mkldnn", "rnn")
+"""Groups of torch.classes whose native code only computes."""
 
 
 class _Storage(int):
@@ -95,7 +96,7 @@ class _Machine:
 
     def _check_class(self, name: str) -> None:
         _, found, rest = name.replace(" ", ".").partition("torch.classes.")
-        if found and rest.partition(".")[0] not in _HARMLESS_CLASSES:
+        if found and rest.partition(".")[0] not in HARMLESS_CLASSES:
             self.complaint = f"there is an object of native code, torch.classes.{rest}"
 
     def _storage(self, described: Any) -> _Storage | None:

@@ -45,13 +45,9 @@ class Context(threading.local):
     run in parallel.)
     """
 
-    def __init__(self, torch: ModuleType, thread_count: int) -> None:
-        torch.set_num_threads(thread_count)
-
-
-def thread_count(config: ModelConfig) -> int:
-    """Return INTRA_OP_THREAD_COUNT, by default 1. Raises InvalidConfig."""
-    return whole_number(config, "INTRA_OP_THREAD_COUNT", 1, 1, 1024)
+    def __init__(self, torch: ModuleType, config: ModelConfig) -> None:
+        """Use INTRA_OP_THREAD_COUNT, by default 1. Raises InvalidConfig, in the first thread."""
+        torch.set_num_threads(whole_number(config, "INTRA_OP_THREAD_COUNT", 1, 1, 1024))
 
 
 def device_of(torch: ModuleType, config: ModelConfig, placement: Placement) -> Any:
@@ -88,10 +84,6 @@ def failure(config: ModelConfig, doing: str, error: BaseException) -> BackendFai
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     is_traced = len(lines) > 1 and "Traceback" in str(error)
     text = lines[-1] if is_traced else " ".join(lines)
-    failed = BackendFailed(
-        f"model '{config.name}': PyTorch cannot {doing}: {foreign_text(type(error)(text))}"
-        if type(error) in (RuntimeError, ValueError, IndexError, TypeError)
-        else f"model '{config.name}': PyTorch cannot {doing}: {foreign_text(RuntimeError(text))}"
-    )
-    failed.__cause__ = error
-    return failed
+    is_plain = type(error) in (RuntimeError, ValueError, IndexError, TypeError)
+    shown = foreign_text((type(error) if is_plain else RuntimeError)(text))
+    return BackendFailed(f"model '{config.name}': PyTorch cannot {doing}: {shown}")

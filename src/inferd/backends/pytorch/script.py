@@ -1,6 +1,5 @@
 """Script: a TorchScript model (.pt), whose file has names, but no datatypes or shapes."""
 
-from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,8 +29,7 @@ class Script:
         self.dtypes = frozenset(getattr(torch, name) for name in DATATYPES if hasattr(torch, name))
         # A model that writes to its arguments must not write to a request's own bytes.
         self.writes = "_(%" in graph
-        tensors = chain(module.buffers(), ())
-        self.state = frozenset(tensor.untyped_storage().data_ptr() for tensor in tensors)
+        self.state = frozenset(each.untyped_storage().data_ptr() for each in module.buffers())
 
 
 def load_script(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Script:

@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any
 
 from inferd.backends.pytorch.naming import Binding, binding, outputs_in_order
-from inferd.backends.pytorch.runtime import Context, failure, thread_count, to_array, to_tensor
+from inferd.backends.pytorch.runtime import Context, failure, to_array, to_tensor
 from inferd.backends.pytorch.script import Script
 from inferd.backends.pytorch.structure import (
     BY_NAME,
@@ -59,7 +59,7 @@ def script_run(script: Script, config: ModelConfig) -> Run:
 
 
 def _context(torch: ModuleType, config: ModelConfig) -> Callable[[], object]:
-    local = Context(torch, thread_count(config))
+    local = Context(torch, config)
     return lambda: local.__dict__
 
 
