@@ -25,6 +25,9 @@ number of rows, any numeric type. It may also list the names of the columns, as 
 DEFAULT_OUTPUTS = "inferd_default_outputs"
 """The outputs, separated by commas, of a request that asks for none."""
 
+ALLOW_NATIVE = "inferd_allow_native_code"
+"""If "true", the model may contain compiled code."""
+
 VERSION_NAME = "inferd_version_name"
 """A name for the model's version in addition to its number, such as v0.1.0."""
 

@@ -12,13 +12,11 @@ from inferd.core.signature import (
 
 
 class CompletingBackend:
-    """Base of backends whose files declare inputs and outputs.
+    """Base of backends whose files declare inputs and outputs."""
 
-    `default_max_batch_size` is for models that can batch and whose configuration does not set it.
-    """
-
-    def __init__(self, default_max_batch_size: int = 4) -> None:
-        self._default_max_batch_size = default_max_batch_size
+    def __init__(self) -> None:
+        # For models that can batch and whose configuration does not set it.
+        self._default_max_batch_size = 4
 
     def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""

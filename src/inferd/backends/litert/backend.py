@@ -13,11 +13,7 @@ from inferd.core.arrays import Array, ArrayInstance, Run
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.pool import Pool
-from inferd.core.signature import (
-    Declared,
-    Signature,
-    check_config,
-)
+from inferd.core.signature import Declared, Signature, check_config
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, foreign_text
 from inferd.tensor.dtype import DataType, datatype_of
 
@@ -31,10 +27,10 @@ class LitertBackend(CompletingBackend):
     concurrent = True
     joins = True
 
-    def __init__(self, default_max_batch_size: int = 4) -> None:
+    def __init__(self) -> None:
         from ai_edge_litert import interpreter  # only when a model needs it
 
-        super().__init__(default_max_batch_size)
+        super().__init__()
         self._litert = interpreter
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
@@ -166,6 +162,4 @@ def _declared(details: dict[str, dict[str, Any]]) -> dict[str, Declared]:
 
 def _failure(config: ModelConfig, doing: str, error: BaseException) -> BackendFailed:
     text = foreign_text(RuntimeError(" ".join(str(error).split()))).removeprefix("RuntimeError: ")
-    failed = BackendFailed(f"model '{config.name}': LiteRT cannot {doing}: {text}")
-    failed.__cause__ = error
-    return failed
+    return BackendFailed(f"model '{config.name}': LiteRT cannot {doing}: {text}")

@@ -2,10 +2,8 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 from inferd.backends.onnx.guard import guarded
 from inferd.backends.onnx.instance import OnnxInstance, failures
@@ -23,6 +21,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.parameter import TABLE
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
+from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import check_config
 from inferd.errors import BackendFailed, InvalidConfig
 
@@ -38,10 +37,10 @@ class OnnxBackend(CompletingBackend):
     joins = True
     leaves_inputs = True
 
-    def __init__(self, default_max_batch_size: int = 4) -> None:
-        super().__init__(default_max_batch_size)
+    def __init__(self) -> None:
+        super().__init__()
         self._threads = Threads()
-        self._loaded: WeakValueDictionary[Any, Loaded] = WeakValueDictionary()
+        self._loaded: Shared[Loaded] = Shared()
         # Keeps what `complete` loaded for `open`; few, so that an abandoned load holds little.
         self._completed: deque[Loaded] = deque(maxlen=4)
         self._lock = threading.Lock()
@@ -73,29 +72,20 @@ class OnnxBackend(CompletingBackend):
         chosen = providers(config, placement, available)
         parameters = {k: v for k, v in config.parameters.items() if k != TABLE}  # for requests only
         libraries = find_libraries(files, config)
-        key = repr(
-            (
-                self._key(files, config),
-                chosen,
-                parameters,
-                config.optimization,
-                _fingerprint(libraries),
-            )
-        )
-        with self._lock:
-            loaded = self._loaded.get(key)
-        if loaded is None:
+        own = self._key(files, config)
+        key = own, chosen, parameters, config.optimization, fingerprint(libraries)
+
+        def load() -> Loaded:
             model = self._model(files, config)
             options = session_options(config, self._threads)
             register(options, libraries, files, config)
-            loaded = Loaded(_session(files, model, config, chosen, options))
-            with self._lock:
-                loaded = self._loaded.setdefault(key, loaded)
-        return loaded
+            return Loaded(_session(files, model, config, chosen, options))
+
+        return self._loaded.get(key, load)
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         """Return a key that is equal for loads that may share a session."""
-        return fingerprint(_model_file(files))
+        return fingerprint_beside(_model_file(files))
 
     def _model(self, files: ModelFiles, config: ModelConfig) -> str | bytes:
         """Return the ONNX model: its path, or its bytes if it is rewritten or converted."""
@@ -133,14 +123,6 @@ def _model_file(files: ModelFiles) -> Path:
     return file
 
 
-def fingerprint(file: Path) -> list[tuple[str, int, int]]:
-    """Return name, mtime and size of every file beside `file`, including external data.
-
-    A model replaced on disk must not get the session of its predecessor.
-    """
-    return _fingerprint(one for one in sorted(file.parent.iterdir()) if one.is_file())
-
-
-def _fingerprint(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    found = [(str(one), one.stat()) for one in files]
-    return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in found]
+def fingerprint_beside(file: Path) -> list[tuple[str, int, int]]:
+    """Return the fingerprint of every file beside `file`, including external data."""
+    return fingerprint(one for one in sorted(file.parent.iterdir()) if one.is_file())

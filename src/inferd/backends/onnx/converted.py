@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from inferd.backends.onnx.backend import OnnxBackend, fingerprint
+from inferd.backends.onnx.backend import OnnxBackend, fingerprint_beside
 from inferd.config.model import ModelConfig, ModelInput
 from inferd.config.parameter import TABLE
 from inferd.convert.onnx_model import OnnxPort
@@ -29,8 +29,8 @@ class ConvertedBackend(OnnxBackend):
     configuration. Some name the columns of their rows.
     """
 
-    def __init__(self, default_max_batch_size: int = 4) -> None:
-        super().__init__(default_max_batch_size)
+    def __init__(self) -> None:
+        super().__init__()
         self._columns: dict[Path, list[str]] = {}
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
@@ -51,7 +51,8 @@ class ConvertedBackend(OnnxBackend):
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         configured = (config.input, config.output, config.max_batch_size, config.batch_input)
-        return type(self).__name__, fingerprint(files.file), configured, config.sequence_batching
+        beside = fingerprint_beside(files.file)
+        return type(self).__name__, beside, configured, config.sequence_batching
 
     def _model(self, files: ModelFiles, config: ModelConfig) -> bytes:
         try:

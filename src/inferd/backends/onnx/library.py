@@ -9,12 +9,9 @@ from typing import Any
 
 from inferd.backends.onnx.instance import error_text, failures
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import is_on
+from inferd.config.parameter import ALLOW_NATIVE, is_on
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import BackendFailed, InvalidConfig, Unsupported
-
-ALLOW_NATIVE = "inferd_allow_native_code"
-"""The config parameter that allows a model to contain compiled code."""
 
 
 def find_libraries(files: ModelFiles, config: ModelConfig) -> list[Path]:

@@ -54,8 +54,8 @@ _DATATYPES = (
 class MxnetBackend(ConvertedBackend):
     """Runs MXNet symbols, in ONNX Runtime where they can be converted."""
 
-    def __init__(self, default_max_batch_size: int = 4) -> None:
-        super().__init__(default_max_batch_size)
+    def __init__(self) -> None:
+        super().__init__()
         self._context = BackendContext()
 
     def connect(self, context: BackendContext) -> None:

@@ -34,8 +34,8 @@ _MOST_TRIED = 64
 class SklearnBackend(ConvertedBackend):
     """Runs .skops files, and pickles where the configuration allows them."""
 
-    def __init__(self, default_max_batch_size: int = 4) -> None:
-        super().__init__(default_max_batch_size)
+    def __init__(self) -> None:
+        super().__init__()
         for package in ("sklearn", "skl2onnx", "skops"):  # imported with the first model
             if find_spec(package) is None:
                 raise ModuleNotFoundError(name=package)

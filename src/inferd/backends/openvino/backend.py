@@ -1,10 +1,9 @@
 """OpenvinoBackend: runs OpenVINO IR, and other formats that OpenVINO reads, on the CPU."""
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -17,11 +16,8 @@ from inferd.core.arrays import Array, ArrayInstance, Run
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.pool import Pool
-from inferd.core.signature import (
-    Declared,
-    Signature,
-    check_config,
-)
+from inferd.core.shared import Shared, fingerprint
+from inferd.core.signature import Declared, Signature, check_config
 from inferd.errors import BackendFailed, InvalidRequest, Unsupported, foreign_text
 from inferd.tensor.dtype import DataType
 
@@ -45,14 +41,13 @@ class OpenvinoBackend(CompletingBackend):
     concurrent = True
     joins = True
 
-    def __init__(self, default_max_batch_size: int = 4) -> None:
+    def __init__(self) -> None:
         import openvino  # heavy, so only when a model needs it
 
-        super().__init__(default_max_batch_size)
+        super().__init__()
         self._openvino = openvino
         self._core = openvino.Core()
-        self._loaded: WeakValueDictionary[Any, CompiledOpenvino] = WeakValueDictionary()
-        self._lock = threading.Lock()
+        self._loaded: Shared[CompiledOpenvino] = Shared(one_by_one=True)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. The file is read, not compiled."""
@@ -64,12 +59,8 @@ class OpenvinoBackend(CompletingBackend):
         if placement.gpu:
             msg = f"model '{config.name}': backend 'openvino' runs models on the CPU only"
             raise Unsupported(msg)
-        key = repr((_fingerprint(files), config.parameters, config.input, config.output))
-        with self._lock:
-            loaded = self._loaded.get(key)
-            if loaded is None:
-                loaded = self._compile(files, config)
-                self._loaded[key] = loaded
+        key = _fingerprint(files), config.parameters, config.input, config.output
+        loaded = self._loaded.get(key, partial(self._compile, files, config))
         check_config(config, loaded.ports.signature)
         scalars = loaded.ports.signature.scalars(config)
         return ArrayInstance(config, files.version, openvino_run(loaded, config), scalars=scalars)
@@ -88,11 +79,8 @@ class OpenvinoBackend(CompletingBackend):
         try:
             check_choice(files.file, config)
             return self._core.read_model(str(files.file))
-        except (
-            RuntimeError,
-            UnicodeDecodeError,
-            Malformed,
-        ) as error:  # its text repeats the file's bytes
+        except (RuntimeError, UnicodeDecodeError, Malformed) as error:
+            # Its text repeats the file's bytes.
             raise _failure(config, "read it", error) from error
 
 
@@ -254,8 +242,7 @@ def _dim(dim: Any) -> int:
 def _fingerprint(files: ModelFiles) -> list[tuple[str, int, int]]:
     """Return name, mtime and size of all files that may belong to the model, such as weights."""
     folder = files.file if files.file.is_dir() else files.file.parent
-    stats = [(str(one), one.stat()) for one in sorted(folder.rglob("*")) if one.is_file()]
-    return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
+    return fingerprint(one for one in sorted(folder.rglob("*")) if one.is_file())
 
 
 def _failure(config: ModelConfig, doing: str, error: BaseException) -> Exception:
@@ -264,6 +251,4 @@ def _failure(config: ModelConfig, doing: str, error: BaseException) -> Exception
     text = foreign_text(RuntimeError(lines[-1] if lines else "")).removeprefix("RuntimeError: ")
     is_fault = doing == "run it" and any(word in text for word in ("shape", "dimension"))
     kind = InvalidRequest if is_fault else BackendFailed
-    failed = kind(f"model '{config.name}': OpenVINO cannot {doing}: {text}")
-    failed.__cause__ = error
-    return failed
+    return kind(f"model '{config.name}': OpenVINO cannot {doing}: {text}")

@@ -1,11 +1,9 @@
 """PytorchBackend: TorchScript, torch.export and, where allowed, AOTInductor through PyTorch."""
 
-import threading
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from weakref import WeakValueDictionary
 
 from inferd.backends.pytorch.archive import has_native_code
 from inferd.backends.pytorch.compiled import (
@@ -25,15 +23,14 @@ from inferd.backends.pytorch.script import (
 )
 from inferd.backends.pytorch.script_run import script_run
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import is_on
+from inferd.config.parameter import ALLOW_NATIVE, is_on
 from inferd.core.arrays import ArrayInstance
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import check_config
 from inferd.errors import InvalidConfig, Unsupported
 
-ALLOW_NATIVE = "inferd_allow_native_code"
-"""The config parameter that allows a model file to contain compiled code."""
 _CPU = Placement("cpu")
 
 Program = Script | Export | CompiledTorch
@@ -47,11 +44,10 @@ class PytorchBackend(CompletingBackend):
     concurrent = True
     joins = True
 
-    def __init__(self, default_max_batch_size: int = 4) -> None:
-        super().__init__(default_max_batch_size)
-        self._loaded: WeakValueDictionary[Any, Program] = WeakValueDictionary()
+    def __init__(self) -> None:
+        super().__init__()
+        self._loaded: Shared[Program] = Shared()
         self._last: Program | None = None  # loaded by `complete`, for the `open` that follows
-        self._lock = threading.Lock()
 
     @cached_property
     def _torch(self) -> ModuleType:
@@ -71,8 +67,7 @@ class PytorchBackend(CompletingBackend):
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. TorchScript has no metadata to complete with."""
         loaded = self._load(files, config, _CPU)
-        with self._lock:
-            self._last = loaded
+        self._last = loaded
         if isinstance(loaded, Script):
             check_arguments(loaded, config)
             return config
@@ -84,8 +79,7 @@ class PytorchBackend(CompletingBackend):
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed if the file cannot run."""
         loaded = self._load(files, config, placement)
-        with self._lock:
-            self._last = None
+        self._last = None
         if isinstance(loaded, Script):
             check_arguments(loaded, config)
             run, scalars = script_run(loaded, config), possible_scalars(config)
@@ -100,17 +94,9 @@ class PytorchBackend(CompletingBackend):
 
     def _load(self, files: ModelFiles, config: ModelConfig, place: Placement) -> Program:
         device = device_of(self._torch, config, place)
-        stat = files.file.stat()
-        native = is_on(config, ALLOW_NATIVE, default=False)  # models not allowed it must not share
-        file = (str(files.file), stat.st_mtime_ns, stat.st_size)
-        key = (*file, str(device), files.version, native)
-        with self._lock:
-            loaded = self._loaded.get(key)
-        if loaded is None:
-            loaded = self._read(files.file, config, device)
-            with self._lock:
-                loaded = self._loaded.setdefault(key, loaded)
-        return loaded
+        native = is_on(config, ALLOW_NATIVE)  # models not allowed it must not share
+        key = fingerprint([files.file]), str(device), files.version, native
+        return self._loaded.get(key, partial(self._read, files.file, config, device))
 
     def _read(self, file: Path, config: ModelConfig, device: Any) -> Program:
         if not file.is_file():

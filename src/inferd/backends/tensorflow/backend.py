@@ -1,23 +1,17 @@
 """TensorflowBackend: runs SavedModel folders and GraphDef files in TensorFlow."""
 
-import threading
+from functools import partial
 from pathlib import Path
-from typing import Any
-from weakref import WeakValueDictionary
 
 from inferd.backends.tensorflow.files import ServedSignature, read_graph, read_saved_model
 from inferd.backends.tensorflow.graph import UNRANKED, reaches_outside
-from inferd.backends.tensorflow.session import (
-    LoadedSession,
-    load_graph,
-    load_saved_model,
-    tensorflow,
-)
+from inferd.backends.tensorflow.session import LoadedSession, load_session
 from inferd.backends.tensorflow.session_run import session_run
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import ArrayInstance
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import Signature, check_config
 from inferd.errors import InvalidConfig
 
@@ -32,10 +26,9 @@ class TensorflowBackend(CompletingBackend):
     concurrent = True
     joins = True
 
-    def __init__(self, default_max_batch_size: int = 4) -> None:
-        super().__init__(default_max_batch_size)
-        self._loaded: WeakValueDictionary[Any, LoadedSession] = WeakValueDictionary()
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
+        super().__init__()
+        self._loaded: Shared[LoadedSession] = Shared(one_by_one=True)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. Loads nothing."""
@@ -52,32 +45,17 @@ class TensorflowBackend(CompletingBackend):
         known = _interface(files, config)
         check_config(config, known.signature)
         _check_given(config, known)
-        loaded = self._load(files, config, known)
+        key = _fingerprint(files.file), config.parameters, known.fetches
+        loaded = self._loaded.get(key, partial(load_session, files.file, config, known))
         run = session_run(loaded, config)
         scalars = known.signature.scalars(config)
         return ArrayInstance(config, files.version, run, scalars=scalars)
-
-    def _load(
-        self, files: ModelFiles, config: ModelConfig, known: ServedSignature
-    ) -> LoadedSession:
-        key = repr((_fingerprint(files.file), config.parameters, known.fetches))
-        with self._lock:
-            loaded = self._loaded.get(key)
-            if loaded is None:
-                tf = tensorflow()
-                if files.file.is_dir():
-                    loaded = load_saved_model(tf, str(files.file), config, known)
-                else:
-                    loaded = load_graph(tf, files.file.read_bytes(), config, known)
-                self._loaded[key] = loaded
-        return loaded
 
 
 def _fingerprint(file: Path) -> list[tuple[str, int, int]]:
     """Return name, mtime and size of the model's files, which tell a replaced model apart."""
     parts = sorted(file.rglob("*")) if file.is_dir() else [file]
-    stats = [(str(one), one.stat()) for one in parts if one.is_file()]
-    return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
+    return fingerprint(one for one in parts if one.is_file())
 
 
 def _interface(files: ModelFiles, config: ModelConfig) -> ServedSignature:

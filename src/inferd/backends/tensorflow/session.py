@@ -6,6 +6,7 @@ shapes of a request against the configuration, and the configuration is checked 
 """
 
 import os
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -47,32 +48,17 @@ class LoadedSession:
         self.interface = interface
 
 
-def load_saved_model(
-    tf: ModuleType, folder: str, config: ModelConfig, known: ServedSignature
-) -> LoadedSession:
-    """Return the SavedModel in `folder`, loaded. Raises BackendFailed."""
+def load_session(file: Path, config: ModelConfig, known: ServedSignature) -> LoadedSession:
+    """Return the SavedModel folder or GraphDef `file`, loaded. Raises BackendFailed."""
+    tf = tensorflow()
+    content = b"" if file.is_dir() else file.read_bytes()
     session = open_session(tf, config, known)
     try:
         with session.graph.as_default():
-            tf.compat.v1.saved_model.load(session, list(known.tags), folder)
-        return _checked(LoadedSession(tf, session, known), config)
-    except InferdError:
-        session.close()
-        raise
-    except Exception as error:
-        session.close()
-        raise failure(tf, config, "load it", error) from error
-
-
-def load_graph(
-    tf: ModuleType, content: bytes, config: ModelConfig, known: ServedSignature
-) -> LoadedSession:
-    """Return the GraphDef `content`, loaded. Raises BackendFailed."""
-    session = open_session(tf, config, known)
-    try:
-        with session.graph.as_default():
-            graph_def = tf.compat.v1.GraphDef.FromString(content)
-            tf.import_graph_def(graph_def, name="")
+            if file.is_dir():
+                tf.compat.v1.saved_model.load(session, list(known.tags), str(file))
+            else:
+                tf.import_graph_def(tf.compat.v1.GraphDef.FromString(content), name="")
         return _checked(LoadedSession(tf, session, known), config)
     except InferdError:
         session.close()
@@ -115,6 +101,4 @@ def failure(tf: ModuleType, config: ModelConfig, doing: str, error: BaseExceptio
     is_fault = isinstance(error, tf.errors.InvalidArgumentError) and doing == "run it"
     kind = InvalidRequest if is_fault else BackendFailed
     reason_text = foreign_text(RuntimeError(text)).removeprefix("RuntimeError: ")
-    failed = kind(f"model '{config.name}': TensorFlow cannot {doing}: {reason_text}")
-    failed.__cause__ = error
-    return failed
+    return kind(f"model '{config.name}': TensorFlow cannot {doing}: {reason_text}")

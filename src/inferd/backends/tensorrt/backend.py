@@ -1,17 +1,16 @@
 """TensorrtBackend: runs TensorRT plans on the GPU they were built for."""
 
-import threading
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
-from weakref import WeakValueDictionary
 
 from inferd.backends.tensorrt.device import Device, find_device
-from inferd.backends.tensorrt.plan import TensorrtPlan, allows_native, load_plan, tensorrt
+from inferd.backends.tensorrt.plan import TensorrtPlan, load_plan, tensorrt
 from inferd.backends.tensorrt.run import PlanRun
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import ALLOW_NATIVE, is_on
 from inferd.core.arrays import ArrayInstance
 from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import check_config, complete_config
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -30,8 +29,7 @@ class TensorrtBackend:
     ) -> None:
         self._find = find
         self._runtime = runtime
-        self._plans: WeakValueDictionary[Any, TensorrtPlan] = WeakValueDictionary()
-        self._lock = threading.Lock()
+        self._plans: Shared[TensorrtPlan] = Shared(one_by_one=True)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. Raises Unsupported without a GPU."""
@@ -73,15 +71,12 @@ class TensorrtBackend:
     def _plan(
         self, files: ModelFiles, config: ModelConfig, device: Device, number: int
     ) -> TensorrtPlan:
-        stat = files.file.stat()
-        key = (str(files.file), stat.st_mtime_ns, stat.st_size, number, allows_native(config))
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is None:
-                with device.current():
-                    plan = load_plan(self._import(config), files.file, config)
-                self._plans[key] = plan
-        return plan
+        def load() -> TensorrtPlan:
+            with device.current():
+                return load_plan(self._import(config), files.file, config)
+
+        key = fingerprint([files.file]), number, is_on(config, ALLOW_NATIVE)
+        return self._plans.get(key, load)
 
     def _import(self, config: ModelConfig) -> ModuleType:
         try:

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import is_on
+from inferd.config.parameter import ALLOW_NATIVE, is_on
 from inferd.core.signature import Declared, Signature
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, Unsupported, foreign_text
 from inferd.tensor.dtype import DataType
@@ -21,9 +21,6 @@ DATATYPES = {
 
 PACKAGES = ("tensorrt", "tensorrt_lean")
 """The full runtime, and the one that runs plans built to be version-compatible."""
-
-ALLOW_NATIVE = "inferd_allow_native_code"
-"""The config parameter that allows a plan to contain compiled code (a lean runtime)."""
 
 _RTX_MAGIC = b"vtrt"
 
@@ -112,7 +109,7 @@ def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> TensorrtPlan:
     log = _log_of(trt)
     try:
         runtime = trt.Runtime(log)
-        if allows_native(config):
+        if is_on(config, ALLOW_NATIVE):  # such a plan has a lean runtime in it
             runtime.engine_host_code_allowed = True
         engine = runtime.deserialize_cuda_engine(content)
     except (RuntimeError, ValueError, TypeError) as error:
@@ -120,11 +117,6 @@ def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> TensorrtPlan:
     if engine is None:
         raise failure(config, log, None)
     return TensorrtPlan(trt, engine, log, config)
-
-
-def allows_native(config: ModelConfig) -> bool:
-    """Return whether the plan may contain compiled code. Raises InvalidConfig."""
-    return is_on(config, ALLOW_NATIVE)
 
 
 def failure(config: ModelConfig, log: Any, error: BaseException | None) -> BackendFailed:

@@ -1,0 +1,43 @@
+"""Shared: loaded models that several instances use."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from threading import Lock
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """Loaded models by key, each kept as long as somebody else holds it.
+
+    With `one_by_one` no two models are loaded at the same time.
+    """
+
+    def __init__(self, *, one_by_one: bool = False) -> None:
+        self._models: WeakValueDictionary[str, T] = WeakValueDictionary()
+        self._lock = Lock()
+        self._turn: AbstractContextManager[Any] = Lock() if one_by_one else nullcontext()
+
+    def get(self, key: object, load: Callable[[], T]) -> T:
+        """Return the model of `key`, an object whose repr() has all it depends on, or `load` it."""
+        text = repr(key)
+        with self._turn:
+            with self._lock:
+                found = self._models.get(text)
+            if found is None:
+                loaded = load()
+                with self._lock:
+                    found = self._models.setdefault(text, loaded)
+        return found
+
+
+def fingerprint(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Return path, mtime and size of each of `files`.
+
+    A model replaced on disk must not get what was loaded from its predecessor.
+    """
+    found = [(str(file), file.stat()) for file in files]
+    return [(path, stat.st_mtime_ns, stat.st_size) for path, stat in found]
