@@ -8,7 +8,6 @@ SRC = Path(__file__).parents[2] / "src/inferd"
 # Names that others have given, and the one class that has two sides; each is defined twice.
 SHARED = {
     "ModelConfig": "Triton's pb_utils has one, so the worker's is called so, too",
-    "Payload": "what goes into a packet, as the server collects it and as the worker does",
     "Tensor": "Triton's pb_utils has one, so the worker's is called so, too",
     "TritonPythonModel": "Triton's name of the class in a model.py; each such file has one",
 }

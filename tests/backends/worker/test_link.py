@@ -10,9 +10,9 @@ from line_peer import PATIENCE_S, SIZE, Peer, packed
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
-from inferd.backends.worker.bootstrap.inferd_worker.line import Payload as WorkersPayload
+from inferd.backends.worker.bootstrap.inferd_worker.packet import Payload
 from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.error import TritonModelException
-from inferd.backends.worker.link import CLOSED, DEAF, GARBLED, Link, LinkClosed, Payload
+from inferd.backends.worker.link import CLOSED, DEAF, GARBLED, Link, LinkClosed
 
 
 class Ends:
@@ -78,7 +78,7 @@ def test_nothing_is_held_back_where_no_event_loop_would_send_it(ends):
 @pytest.mark.parametrize("size", [1, 200_000])
 def test_what_the_worker_sends_arrives(ends, size):
     one = ends()
-    payload = WorkersPayload()
+    payload = Payload()
     payload.add(b"c" * size)
     one.peer.line.send(packet.RESULT, [7], payload)
     assert one.link.wait(PATIENCE_S)
@@ -112,7 +112,7 @@ def test_what_finds_no_room_is_refused_and_takes_none(ends):
 
 def test_what_cannot_be_said_by_the_server_forgets_no_memory(ends):
     one = ends()
-    payload = WorkersPayload()
+    payload = Payload()
     payload.add(bytes(200_000))
     one.peer.line.send(packet.RESULT, [7], payload)
     assert one.link.wait(PATIENCE_S)
@@ -187,7 +187,7 @@ def test_what_no_worker_says_ends_the_line(ends, what):
 
 def test_the_same_block_twice_ends_the_line(ends):
     one = ends()
-    payload = WorkersPayload()
+    payload = Payload()
     payload.add(bytes(50_000))
     one.peer.line.send(packet.RESULT, [1], payload)
     assert one.link.wait(PATIENCE_S)

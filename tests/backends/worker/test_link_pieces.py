@@ -9,7 +9,8 @@ import pytest
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
-from inferd.backends.worker.link import PIECE_BYTES, Link, Payload
+from inferd.backends.worker.bootstrap.inferd_worker.packet import Payload
+from inferd.backends.worker.link import PIECE_BYTES, Link
 
 SIZE = 4 * PIECE_BYTES
 

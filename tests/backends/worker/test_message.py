@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from inferd.backends.worker.bootstrap.inferd_worker.packet import Payload
 from inferd.backends.worker.document import (
     Answers,
     Command,
@@ -20,7 +21,6 @@ from inferd.backends.worker.document import (
     Said,
     Started,
 )
-from inferd.backends.worker.link import Payload
 from inferd.backends.worker.message import (
     ERRORS,
     BatchReader,
@@ -44,10 +44,7 @@ def written(*tensors):
     """Return how a packet describes `tensors`, and its data."""
     payload = Payload()
     documents = [described(tensor, payload) for tensor in tensors]
-    data = bytearray(payload.size)
-    for offset, view in payload.parts:
-        data[offset : offset + len(view)] = view
-    return json.loads(msgspec.json.encode(documents)), bytes(data)
+    return json.loads(msgspec.json.encode(documents)), b"".join(payload.parts)
 
 
 def read(documents):

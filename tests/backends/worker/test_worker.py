@@ -9,11 +9,12 @@ from line_peer import PATIENCE_S, Peer
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.loop import serve
+from inferd.backends.worker.bootstrap.inferd_worker.packet import Payload
 from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.response import InferenceResponse
 from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.tensor import Tensor
 from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
 from inferd.backends.worker.document import Answers, Logged
-from inferd.backends.worker.link import Link, Payload
+from inferd.backends.worker.link import Link
 from inferd.backends.worker.message import ResultReader, describe_request, tensors_of
 from inferd.core.request import InferRequest
 from inferd.tensor.dtype import DataType

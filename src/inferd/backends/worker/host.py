@@ -20,7 +20,7 @@ from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, ArenaFull, Received
 from inferd.backends.worker.bootstrap.inferd_worker.main import end_process, inherit
 from inferd.backends.worker.document import DescribedBatch
-from inferd.backends.worker.link import Link, LinkClosed, Payload
+from inferd.backends.worker.link import Link, LinkClosed
 from inferd.backends.worker.message import BatchReader, described_answer
 from inferd.core.interfaces import Answer, Opened
 from inferd.core.request import InferRequest
@@ -106,7 +106,7 @@ class Host:
         times = first.computing_ns or began_ns, first.computed_ns or ended_ns
         del first, requests, data  # releases what they hold, except what an answer views
         numbers = range(count - 1, -1, -1)  # the batch's number minus each request's
-        payload = Payload()
+        payload = packet.Payload()
         documents = [
             described_answer(less, answer, payload)
             for less, answer in zip(numbers, answers, strict=True)

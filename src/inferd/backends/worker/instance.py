@@ -27,7 +27,7 @@ from inferd.backends.worker.document import (
     Started,
 )
 from inferd.backends.worker.failure import Lost, Untaken
-from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans, Payload
+from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans
 from inferd.backends.worker.message import ResultReader, describe_request, placed, response_of
 from inferd.backends.worker.model_calls.calls import WorkerCalls
 from inferd.backends.worker.model_calls.replies import Caller
@@ -85,7 +85,7 @@ class WorkerInstance(Supervisor):
 
     def begin(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
         """See AsyncInstance.begin."""
-        payload = Payload()
+        payload = packet.Payload()
         batch = RunningBatch(requests, finish)
         documents = []
         number = self._numbers
@@ -107,7 +107,7 @@ class WorkerInstance(Supervisor):
 
     def begin_stream(self, request: InferRequest, deliver: Deliver) -> int:
         """See AsyncInstance.begin_stream."""
-        payload = Payload()
+        payload = packet.Payload()
         self._numbers += 1
         number = self._numbers
         batch = RunningBatch((), lambda _: None)
@@ -126,7 +126,7 @@ class WorkerInstance(Supervisor):
         self,
         number: int,
         batch: RunningBatch,
-        packed: tuple[list[Any], Payload],
+        packed: tuple[list[Any], packet.Payload],
         callers: Sequence[str],
     ) -> InferdError | None:
         """Send a batch; return the error if it cannot be sent."""
@@ -384,7 +384,7 @@ class WorkerInstance(Supervisor):
             stream.deliver(None, 0)
 
     def send(
-        self, kind: int, document: list[Any], payload: Payload | None = None, number: int = 0
+        self, kind: int, document: list[Any], payload: packet.Payload | None = None, number: int = 0
     ) -> None:
         """Send a packet other than a request, if there is a process. Raises ArenaFull."""
         if self._link is not None:

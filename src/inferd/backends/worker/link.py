@@ -18,7 +18,6 @@ log = logging.getLogger("inferd.model")
 
 _encode = msgspec.json.Encoder().encode
 _pack, _unpack = packet.HEADER.pack, packet.HEADER.unpack_from
-_ZEROS = bytes(packet.ALIGN)
 
 _AT_END = object()
 
@@ -45,33 +44,6 @@ DEAF = "was killed: it does not read what it is sent"
 
 class LinkClosed(Exception):
     """The worker has closed its end and will read nothing more."""
-
-
-class Payload:
-    """Tensor bytes on their way into a packet."""
-
-    __slots__ = ("parts", "size")
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[int, bytes | memoryview]] = []
-        self.size = 0
-
-    def add(self, view: bytes | memoryview) -> tuple[int, int]:
-        """Add a flat buffer; return its offset and size."""
-        offset, size = self.size, len(view)
-        if size:
-            self.parts.append((offset, view))
-            self.size = offset + -(-size // packet.ALIGN) * packet.ALIGN
-        return offset, size
-
-    def padded(self) -> list[memoryview | bytes]:
-        """Return the parts, each padded to the alignment of the next."""
-        parts: list[memoryview | bytes] = []
-        for _, view in self.parts:
-            parts.append(view)
-            if missing := -len(view) % packet.ALIGN:
-                parts.append(_ZEROS[:missing])
-        return parts
 
 
 class Link:
@@ -225,7 +197,7 @@ class Link:
         self,
         kind: int,
         document: list[Any],
-        payload: Payload | None = None,
+        payload: packet.Payload | None = None,
         numbers: tuple[int, int, int] = packet.NO_NUMBERS,
         *,
         holds: bool = False,
@@ -251,8 +223,8 @@ class Link:
         if size <= packet.INLINE_BYTES:
             whole = _pack(kind, len(text), packet.INLINE, size, one, two, three)
             if payload is not None and tensors:
-                zeros = _ZEROS[: start - len(text)]
-                whole = b"".join((whole, text, zeros, *payload.padded()))
+                zeros = packet.ZEROS[: start - len(text)]
+                whole = b"".join((whole, text, zeros, *payload.parts))
             else:
                 whole += text
         else:
@@ -280,7 +252,7 @@ class Link:
         else:
             self._put_behind_delayed(whole)
 
-    def _copy(self, payload: Payload, block: memoryview) -> Iterator[None] | None:
+    def _copy(self, payload: packet.Payload, block: memoryview) -> Iterator[None] | None:
         """Copy tensors into `block`, or return an iterator that does so piece by piece."""
         copying = _pieces(payload, block)
         if self._loop is not None and payload.size > PIECE_BYTES:
@@ -367,13 +339,14 @@ class Link:
             loop.remove_writer(self._socket)
 
 
-def _pieces(payload: Payload, block: memoryview) -> Iterator[None]:
+def _pieces(payload: packet.Payload, block: memoryview) -> Iterator[None]:
     """Copy tensors to their places in `block`; yield whenever PIECE_BYTES have been copied."""
-    copied_bytes = 0
-    for offset, view in payload.parts:
-        for begin in range(0, len(view), PIECE_BYTES):
-            piece = view[begin : begin + PIECE_BYTES]
-            block[offset + begin : offset + begin + len(piece)] = piece
+    at = copied_bytes = 0
+    for part in payload.parts:
+        for begin in range(0, len(part), PIECE_BYTES):
+            piece = part[begin : begin + PIECE_BYTES]
+            block[at : at + len(piece)] = piece
+            at += len(piece)
             copied_bytes += len(piece)
             if copied_bytes >= PIECE_BYTES:
                 copied_bytes = 0

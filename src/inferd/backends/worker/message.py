@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN, odd_numbers
+from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN, ZEROS, Payload, odd_numbers
 from inferd.backends.worker.document import Answers, Described, DescribedAnswer, DescribedBatch
 from inferd.backends.worker.failure import NotFoundFailure, UnknownFailure
-from inferd.backends.worker.link import NO_LOANS, Loans, Payload
+from inferd.backends.worker.link import NO_LOANS, Loans
 from inferd.backends.worker.reshapes import Reshapes
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import (
@@ -80,8 +80,11 @@ def describe_request(
         size = len(data)
         inputs.append((tensor.name, tensor.datatype._value_, tensor.shape, end, size))
         if size:
-            parts.append((end, data))
-            end += size + -size % ALIGN
+            parts.append(data)
+            missing = -size % ALIGN
+            if missing:
+                parts.append(ZEROS[:missing])
+            end += size + missing
     payload.size = end
     if reshapes is not None:
         reshapes.apply_to_inputs(inputs)

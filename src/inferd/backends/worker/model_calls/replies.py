@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
-from inferd.backends.worker.link import Loans, Payload
+from inferd.backends.worker.link import Loans
 from inferd.backends.worker.message import code_of, described
 from inferd.core.request import InferResponse
 from inferd.errors import BackendFailed, InferdError, foreign_text
@@ -30,7 +30,7 @@ class Caller(Protocol):
         ...
 
     def send(
-        self, kind: int, document: list[Any], payload: Payload | None = None, number: int = 0
+        self, kind: int, document: list[Any], payload: packet.Payload | None = None, number: int = 0
     ) -> None:
         """Send a packet. Raises ArenaFull."""
         ...
@@ -60,7 +60,7 @@ class Replies:
 
     def answer(self, number: int, response: InferResponse, *, is_last: bool) -> None:
         """Answer the call `number`. Raises BackendFailed if the response is too large."""
-        payload = Payload()
+        payload = packet.Payload()
         document = [
             "response",
             [described(tensor, payload) for tensor in response.outputs],
@@ -78,6 +78,8 @@ class Replies:
         """Answer the call or command `number` with an error."""
         self.reply(number, [is_last, ["error", code_of(error), error.message]])
 
-    def reply(self, number: int, document: list[Any], payload: Payload | None = None) -> None:
+    def reply(
+        self, number: int, document: list[Any], payload: packet.Payload | None = None
+    ) -> None:
         """Answer the call or command `number`."""
         self.caller.send(packet.REPLY, document, payload, number)

@@ -9,7 +9,8 @@ import numpy as np
 from .pb_utils.tensor import LENT_BYTES, data_of
 
 if TYPE_CHECKING:
-    from .line import Line, Payload
+    from .line import Line
+    from .packet import Payload
 
 
 def hand_over(

@@ -28,41 +28,12 @@ if TYPE_CHECKING:
 _encode = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=False, check_circular=False, allow_nan=False
 ).encode
-_ZEROS = bytes(packet.ALIGN)
 _pack, _unpack = packet.HEADER.pack, packet.HEADER.unpack_from
 _REPEATED = (packet.EXECUTE, packet.REPLY)
 
 
 class LineClosed(Exception):
     """The server is gone, or has hung up."""
-
-
-class Payload:
-    """Tensor bytes on their way into a packet."""
-
-    __slots__ = ("parts", "size")
-
-    def __init__(self) -> None:
-        self.parts: list[Any] = []  # with padding up to multiples of ALIGN
-        self.size = 0
-
-    def add(self, data: Any) -> tuple[int, int]:
-        """Add a buffer; return its offset and size."""
-        offset = self.size
-        if type(data) is bytes:
-            size = len(data)
-        else:
-            data = memoryview(data)
-            size = data.nbytes
-            if size and (data.format != "B" or data.ndim != 1):
-                data = data.cast("B")
-        if size:
-            self.parts.append(data)
-            missing = -size % packet.ALIGN
-            if missing:
-                self.parts.append(_ZEROS[:missing])
-            self.size = offset + size + missing
-        return offset, size
 
 
 class Line:
@@ -195,7 +166,7 @@ class Line:
         self,
         kind: int,
         document: Sequence[Any],
-        payload: Payload | None = None,
+        payload: packet.Payload | None = None,
         numbers: tuple[int, ...] = packet.NO_NUMBERS,
         claimed: Sequence[int] = (),
     ) -> None:
@@ -269,7 +240,7 @@ class Line:
             raise TritonModelException(
                 "NaN and infinity cannot be sent to the server, except in tensors"
             ) from None
-        written = len(text), text + _ZEROS[: -len(text) % packet.ALIGN]
+        written = len(text), text + packet.ZEROS[: -len(text) % packet.ALIGN]
         if key is not None:
             packet.keep(self._written_before, key, written, len(text))
         return written
@@ -278,7 +249,7 @@ class Line:
         self,
         kind: int,
         written: tuple[int, bytes],
-        payload: Payload | None,
+        payload: packet.Payload | None,
         numbers: tuple[int, ...],
     ) -> bytes:
         """Return the datagram of a packet; a large payload goes to a block. Raises ArenaFull."""

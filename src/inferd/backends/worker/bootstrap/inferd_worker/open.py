@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .line import Payload
 from .outbox import WINDOW, Outbox
+from .packet import Payload
 from .pb_utils.error import TritonModelException
 
 

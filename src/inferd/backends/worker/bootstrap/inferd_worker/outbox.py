@@ -10,7 +10,7 @@ from .pb_utils.error import TritonError, TritonModelException
 from .pb_utils.tensor import write_tensor
 
 if TYPE_CHECKING:
-    from .line import Line, Payload
+    from .line import Line
 
 INTERNAL = int(TritonError.INTERNAL)
 
@@ -39,7 +39,7 @@ class Outbox:
         number: int,
         wanted: list[str] | None,
         response: Any,
-        payload: Payload,
+        payload: packet.Payload,
         *,
         is_final: bool,
     ) -> tuple[Any, ...]:
@@ -64,7 +64,7 @@ class Outbox:
         share = window_share(payload.size - size)
         return number, tuple(outputs), None, response._parameters, is_final, share
 
-    def send(self, answer: tuple[Any, ...], payload: Payload) -> None:
+    def send(self, answer: tuple[Any, ...], payload: packet.Payload) -> None:
         """Send the one `answer` that a response sender was given."""
         number, _, _, _, is_final, share = answer
         if is_final:

@@ -40,6 +40,9 @@ INLINE_BYTES: Final = 16 << 10
 NO_BLOCK: Final = -1
 """The block of a tensor whose bytes are in the packet itself."""
 
+ZEROS: Final = bytes(64)
+"""The padding of tensors, up to multiples of ALIGN."""
+
 MAX_PACKET: Final = HEADER.size + INLINE_BYTES
 ALIGN: Final = 64
 
@@ -108,6 +111,34 @@ METRIC: Final = 24
 
 SAID: Final = 25
 """[released, whether the model is ready]: the answer to ASK."""
+
+
+class Payload:
+    """Tensor bytes on their way into a packet."""
+
+    __slots__ = ("parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []  # with padding up to multiples of ALIGN
+        self.size = 0
+
+    def add(self, data: Any) -> tuple[int, int]:
+        """Add a buffer, flat if it is a memoryview; return its offset and size."""
+        offset = self.size
+        if type(data) is bytes or type(data) is memoryview:
+            size = len(data)
+        else:
+            data = memoryview(data)
+            size = data.nbytes
+            if size and (data.format != "B" or data.ndim != 1):
+                data = data.cast("B")
+        if size:
+            self.parts.append(data)
+            missing = -size % ALIGN
+            if missing:
+                self.parts.append(ZEROS[:missing])
+            self.size = offset + size + missing
+        return offset, size
 
 
 def odd_numbers(parameters: dict[str, Any]) -> dict[str, str] | None:

@@ -15,7 +15,7 @@ from . import packet
 from .arena import Arena, ArenaFull, Received
 from .current import Session
 from .handing import hand_over
-from .line import Line, LineClosed, Payload
+from .line import Line, LineClosed
 from .model import ModelFailed, complete, error_text, full, import_class, shown
 from .open import OpenRequest
 from .outbox import INTERNAL, Outbox, window_share
@@ -286,7 +286,7 @@ class Worker:
             if self._is_iterative and not failed:
                 again = wanted_again(opens, requests)
         requests.clear()  # releases what they hold, unless the model keeps it
-        payload = Payload()
+        payload = packet.Payload()
         answers = []
         for one, response in zip(opens, responses):
             if response is not None and not one.is_closed:
@@ -321,7 +321,7 @@ class Worker:
         """Send the response to the one request of a batch."""
         requests.clear()
         one.is_closed = True
-        payload = Payload()
+        payload = packet.Payload()
         claimed: list[int] = []
         answer: tuple[Any, ...] = ()
         try:
@@ -343,7 +343,7 @@ class Worker:
         del self.outbox.open_requests[one.number]
 
     def _handed_over(
-        self, one: OpenRequest, returned: list[Any], payload: Payload
+        self, one: OpenRequest, returned: list[Any], payload: packet.Payload
     ) -> tuple[tuple[Any, ...], list[int]]:
         try:
             outputs, claimed = hand_over(returned, one.outputs, payload, self.line)
@@ -352,7 +352,7 @@ class Worker:
         return (0, tuple(outputs), None, None, True, window_share(payload.size)), claimed
 
     def _send_result(
-        self, batch: int, times: tuple[int, int], answers: list[Any], payload: Payload | None
+        self, batch: int, times: tuple[int, int], answers: list[Any], payload: packet.Payload | None
     ) -> None:
         if batch:
             is_repeated = len(answers) <= MOST_REPEATED and not any(one[3] for one in answers)

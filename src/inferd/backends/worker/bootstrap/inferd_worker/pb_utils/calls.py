@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Callable, Optional
 
 from .. import packet
-from ..line import Line, LineClosed, Payload
+from ..line import Line, LineClosed
 from .error import TritonError, TritonModelException
 from .response import InferenceResponse
 from .tensor import read_tensor
@@ -20,7 +20,7 @@ A call without a trace of its own belongs to the trace of this request.
 """
 
 
-Describe = Callable[[Payload, Optional[Line]], tuple[Any, int]]
+Describe = Callable[[packet.Payload, Optional[Line]], tuple[Any, int]]
 """Returns the packet's description of a request: a tuple, or a list if it cannot be hashed.
 
 Second the number of the received request to whose trace it belongs, -1 if that is the one in
@@ -92,7 +92,7 @@ class Calls:
         """
         if self.is_starting:
             raise TritonModelException("other models can be called only while execute runs")
-        payload = Payload()
+        payload = packet.Payload()
         # Received bytes are only named, where this waits for the answer and so keeps them.
         document, parent = describe(payload, self.line if loop is None and not decoupled else None)
         whole: Any = (document, decoupled, tuple(self.callers))

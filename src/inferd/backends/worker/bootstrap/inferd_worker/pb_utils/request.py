@@ -14,8 +14,9 @@ from .response import InferenceResponseSender, as_json, checked_parameters
 from .tensor import Tensor, named, read_tensor, write_tensor
 
 if TYPE_CHECKING:
-    from ..line import Line, Payload
+    from ..line import Line
     from ..open import OpenRequest
+    from ..packet import Payload
 
 SEQUENCE_START, SEQUENCE_END = 1, 2
 RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2

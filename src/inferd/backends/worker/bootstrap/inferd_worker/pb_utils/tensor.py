@@ -14,7 +14,8 @@ from .error import TritonModelException, WrongType, kind_of, text_of
 from .given import text_given
 
 if TYPE_CHECKING:
-    from ..line import Line, Payload
+    from ..line import Line
+    from ..packet import Payload
 
 
 _NOTHING = bytearray()
