@@ -363,10 +363,10 @@ def is_gone(pid):
 
 
 ODD_PACKETS = {
-    "arguments that are missing": (20 + 1, [[], 1, "value", []], True),
-    "arguments of another kind": (20 + 1, [[], 1, "load", ["x", None, 5]], True),
-    "a text where bytes are": (20 + 1, [[], 1, "load", [1, 2, {"a": 5}]], True),
-    "too much nesting": (20 + 1, "[[],1,'x'," + "[" * 20_000 + "]" * 20_000 + "]", False),
+    "arguments that are missing": (20 + 1, [[], "value", []], True),
+    "arguments of another kind": (20 + 1, [[], "load", ["x", None, 5]], True),
+    "a text where bytes are": (20 + 1, [[], "load", [1, 2, {"a": 5}]], True),
+    "too much nesting": (20 + 1, "[[],'x'," + "[" * 20_000 + "]" * 20_000 + "]", False),
     "a batch that is none": (18, [[], [[0, None, None, None, True, 0]]], True),
     "fewer bytes than the shape takes": (
         18, [[], [[0, [["OUT", "INT32", [10**9], 0, 4]], None, None, True, 0]]], False

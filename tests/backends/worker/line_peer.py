@@ -100,7 +100,6 @@ class PeerProcess:
         self.reason = ""
         self.has_ended = threading.Event()
         self.ended = lambda _: None
-        self.pid = 0
         self.is_started = self.is_closed = False
 
     def start(self):

@@ -53,7 +53,7 @@ def test_a_block_is_released_when_the_last_view_of_it_is_gone(pair):
 def test_what_could_not_be_told_is_told_later(pair):
     arena, received = pair
     received.block(write(arena, bytes(64)), 64)
-    received.put_back(received.released())
+    received.fresh.extend(received.released())
     assert not received.is_much
     assert received.released() == [0]
 

@@ -28,8 +28,8 @@ from inferd.backends.worker.message import (
     describe_request,
     described,
     placed,
+    places_of,
     response_of,
-    tensors_of,
 )
 from inferd.core.request import InferRequest, WantedOutput
 from inferd.errors import BackendFailed, Code, InferdError
@@ -99,7 +99,7 @@ def test_tensors_are_read_as_they_were_written():
         Tensor("scalar", DataType.INT64, (), bytes(8)),
     ]
     documents, data = written(*given)
-    found = tensors_of(read(documents), data)
+    found = placed(places_of(read(documents)), data)
     assert [(t.name, t.datatype, t.shape, bytes(t.view())) for t in found] == [
         (t.name, t.datatype, t.shape, bytes(t.view())) for t in given
     ]
@@ -125,7 +125,7 @@ def test_tensors_are_read_as_they_were_written():
 )
 def test_bytes_that_are_not_there_or_do_not_fit_are_refused(document):
     with pytest.raises(ValueError, match="tensor 'x'"):
-        tensors_of(read([document]), bytes(64))
+        placed(places_of(read([document])), bytes(64))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,7 +183,7 @@ def reading(answers):
 
 
 def test_over_the_old_api_an_error_has_the_code_that_the_model_gave():
-    assert [status_of(kind("told so")) for kind in ERRORS] == [2, 3, 4, 5, 6, 7, 8, 2]
+    assert [status_of(kind("told so"))[0] for kind in ERRORS] == [2, 3, 4, 5, 6, 7, 8, 2]
 
 
 def test_a_usual_result_is_read_once_for_all_that_say_the_same():
@@ -221,10 +221,19 @@ def test_what_is_read_once_has_to_be_there_each_time(data, loans, block):
         [[0, [OUTPUT], None, None, False, 1]],
         [[0, None, [1, "no"], None, True, 1]],
         [[0, [], None, None, True, 1]],
-        [[0, [["Y", "FP32", [0], 0, 0]], None, None, True, 1]],
-        [[0, [["Y", "FP32", [3], 64, 8]], None, None, True, 1]],
-        [[0, [["Y", "FP32", [2], -64, 8]], None, None, True, 1]],
     ],
 )
 def test_what_is_not_the_usual_result_is_looked_at_each_time(answers):
     assert reading(answers).plain is None
+
+
+@pytest.mark.parametrize("output", [["Y", "FP32", [3], 64, 8], ["Y", "FP32", [2], -64, 8]])
+def test_a_usual_result_whose_bytes_do_not_fit_is_refused(output):
+    with pytest.raises(ValueError, match="tensor 'Y'"):
+        reading([[0, [output], None, None, True, 1]])
+
+
+def test_an_empty_output_has_no_bytes_wherever_it_is_said_to_be():
+    one = reading([[0, [["Y", "FP32", [0], 640, 0]], None, None, True, 1]])
+    [tensor] = placed(one.plain, b"")
+    assert (tensor.shape, tensor.data) == ((0,), b"")

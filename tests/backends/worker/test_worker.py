@@ -15,7 +15,7 @@ from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.tensor import Tenso
 from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
 from inferd.backends.worker.document import Answers, Logged
 from inferd.backends.worker.link import Link
-from inferd.backends.worker.message import ResultReader, describe_request, tensors_of
+from inferd.backends.worker.message import ResultReader, describe_request, placed, places_of
 from inferd.core.request import InferRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor as CoreTensor
@@ -110,7 +110,7 @@ def results_of(peer, worker, *inputs):
         if kind == packet.RESULT:
             result = msgspec.json.decode(document, type=Answers)
             loans = link.settle(result.released, ResultReader(result).blocks)
-            [tensor] = tensors_of(result.answers[0].outputs, data, loans)
+            [tensor] = placed(places_of(result.answers[0].outputs), data, loans)
             told.append((result.answers[0].outputs[0], tensor.numpy()))
 
     link = Link(peer.socket, peer.arena, peer.received, receive, told.append)

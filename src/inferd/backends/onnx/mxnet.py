@@ -4,7 +4,7 @@ A model that cannot be converted is run by MXNet's own library, if installed, in
 """
 
 import json
-from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -113,15 +113,11 @@ class MxnetBackend(ConvertedBackend):
         self, files: ModelFiles, config: ModelConfig, placement: Placement, library: Path
     ) -> WorkerPlan:
         environment = Environment(variables=_VARIABLES)
-
-        def make(on_line: Callable[[str, bool], None]) -> WorkerProcess:
-            return WorkerProcess(config.name, environment, Sizes(), on_line)
-
         return WorkerPlan(
             model=config.name,
             version=files.version,
             settings=_settings(files, config, placement, library),
-            make=make,
+            make=partial(WorkerProcess, config.name, environment, Sizes()),
             start_timeout_s=self._context.load_timeout_s,
             is_wanted=files.is_wanted,
         )

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,7 @@ from inferd.backends.worker.parameters import (
     setting,
     timeout_s,
 )
-from inferd.backends.worker.plan import AHEAD, WorkerPlan
+from inferd.backends.worker.plan import AHEAD, Make, WorkerPlan
 from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.backends.worker.reshapes import reshapes_of
 from inferd.config.model import ModelConfig
@@ -135,16 +134,9 @@ class PythonBackend:
         )
         if runs_in_server(config, self._context.settings):
             _check_in_server(files, config)
-
-            def make(on_line: Callable[[str, bool], None]) -> WorkerProcess:
-                return ModelThread(config.name, files, sizes, on_line)
-
+            make: Make = partial(ModelThread, config.name, files, sizes)
         else:
-            environment = self.environment(files, config)
-
-            def make(on_line: Callable[[str, bool], None]) -> WorkerProcess:
-                return WorkerProcess(config.name, environment, sizes, on_line)
-
+            make = partial(WorkerProcess, config.name, self.environment(files, config), sizes)
         return WorkerPlan(
             model=config.name,
             version=files.version,

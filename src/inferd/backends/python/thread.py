@@ -34,7 +34,7 @@ class ModelThread(WorkerProcess):
     def start(self) -> None:
         """Start the thread. Raises BackendFailed if descriptors run out."""
         with contextlib.ExitStack() as undo:
-            undo.callback(self._close)
+            undo.callback(self.close)
             fds: list[int] = []  # duplicates, which the thread owns
             try:
                 other = self._other.dup()
@@ -87,15 +87,3 @@ class ModelThread(WorkerProcess):
             worker.run(modules.ours("loop").serve)
         finally:
             worker.line.close()
-
-    def _note_end(self) -> None:
-        with self._lock:
-            if self.has_ended.is_set():
-                return
-            self.has_ended.set()
-        ended, self.ended = self.ended, _ignore
-        ended(self.reason)
-
-
-def _ignore(_: str) -> None:
-    """Do nothing: the end has already been reported."""

@@ -2,8 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from inferd.backends.worker.environments.environment import Environment
@@ -56,10 +56,6 @@ class HostedModels:
     ) -> WorkerPlan:
         source = str(Path(__file__).parents[3])  # the folder of this package, installed or not
         environment = Environment(path=(source,), main=_MAIN)
-
-        def make(on_line: Callable[[str, bool], None]) -> WorkerProcess:
-            return WorkerProcess(config.name, environment, Sizes(), on_line)
-
         return WorkerPlan(
             model=config.name,
             version=files.version,
@@ -76,7 +72,7 @@ class HostedModels:
                 "settings": dict(self._context.settings),
                 "verbose": log.isEnabledFor(logging.DEBUG),
             },
-            make=make,
+            make=partial(WorkerProcess, config.name, environment, Sizes()),
             start_timeout_s=self._context.load_timeout_s,
             is_wanted=files.is_wanted,
             timeout_s=timeout_s(config),

@@ -214,7 +214,7 @@ class Link:
         try:
             text = _encode([released, *document])
         except BaseException:
-            self._received.put_back(released)
+            self._received.fresh.extend(released)
             raise
         tensors = payload.size if payload is not None else 0
         start = -(-len(text) // packet.ALIGN) * packet.ALIGN
@@ -231,7 +231,7 @@ class Link:
             try:
                 at, block = self._arena.take(size)
             except BaseException:
-                self._received.put_back(released)
+                self._received.fresh.extend(released)
                 raise
             whole = _pack(kind, len(text), at, size, one, two, three)
             block[: len(text)] = text

@@ -25,7 +25,7 @@ from inferd.tensor.tensor import Tensor
 
 Places = list[tuple[str, DataType, tuple[int, ...], int, int, int]]
 """For each tensor its name, datatype, shape, the begin and end of its bytes, and their block:
-NO_BLOCK for the data of the packet."""
+NO_BLOCK for the data of the packet. The end is 0 without any bytes."""
 
 SEQUENCE_START, SEQUENCE_END = 1, 2
 
@@ -94,58 +94,22 @@ def describe_request(
     return request.id, inputs, outputs, parameters, more
 
 
-def tensors_of(outputs: Sequence[Described], data: Any, loans: Loans = NO_LOANS) -> list[Tensor]:
-    """Return the tensors that a packet describes: views of its data, or of the blocks it names.
-
-    Raises ValueError: see check_place.
-    """
-    tensors = []
-    for one in outputs:
-        name, datatype, shape, offset, size = (
-            one.name,
-            one.datatype,
-            one.shape,
-            one.offset,
-            one.size,
-        )
-        there = data if one.block < 0 else loans.get(one.block, b"")
-        check_place(one, len(there))
-        tensors.append(
-            Tensor(name, datatype, shape, there[offset : offset + size] if size else b"")
-        )
-    return tensors
-
-
-def check_place(one: Described, most: int) -> None:
-    """Check the place that a packet gives for a tensor in data of `most` bytes.
-
-    Raises ValueError if the bytes are out of range, or their number does not fit the shape.
-    """
-    shape, offset, size = one.shape, one.offset, one.size
-    data_size = one.datatype.size_bytes * prod(shape)
-    is_odd = size != data_size if one.datatype.size_bytes else size < 0
-    if is_odd or offset < 0 or (size and offset + size > most) or min(shape, default=0) < 0:
-        msg = f"tensor '{one.name}' {list(shape)} has {size} bytes at {offset}"
-        raise ValueError(msg)
-
-
 def blocks_of(outputs: Sequence[Described]) -> set[int]:
     """Return the blocks of our own memory that a packet names."""
     return {one.block for one in outputs if one.block >= 0}
 
 
-def places_of(tensors: Sequence[Described]) -> Places | None:
-    """Return the place of each of `tensors`; None if one is empty or does not fit its shape."""
+def places_of(tensors: Sequence[Described]) -> Places:
+    """Return the place of each of `tensors`. Raises ValueError if one does not fit its shape."""
     places: Places = []
     for one in tensors:
-        end = one.offset + one.size
-        try:
-            check_place(one, end)
-        except ValueError:  # `tensors_of` raises it again
-            return None
-        if not one.size:
-            return None
-        places.append((one.name, one.datatype, one.shape, one.offset, end, one.block))
+        shape, offset, size = one.shape, one.offset, one.size
+        element_bytes = one.datatype.size_bytes
+        is_odd = size != element_bytes * prod(shape) if element_bytes else size < 0
+        if is_odd or offset < 0 or min(shape, default=0) < 0:
+            raise ValueError(_misplaced(one.name, shape, offset, size))
+        end = offset + size if size else 0
+        places.append((one.name, one.datatype, shape, offset, end, one.block))
     return places
 
 
@@ -158,10 +122,13 @@ def placed(places: Places, data: Any, loans: Loans = NO_LOANS) -> list[Tensor]:
     for name, datatype, shape, begin, end, block in places:
         there = data if block < 0 else loans.get(block, b"")
         if end > len(there):
-            msg = f"tensor '{name}' {list(shape)} has {end - begin} bytes at {begin}"
-            raise ValueError(msg)
-        tensors.append(Tensor(name, datatype, shape, there[begin:end]))
+            raise ValueError(_misplaced(name, shape, begin, end - begin))
+        tensors.append(Tensor(name, datatype, shape, there[begin:end] if end else b""))
     return tensors
+
+
+def _misplaced(name: str, shape: tuple[int, ...], offset: int, size: int) -> str:
+    return f"tensor '{name}' {list(shape)} has {size} bytes at {offset}"
 
 
 class ResultReader:
@@ -202,7 +169,7 @@ def response_of(
         code, text = answer.error
         kind = ERRORS[code] if 0 <= code < len(ERRORS) else BackendFailed
         return kind(text)
-    outputs = tensors_of(answer.outputs or (), data, loans)
+    outputs = placed(places_of(answer.outputs or ()), data, loans)
     if reshapes is not None:
         reshapes.apply_to_outputs(outputs)
     return InferResponse(
@@ -231,7 +198,7 @@ class BatchReader:
         """
         requests = []
         for request, places in self._described:
-            inputs = tensors_of(request.inputs, data) if places is None else placed(places, data)
+            inputs = placed(places, data)
             wanted = [WantedOutput(name) for name in request.outputs] if request.outputs else []
             parameters = dict(request.parameters) if request.parameters else {}
             requests.append(InferRequest(model, "", request.id, inputs, wanted, parameters))

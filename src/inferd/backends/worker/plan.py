@@ -13,6 +13,10 @@ AHEAD = 16
 """The most executions a worker may be given at once, if they are short."""
 
 
+Make = Callable[[Callable[[str, bool], None]], WorkerProcess]
+"""Makes the process, given what takes each line it prints, and whether that went to stderr."""
+
+
 class WorkerPlan(msgspec.Struct, frozen=True):
     """How one worker is run: `settings` is the document of START.
 
@@ -27,7 +31,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     model: str
     version: int
     settings: dict[str, Any]
-    make: Callable[[Callable[[str, bool], None]], WorkerProcess]
+    make: Make
     start_timeout_s: float
     is_wanted: Callable[[], bool] = always
     timeout_s: float = 0.0

@@ -105,7 +105,7 @@ class WorkerProcess:
         threading.Thread(target=self._keep, name=f"{self._name}-worker", daemon=True).start()
         self._started.wait()
         if self._failed is not None:
-            self._close()
+            self.close()
             python = self._environment.python.name
             msg = f"model '{self._name}': {python} cannot be started: {self._failed.strerror}"
             raise BackendFailed(msg) from self._failed
@@ -118,11 +118,6 @@ class WorkerProcess:
             self.reason = self.reason or reason
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
-
-    @property
-    def pid(self) -> int:
-        """The process id; 0 before the start."""
-        return self._popen.pid if self._popen is not None else 0
 
     def _keep(self) -> None:
         try:
@@ -142,7 +137,14 @@ class WorkerProcess:
             popen.wait()
         end_descendants(self._mark)
         self.reason = self.reason or _exit_text(popen.returncode)
-        self.has_ended.set()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        """Report the end, once."""
+        with self._lock:
+            if self.has_ended.is_set():
+                return
+            self.has_ended.set()
         ended, self.ended = self.ended, _ignore  # it may refer to this process
         ended(self.reason)
 
@@ -200,9 +202,6 @@ class WorkerProcess:
 
     def close(self) -> None:
         """Close the descriptors, once the process has ended or could not be started."""
-        self._close()
-
-    def _close(self) -> None:
         self.socket.close()
         self._other.close()
         for fd in self._fds[1:]:

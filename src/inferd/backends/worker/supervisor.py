@@ -168,9 +168,12 @@ class Supervisor:
         if self._home is not None:
             return
         self._home = self._loop = loop
+        self._attach_link(loop)
+
+    def _attach_link(self, loop: asyncio.AbstractEventLoop) -> None:
+        process = self._process
         assert self._link is not None
         self._link.attach(loop)
-        process = self._process
         if process is not None and process.has_ended.is_set():
             self._bury(process)
         else:
@@ -311,11 +314,7 @@ class Supervisor:
         log.info("model '%s' has a new worker process", self.plan.model)
         self.unavailable_reason = ""
         self._has_answered = False
-        link.attach(loop)
-        if process.has_ended.is_set():
-            self._bury(process)
-        else:
-            self._change()
+        self._attach_link(loop)
 
     # --- packets from the worker ---
 

@@ -29,10 +29,10 @@ from inferd.backends.worker.link import NO_LOANS, Loans
 from inferd.backends.worker.message import (
     SEQUENCE_END,
     SEQUENCE_START,
+    Places,
     blocks_of,
     placed,
     places_of,
-    tensors_of,
 )
 from inferd.backends.worker.model_calls.commands import Commands
 from inferd.backends.worker.model_calls.loads import Loads
@@ -57,7 +57,6 @@ AHEAD = 16
 class Wish:
     """The content of a CALL by `model`, parsed once for all identical ones.
 
-    `plain` holds the places of the inputs, None if one is empty or does not fit its shape;
     `blocks` are the blocks of our memory that it names.
     """
 
@@ -65,11 +64,11 @@ class Wish:
         "_called",
         "_callers",
         "_outputs",
+        "_places",
         "_version",
         "blocks",
         "is_decoupled",
         "model",
-        "plain",
         "released",
     )
 
@@ -85,29 +84,26 @@ class Wish:
         self._version = "" if version == "-1" else version
         self._outputs = called.outputs or []
         self.blocks = blocks_of(called.inputs)
-        self.plain = places_of(called.inputs)
+        self._places: Places | None = None  # of the inputs, once they are wanted
 
     def request(self, data: Any, loans: Loans) -> InferRequest:
         """Return the request, its inputs views of `data` or `loans`.
 
         Raises InvalidRequest if too many models wait for each other, ValueError for inputs whose
-        bytes are out of range.
+        bytes are out of range or do not fit their shapes.
         """
         called = self._called
         if len(self._callers) > MAX_NESTING:
             way = " -> ".join((*self._callers[-4:], called.model))
             msg = f"more than {MAX_NESTING} models wait for each other: ... {way}"
             raise InvalidRequest(msg)
-        plain = self.plain
-        if plain is None:
-            inputs = tensors_of(called.inputs, data, loans)
-        else:
-            inputs = placed(plain, data, loans)
+        if self._places is None:
+            self._places = places_of(called.inputs)
         return InferRequest(
             called.model,
             self._version,
             called.id,
-            inputs,
+            placed(self._places, data, loans),
             [WantedOutput(name) for name in self._outputs],
             dict(called.parameters) if called.parameters else {},
             priority=max(0, called.priority),

@@ -23,32 +23,24 @@ from .pb_utils.given import text_given
 from .pb_utils.log import Logger
 from .pb_utils.metric import Metric, MetricFamily
 from .pb_utils.request import (
-    MEMORY_CPU,
-    MEMORY_GPU,
-    RELEASE_ALL,
-    RELEASE_RESCHEDULE,
-    SEQUENCE_END,
-    SEQUENCE_START,
+    TRITONSERVER_MEMORY_CPU,
+    TRITONSERVER_MEMORY_GPU,
+    TRITONSERVER_REQUEST_FLAG_SEQUENCE_END,
+    TRITONSERVER_REQUEST_FLAG_SEQUENCE_START,
+    TRITONSERVER_REQUEST_RELEASE_ALL,
+    TRITONSERVER_REQUEST_RELEASE_RESCHEDULE,
     InferenceRequest,
     InferenceTrace,
     PreferredMemory,
     get_input_tensor_by_name,
 )
 from .pb_utils.response import (
-    FINAL,
+    TRITONSERVER_RESPONSE_COMPLETE_FINAL,
     InferenceResponse,
     InferenceResponseSender,
     get_output_tensor_by_name,
 )
 from .pb_utils.tensor import Tensor
-
-TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = SEQUENCE_START
-TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = SEQUENCE_END
-TRITONSERVER_RESPONSE_COMPLETE_FINAL = FINAL
-TRITONSERVER_REQUEST_RELEASE_ALL = RELEASE_ALL
-TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = RELEASE_RESCHEDULE
-TRITONSERVER_MEMORY_CPU = MEMORY_CPU
-TRITONSERVER_MEMORY_GPU = MEMORY_GPU
 
 
 def serialize_byte_tensor(input_tensor: Any) -> Any:

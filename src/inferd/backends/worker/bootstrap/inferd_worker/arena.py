@@ -276,10 +276,6 @@ class Received:
             offsets.append(offset)
         return offsets
 
-    def put_back(self, offsets: list[int]) -> None:
-        """Return `offsets`, which could not be reported after all, to the released blocks."""
-        self.fresh.extend(offsets)
-
     @property
     def is_much(self) -> bool:
         """Whether the released blocks are worth a packet of their own."""

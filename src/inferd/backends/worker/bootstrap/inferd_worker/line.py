@@ -192,7 +192,7 @@ class Line:
             try:
                 whole = self._packed(kind, self._text(released, document), payload, numbers)
             except BaseException:
-                self._received.put_back(released)
+                self._received.fresh.extend(released)
                 raise
             try:
                 self._socket.sendall(whole)

@@ -51,7 +51,7 @@ class Outbox:
             return number, None, None, None, is_final, 1
         error = response._error
         if error is not None:
-            return number, None, (int(error.code()), error.message()), None, is_final, 1
+            return refusal(number, error.message(), int(error.code()), is_final=is_final)
         size = payload.size
         try:
             outputs = [
@@ -60,7 +60,7 @@ class Outbox:
                 if wanted is None or tensor._name in wanted
             ]
         except TritonModelException as failed:
-            return number, None, (INTERNAL, self.invalid_text(failed)), None, is_final, 1
+            return refusal(number, self.invalid_text(failed), is_final=is_final)
         share = window_share(payload.size - size)
         return number, tuple(outputs), None, response._parameters, is_final, share
 
@@ -72,8 +72,9 @@ class Outbox:
         try:
             self.line.send(packet.ANSWER, [[answer]], payload)
         except ArenaFull as error:
-            reason = [INTERNAL, self.unsent_text(error, [answer])]
-            self.line.send(packet.ANSWER, [[[number, None, reason, None, is_final, share]]])
+            text = self.unsent_text(error, [answer])
+            failed = refusal(number, text, is_final=is_final, share=share)
+            self.line.send(packet.ANSWER, [[failed]])
 
     def drop(self, number: int) -> None:
         """Fail a request that can no longer be answered; called by the garbage collector."""
@@ -82,8 +83,7 @@ class Outbox:
             f"model '{self.model}' failed: {self.execute_place} let go of the request without "
             f"sending its final response"
         )
-        answer = [number, None, [INTERNAL, text], None, True, 1]
-        self.line.send_unwaiting(packet.ANSWER, [[answer]])
+        self.line.send_unwaiting(packet.ANSWER, [[refusal(number, text)]])
 
     def invalid_text(self, failed: TritonModelException) -> str:
         """Return the error text for an answer that holds what cannot be sent."""
@@ -101,6 +101,13 @@ class Outbox:
             largest = max(outputs, key=_size_of)
             text += f"output '{largest[0]}' {list(largest[2])} takes {largest[4]}; "
         return text + f"--backend-config=BACKEND,{GROWTH_SETTING}=BYTES lets it grow further"
+
+
+def refusal(
+    number: int, text: str, code: int = INTERNAL, *, is_final: bool = True, share: int = 1
+) -> tuple[Any, ...]:
+    """Return the packet's description of an answer that is an error; see Outbox.describe."""
+    return number, None, (code, text), None, is_final, share
 
 
 def _size_of(output: tuple[Any, ...]) -> int:

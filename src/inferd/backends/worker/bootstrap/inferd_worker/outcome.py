@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .pb_utils.error import kind_of
-from .pb_utils.request import RELEASE_RESCHEDULE
+from .pb_utils.request import TRITONSERVER_REQUEST_RELEASE_RESCHEDULE
 from .pb_utils.response import InferenceResponse
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def wanted_again(opens: list[OpenRequest], requests: list[InferenceRequest]) -> 
     return [
         one
         for one, request in zip(opens, requests)
-        if request._release_flags == RELEASE_RESCHEDULE and not one.is_closed
+        if request._release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE and not one.is_closed
     ]
 
 
@@ -31,7 +31,7 @@ def odd_item(
 ) -> str:
     """Return what is wrong with `responses`, as many as there are requests; "" for nothing."""
     for one, request, response in zip(opens, requests, responses):
-        is_again = request._release_flags == RELEASE_RESCHEDULE
+        is_again = request._release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE
         if is_again and response is not None:
             return "returned a response to a request that it asks to be rescheduled"
         if response is None:

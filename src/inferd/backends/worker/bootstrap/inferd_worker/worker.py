@@ -18,12 +18,12 @@ from .handing import hand_over
 from .line import Line, LineClosed
 from .model import ModelFailed, complete, error_text, full, import_class, shown
 from .open import OpenRequest
-from .outbox import INTERNAL, Outbox, window_share
+from .outbox import Outbox, refusal, window_share
 from .outcome import odd_item, wanted_again
 from .pb_utils.calls import executing
 from .pb_utils.config import using_decoupled_model_transaction_policy
 from .pb_utils.error import TritonError, TritonModelException, kind_of
-from .pb_utils.request import RELEASE_ALL, InferenceRequest
+from .pb_utils.request import TRITONSERVER_REQUEST_RELEASE_ALL, InferenceRequest
 from .pb_utils.response import InferenceResponse
 from .ready import Deputy, ask
 
@@ -304,10 +304,8 @@ class Worker:
         try:
             self._send_result(batch, times, answers, payload)
         except (ArenaFull, TritonModelException) as error:
-            reason = (INTERNAL, self.outbox.unsent_text(error, answers))
-            answers = [
-                (_number_in_packet(one, batch), None, reason, None, True, 1) for one in opens
-            ]
+            text = self.outbox.unsent_text(error, answers)
+            answers = [refusal(_number_in_packet(one, batch), text) for one in opens]
             self._send_result(batch, times, answers, None)
 
     def _settle_usual(
@@ -328,17 +326,11 @@ class Worker:
             if self.line.has_blocks:
                 answer, claimed = self._handed_over(one, returned, payload)
             else:
-                answer = self.outbox.describe(
-                    _number_in_packet(one, batch),
-                    one.outputs,
-                    returned[0][0],
-                    payload,
-                    is_final=True,
-                )
+                response = returned[0][0]
+                answer = self.outbox.describe(0, one.outputs, response, payload, is_final=True)
             self.line.send(packet.RESULT, ((answer,),), payload, (batch, *times), claimed)
         except (ArenaFull, TritonModelException) as error:
-            reason = self.outbox.unsent_text(error, [answer])
-            answer = 0, None, (INTERNAL, reason), None, True, 1
+            answer = refusal(0, self.outbox.unsent_text(error, [answer]))
             self.line.send(packet.RESULT, ((answer,),), None, (batch, *times))
         del self.outbox.open_requests[one.number]
 
@@ -348,7 +340,7 @@ class Worker:
         try:
             outputs, claimed = hand_over(returned, one.outputs, payload, self.line)
         except TritonModelException as failed:
-            return (0, None, (INTERNAL, self.outbox.invalid_text(failed)), None, True, 1), []
+            return refusal(0, self.outbox.invalid_text(failed)), []
         return (0, tuple(outputs), None, None, True, window_share(payload.size)), claimed
 
     def _send_result(
@@ -371,7 +363,7 @@ class Worker:
             and type(responses[0]) is InferenceResponse
             and not self.outbox.is_decoupled
             and not opens[0].is_closed
-            and requests[0]._release_flags == RELEASE_ALL
+            and requests[0]._release_flags == TRITONSERVER_REQUEST_RELEASE_ALL
         )
 
     def _complaint(

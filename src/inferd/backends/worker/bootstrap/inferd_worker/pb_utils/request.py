@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..open import OpenRequest
     from ..packet import Payload
 
-SEQUENCE_START, SEQUENCE_END = 1, 2
-RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
-MEMORY_CPU, MEMORY_GPU = 0, 1
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 1, 2
+TRITONSERVER_REQUEST_RELEASE_ALL, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 1, 2
+TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_GPU = 0, 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -30,7 +30,7 @@ class PreferredMemory:
     __slots__ = ("_device_id", "_type")
 
     def __init__(self, preferred_memory_type: Any, preferred_device_id: Any = 0) -> None:
-        if preferred_memory_type not in (MEMORY_CPU, MEMORY_GPU):
+        if preferred_memory_type not in (TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_GPU):
             raise TritonModelException(
                 f"memory type {preferred_memory_type!r} is neither TRITONSERVER_MEMORY_CPU nor "
                 f"TRITONSERVER_MEMORY_GPU"
@@ -112,7 +112,7 @@ class InferenceRequest:
         self._parameters: dict[str, Any] = checked_parameters(parameters) or {}
         self._open: OpenRequest | None = None
         self._sender: InferenceResponseSender | None = None
-        self._release_flags = RELEASE_ALL
+        self._release_flags = TRITONSERVER_REQUEST_RELEASE_ALL
 
     @staticmethod
     def _arrived(one: OpenRequest, document: list[Any], data: Any) -> InferenceRequest:
@@ -131,7 +131,7 @@ class InferenceRequest:
         request._preferred = request._trace = None
         request._open = one
         request._sender = None
-        request._release_flags = RELEASE_ALL
+        request._release_flags = TRITONSERVER_REQUEST_RELEASE_ALL
         return request
 
     def inputs(self) -> list[Tensor]:
@@ -195,9 +195,12 @@ class InferenceRequest:
         return self._sender
 
     def set_release_flags(self, flags: Any) -> None:
-        """Set what happens to the request after execute: RELEASE_ALL, or _RESCHEDULE."""
+        """Set what happens to the request after execute: TRITONSERVER_REQUEST_RELEASE_..."""
         number = number_given(flags, "flags")
-        if number not in (RELEASE_ALL, RELEASE_RESCHEDULE):
+        if number not in (
+            TRITONSERVER_REQUEST_RELEASE_ALL,
+            TRITONSERVER_REQUEST_RELEASE_RESCHEDULE,
+        ):
             raise TritonModelException(f"release flags {number} are not known")
         self._release_flags = number
 

@@ -13,7 +13,7 @@ from .tensor import Tensor, named
 if TYPE_CHECKING:
     from ..open import OpenRequest
 
-FINAL = 1
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 """TRITONSERVER_RESPONSE_COMPLETE_FINAL."""
 
 
@@ -110,7 +110,7 @@ class InferenceResponseSender:
         Waits while the client is far behind. Raises TritonModelException if nothing more may be
         sent, or an argument is invalid.
         """
-        if flags not in (0, FINAL):
+        if flags not in (0, TRITONSERVER_RESPONSE_COMPLETE_FINAL):
             raise TritonModelException(
                 f"flags {flags!r} are not known: 0, or TRITONSERVER_RESPONSE_COMPLETE_FINAL"
             )
