@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from inferd.aio.inline import NotFast
-from inferd.api.inference import GrpcInference, HttpInference
+from inferd.api.inference import GrpcInference, HttpInference, copied_bytes
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferRequest, InferResponse, Span
 from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
 from inferd.errors import InvalidRequest, ModelNotFound, Overloaded
@@ -167,3 +167,24 @@ async def test_chosen_headers_become_parameters(engine, refused):
     forward = HeaderForward(lambda name: name.startswith("x-"), frozenset())
     inference = GrpcInference(engine, NotingCodec(**refused), forward)
     assert (await inference.begin("m", GrpcContext()))[1] == {"x-who": "me"}
+
+
+def test_views_of_the_body_and_of_shared_memory_take_nothing_and_copies_do():
+    body = bytes(100)
+    shared, fetched = memoryview(bytearray(7)), memoryview(bytearray(11))
+    request = InferRequest(
+        "m",
+        inputs=[
+            Tensor("A", DataType.UINT8, (10,), memoryview(body)[:10]),
+            Tensor("B", DataType.UINT8, (7,), shared),
+            Tensor("C", DataType.UINT8, (11,), fetched),
+            Tensor("D", DataType.UINT8, (13,), b"x" * 13),
+            Tensor("E", DataType.FP32, (5,), np.zeros(5, "f4")),
+        ],
+        spans=[
+            Span(shared, ((1,), 0, 7), None),
+            Span(fetched, ((2,), 0, 11), None, is_copy=True),
+        ],
+    )
+    assert copied_bytes(request, body) == 11 + 13 + 20
+    assert copied_bytes(request, memoryview(body)) == 11 + 13 + 20

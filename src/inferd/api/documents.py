@@ -30,15 +30,11 @@ def proto(_engine: Engine, file: str) -> bytes:
     return known[file]
 
 
-def _encode(document: bytes) -> bytes:
-    return document
-
-
 CALLS = (
     ApiCall(
         "metadata",
         _SECTION,
-        Rest("GET", "/v2/openapi.json", "openapi", "This document.", "Anything", encode=_encode),
+        Rest("GET", "/v2/openapi.json", "openapi", "This document.", "Anything", encode=bytes),
         function=openapi,
         answers="the REST surface as an OpenAPI 3.1 document",
     ),
@@ -46,7 +42,7 @@ CALLS = (
         "metadata",
         _SECTION,
         Rest(
-            "GET", "/v2/protos", "protos", "The .proto files of gRPC.", "ProtoFiles", encode=_encode
+            "GET", "/v2/protos", "protos", "The .proto files of gRPC.", "ProtoFiles", encode=bytes
         ),
         function=protos,
         answers="the names of the `.proto` files",
@@ -62,7 +58,7 @@ CALLS = (
             "Text",
             errors=(404,),
             type=TEXT,
-            encode=_encode,
+            encode=bytes,
         ),
         function=proto,
         answers="one of them, such as grpc_service.proto",

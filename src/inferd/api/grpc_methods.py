@@ -10,7 +10,7 @@ from inferd.api.reflection import REFLECTION_SERVICES, reflection_methods
 from inferd.api.v2.grpc_stream import StreamMethods
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access
-from inferd.http.grpc.handler import Method, Unary
+from inferd.http.grpc.handler import Method, Stream, Unary
 from inferd.http.header_forward import HeaderForward
 from inferd.wire.v2.grpc.codec import V2Grpc
 
@@ -33,10 +33,10 @@ def grpc_methods(
     """
     codec = V2Grpc(engine.regions.span, typed_answers=typed_answers)
     inference = GrpcInference(engine, codec, forward)
-    streams = StreamMethods(engine, typed_answers=typed_answers, forward=forward).methods()
+    streams = StreamMethods(engine, typed_answers=typed_answers, forward=forward)
     by_hand: dict[str, Method] = {
         f"/{V2_SERVICE}/ModelInfer": Unary(inference.begin),
-        **{f"/{V2_SERVICE}/{rpc}": method for rpc, method in streams.items()},
+        f"/{V2_SERVICE}/ModelStreamInfer": Stream(streams.model_stream_infer),
     }
     for mount in apis.mounts:
         by_hand |= mount.grpc(forward, access)

@@ -2,19 +2,20 @@
 
 from collections.abc import Awaitable
 from contextlib import suppress
-from time import monotonic_ns
+from time import monotonic_ns, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from inferd.aio.inline import NotFast
 from inferd.aio.offload import Work
-from inferd.api.copies import copied_bytes
 from inferd.api.header_forward import add_forwarded
-from inferd.api.tracing import OVER_GRPC, OVER_HTTP, begin_grpc, begin_http, until_sent
+from inferd.api.tracing import OVER_GRPC, OVER_HTTP, TRACEPARENT, until_sent
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError
 from inferd.http.header_forward import HeaderForward
+from inferd.observe import trace as times
+from inferd.observe.parent import Parent, read_parent
 from inferd.observe.trace import Trace
 from inferd.wire.infer_codec import InferCodec
 
@@ -171,7 +172,18 @@ class HttpInference(Inference):
 
     def begin_trace(self, model: str, call: Any) -> Trace | None:
         """See Inference."""
-        return begin_http(self._tracer, model, call)
+        http_request: HttpRequest = call
+        tracer = self._tracer
+        parent: Parent | None = None
+        if tracer.follows_clients:
+            traceparent = http_request.headers.get(TRACEPARENT.encode(), b"")
+            parent = read_parent(traceparent.decode("latin-1"))
+        trace = tracer.begin(model, parent)
+        if trace is not None:
+            now_ns = perf_counter_ns()
+            trace.stamp(times.HTTP_RECV_START, http_request.began_ns or now_ns)
+            trace.stamp(times.HTTP_RECV_END, now_ns)
+        return trace
 
     def add_forwarded(self, request: InferRequest, call: Any) -> None:
         """See Inference; the code that makes an HttpRequest chooses its headers."""
@@ -190,9 +202,33 @@ class GrpcInference(Inference):
 
     def begin_trace(self, model: str, call: Any) -> Trace | None:
         """See Inference."""
-        return begin_grpc(self._tracer, model, call)
+        tracer = self._tracer
+        parent: Parent | None = None
+        if tracer.follows_clients:
+            found = (str(value) for key, value in call.metadata if key == TRACEPARENT)
+            parent = read_parent(next(found, ""))
+        trace = tracer.begin(model, parent)
+        if trace is not None:
+            trace.stamp(times.GRPC_WAITREAD_START)
+            trace.stamp(times.GRPC_WAITREAD_END)
+        return trace
 
     def add_forwarded(self, request: InferRequest, call: Any) -> None:
         """See Inference."""
         if self._forward is not None:
             add_forwarded(request, self._forward.chosen(call.metadata))
+
+
+def copied_bytes(request: InferRequest, body: Any) -> int:
+    """Return how many bytes the inputs of `request` take besides `body`, which they came in.
+
+    Views of `body` and of the client's shared memory do not count.
+    """
+    owner = memoryview(body).obj
+    shared = {id(span.view) for span in request.spans or () if not span.is_copy}
+    size_bytes = 0
+    for tensor in request.inputs:
+        view = memoryview(tensor.data)
+        if view.obj is not owner and id(tensor.data) not in shared:
+            size_bytes += view.nbytes
+    return size_bytes

@@ -1,14 +1,10 @@
-"""The transport's part of a trace: where the request came from, when its answer was sent."""
+"""The transport's part of a trace: the header it comes from, and when its answer was sent."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import perf_counter_ns
 
-from inferd.http.grpc.handler import Call
-from inferd.http.message import HttpRequest
 from inferd.observe import trace as times
-from inferd.observe.parent import read_parent
 from inferd.observe.trace import Trace
 from inferd.observe.tracer import Tracer
 
@@ -18,33 +14,6 @@ TRACEPARENT = "traceparent"
 OVER_HTTP = (times.HTTP_SEND_START, times.HTTP_SEND_END)
 OVER_GRPC = (times.GRPC_SEND_START, times.GRPC_SEND_END)
 """When sending an answer begins and ends."""
-
-
-def begin_http(tracer: Tracer, model: str, request: HttpRequest) -> Trace | None:
-    """Return the trace of a request that has arrived, None if it is not to be traced."""
-    if tracer.follows_clients:
-        traceparent = request.headers.get(TRACEPARENT.encode(), b"").decode("latin-1")
-        trace = tracer.begin(model, read_parent(traceparent))
-    else:
-        trace = tracer.begin(model)
-    if trace is not None:
-        now_ns = perf_counter_ns()
-        trace.stamp(times.HTTP_RECV_START, request.began_ns or now_ns)
-        trace.stamp(times.HTTP_RECV_END, now_ns)
-    return trace
-
-
-def begin_grpc(tracer: Tracer, model: str, call: Call) -> Trace | None:
-    """Return the trace of a request that has arrived, None if it is not to be traced."""
-    if tracer.follows_clients:
-        found = (str(value) for key, value in call.metadata if key == TRACEPARENT)
-        trace = tracer.begin(model, read_parent(next(found, "")))
-    else:
-        trace = tracer.begin(model)
-    if trace is not None:
-        trace.stamp(times.GRPC_WAITREAD_START)
-        trace.stamp(times.GRPC_WAITREAD_END)
-    return trace
 
 
 @contextmanager

@@ -33,6 +33,15 @@ class ModelMetadata(msgspec.Struct):
     outputs: list[TensorMetadata]
 
 
+class ReadyReport(msgspec.Struct):
+    """Whether the server or a `model` is ready; the reason if not, and if the model is known."""
+
+    is_ready: bool
+    model: str = ""
+    reason: str = ""
+    is_known: bool = True
+
+
 class ModelState(enum.Enum):
     """The state of a model version (Model Repository extension)."""
 

@@ -114,7 +114,7 @@ def load_body(**parameters):
 
 @pytest.mark.parametrize("body", ["", "{}", '{"parameters": null}', '{"parameters": {}}'])
 def test_a_plain_load_says_nothing_more(body):
-    assert wire.decode_load_request("m", view(body), LIMIT) == LoadRequest("m")
+    assert wire.decode_load_request(LIMIT, view(body), "m") == LoadRequest("m")
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_a_plain_load_says_nothing_more(body):
     ],
 )
 def test_a_load_survives_both_encodings(load):
-    assert wire.decode_load_request("m", view(wire.encode_load_request(load)), 1 << 24) == load
+    assert wire.decode_load_request(1 << 24, view(wire.encode_load_request(load)), "m") == load
     assert wire.decode_load_message(wire.encode_load_message(load)) == load
 
 
 def test_escaped_base64_is_read():
     body = view(r'{"parameters": {"file:1/a": "\/\/79\u002b\/4="}}')
-    [content] = wire.decode_load_request("m", body, LIMIT).files.values()
+    [content] = wire.decode_load_request(LIMIT, body, "m").files.values()
     assert content == base64.b64decode("//79+/4=")
 
 
@@ -141,7 +141,7 @@ def test_base64_in_lines_is_read(end):
     content = bytes(range(256))
     text = base64.encodebytes(content).decode().replace("\n", end)
     body = load_body(config="{}", **{"file:1/a": text})
-    assert wire.decode_load_request("m", body, LIMIT).files == {"1/a": content}
+    assert wire.decode_load_request(LIMIT, body, "m").files == {"1/a": content}
 
 
 BAD_LOADS = {
@@ -176,7 +176,7 @@ BAD_LOADS = {
 
 @pytest.mark.parametrize(("text", "body"), BAD_LOADS.items(), ids=range(len(BAD_LOADS)))
 def test_a_load_of_another_shape_is_refused(text, body):
-    message = refused(wire.decode_load_request, "m", body, 1 << 21)
+    message = refused(wire.decode_load_request, 1 << 21, body, "m")
     assert message.startswith(text.rstrip())
     assert len(message) < 500
 
@@ -192,7 +192,7 @@ def test_a_load_of_another_shape_is_refused(text, body):
     ],
 )
 def test_an_unload_may_take_the_dependents_with_it(body, dependents):
-    assert wire.decode_unload_request("m", view(body)) == UnloadRequest("m", dependents)
+    assert wire.decode_unload_request(view(body), "m") == UnloadRequest("m", dependents)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +209,13 @@ def test_an_unload_may_take_the_dependents_with_it(body, dependents):
     ],
 )
 def test_an_unload_of_another_shape_is_refused(body, text):
-    assert refused(wire.decode_unload_request, "m", view(body)).startswith(text)
+    assert refused(wire.decode_unload_request, view(body), "m").startswith(text)
 
 
 @pytest.mark.parametrize("dependents", [True, False])
 def test_an_unload_survives_both_encodings(dependents):
     unload = UnloadRequest("m", dependents)
-    assert wire.decode_unload_request("m", view(wire.encode_unload_request(unload))) == unload
+    assert wire.decode_unload_request(view(wire.encode_unload_request(unload)), "m") == unload
     assert wire.decode_unload_message(wire.encode_unload_message(unload)) == unload
 
 

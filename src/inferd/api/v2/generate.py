@@ -8,8 +8,7 @@ Events are server-sent events (HTML Standard), each with one object.
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from inferd.api.copies import copied_bytes
-from inferd.api.inference import HttpInference
+from inferd.api.inference import HttpInference, copied_bytes
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine

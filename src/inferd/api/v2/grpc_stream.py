@@ -23,7 +23,7 @@ from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import Cancelled, Code
 from inferd.http.failure import FailureLog
-from inferd.http.grpc.handler import Call, Method, Stream
+from inferd.http.grpc.handler import Call
 from inferd.http.grpc.status import GRPC_STATUS, status_of
 from inferd.http.header_forward import HeaderForward
 from inferd.observe import trace as times
@@ -62,10 +62,6 @@ class StreamMethods:
         self.codec = V2Grpc(engine.regions.span, typed_answers=typed_answers)
         self.inference = GrpcInference(engine, self.codec, forward)
         self.failures = FailureLog(logging.getLogger("inferd.grpc"))
-
-    def methods(self) -> dict[str, Method]:
-        """Return the methods by name."""
-        return {"ModelStreamInfer": Stream(self.model_stream_infer)}
 
     def model_stream_infer(
         self, messages: AsyncIterator[bytes], call: Call

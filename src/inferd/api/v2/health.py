@@ -1,31 +1,16 @@
 """The calls that tell whether the server is live, and whether it or a model is ready."""
 
 from functools import partial
-from typing import NamedTuple
 
 from inferd.api.call import ApiCall, Rest, Rpc
 from inferd.api.health_service import HEALTH_SERVICE
+from inferd.core.metadata import ReadyReport
 from inferd.engine.engine import Engine
 from inferd.errors import ModelNotFound
 from inferd.wire.v2.grpc import metadata as grpc_wire
 from inferd.wire.v2.rest import metadata as rest_wire
 
 _SECTION = "The protocol itself"
-
-
-class ReadyReport(NamedTuple):
-    """Whether the server or a model is ready, and the reason if not."""
-
-    is_ready: bool
-    model: str = ""
-    reason: str = ""
-    is_known: bool = True
-
-    def status(self, not_ready_status: int) -> int:
-        """Return the HTTP status that reports it."""
-        if not self.is_known:
-            return 404
-        return 200 if self.is_ready else not_ready_status
 
 
 def server_ready(engine: Engine) -> ReadyReport:
@@ -45,16 +30,10 @@ async def model_ready(engine: Engine, model: str, version: str = "") -> ReadyRep
     return ReadyReport(is_ready=False, model=model, reason=f"model '{model}' is not ready")
 
 
-def _encode_server(found: ReadyReport) -> bytes:
-    return rest_wire.encode_ready(ready=found.is_ready, error=found.reason)
-
-
-def _encode_model(found: ReadyReport) -> bytes:
-    return rest_wire.encode_model_ready(found.model, ready=found.is_ready, error=found.reason)
-
-
-def _encode_message(rpc: str, found: ReadyReport) -> bytes:
-    return grpc_wire.encode_ready(rpc, ready=found.is_ready)
+def _status(found: ReadyReport, not_ready_status: int) -> int:
+    if not found.is_known:
+        return 404
+    return 200 if found.is_ready else not_ready_status
 
 
 CALLS = (
@@ -88,13 +67,13 @@ CALLS = (
             "Whether models can be asked.",
             "Ready",
             errors=(400, 503),
-            encode=_encode_server,
-            status=ReadyReport.status,
+            encode=rest_wire.encode_ready,
+            status=_status,
         ),
         Rpc(
             "ServerReady",
             partial(grpc_wire.decode_server_request, "ServerReady"),
-            partial(_encode_message, "ServerReady"),
+            partial(grpc_wire.encode_ready, "ServerReady"),
         ),
         *(Rpc(name, services=(HEALTH_SERVICE,)) for name in ("Check", "List", "Watch")),
         function=server_ready,
@@ -110,13 +89,13 @@ CALLS = (
             "Whether a model can be asked.",
             "ModelReady",
             errors=(400, 404, 503),
-            encode=_encode_model,
-            status=ReadyReport.status,
+            encode=rest_wire.encode_ready,
+            status=_status,
         ),
         Rpc(
             "ModelReady",
             partial(grpc_wire.decode_model_request, "ModelReady"),
-            partial(_encode_message, "ModelReady"),
+            partial(grpc_wire.encode_ready, "ModelReady"),
         ),
         function=model_ready,
         answers="whether this model can be called",

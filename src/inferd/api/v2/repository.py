@@ -5,7 +5,6 @@ from functools import partial
 from inferd.aio.offload import Work
 from inferd.api.call import V2_SERVICE, ApiCall, Rest, Rpc
 from inferd.core.load import LoadRequest, UnloadRequest
-from inferd.core.metadata import IndexEntry
 from inferd.engine.engine import Engine
 from inferd.wire.v2 import model_config
 from inferd.wire.v2 import repository as wire
@@ -19,11 +18,6 @@ It is there for old clients such as ModelMesh's adapter; reflection does not lis
 
 _LOADING = "/v2/repository[/{repository}]/models/{model}"
 _SERVICES = (V2_SERVICE, MLSERVER_SERVICE)
-
-
-async def repository_index(engine: Engine, ready: bool) -> list[IndexEntry]:  # noqa: FBT001
-    """Return the models that clients could load, or only those that are `ready`."""
-    return await engine.repository_index(ready=ready)
 
 
 async def load(engine: Engine, request: LoadRequest) -> str:
@@ -44,19 +38,6 @@ def _check(engine: Engine, *names: str) -> None:
     engine.check_is_explicit()
 
 
-def _decode_index(body: memoryview, _repository: str = "") -> bool:
-    # Like Triton, we ignore the name of the repository.
-    return wire.decode_index_request(body)
-
-
-def _decode_load(limit: int, body: memoryview, model: str) -> LoadRequest:
-    return wire.decode_load_request(model, body, limit)
-
-
-def _decode_unload(body: memoryview, model: str) -> UnloadRequest:
-    return wire.decode_unload_request(model, body)
-
-
 CALLS = (
     ApiCall(
         "model-repository",
@@ -69,7 +50,7 @@ CALLS = (
             "Index",
             "IndexRequest",
             (400,),
-            decode=_decode_index,
+            decode=wire.decode_index_request,
             encode=wire.encode_index,
         ),
         Rpc(
@@ -78,7 +59,7 @@ CALLS = (
             wire.encode_index_message,
             services=_SERVICES,
         ),
-        function=repository_index,
+        function=lambda engine, ready: engine.repository_index(ready=ready),
     ),
     ApiCall(
         "model-repository",
@@ -91,7 +72,7 @@ CALLS = (
             "Loaded",
             "LoadRequest",
             (400, 404, 500, 501, 503),
-            decode=_decode_load,
+            decode=wire.decode_load_request,
             encode=wire.encode_loaded,
             check=_check,
             has_limit=True,
@@ -111,7 +92,7 @@ CALLS = (
             "Unloaded",
             "UnloadRequest",
             (400, 501, 503),
-            decode=_decode_unload,
+            decode=wire.decode_unload_request,
             encode=wire.encode_unloaded,
             check=_check,
         ),

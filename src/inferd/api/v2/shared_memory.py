@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from inferd.api.call import ApiCall, Rest, Rpc
 from inferd.engine.engine import Engine
@@ -31,22 +31,18 @@ def _check(word: str, engine: Engine, *region: str) -> None:
         raise InvalidRequest(msg)
 
 
-class _Memory(NamedTuple):
-    """What differs between the two kinds of memory."""
-
-    kind: Region
-    word: str
-    text: str
-    status: Callable[..., Any]
-    register: Callable[..., None]
-    decode_body: Callable[..., Any]
-    encode_body: Callable[[Any], bytes]
-    decode_message: Callable[[bytes], Any]
-    encode_message: Callable[[Any], bytes]
-
-
-def _calls(memory: _Memory) -> tuple[ApiCall, ...]:
-    word, title = memory.word, memory.word.capitalize()
+def _calls(  # noqa: PLR0913
+    kind: Region,
+    word: str,
+    text: str,
+    status: Callable[..., Any],
+    register: Callable[..., None],
+    decode_body: Callable[..., Any],
+    decode_message: Callable[[bytes], Any],
+    encode_message: Callable[[Any], bytes],
+) -> tuple[ApiCall, ...]:
+    """Return the calls for one kind of memory, called `word` in them and `text` in their texts."""
+    title = word.capitalize()
     path = f"/v2/{word}sharedmemory[/region/{{region}}]"
 
     def call(rest: Rest, decode: Any, encode: Any, function: Callable[..., Any]) -> ApiCall:
@@ -62,31 +58,31 @@ def _calls(memory: _Memory) -> tuple[ApiCall, ...]:
                 "GET",
                 f"{path}/status",
                 f"{word}Regions",
-                f"The regions of {memory.text}.",
+                f"The regions of {text}.",
                 f"{title}Regions",
                 errors=(404, 501),
-                encode=memory.encode_body,
+                encode=rest_wire.encode_status,
             ),
             None,
-            memory.encode_message,
-            memory.status,
+            encode_message,
+            status,
         ),
         call(
             Rest(
                 "POST",
                 f"{path}/register",
                 f"add{title}Region",
-                f"Register {memory.text}; without a name it is refused.",
+                f"Register {text}; without a name it is refused.",
                 "",
                 f"{title}RegionRequest",
                 (400, 500, 501),
                 may_be_empty=False,
-                decode=memory.decode_body,
+                decode=decode_body,
                 check=partial(_check, word),
             ),
-            memory.decode_message,
+            decode_message,
             None,
-            memory.register,
+            register,
         ),
         call(
             Rest(
@@ -98,36 +94,30 @@ def _calls(memory: _Memory) -> tuple[ApiCall, ...]:
             ),
             None,
             None,
-            partial(_unregister, memory.kind),
+            partial(_unregister, kind),
         ),
     )
 
 
 CALLS = (
     *_calls(
-        _Memory(
-            SystemRegion,
-            "system",
-            "POSIX shared memory",
-            lambda engine, region="": engine.regions.system_status(region),
-            lambda engine, *wanted: engine.regions.register_system(*wanted),
-            rest_wire.decode_system_registration,
-            rest_wire.encode_status,
-            grpc_wire.decode_system_registration,
-            grpc_wire.encode_system_status,
-        )
+        SystemRegion,
+        "system",
+        "POSIX shared memory",
+        lambda engine, region="": engine.regions.system_status(region),
+        lambda engine, *wanted: engine.regions.register_system(*wanted),
+        rest_wire.decode_system_registration,
+        grpc_wire.decode_system_registration,
+        grpc_wire.encode_system_status,
     ),
     *_calls(
-        _Memory(
-            CudaRegion,
-            "cuda",
-            "GPU memory",
-            lambda engine, region="": engine.regions.cuda_status(region),
-            lambda engine, *wanted: engine.regions.register_cuda(*wanted),
-            rest_wire.decode_cuda_registration,
-            rest_wire.encode_status,
-            grpc_wire.decode_cuda_registration,
-            grpc_wire.encode_cuda_status,
-        )
+        CudaRegion,
+        "cuda",
+        "GPU memory",
+        lambda engine, region="": engine.regions.cuda_status(region),
+        lambda engine, *wanted: engine.regions.register_cuda(*wanted),
+        rest_wire.decode_cuda_registration,
+        grpc_wire.decode_cuda_registration,
+        grpc_wire.encode_cuda_status,
     ),
 )

@@ -35,10 +35,10 @@ _CUT_BYTES = 65536  # files from this size on are cut out of a message
 # --- the index ---
 
 
-def decode_index_request(body: memoryview) -> bool:
+def decode_index_request(body: memoryview, _repository: str = "") -> bool:
     """Return whether the request asks for ready models only; an empty body asks for all.
 
-    Raises InvalidRequest.
+    The name of the repository is ignored, as in Triton. Raises InvalidRequest.
     """
     ready = _small_object(body).get("ready")
     if ready is not None and type(ready) is not bool:
@@ -110,7 +110,7 @@ def _text(text: str) -> str:
 # --- load and unload over REST ---
 
 
-def decode_load_request(model: str, body: memoryview, max_bytes: int) -> LoadRequest:
+def decode_load_request(max_bytes: int, body: memoryview, model: str) -> LoadRequest:
     """Return the load that `body` asks for: up to `max_bytes` of JSON, or nothing.
 
     It may take a second, so call it in a thread. Raises InvalidRequest.
@@ -143,7 +143,7 @@ def encode_loaded(model: str) -> bytes:
     return orjson.dumps({"name": model, "load": True})
 
 
-def decode_unload_request(model: str, body: memoryview) -> UnloadRequest:
+def decode_unload_request(body: memoryview, model: str) -> UnloadRequest:
     """Return the unload that `body` asks for: JSON, or nothing. Raises InvalidRequest."""
     parameters = _small_object(body).get("parameters")
     if parameters is None:

@@ -3,7 +3,7 @@
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from inferd.core.metadata import ModelMetadata, ServerMetadata, TensorMetadata
+from inferd.core.metadata import ModelMetadata, ReadyReport, ServerMetadata, TensorMetadata
 from inferd.errors import InferdError, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.wire.v2.grpc import metadata as v2
@@ -42,11 +42,10 @@ def test_a_model_request_names_model_and_version(call):
 def test_live_and_ready_are_reported(value):
     assert pb.ServerLiveResponse.FromString(v2.encode_live(live=value)).live is value
     assert v2.decode_live(v2.encode_live(live=value)) is value
-    assert (
-        pb.ServerReadyResponse.FromString(v2.encode_ready("ServerReady", ready=value)).ready
-        is value
-    )
-    assert v2.decode_ready("ModelReady", v2.encode_ready("ModelReady", ready=value)) is value
+    found = ReadyReport(is_ready=value)
+    answer = pb.ServerReadyResponse.FromString(v2.encode_ready("ServerReady", found))
+    assert answer.ready is value
+    assert v2.decode_ready("ModelReady", v2.encode_ready("ModelReady", found)) is value
 
 
 def test_server_metadata_are_reported():

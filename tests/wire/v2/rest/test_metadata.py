@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from inferd.core.metadata import ModelMetadata, ServerMetadata, TensorMetadata
+from inferd.core.metadata import ModelMetadata, ReadyReport, ServerMetadata, TensorMetadata
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DATATYPES
 from inferd.wire.v2.rest.metadata import (
@@ -12,7 +12,6 @@ from inferd.wire.v2.rest.metadata import (
     encode_live,
     encode_model_metadata,
     encode_model_names,
-    encode_model_ready,
     encode_ready,
     encode_server_metadata,
 )
@@ -20,14 +19,17 @@ from inferd.wire.v2.rest.metadata import (
 
 def test_health_is_said_in_every_spelling():
     assert json.loads(encode_live(live=True)) == {"live": True}
-    assert json.loads(encode_ready(ready=True)) == {"live": True, "ready": True}
-    assert json.loads(encode_ready(ready=False, error="why")) == {
+    assert json.loads(encode_ready(ReadyReport(is_ready=True))) == {"live": True, "ready": True}
+    assert json.loads(encode_ready(ReadyReport(is_ready=False, reason="why"))) == {
         "live": False,
         "ready": False,
         "error": "why",
     }
-    assert json.loads(encode_model_ready("m", ready=True)) == {"name": "m", "ready": True}
-    assert json.loads(encode_model_ready("m", ready=False, error="why")) == {
+    assert json.loads(encode_ready(ReadyReport(is_ready=True, model="m"))) == {
+        "name": "m",
+        "ready": True,
+    }
+    assert json.loads(encode_ready(ReadyReport(is_ready=False, model="m", reason="why"))) == {
         "name": "m",
         "ready": False,
         "error": "why",

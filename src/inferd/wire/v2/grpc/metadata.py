@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from inferd.core.metadata import ModelMetadata, ServerMetadata, TensorMetadata
+from inferd.core.metadata import ModelMetadata, ReadyReport, ServerMetadata, TensorMetadata
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import datatype_named
 from inferd.wire.proto import encode, malformed, parse, parse_answer
@@ -54,9 +54,9 @@ def decode_live(data: bytes) -> bool:
     return bool(parse_answer("inference.ServerLiveResponse", data).live)
 
 
-def encode_ready(call: str, *, ready: bool) -> bytes:
+def encode_ready(call: str, found: ReadyReport) -> bytes:
     """Return the answer of ServerReady or ModelReady."""
-    return encode(f"inference.{call}Response", ready=ready)
+    return encode(f"inference.{call}Response", ready=found.is_ready)
 
 
 def decode_ready(call: str, data: bytes) -> bool:

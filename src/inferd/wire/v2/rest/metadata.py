@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from inferd.core.metadata import ModelMetadata, ServerMetadata
+from inferd.core.metadata import ModelMetadata, ReadyReport, ServerMetadata
 from inferd.errors import InvalidRequest
 
 
@@ -15,19 +15,15 @@ def encode_live(*, live: bool) -> bytes:
     return orjson.dumps({"live": live})
 
 
-def encode_ready(*, ready: bool, error: str = "") -> bytes:
-    """Return the server ready body, with both keys that the specs use, to suit every client."""
-    body: dict[str, Any] = {"live": ready, "ready": ready}
-    if error:
-        body["error"] = error
-    return orjson.dumps(body)
+def encode_ready(found: ReadyReport) -> bytes:
+    """Return $ready_model_response, or for the server both keys that the specs use.
 
-
-def encode_model_ready(name: str, *, ready: bool, error: str = "") -> bytes:
-    """Return $ready_model_response, with an error text when not ready."""
-    body: dict[str, Any] = {"name": name, "ready": ready}
-    if error:
-        body["error"] = error
+    Each has an error text when not ready.
+    """
+    body: dict[str, Any] = {"name": found.model} if found.model else {"live": found.is_ready}
+    body["ready"] = found.is_ready
+    if found.reason:
+        body["error"] = found.reason
     return orjson.dumps(body)
 
 
