@@ -51,7 +51,6 @@ class TrtisMethods:
 
     def __init__(self, trtis: Trtis, forward: HeaderForward | None, access: Access) -> None:
         self.trtis = trtis
-        self.forward = forward
         self.statuses = Statuses(trtis.server_id)
         self.failures = FailureLog(logging.getLogger("inferd.grpc"))
         self._engine = trtis.engine

@@ -55,8 +55,12 @@ class TrtisCodec(InferCodec):
         assert trtis_message.form is not None
         assert trtis_message.header is not None
         trtis_message.source.rewind()
-        return trtis_message.form.decode_long(
-            trtis_message.version, trtis_message.header, trtis_message.source, self._resolve
+        return trtis_message.form.decode_request(
+            trtis_message.version,
+            trtis_message.header,
+            trtis_message.source,
+            self._resolve,
+            on_loop=False,
         )
 
     def encode(
@@ -78,7 +82,7 @@ class TrtisCodec(InferCodec):
         form, header = trtis_message.form, trtis_message.header
         assert form is not None
         assert header is not None
-        answer = form.encode_long(header, request, response)
+        answer = form.encode_response(header, request, response, on_loop=False)
         return self.answered(answer, trtis_message, call)
 
     def answered(self, answer: Answer, message: TrtisMessage, call: Any) -> Any:

@@ -5,7 +5,7 @@ none at all. The rest is in the model's configuration, which a `Form` knows. Cli
 before 0.11 ("old" here) give the size of one item instead of dims, and are answered likewise.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from math import prod
 from typing import Any, Protocol
 
@@ -15,10 +15,10 @@ from inferd.core.request import (
     InferRequest,
     InferResponse,
     Resolve,
+    Sequence,
     Span,
     WantedOutput,
 )
-from inferd.core.request import Sequence as CoreSequence
 from inferd.errors import BackendFailed, Code, InferdError, InvalidRequest, ModelNotFound
 from inferd.tensor.classification import Labels, check_classifiable
 from inferd.tensor.dtype import DataType
@@ -104,7 +104,7 @@ class _Rule:
         varies = -1 in declared.dims or self.is_text
         self.item_bytes = None if varies else prod(declared.dims) * declared.datatype.size_bytes
 
-    def fits(self, dims: Sequence[int]) -> bool:
+    def fits(self, dims: tuple[int, ...]) -> bool:
         """Return whether the configuration allows `dims`."""
         return len(dims) == len(self.dims) and all(
             got >= 0 and want in (got, -1) for want, got in zip(self.dims, dims, strict=True)
@@ -179,17 +179,14 @@ class Form:
             request = self._read(version, header, source, resolve, on_loop=on_loop)
         if header.id:
             request.id = str(header.id)
-        if header.correlation_id or header.flags:
-            request.sequence = _sequence(header)
+        if header.correlation_id:
+            flags = header.flags
+            request.sequence = Sequence(
+                header.correlation_id, bool(flags & START), bool(flags & END)
+            )
         request.priority = header.priority
         request.timeout_us = header.timeout_us
         return request
-
-    def decode_long(
-        self, version: str, header: InferHeader, source: Source, resolve: Resolve
-    ) -> InferRequest:
-        """Decode, in a thread, what `decode_request` refused with NotFast."""
-        return self.decode_request(version, header, source, resolve, on_loop=False)
 
     def _read(
         self,
@@ -415,12 +412,6 @@ class Form:
             )
             raise BackendFailed(msg)
 
-    def encode_long(
-        self, header: InferHeader, request: InferRequest, response: InferResponse
-    ) -> Answer:
-        """Encode, in a thread, what `encode_response` refused with NotFast."""
-        return self.encode_response(header, request, response, on_loop=False)
-
     def _check_old_size(self, one: OutputHeader, size: int, header: InferHeader) -> None:
         if one.byte_size and one.byte_size * header.batch_size != size:
             raise _bad_output_size(one, size // header.batch_size)
@@ -478,13 +469,6 @@ def _strings(tensor: Tensor, source: Source, size_bytes: int, *, on_loop: bool) 
     data = source.take(tensor.name, size_bytes)
     check_strings(data, count, tensor.name)
     return data
-
-
-def _sequence(header: InferHeader) -> CoreSequence | None:
-    if not header.correlation_id:
-        return None
-    flags = header.flags
-    return CoreSequence(header.correlation_id, bool(flags & START), bool(flags & END))
 
 
 def _placed_size(request: InferRequest, tensor: Tensor) -> int:

@@ -19,20 +19,6 @@ from inferd.wire.trtis.config import write_config
 
 PACKAGE = "nvidia.inferenceserver"
 
-_SERVER_STATES = {
-    ServerState.INITIALIZING: 1,
-    ServerState.READY: 2,
-    ServerState.EXITING: 3,
-}
-_MODEL_STATES = {
-    ModelState.UNKNOWN: 0,
-    ModelState.READY: 1,
-    ModelState.UNAVAILABLE: 2,
-    ModelState.LOADING: 3,
-    ModelState.UNLOADING: 4,
-}
-
-
 NO_VERSION = -1
 """Stands in a status for the versions of a model that failed before they were known.
 
@@ -74,7 +60,7 @@ def server_status(server: ServerRow, models: Iterable[ModelRow]) -> Any:
         id=server.id,
         version=server.version,
         uptime_ns=server.uptime_ns,
-        ready_state=_SERVER_STATES[server.state],
+        ready_state=f"SERVER_{server.state.name}",  # the old API's name for it
     )
     for field, duration in server.durations.items():
         _write_duration(getattr(message, field).success, duration)
@@ -131,7 +117,7 @@ def _write_model(row: ModelRow, target: Any) -> None:
 
 
 def _write_version(row: VersionRow, target: Any) -> None:
-    target.ready_state = _MODEL_STATES[row.state]
+    target.ready_state = f"MODEL_{row.state.name}"
     if row.reason:
         target.ready_state_reason.message = row.reason
     if row.statistics is not None:
