@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from inferd.config.document import MAX_SHOWN, check_document
+from inferd.config.document import MAX_SHOWN, checked_document
 from inferd.config.pbtxt import parse_json
 from inferd.config.proto import MODEL_CONFIG, config_pool
 from inferd.errors import InvalidConfig
@@ -31,7 +31,7 @@ def test_a_value_of_a_wrong_kind_is_reported_with_field_found_and_expected(confi
     for field, way in config_fields:
         for value in WRONG:
             try:
-                check_document(document(way, field.name, value), ROOT)
+                checked_document(document(way, field.name, value), ROOT)
             except InvalidConfig as error:
                 refused += 1
                 place, _, rest = error.message.partition(": expected ")
@@ -48,7 +48,7 @@ def test_what_is_let_through_the_reader_takes_or_refuses_for_another_reason(conf
         for value in WRONG:
             given = document(way, field.name, value)
             try:
-                check_document(given, ROOT)
+                checked_document(given, ROOT)
                 parse_json(json.dumps(given), "config")
             except InvalidConfig as error:
                 reported = error.message
@@ -71,7 +71,7 @@ def test_what_is_let_through_the_reader_takes_or_refuses_for_another_reason(conf
     ],
 )
 def test_every_spelling_of_a_right_value_is_let_through(sound):
-    check_document(sound, ROOT)
+    checked_document(sound, ROOT)
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,11 @@ def test_every_spelling_of_a_right_value_is_let_through(sound):
 )
 def test_the_complaint_leads_to_the_place(unsound, complaint):
     with pytest.raises(InvalidConfig) as refused:
-        check_document(unsound, ROOT)
+        checked_document(unsound, ROOT)
     assert complaint in refused.value.message
 
 
 def test_a_long_text_is_not_repeated():
     with pytest.raises(InvalidConfig) as refused:
-        check_document({"max_batch_size": "x" * 10_000}, ROOT)
+        checked_document({"max_batch_size": "x" * 10_000}, ROOT)
     assert len(refused.value.message) < 100 + MAX_SHOWN

@@ -22,62 +22,67 @@ _FLOAT_MAX = 3.4028235677973366e38
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,100}")  # int() has its own error for thousands of digits
 
 
-def check_document(value: Any, message: Any, where: str = "") -> None:
-    """Check the JSON `value` at the path `where` against the message descriptor `message`.
+def checked_document(value: Any, message: Any, where: str = "") -> dict[str, Any]:
+    """Return the JSON `value` at the path `where` as protobuf reads it: enum names in upper case.
 
-    Raises InvalidConfig for the first value that has the wrong type or is out of range.
+    `message` is the descriptor of what it must be. Raises InvalidConfig for the first value that
+    has the wrong type or is out of range.
     """
     if not isinstance(value, dict):
         raise _wrong(where, "an object", value)
     fields = {**message.fields_by_camelcase_name, **message.fields_by_name}
+    checked = value.copy()
     for name, one in value.items():
         if name in fields and one is not None:  # null means absent
-            _check_field(one, fields[name], f"{where}.{name}" if where else name)
+            checked[name] = _checked_field(one, fields[name], f"{where}.{name}" if where else name)
+    return checked
 
 
-def _check_field(value: Any, field: FieldDescriptor, where: str) -> None:
+def _checked_field(value: Any, field: FieldDescriptor, where: str) -> Any:
     if is_map(field):
         if not isinstance(value, dict):
             raise _wrong(where, "an object", value)
-        _check_map(value, field, where)
-    elif field.is_repeated:
+        return _checked_map(value, field, where)
+    if field.is_repeated:
         if not isinstance(value, list):
             raise _wrong(where, "a list", value)
-        for number, item in enumerate(value):
-            _check_value(item, field, f"{where}[{number}]")
-    else:
-        _check_value(value, field, where)
+        return [
+            _checked_value(item, field, f"{where}[{number}]") for number, item in enumerate(value)
+        ]
+    return _checked_value(value, field, where)
 
 
-def _check_map(values: dict[str, Any], field: FieldDescriptor, where: str) -> None:
+def _checked_map(values: dict[str, Any], field: FieldDescriptor, where: str) -> dict[str, Any]:
     entry: Any = field.message_type
     key = entry.fields_by_name["key"]
+    checked = {}
     for name, one in values.items():
-        _check_value(name, key, f"a key of {where}")
-        _check_value(one, value_field(field), f"{where}['{name[:MAX_SHOWN]}']")
+        _checked_value(name, key, f"a key of {where}")
+        checked[name] = _checked_value(one, value_field(field), f"{where}['{name[:MAX_SHOWN]}']")
+    return checked
 
 
-def _check_value(value: Any, field: FieldDescriptor, where: str) -> None:
+def _checked_value(value: Any, field: FieldDescriptor, where: str) -> Any:
     if field.message_type is not None:
-        check_document(value, field.message_type, where)
-    elif field.enum_type is not None:
-        _check_enum(value, field.enum_type, where)
-    else:
-        expected, is_right = _KINDS[field.cpp_type]
-        if not is_right(value):
-            raise _wrong(where, expected, value)
+        return checked_document(value, field.message_type, where)
+    if field.enum_type is not None:
+        return _checked_enum(value, field.enum_type, where)
+    expected, is_right = _KINDS[field.cpp_type]
+    if not is_right(value):
+        raise _wrong(where, expected, value)
+    return value
 
 
-def _check_enum(value: Any, enum: Any, where: str) -> None:
+def _checked_enum(value: Any, enum: Any, where: str) -> Any:
     names, numbers = enum.values_by_name, enum.values_by_number
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if not (
-        (isinstance(value, str) and value.upper() in names) or (is_number and value in numbers)
-    ):
+    if isinstance(value, str) and value.upper() in names:
+        return value.upper()
+    if not isinstance(value, int) or isinstance(value, bool) or value not in numbers:
         raise _wrong(where, f"one of {', '.join(names)}", value)
+    return value
 
 
-def _is_whole(least: int, most: int) -> Callable[[Any], bool]:
+def _whole(least: int, most: int) -> tuple[str, Callable[[Any], bool]]:
     def is_right(value: Any) -> bool:
         if isinstance(value, str):  # 64-bit numbers may be strings: JSON's are doubles
             value = int(value) if _WHOLE_NUMBER.fullmatch(value) else None
@@ -85,10 +90,10 @@ def _is_whole(least: int, most: int) -> Callable[[Any], bool]:
             value = int(value)
         return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
-    return is_right
+    return f"a whole number from {least} to {most}", is_right
 
 
-def _is_float(most: float) -> Callable[[Any], bool]:
+def _number(most: float) -> tuple[str, Callable[[Any], bool]]:
     def is_right(value: Any) -> bool:
         if isinstance(value, str) and value not in _WORDS:
             try:
@@ -99,11 +104,7 @@ def _is_float(most: float) -> Callable[[Any], bool]:
             return not abs(value) > most
         return value in _WORDS if isinstance(value, str) else False
 
-    return is_right
-
-
-def _whole(least: int, most: int) -> tuple[str, Callable[[Any], bool]]:
-    return f"a whole number from {least} to {most}", _is_whole(least, most)
+    return "a number", is_right
 
 
 _KINDS: dict[int, tuple[str, Callable[[Any], bool]]] = {
@@ -113,8 +114,8 @@ _KINDS: dict[int, tuple[str, Callable[[Any], bool]]] = {
     FieldDescriptor.CPPTYPE_INT64: _whole(-(2**63), 2**63 - 1),
     FieldDescriptor.CPPTYPE_UINT32: _whole(0, 2**32 - 1),
     FieldDescriptor.CPPTYPE_UINT64: _whole(0, 2**64 - 1),
-    FieldDescriptor.CPPTYPE_FLOAT: ("a number", _is_float(_FLOAT_MAX)),
-    FieldDescriptor.CPPTYPE_DOUBLE: ("a number", _is_float(math.inf)),
+    FieldDescriptor.CPPTYPE_FLOAT: _number(_FLOAT_MAX),
+    FieldDescriptor.CPPTYPE_DOUBLE: _number(math.inf),
 }
 """By type of field: what it takes, in words, and a check of a value."""
 

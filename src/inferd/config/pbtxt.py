@@ -1,4 +1,4 @@
-"""Reads and writes ModelConfig as text: protobuf text (config.pbtxt) and JSON.
+"""Reads ModelConfig as protobuf text (config.pbtxt), and reads and writes it as JSON.
 
 protobuf's own parsers read it by our schema; only their error messages are reworded.
 """
@@ -6,6 +6,8 @@ protobuf's own parsers read it by our schema; only their error messages are rewo
 import difflib
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -14,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from numpy import finfo, float32
 
-from inferd.config.document import MAX_SHOWN, check_document
+from inferd.config.document import MAX_SHOWN, checked_document
 from inferd.config.message import is_map, read_message, value_field, write_message
 from inferd.config.model import ModelConfig
 from inferd.config.proto import MODEL_CONFIG, config_pool, message_class
@@ -68,12 +70,8 @@ def parse_pbtxt(text: str, file: str) -> ModelConfig:
     except ValueError as error:  # an enum's number that is out of range
         msg = f"{file}: {_complaint(str(error), 'an enum')}"
         raise InvalidConfig(msg) from error
-    return _read(message, file)
-
-
-def format_pbtxt(config: ModelConfig) -> str:
-    """Return `config` as protobuf text; fields at their default are left out."""
-    return text_format.MessageToString(_filled_message(config), as_utf8=True)
+    with _in_file(file):
+        return read_message(message)
 
 
 def parse_json(text: str | bytes, file: str) -> ModelConfig:
@@ -87,15 +85,17 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
         if not isinstance(document, dict):
             msg = f"{file}: expected a JSON object"
             raise InvalidConfig(msg)
-        _check_kinds(document, message, file)
-        json_format.ParseDict(_upper_enums(document, message.DESCRIPTOR), message)
+        with _in_file(file):
+            document = checked_document(document, message.DESCRIPTOR)
+        json_format.ParseDict(document, message)
     except orjson.JSONDecodeError as error:
         msg = f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}"
         raise InvalidConfig(msg) from error
     except json_format.ParseError as error:
         msg = f"{file}: {_json_complaint(str(error))}"
         raise InvalidConfig(msg) from error
-    return _read(message, file)
+    with _in_file(file):
+        return read_message(message)
 
 
 def to_json(config: ModelConfig) -> dict[str, Any]:
@@ -104,7 +104,9 @@ def to_json(config: ModelConfig) -> dict[str, Any]:
     Fields have their protobuf names, enums are names, 64-bit integers are numbers; scalar fields
     are always present, messages only if they are set.
     """
-    return _message_to_json(_filled_message(config))
+    message = _empty_message()
+    write_message(config, message)
+    return _message_to_json(message)
 
 
 # --- messages ---
@@ -114,29 +116,17 @@ def _empty_message() -> Message:
     return message_class(config_pool(), MODEL_CONFIG)()
 
 
-def _filled_message(config: ModelConfig) -> Message:
-    message = _empty_message()
-    write_message(config, message)
-    return message
-
-
-def _read(message: Message, file: str) -> ModelConfig:
+@contextmanager
+def _in_file(file: str) -> Iterator[None]:
+    """Put the name of the file in front of a complaint."""
     try:
-        return read_message(message)
+        yield
     except InvalidConfig as error:
         msg = f"{file}: {error}"
         raise type(error)(msg) from None
 
 
 # --- JSON ---
-
-
-def _check_kinds(document: dict[str, Any], message: Message, file: str) -> None:
-    try:
-        check_document(document, message.DESCRIPTOR)
-    except InvalidConfig as error:
-        msg = f"{file}: {error.message}"
-        raise InvalidConfig(msg) from None
 
 
 def _message_to_json(message: Any) -> dict[str, Any]:
@@ -171,28 +161,6 @@ def _float_to_json(field: FieldDescriptor, value: float) -> float | str:
         return value
     shortest = float(str(float32(value)))  # 0.1, not 0.10000000149011612
     return shortest if abs(shortest) <= FLOAT_MAX else value  # readers would refuse the rounded one
-
-
-def _upper_enums(value: Any, descriptor: Any) -> Any:
-    """Return the JSON `value` of a message with the names of its enum values in upper case."""
-    if not isinstance(value, dict):
-        return value
-    fields = {**descriptor.fields_by_camelcase_name, **descriptor.fields_by_name}
-    return {
-        name: _upper_field(fields[name], one) if name in fields else one
-        for name, one in value.items()
-    }
-
-
-def _upper_field(field: FieldDescriptor, value: Any) -> Any:
-    if isinstance(value, list):
-        return [_upper_field(field, item) for item in value]
-    if is_map(field) and isinstance(value, dict):
-        values = value_field(field)
-        return {key: _upper_field(values, one) for key, one in value.items()}
-    if field.message_type is not None:
-        return _upper_enums(value, field.message_type)
-    return value.upper() if field.enum_type is not None and isinstance(value, str) else value
 
 
 # --- error messages ---
