@@ -22,7 +22,6 @@ from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, Method, Stream, Unary
 from inferd.http.header_forward import HeaderForward
 from inferd.wire.trtis import grpc as trtis_grpc
-from inferd.wire.trtis import status as trtis_status
 from inferd.wire.trtis.answer import Answer
 from inferd.wire.trtis.grpc import SERVICE, Statuses
 from inferd.wire.trtis.infer import status_of
@@ -199,7 +198,7 @@ class TrtisMethods:
         if request.WhichOneof("request_type") != "index":
             msg = "the request does not say what it wants: set index"
             raise UnknownCall(msg)
-        return {"index": trtis_status.repository_index(await self.trtis.model_names())}
+        return {"index": await self.trtis.index()}
 
 
 class TrtisGrpcCodec(TrtisCodec):

@@ -180,12 +180,11 @@ class TrtisRoutes(MountedRoutes):
         if form == "binary":
             return HttpAnswer(200, [serialized(message)], _OCTETS)
         accept = request.headers.get(b"accept")
+        encode, content_type = trtis_status.as_text, _TEXT
         if may_be_json and (form == "json" or (not form and accept == _JSON)):
-            body = await self._offload.run(Work.STATUS, trtis_status.as_json, message)
-            return HttpAnswer(200, [body], _JSON)
-        return HttpAnswer(
-            200, [await self._offload.run(Work.STATUS, trtis_status.as_text, message)], _TEXT
-        )
+            encode, content_type = trtis_status.as_json, _JSON
+        body = await self._offload.run(Work.STATUS, encode, message)
+        return HttpAnswer(200, [body], content_type)
 
     # --- models and regions ---
 
@@ -199,8 +198,7 @@ class TrtisRoutes(MountedRoutes):
 
     async def index(self, request: HttpRequest) -> HttpAnswer:
         """Handle Repository, index."""
-        names = await self._trtis.model_names()
-        return await self._message(request, trtis_status.repository_index(names))
+        return await self._message(request, await self._trtis.index())
 
     async def add_rooted(
         self, request: HttpRequest, region: str, key: str, offset: str, size: str

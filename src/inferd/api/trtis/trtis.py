@@ -143,10 +143,10 @@ class Trtis:
         """Unload a model; an unknown one is not an error. Raises Unavailable."""
         await self.engine.unload(UnloadRequest(model))
 
-    async def model_names(self) -> list[str]:
-        """Return the names of all models in the repositories, loaded or not."""
+    async def index(self) -> object:
+        """Return the ModelRepositoryIndex: all models in the repositories, loaded or not."""
         rows = await self.engine.repository_index()
-        return sorted({row.name for row in rows})
+        return trtis_status.repository_index(sorted({row.name for row in rows}))
 
     def regions(self) -> list[dict[str, Any]]:
         """Return the fields of a SharedMemoryRegion for each region."""

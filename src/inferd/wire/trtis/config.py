@@ -12,19 +12,18 @@ from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.wire.proto import message_class, serialized
 
-_PLATFORMS = {"onnx_onnxv1": "onnxruntime_onnx", "pytorch_torchscript": "pytorch_libtorch"}
-_KNOWN = frozenset(
-    (
-        "tensorrt_plan",
-        "tensorflow_graphdef",
-        "tensorflow_savedmodel",
-        "caffe2_netdef",
-        "onnxruntime_onnx",
-        "pytorch_libtorch",
-        "ensemble",
-    )
-)
-_OTHER = "custom"
+_PLATFORMS = {
+    "tensorrt_plan": "tensorrt_plan",
+    "tensorflow_graphdef": "tensorflow_graphdef",
+    "tensorflow_savedmodel": "tensorflow_savedmodel",
+    "caffe2_netdef": "caffe2_netdef",
+    "onnx_onnxv1": "onnxruntime_onnx",
+    "onnxruntime_onnx": "onnxruntime_onnx",
+    "pytorch_torchscript": "pytorch_libtorch",
+    "pytorch_libtorch": "pytorch_libtorch",
+    "ensemble": "ensemble",
+}
+_OTHER_PLATFORM = "custom"
 _BF16, _INVALID = 14, 0  # the old API has no BF16
 _FILLED_SIZES = (4, 8)
 """The preferred batch sizes that the old API shows where none are configured."""
@@ -39,17 +38,10 @@ def write_config(config: ModelConfig, target: Any) -> None:
     for tensor in _tensors(target):
         if tensor.data_type == _BF16:
             tensor.data_type = _INVALID
-    target.platform = old_platform(config)
+    target.platform = _PLATFORMS.get(reported_platform(config), _OTHER_PLATFORM)
     if config.dynamic_batching is not None and config.dynamic_batching.is_filled:
         sizes = [size for size in _FILLED_SIZES if size <= config.max_batch_size]
         target.dynamic_batching.preferred_batch_size[:] = sizes
-
-
-def old_platform(config: ModelConfig) -> str:
-    """Return the old API's name for the platform of a model."""
-    platform = reported_platform(config)
-    platform = _PLATFORMS.get(platform, platform)
-    return platform if platform in _KNOWN else _OTHER
 
 
 def _tensors(target: Any) -> Iterator[Any]:

@@ -128,9 +128,9 @@ class _KnownRequest:
         if self._layout is None or (found := self._layout.cut(data)) is None:
             return None
         number, raw = found
-        model, version, plain, _ = self._request
+        model, version, known, _ = self._request
         # copy.copy() would look up this method, and take five times as long.
-        header: InferHeader = plain.__copy__()
+        header: InferHeader = known.__copy__()
         if number:
             try:
                 header.id, end = read_varint(memoryview(number), 0)
@@ -160,11 +160,8 @@ class _KnownRequest:
             split = _split(view, len(number))
             if split is not None and _is_without_id(words):
                 self._layout = Layout(view, split)
-                plain: InferHeader = header.__copy__()
-                plain.words = words
-                self._request = DecodedRequest(
-                    request.model, request.version, plain, RawInputs(b"", [])
-                )
+                header.words = words
+                self._request = request._replace(raw=RawInputs(b"", []))
 
 
 @lru_cache(maxsize=512)

@@ -63,19 +63,15 @@ class Source(Protocol):
 
     def take(self, name: str, size_bytes: int) -> Any:
         """Return the bytes of input `name`: a view. Raises InvalidRequest for another size."""
-        ...
 
     def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
         """Return the bytes of all inputs, None unless they have exactly these sizes."""
-        ...
 
     def check_used_up(self) -> None:
         """Raise InvalidRequest when there are more than the header describes."""
-        ...
 
     def rewind(self) -> None:
         """Start again from the beginning."""
-        ...
 
 
 def status_of(error: Exception) -> tuple[int, str]:
