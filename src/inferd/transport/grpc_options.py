@@ -10,8 +10,8 @@ from inferd.api.health_service import Pause
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
 from inferd.http.access import OPEN, Access
-from inferd.http.grpc.endpoint import GrpcLimits
 from inferd.http.grpc.handler import Method
+from inferd.http.limits import GrpcLimits
 
 
 class GrpcOptions(GrpcLimits, frozen=True, kw_only=True):

@@ -13,7 +13,8 @@ from inferd.api.routes import HttpRoutes
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access
 from inferd.http.h1.connection import HttpConnection
-from inferd.http.h1.endpoint import HttpEndpoint, HttpLimits
+from inferd.http.h1.endpoint import HttpEndpoint
+from inferd.http.limits import HttpLimits
 from inferd.http.routes import Routes
 from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity

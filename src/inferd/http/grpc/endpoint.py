@@ -3,9 +3,6 @@
 import asyncio
 from collections.abc import Callable
 
-import msgspec
-from mypy_extensions import mypyc_attr
-
 from inferd.http.coder import Coder
 from inferd.http.endpoint import Endpoint
 from inferd.http.failure import FailureLog
@@ -13,6 +10,7 @@ from inferd.http.grpc.handler import Method
 from inferd.http.grpc.messages import PREFIX_BYTES, SMALL_BYTES
 from inferd.http.h1.endpoint import HttpEndpoint
 from inferd.http.h2.stream import H2Stream
+from inferd.http.limits import GrpcLimits
 from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity
 
@@ -21,35 +19,6 @@ READ_BYTES = 3 << 18
 
 LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels by the names of compression levels."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class GrpcLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of the connections and their calls.
-
-    `compression_level`: none, low, medium or high; answers are compressed with a coding that the
-    client accepts. The keepalive and connection age settings are gRPC's own.
-    """
-
-    max_message_bytes: int
-    max_send_bytes: int
-    compression_level: str
-    keepalive_time_ms: int
-    keepalive_timeout_ms: int
-    keepalive_permit_without_calls: bool
-    http2_max_pings_without_data: int
-    http2_min_recv_ping_interval_without_data_ms: int
-    http2_max_ping_strikes: int
-    max_connection_age_ms: int | None
-    max_connection_age_grace_ms: int | None
-    max_connections: int
-    max_concurrent_streams: int
-    max_metadata_bytes: int
-    max_inflated_bytes: int
-    message_timeout_s: float
-    write_timeout_s: float
-    handshake_timeout_s: float
-    max_connection_idle_ms: int | None
 
 
 class GrpcEndpoint(Endpoint):
