@@ -62,7 +62,7 @@ class World:
         thread = threading.Thread(target=run)
         thread.start()
         self.threads.append(thread)
-        inner = instance._instance
+        inner = instance.inner
         while inner.begun.empty() and len(self.limiter._waiting) == before:
             threading.Event().wait(0.001)
 

@@ -109,20 +109,23 @@ class EnsemblePlan:
         self.input_reshapes = _reshapes(config.input)
         self.output_reshapes = _reshapes(config.output)
         self.outputs = [output.name for output in config.output]
+        steps = enumerate(config.ensemble_scheduling.step)
         called = [
-            _step(number, step, model)
-            for number, (step, model) in enumerate(
-                zip(config.ensemble_scheduling.step, models, strict=True)
-            )
+            _step(number, step, model) for (number, step), model in zip(steps, models, strict=True)
         ]
         self._writers: dict[str, _End] = {}
         self._readers: dict[str, list[_End]] = {}
+        for given in config.input:
+            self._writers[given.name] = _end("the ensemble's input", given, config)
         for step, model in zip(called, models, strict=True):
-            self._check_step(config, step, model)
-        self._join(config, called, models)
-        self._check_tensors(config)
-        ordered = self._in_order(called)
-        self.steps = self._with_depths(ordered)
+            self._join(config, step, model)
+        for wanted in config.output:
+            end = _end("the ensemble's output", wanted, config)
+            self._readers.setdefault(wanted.name, []).append(end)
+        for tensor, readers in self._readers.items():
+            for reader in readers:
+                self._check_way(tensor, reader, is_batched=config.max_batch_size > 0)
+        self.steps = self._with_depths(self._in_order(called))
         self.is_chain = all(map(_reads, self.steps[1:], self.steps))
 
     def needed(self, outputs: Sequence[WantedOutput]) -> Sequence[Step]:
@@ -156,52 +159,30 @@ class EnsemblePlan:
 
     # --- checks ---
 
-    def _check_step(self, config: ModelConfig, step: Step, model: ModelConfig) -> None:
+    def _join(self, config: ModelConfig, step: Step, model: ModelConfig) -> None:
+        """Note `step`, which calls `model`, as a reader and the writer of tensors."""
         inputs = {one.name: one for one in model.input}
         for inner, outer in step.inputs:
             if inner not in inputs:
                 self._refuse(f"{step}, which is to read '{outer}', has no input '{inner}'")
-        mapped = {inner for inner, _ in step.inputs}
-        for one in model.input:
-            if one.name not in mapped and not one.optional:
+            end = _end(f"{step} input", inputs.pop(inner), model, step.number)
+            self._readers.setdefault(outer, []).append(end)
+        for one in inputs.values():
+            if not one.optional:
                 self._refuse(f"{step} needs input '{one.name}', its input_map has none")
-        outputs = {one.name for one in model.output}
+        outputs = {one.name: one for one in model.output}
         for inner, outer in step.outputs.items():
             if inner not in outputs:
                 self._refuse(f"{step}, which is to write '{outer}', has no output '{inner}'")
+            self._writers[outer] = _end(f"{step} output", outputs[inner], model, step.number)
         if 0 < model.max_batch_size < config.max_batch_size:
             self._refuse(
                 f"max_batch_size is {config.max_batch_size}, but {step} takes batches of at most "
                 f"{model.max_batch_size}"
             )
 
-    def _join(
-        self, config: ModelConfig, called: Sequence[Step], models: Sequence[ModelConfig]
-    ) -> None:
-        """Note the writer and the readers of each tensor."""
-        for given in config.input:
-            self._writers[given.name] = _end("the ensemble's input", given, config)
-        for step, model in zip(called, models, strict=True):
-            inputs = {one.name: one for one in model.input}
-            outputs = {one.name: one for one in model.output}
-            for inner, outer in step.inputs:
-                end = _end(f"{step} input", inputs[inner], model, step.number)
-                self._readers.setdefault(outer, []).append(end)
-            for inner, outer in step.outputs.items():
-                end = _end(f"{step} output", outputs[inner], model, step.number)
-                self._writers[outer] = end
-        for wanted in config.output:
-            end = _end("the ensemble's output", wanted, config)
-            self._readers.setdefault(wanted.name, []).append(end)
-
-    def _check_tensors(self, config: ModelConfig) -> None:
-        for tensor, readers in self._readers.items():
-            for reader in readers:
-                self._check_way(
-                    tensor, self._writers[tensor], reader, is_batched=config.max_batch_size > 0
-                )
-
-    def _check_way(self, tensor: str, writer: _End, reader: _End, *, is_batched: bool) -> None:
+    def _check_way(self, tensor: str, reader: _End, *, is_batched: bool) -> None:
+        writer = self._writers[tensor]
         way = f"{writer} → tensor '{tensor}' → {reader}"
         if writer.datatype is not reader.datatype:
             self._refuse(f"datatypes differ: {way}")

@@ -73,7 +73,15 @@ class ResourceLimiter:
     def acquire(self, claim: "Claim") -> None:
         """Wait for all that `claim` needs, and take it. Raises Unavailable if it leaves."""
         with self._changed:
-            self._wait(claim)
+            claim.number = next(self._numbers)
+            self._waiting.append(claim)
+            self._grant()
+            while not claim.is_granted and not claim.has_left:
+                self._changed.wait()
+            if not claim.is_granted:
+                self._waiting.remove(claim)
+                msg = "the model was unloaded while it waited for its resources"
+                raise Unavailable(msg)
 
     def release(self, claim: "Claim") -> None:
         """Give back what `claim` took."""
@@ -89,18 +97,7 @@ class ResourceLimiter:
         """
         with self._changed:
             self._give_back(claim)
-            self._wait(claim)
-
-    def _wait(self, claim: "Claim") -> None:
-        claim.number = next(self._numbers)
-        self._waiting.append(claim)
-        self._grant()
-        while not claim.is_granted and not claim.has_left:
-            self._changed.wait()
-        if not claim.is_granted:
-            self._waiting.remove(claim)
-            msg = "the model was unloaded while it waited for its resources"
-            raise Unavailable(msg)
+            self.acquire(claim)
 
     def _give_back(self, claim: "Claim") -> None:
         """Take back what `claim` holds, and count its run; do nothing if it holds nothing."""
@@ -213,38 +210,35 @@ class LimitedInstance:
     waits = True
 
     def __init__(self, instance: Instance, claim: Claim) -> None:
-        self.inner = self._instance = instance
-        self._claim = self.turn = claim
-        self._elsewhere = instance if isinstance(instance, AsyncInstance) else None
-        self.works_elsewhere = self._elsewhere is not None
+        self.inner = instance
+        self.turn = claim
+        self.works_elsewhere = isinstance(instance, AsyncInstance)
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. Raises Unavailable when the instance is closed while it waits."""
-        with self._claim:
-            return self._instance.execute(requests)
+        with self.turn:
+            return self.inner.execute(requests)
 
     def cancel(self, requests: Sequence[InferRequest]) -> None:
         """See CancellableInstance.cancel."""
-        if self._elsewhere is not None:
-            self._elsewhere.cancel(requests)
+        if isinstance(self.inner, AsyncInstance):
+            self.inner.cancel(requests)
 
     def close(self) -> None:
         """See Instance.close."""
-        self._claim.leave()
-        self._instance.close()
+        self.turn.leave()
+        self.inner.close()
 
 
 class LimitedDecoupledInstance(LimitedInstance):
     """The same for a decoupled model, whose execution is a whole stream."""
 
-    def __init__(self, instance: DecoupledInstance, claim: Claim) -> None:
-        super().__init__(instance, claim)
-        self._decoupled = instance
+    inner: DecoupledInstance
 
     def stream(self, request: InferRequest) -> Iterator[InferResponse]:
         """See DecoupledInstance.stream."""
-        with self._claim:
-            yield from self._decoupled.stream(request)
+        with self.turn:
+            yield from self.inner.stream(request)
 
 
 def limited(instance: Instance, claim: Claim) -> Instance:

@@ -47,9 +47,8 @@ class RequestQueue:
     def __init__(self, model: str, batching: DynamicBatching) -> None:
         self._model = model
         self._priorities = Levels(batching)
-        self._default_level = self._priorities.default
-        default = self._default = self._new_level(self._default_level)
-        self._levels = {self._default_level: default}
+        default = self._default = self._new_level(self._priorities.default)
+        self._levels = {default.number: default}
         self._order = [default]  # by priority, which is the order of the numbers
         self._deadlines: list[tuple[int, int, int]] = []  # a heap of late_ns, number, level
         self._next_number = 0
@@ -167,7 +166,7 @@ class RequestQueue:
         self._drop_if_empty(level)
 
     def _drop_if_empty(self, level: "_Level") -> None:
-        if level.number != self._default_level and not (level.in_time or level.late):
+        if level is not self._default and not (level.in_time or level.late):
             del self._levels[level.number]
             self._order.remove(level)
 
