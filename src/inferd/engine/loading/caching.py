@@ -58,7 +58,7 @@ class Keeper:
         """Return the marks of the files of `model`, which is about to be loaded."""
         if not self._store.is_shared:
             return NOT_LOOKED
-        code = self._code(model)
+        code = code_folder(model.config, self._directory)
         return marks_of(model.folder, model.file), marks_of(code) if code else NO_MARKS
 
     def take(
@@ -105,13 +105,8 @@ class Keeper:
         if config.ensemble_scheduling is not None:
             return shared_identity(config, version, b"")
         files = content_digest(model.folder, version, model.file)
-        if (code := self._code(model)) is not None:
+        if (code := code_folder(model.config, self._directory)) is not None:
             files += content_digest(code, version, code)
         # If the files have changed since the model was loaded, they do not identify it.
         is_same = self.look(model) == looked
         return shared_identity(config, version, files) if is_same else None
-
-    def _code(self, model: FoundModel) -> Path | None:
-        if model.config is None or self._directory is None:
-            return None
-        return code_folder(model.config, self._directory)

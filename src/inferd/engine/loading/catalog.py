@@ -143,6 +143,11 @@ class Catalog:
 
     # --- reading it ---
 
+    def versions_of(self, name: str) -> dict[int, Version]:
+        """Return the versions of a model by number, none if it is not known."""
+        model = self.models.get(name)
+        return model.versions if model is not None else {}
+
     def names(self) -> list[str]:
         """Return the names of the models that have a ready version."""
         return sorted(name for name, model in self.models.items() if model.default)
@@ -207,7 +212,7 @@ class Catalog:
     def _known(self, name: str) -> KnownModel:
         model = self.models.get(name)
         if model is None:
-            raise ModelNotFound(unknown_model(name))
+            raise ModelNotFound(_unknown(f"'{name}' is not found on this server"))
         return model
 
 
@@ -219,11 +224,6 @@ def version_number(token: str) -> int | None:
     digits = token[1:] if token[:1] == "v" else token
     # No version folder has more digits than an int64; int() of a hostile token would be slow.
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
-
-
-def unknown_model(name: str) -> str:
-    """Return the error text for a model that is not there."""
-    return _unknown(f"'{name}' is not found on this server")
 
 
 def _unknown(what: str) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
 from inferd.engine.loading.catalog import UNLOADED, Catalog
-from inferd.engine.loading.dependents import Dependents, check_chain, needs_of
+from inferd.engine.loading.dependents import Dependents, check_chain
 from inferd.engine.loading.ensemble import find_steps
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.loading.model_versions import ModelVersions, close_served
@@ -35,7 +36,7 @@ from inferd.errors import (
     Unavailable,
 )
 from inferd.repository.cloud_url import CloudUrl
-from inferd.repository.layout import FoundModel, check_model_name
+from inferd.repository.layout import check_model_name
 
 log = logging.getLogger("inferd.engine")
 
@@ -91,7 +92,7 @@ class RepositoryControl:
         for model in models:
             self._model_versions(model.name).announce(model.versions, model.config)
             self._dependents.ask(model.name)
-        await asyncio.gather(*(self._follow(m.name, self._reader_of(m)) for m in models))
+        await asyncio.gather(*(self._follow(m.name, partial(self._sources.of, m)) for m in models))
         while self._catching_up:
             await asyncio.wait(self._catching_up.values())
         self._is_started = True
@@ -113,9 +114,7 @@ class RepositoryControl:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        drains = [
-            model_versions.end_drains(timeout_s) for model_versions in self._versions_of.values()
-        ]
+        drains = [versions.end_drains(timeout_s) for versions in self._versions_of.values()]
         closes = [close_served(served, timeout_s) for served in self._catalog.clear()]
         await asyncio.gather(*drains, *closes)
         self._versions_of.clear()
@@ -263,9 +262,6 @@ class RepositoryControl:
         sent = self._sent.get(name)
         return lambda: sent or self._sources.find(name)
 
-    def _reader_of(self, model: FoundModel) -> Read:
-        return lambda: self._sources.of(model)
-
     # --- one change ---
 
     async def _change(
@@ -339,11 +335,11 @@ class RepositoryControl:
 
     def _serving_steps(self, source: ModelSource | None, looked: set[str]) -> list[str]:
         """Return the steps of an ensemble that serve and were not yet `looked` at."""
-        needs = needs_of(source.model.config) if source else ()
+        needs = source.needs if source else ()
         return [name for name in needs if self._serves(name) and name not in looked]
 
     def _missing(self, source: ModelSource | None) -> list[str]:
-        needs = needs_of(source.model.config) if source else ()
+        needs = source.needs if source else ()
         return [name for name in needs if not self._serves(name)]
 
     async def _apply(
@@ -359,7 +355,7 @@ class RepositoryControl:
             self._dependents.leave(name)
             self._withdraw(model_versions, is_gone=True)
             return []
-        needs = needs_of(source.model.config)
+        needs = source.needs
         error = source.model.error or self._misfit(name, needs, missing)
         error = error or (self._stuck(source) if is_requested else None)
         if error is not None:
@@ -378,10 +374,9 @@ class RepositoryControl:
         try:
             failures = await model_versions.change(source, is_partial=not (is_requested or before))
         finally:
-            if (
-                before and model_versions.source is not None
-            ):  # what goes on serving calls what it did
-                self._dependents.want(name, needs_of(model_versions.source.model.config))
+            if before and model_versions.source is not None:
+                # What goes on serving calls what it did.
+                self._dependents.want(name, model_versions.source.needs)
         if model_versions.serving != before:
             self._tell(model_versions)
         if failures and is_requested:
@@ -475,8 +470,7 @@ class RepositoryControl:
                 self._catch_up(ensemble, self._follow(ensemble, self._reader(ensemble)))
                 continue
             source = self._model_versions(ensemble).source
-            needs = needs_of(source.model.config) if source else ()
-            if source is not None and source.callees != self._callees(needs):
+            if source is not None and source.callees != self._callees(source.needs):
                 self._catch_up(ensemble, self._renew(ensemble))
 
     def _catch_up(self, ensemble: str, job: Coroutine[object, object, None]) -> None:
@@ -508,12 +502,9 @@ class RepositoryControl:
         for ensemble in self._dependents.of(name):
             if self._serves(ensemble):
                 await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
-        for model_versions in list(
-            self._versions_of.values()
-        ):  # some may have been unloaded before
-            if model_versions.source is not None and name in needs_of(
-                model_versions.source.model.config
-            ):
+        for model_versions in list(self._versions_of.values()):
+            # Some may have been unloaded before.
+            if model_versions.source is not None and name in model_versions.source.needs:
                 await model_versions.drained()
 
     async def _take_down(self, ensemble: str, reason: str) -> None:
@@ -556,8 +547,7 @@ class RepositoryControl:
 
     def _with_reason(self, name: str) -> str:
         """Return the name of a model that does not serve, with the reason."""
-        model = self._catalog.models.get(name)
-        reasons = [row.reason for row in model.versions.values() if row.reason] if model else []
+        reasons = [row.reason for row in self._catalog.versions_of(name).values() if row.reason]
         return f"{name} ({reasons[-1][:MAX_REASON]})" if reasons else name
 
     def _is_called(self, name: str) -> bool:

@@ -41,7 +41,7 @@ from inferd.engine.loading.attempts import Attempts
 from inferd.engine.loading.caching import NOT_LOOKED, Keeper
 from inferd.engine.loading.ensemble import build_ensemble, find_steps
 from inferd.engine.loading.lookup import backend_named, python_based
-from inferd.engine.loading.opening import Machine, Opener
+from inferd.engine.loading.opening import Machine, open_all
 from inferd.engine.loading.scheduling import as_executed, build_scheduler
 from inferd.engine.loading.warmup import samples_of
 from inferd.engine.serving.instances import Instances, Resize, remote_of
@@ -126,8 +126,9 @@ class Loader:
         metrics: CustomMetrics | None = None,
     ) -> None:
         self._options = options
-        code = Path(options.backend_directory) if options.backend_directory else None
-        self._keeper = Keeper(store, find, code) if store is not None else None
+        given = options.backend_directory
+        self._directory = directory = Path(given) if given else None
+        self._keeper = Keeper(store, find, directory) if store is not None else None
         self._models = models
         self._model_control = control
         self._metrics = metrics
@@ -136,9 +137,7 @@ class Loader:
         self._reading = Reading(
             options.model_config_name, self._gpu_count, options.disable_auto_complete_config
         )
-        self._machine = Machine(
-            self._gpu_count, options.host_policies, options.gpu_limits, Gpus().memory_use
-        )
+        self._machine = Machine(options.host_policies, options.gpu_limits, Gpus().memory_use)
         self.attempts = Attempts()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[tuple[str, bool], Backend] = {}
@@ -216,8 +215,8 @@ class Loader:
         labels = read_labels(files.folder, config)
         samples = samples_of(files.folder, config)
         open_one = partial(self._open, backend, files, as_executed(config))
-        opener = Opener(config, backend, open_one, samples, self._machine)
-        instances = Instances(self._gpu_count, opener.open, attempt)
+        open_here = partial(open_all, config, backend, open_one, samples, self._machine)
+        instances = Instances(self._gpu_count, open_here, attempt)
         with ExitStack() as undo:
             pairs = instances.open(config)
             for pair in pairs:
@@ -336,29 +335,24 @@ class Loader:
             raise BackendFailed(msg) from error
 
     def _backend(self, config: ModelConfig) -> Backend:
-        name, given = config.backend, self._options.backend_directory
-        folder = Path(given) if given else None
-        is_based = is_python_based(config)
+        name, is_based = config.backend, is_python_based(config)
         with self._lock:
             backend = self._backends.get((name, is_based))
             if backend is None:
-                backend = python_based(name, folder) if is_based else backend_named(name, folder)
+                find = python_based if is_based else backend_named
+                backend = find(name, self._directory)
                 self._backends[name, is_based] = backend
                 if isinstance(backend, ConnectedBackend):
-                    backend.connect(self._context(name))
+                    context = BackendContext(
+                        self._models,
+                        self._model_control,
+                        self._metrics,
+                        self._loop,
+                        self._options.model_load_timeout_secs,
+                        settings_of(name, self._options.backend_config),
+                    )
+                    backend.connect(context)
             return backend
-
-    def _context(self, backend: str) -> BackendContext:
-        options = self._options
-        settings = settings_of(backend, options.backend_config)
-        return BackendContext(
-            self._models,
-            self._model_control,
-            self._metrics,
-            self._loop,
-            options.model_load_timeout_secs,
-            settings,
-        )
 
 
 def settings_of(backend: str, given: Sequence[str]) -> dict[str, str]:
@@ -407,31 +401,21 @@ def _first_response_buckets(config: ModelConfig) -> Sequence[float]:
 
 def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[Instance]) -> bool:
     wanted = config.parameters.get(EXECUTION_PARAMETER, "auto")
-    if wanted not in ("auto", "inline", "threads"):
-        msg = (
-            f"model '{config.name}': parameter {EXECUTION_PARAMETER} is '{wanted}', "
-            f"expected auto, inline or threads"
-        )
-        raise InvalidConfig(msg)
-    if wanted == "inline" and not backend.concurrent:
-        msg = (
-            f"model '{config.name}': parameter {EXECUTION_PARAMETER} is 'inline', but backend "
-            f"'{config.backend}' does not run a model in several threads at once"
-        )
-        raise InvalidConfig(msg)
-    if wanted == "inline" and any(getattr(instance, "waits", False) for instance in instances):
-        msg = (
-            f"model '{config.name}': parameter {EXECUTION_PARAMETER} is 'inline', but its "
-            f"rate_limiter may make it wait"
-        )
-        raise InvalidConfig(msg)
-    if wanted != "auto":
-        return wanted == "inline"
-    return (
-        backend.bounded
-        and backend.concurrent
-        and all(getattr(instance, "bounded", True) for instance in instances)
-    )
+    if wanted == "auto":
+        are_bounded = all(getattr(instance, "bounded", True) for instance in instances)
+        return backend.bounded and backend.concurrent and are_bounded
+    if wanted == "threads":
+        return False
+    if wanted != "inline":
+        wrong = ", expected auto, inline or threads"
+    elif not backend.concurrent:
+        wrong = f", but backend '{config.backend}' does not run a model in several threads at once"
+    elif any(getattr(instance, "waits", False) for instance in instances):
+        wrong = ", but its rate_limiter may make it wait"
+    else:
+        return True
+    msg = f"model '{config.name}': parameter {EXECUTION_PARAMETER} is '{wanted}'{wrong}"
+    raise InvalidConfig(msg)
 
 
 def gpu_count(folder: Path = Path("/proc/driver/nvidia/gpus")) -> int:

@@ -155,11 +155,13 @@ def python_based(name: str, directory: Path | None) -> Backend:
     return found
 
 
-def code_folder(config: ModelConfig, directory: Path) -> Path | None:
+def code_folder(config: ModelConfig | None, directory: Path | None) -> Path | None:
     """Return the folder in `directory` of the Python-based backend that runs a model of `config`.
 
     Returns None when another backend runs it, or none does.
     """
+    if config is None:
+        return None
     name, is_based = config.backend, is_python_based(config)
     platform = platform_named(name)
     if not is_based and (platform.backend if platform else name) in _BACKENDS:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from inferd.aio.thread import in_daemon_thread
 from inferd.config.model import ModelConfig
 from inferd.core.metadata import ModelState
-from inferd.engine.loading.catalog import NO_VERSION, UNLOADED, Catalog, Version
+from inferd.engine.loading.catalog import NO_VERSION, UNLOADED, Catalog
 from inferd.engine.loading.load import Loader
 from inferd.engine.loading.source import ModelSource
 from inferd.engine.serving.instances import Resize, is_resized
@@ -135,8 +135,7 @@ class ModelVersions:
         `is_excused` keeps a strict server from being ready. What did not serve before keeps the
         reason it had, unless all of it is unloaded.
         """
-        model = self._catalog.models.get(self.name)
-        for number in list(model.versions) if model else ():
+        for number in list(self._catalog.versions_of(self.name)):
             if number == NO_VERSION:
                 self._catalog.remove(self.name, number)
             elif reason == UNLOADED and number not in self._serving and not self._draining[number]:
@@ -158,8 +157,7 @@ class ModelVersions:
             self._catalog.note(self.name, number, reason)
         if self._serving:
             return
-        model = self._catalog.models.get(self.name)
-        rows = model.versions.items() if model else ()
+        rows = self._catalog.versions_of(self.name).items()
         if any(row.state is ModelState.UNLOADING and not row.is_excused for _, row in rows):
             return  # the reason why it was withdrawn comes as its last request ends
         idle = (ModelState.LOADING, ModelState.UNAVAILABLE)
@@ -322,7 +320,7 @@ class ModelVersions:
 
     def _tidy(self) -> None:
         """Remove versions that failed once and are gone, and all but a few of the unloaded ones."""
-        rows = self._catalog.models[self.name].versions
+        rows = self._catalog.versions_of(self.name)
         idle = [number for number, row in rows.items() if row.state is ModelState.UNAVAILABLE]
         unloaded = sorted(number for number in idle if rows[number].reason == UNLOADED)
         for number in idle:
@@ -347,7 +345,7 @@ class ModelVersions:
             await in_daemon_thread(old.upload.discard)
 
     def _set_unloaded(self, number: int, reason: str) -> None:
-        row = self._row(number)
+        row = self._catalog.versions_of(self.name).get(number)
         if row is not None and row.state is ModelState.UNLOADING:
             excused = row.is_excused
             self._set_state(number, ModelState.UNAVAILABLE, reason, is_excused=excused)
@@ -361,10 +359,6 @@ class ModelVersions:
     def _forget_if_gone(self) -> None:
         if self._is_gone and not self._draining.total():
             self._catalog.remove_model(self.name)
-
-    def _row(self, number: int) -> Version | None:
-        model = self._catalog.models.get(self.name)
-        return model.versions.get(number) if model else None
 
     def _set_state(
         self, number: int, state: ModelState, reason: str = "", *, is_excused: bool = True

@@ -20,13 +20,12 @@ log = logging.getLogger("inferd.engine")
 
 
 class Machine(NamedTuple):
-    """What instances can be placed on: `gpu_count` GPUs, and CPU cores as `policies` choose them.
+    """What instances can be placed on: GPUs, and CPU cores as `policies` choose them.
 
     `memory_use` returns the share of a GPU's memory that is in use, None when that is not known;
     when it is above the GPU's entry in `limits`, nothing is opened there.
     """
 
-    gpu_count: int
     policies: HostPolicies
     limits: GpuLimits
     memory_use: Callable[[int], float | None]
@@ -60,45 +59,35 @@ class Machine(NamedTuple):
         return frozenset()
 
 
-class Opener:
-    """Opens instances of the model of `config` on `machine`; `open_one` loads one of them.
+def open_all(
+    config: ModelConfig,
+    backend: Backend,
+    open_one: Callable[[Placement], Instance],
+    samples: Sequence[Sample],
+    machine: Machine,
+    places: Sequence[Placement],
+) -> list[Opened]:
+    """Return an open instance of the model of `config` for each of `places` on `machine`.
 
-    Each instance answers `samples` before it is used.
+    `open_one` loads one of them, which answers `samples` before it is used. When one fails, those
+    before are closed.
     """
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        backend: Backend,
-        open_one: Callable[[Placement], Instance],
-        samples: Sequence[Sample],
-        machine: Machine,
-    ) -> None:
-        self._config = config
-        self._backend = backend
-        self._open_one = open_one
-        self._samples = samples
-        self._machine = machine
-
-    def open(self, places: Sequence[Placement]) -> list[Opened]:
-        """Return an open instance for each of `places`. When one fails, those before are closed."""
-        config = self._config
-        self._machine.check_room(config, places)
-        with ExitStack() as undo:
-            instances: list[Instance] = []
-            all_cores = [self._machine.cores_of(config, place) for place in places]
-            for place, cores in zip(places, all_cores, strict=True):
-                with pinned(cores):
-                    instances.append(self._open_one(place))
-                undo.callback(instances[-1].close)
-            if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
-                msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
-                raise InvalidConfig(msg)
-            pairs = [
-                opened(config, self._backend, instance, cores)._replace(kind=kind_of(place))
-                for instance, cores, place in zip(instances, all_cores, places, strict=True)
-            ]
-            together = [pair.together for pair in pairs]
-            warm_up(config, instances if config.decoupled else together, self._samples)
-            undo.pop_all()
-        return pairs
+    machine.check_room(config, places)
+    with ExitStack() as undo:
+        instances: list[Instance] = []
+        all_cores = [machine.cores_of(config, place) for place in places]
+        for place, cores in zip(places, all_cores, strict=True):
+            with pinned(cores):
+                instances.append(open_one(place))
+            undo.callback(instances[-1].close)
+        if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
+            msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
+            raise InvalidConfig(msg)
+        pairs = [
+            opened(config, backend, instance, cores)._replace(kind=kind_of(place))
+            for instance, cores, place in zip(instances, all_cores, places, strict=True)
+        ]
+        together = [pair.together for pair in pairs]
+        warm_up(config, instances if config.decoupled else together, samples)
+        undo.pop_all()
+    return pairs

@@ -11,7 +11,6 @@ from inferd.aio.timer import PreciseTimer, Timer
 from inferd.config.model import (
     DynamicBatching,
     ModelConfig,
-    OldestStrategy,
     QueuePolicy,
     SequenceBatching,
 )
@@ -201,7 +200,9 @@ def _sequence(
     if oldest is None:
         timing, per_instance = _row_timing(sequence, rows), rows
     else:
-        timing = _oldest_pace(oldest, rows)
+        # preserve_ordering needs nothing: an instance runs one batch at a time, none overtakes.
+        delay_us = oldest.max_queue_delay_microseconds
+        timing = FixedTiming(rows, oldest.preferred_batch_size, delay_us)
         per_instance = oldest.max_candidate_sequences or rows
     iterates = sequence.iterative_sequence
     rules = SequenceRules(per_instance, oldest is None, idle_us, iterates, delayed_start)
@@ -209,11 +210,6 @@ def _sequence(
     queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
     tensors = SequenceTensors(plan, Controls(config), States(config, folder))
     return SequenceScheduler(executions, queues, timing, tensors, rules, timer=timer)
-
-
-def _oldest_pace(oldest: OldestStrategy, rows: int) -> FixedTiming:
-    # preserve_ordering needs nothing: an instance runs one batch at a time, and none overtakes.
-    return FixedTiming(rows, oldest.preferred_batch_size, oldest.max_queue_delay_microseconds)
 
 
 def _row_timing(sequence: SequenceBatching, rows: int) -> FixedTiming:

@@ -15,6 +15,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json
 from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest
+from inferd.engine.loading.dependents import needs_of
 from inferd.engine.loading.load import Loader, LoadOptions, tell_ignored
 from inferd.engine.loading.lookup import code_folder, models_in
 from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
@@ -48,6 +49,11 @@ class ModelSource(NamedTuple):
     upload: Upload | None = None
     callees: tuple[object, ...] = ()
     code: Marks = NO_MARKS
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The names of the models that it calls."""
+        return needs_of(self.model.config)
 
     def marks_of(self, version: int) -> tuple[object, ...]:
         """Return everything a version depends on but the configuration."""
@@ -128,7 +134,7 @@ class ModelSources:
         if is_fixed:
             return ModelSource(model, NO_MARKS)
         given = self._options.backend_directory
-        code = code_folder(model.config, Path(given)) if model.config and given else None
+        code = code_folder(model.config, Path(given)) if given else None
         self.watch.follow(model.name, code)
         return ModelSource(
             model,
