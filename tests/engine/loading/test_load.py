@@ -20,6 +20,7 @@ from inferd.errors import BackendFailed, InferdError, InvalidConfig
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts
 from inferd.observe.summary import SummaryCounts
+from inferd.repository.repositories import Repositories
 
 PATIENCE_S = 30
 PARAMETER = '\nparameters {{ key: "{}" value: {{ string_value: "{}" }} }}'
@@ -36,7 +37,7 @@ def load(root, **options):
 
     async def go():
         loader = Loader(LoadOptions(**options))
-        [model] = loader.repositories([root]).find_all()
+        [model] = Repositories([root], loader.reading).find_all()
         return await loader.load_in_thread(model, (model.versions or (1,))[0])
 
     return asyncio.run(go())
@@ -138,7 +139,7 @@ def test_a_broken_model_raises_what_is_wrong_with_it(repository):
 def test_folders_that_are_no_versions_are_told_of(repository, caplog):
     root = repository("1", "01", m=ECHO)
     with caplog.at_level(logging.WARNING, "inferd.engine"):
-        tell_ignored(*Loader(LoadOptions()).repositories([root]).find_all())
+        tell_ignored(*Repositories([root]).find_all())
     assert caplog.messages == [
         "model 'm': folder '01' is no version: expected a decimal number without leading 0"
     ]
@@ -147,7 +148,7 @@ def test_folders_that_are_no_versions_are_told_of(repository, caplog):
 def test_very_many_such_folders_are_counted(repository, caplog):
     root = repository("1", *(f"no{number}" for number in range(100)), m=ECHO)
     with caplog.at_level(logging.WARNING, "inferd.engine"):
-        tell_ignored(*Loader(LoadOptions()).repositories([root]).find_all())
+        tell_ignored(*Repositories([root]).find_all())
     assert len(caplog.messages) == MAX_IGNORED_SHOWN + 1
     assert caplog.messages[-1] == f"model 'm': so are {100 - MAX_IGNORED_SHOWN} more folders"
 
@@ -172,8 +173,8 @@ def test_instances_are_as_many_as_the_groups_say(theirs, repository):
 
 def test_models_share_the_backend_of_one_loader(theirs, repository):
     loader = Loader(LoadOptions())
-    for model in loader.repositories(
-        [repository(m='backend: "theirs"', n='backend: "theirs"')]
+    for model in Repositories(
+        [repository(m='backend: "theirs"', n='backend: "theirs"')], loader.reading
     ).find_all():
         loader.load(model, 1)
     assert theirs.log == ["backend", ("open", "m_0"), ("open", "n_0")]
@@ -312,7 +313,7 @@ def test_a_load_that_was_given_up_closes_what_it_opened(theirs, repository, fail
 
     async def go():
         loader = Loader(LoadOptions())
-        [model] = loader.repositories([root]).find_all()
+        [model] = Repositories([root], loader.reading).find_all()
         loading = asyncio.create_task(loader.load_in_thread(model, 1))
         await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
         loading.cancel()
@@ -332,7 +333,7 @@ def test_a_load_that_ends_after_its_loop_hurts_nobody(theirs, repository):
 
     async def leave():
         loader = Loader(LoadOptions())
-        [model] = loader.repositories([root]).find_all()
+        [model] = Repositories([root], loader.reading).find_all()
         asyncio.create_task(loader.load_in_thread(model, 1))  # noqa: RUF006  nobody waits for it
         await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
 
@@ -419,7 +420,7 @@ def test_a_limited_instance_that_cannot_be_opened_leaves_its_claim(theirs, repos
     theirs.failures.append(BackendFailed("no"))
     loader = Loader(LoadOptions(rate_limits={}))
     config = 'backend: "theirs"\n' + LIMITED
-    [model] = loader.repositories([repository(m=config)]).find_all()
+    [model] = Repositories([repository(m=config)], loader.reading).find_all()
     with pytest.raises(BackendFailed):
         loader.load(model, 1)
     assert loader._limiter._claims == []

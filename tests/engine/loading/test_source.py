@@ -95,7 +95,7 @@ def test_a_request_has_the_model_with_its_own_configuration(sources):
 def test_what_is_sent_lies_in_a_folder_of_its_own_until_the_end(sources):
     found, _ = sources(model_control_mode="explicit")
     request = LoadRequest("x", '{"backend": "identity"}', {"5/weights": b"abc"})
-    upload = found.store(request)
+    upload = found.uploads.store(request.files)
     source = found.sent(request, upload)
     assert (source.model.name, source.model.versions, source.upload) == ("x", (5,), upload)
     assert source.marks_of(5) != found.requested(LoadRequest("m")).marks_of(5)

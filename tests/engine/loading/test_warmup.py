@@ -8,6 +8,7 @@ from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.loading.warmup import samples_of, warm_up
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
+from inferd.repository.repositories import Repositories
 from inferd.repository.warmup import Sample
 
 CONFIG = ModelConfig("m")
@@ -129,7 +130,7 @@ def load(root, dims):
     folder = root / "sum"
     (folder / "config.pbtxt").write_text(BATCHED % dims)
     loader = Loader(LoadOptions())
-    [model] = loader.repositories([root]).find_all()
+    [model] = Repositories([root], loader.reading).find_all()
     return loader.load(model, 1)
 
 
@@ -149,7 +150,7 @@ GIVEN = 'inputs { key: "A" value { data_type: TYPE_FP32 dims: 1 zero_data: true 
 
 def test_a_sample_that_cannot_be_made_fails_the_load_before_anything_is_opened(theirs, repository):
     loader = Loader(LoadOptions())
-    [model] = loader.repositories([repository(m=THEIRS % "")]).find_all()
+    [model] = Repositories([repository(m=THEIRS % "")], loader.reading).find_all()
     with pytest.raises(InvalidConfig, match="model_warmup 'w' has no input 'A'"):
         loader.load(model, 1)
     assert theirs.log == ["backend"]
@@ -162,7 +163,7 @@ def test_a_model_that_fails_on_a_sample_is_closed(theirs, repository):
 
     theirs.Instance.execute = fail
     loader = Loader(LoadOptions())
-    [model] = loader.repositories([repository(m=THEIRS % GIVEN)]).find_all()
+    [model] = Repositories([repository(m=THEIRS % GIVEN)], loader.reading).find_all()
     with pytest.raises(BackendFailed, match="boom"):
         loader.load(model, 1)
     assert sorted(theirs.log[1:]) == [

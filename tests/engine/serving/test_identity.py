@@ -5,8 +5,8 @@ import pytest
 from inferd.config.model import InstanceGroup, ModelConfig, VersionPolicy
 from inferd.engine.serving.identity import (
     EnsembleIdentity,
+    Identity,
     OwnIdentity,
-    Unknown,
     random_identity,
     shared_identity,
 )
@@ -25,7 +25,7 @@ def settled(identity):
 
 
 def test_what_nobody_asked_about_is_unknown():
-    assert settled(Unknown())() is None
+    assert settled(Identity())() is None
 
 
 def test_what_takes_long_is_found_out_once():
@@ -67,7 +67,7 @@ def test_an_ensemble_finds_out_about_its_steps():
     assert settled(identity)() is not None
 
 
-@pytest.mark.parametrize("steps", [[Unknown()], [own()]])
+@pytest.mark.parametrize("steps", [[Identity()], [own()]])
 def test_an_ensemble_with_a_step_that_is_unknown_is_unknown(steps):
     assert settled(EnsembleIdentity(own(), [], lambda: steps))() is None
 

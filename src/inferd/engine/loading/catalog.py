@@ -5,6 +5,7 @@ those who read the catalog.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import VERSION_NAME
@@ -22,26 +23,17 @@ UNKNOWN = "Request for unknown model: "
 """How the text for a model or version that is not served begins; clients check it."""
 
 
+@dataclass(slots=True)
 class Version:
     """One version of a known model: its state, and what serves it when it is ready.
 
     A version that `is_excused` does not keep a strict server from being ready.
     """
 
-    __slots__ = ("is_excused", "reason", "served", "state")
-
-    def __init__(
-        self,
-        state: ModelState,
-        reason: str = "",
-        served: Served | None = None,
-        *,
-        is_excused: bool = False,
-    ) -> None:
-        self.state = state
-        self.reason = reason
-        self.served = served
-        self.is_excused = is_excused
+    state: ModelState
+    reason: str = ""
+    served: Served | None = None
+    is_excused: bool = False
 
 
 class KnownModel:

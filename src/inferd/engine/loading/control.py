@@ -175,7 +175,7 @@ class RepositoryControl:
         if not request.files:
             await self._change(name, lambda: sources.requested(request), is_requested=True)
         else:
-            upload = await self._read(lambda: sources.store(request))
+            upload = await self._read(lambda: sources.uploads.store(request.files))
             upload.hold()
             try:
                 await self._change(name, lambda: sources.sent(request, upload), is_requested=True)

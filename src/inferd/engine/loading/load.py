@@ -59,12 +59,9 @@ from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 from inferd.repository.agent import run_agents
-from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, check_model_name, files_of
-from inferd.repository.local import Reading, find_model
-from inferd.repository.repositories import Repositories
-from inferd.repository.upload import Upload
+from inferd.repository.local import Reading
 from inferd.schedulers.execution.limiter import ResourceLimiter, limited
 
 log = logging.getLogger("inferd.engine")
@@ -109,7 +106,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
 
 
 class Loader:
-    """Finds models and loads their versions; models share the backends they use.
+    """Loads the versions of models, read as `reading` says; they share the backends they use.
 
     Ensembles, and models that call others, do so through `models`; `find` returns the version of a
     name that serves now (Catalog.find). Models that want it have their answers cached in `store`.
@@ -134,7 +131,7 @@ class Loader:
         self._metrics = metrics
         self._find = find
         self._gpu_count = gpu_count()
-        self._reading = Reading(
+        self.reading = Reading(
             options.model_config_name, self._gpu_count, options.disable_auto_complete_config
         )
         self._machine = Machine(options.host_policies, options.gpu_limits, Gpus().memory_use)
@@ -145,22 +142,6 @@ class Loader:
         self._loop: asyncio.AbstractEventLoop | None = None
         limits = options.rate_limits
         self._limiter = ResourceLimiter(limits) if limits is not None else None
-
-    def repositories(self, paths: Sequence[Path | CloudUrl]) -> Repositories:
-        """Return the repositories at `paths`, which find the models in them.
-
-        Raises InvalidConfig for a bad path, and NotLoadable for a cloud that does not answer.
-        """
-        return Repositories(paths, self._reading)
-
-    def sent(self, name: str, upload: Upload, override: ModelConfig) -> FoundModel:
-        """Return the model called `name` whose files a client sent; a broken one has its error."""
-        reading = Reading(gpu_count=self._gpu_count)
-        return find_model(upload.folder, reading, name=name, override=override)
-
-    def placed(self, name: str, folder: Path) -> FoundModel:
-        """Return the model in `folder`, to be called `name`; a broken one has its error."""
-        return find_model(folder, self._reading, name=name, is_renamed=True)
 
     def given(self, model: GivenModel, override: ModelConfig | None = None) -> FoundModel:
         """Return, ready to be loaded, a model that a program handed over; its one version is 1.

@@ -21,7 +21,7 @@ from inferd.engine.loading.lookup import code_folder, models_in
 from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
 from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.layout import FoundModel
-from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE, is_app
+from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE, Reading, find_model, is_app
 from inferd.repository.repositories import Repositories, model_in
 from inferd.repository.tree import link_out
 from inferd.repository.upload import Upload, Uploads
@@ -72,7 +72,7 @@ class ModelSources:
         self._loader = loader
         self._options = options
         self._mode = options.model_control_mode
-        self._uploads = Uploads(options.model_upload_max_bytes)
+        self.uploads = Uploads(options.model_upload_max_bytes)
         self._repositories = Repositories(())
         self._roots: list[Path] = []
         self._given: dict[str, GivenModel] = {}
@@ -91,7 +91,7 @@ class ModelSources:
         folders = [path for path in paths if path not in apps]
         if apps and self._mode == "poll":
             _tell_that_apps_stay(apps, is_all=not folders)
-        self._repositories = self._loader.repositories(folders)
+        self._repositories = Repositories(folders, self._loader.reading)
         self._roots = [folder.absolute() for folder in folders if isinstance(folder, Path)]
         for model in (*given, *(one for app in apps for one in models_in(app))):
             self._give(model)
@@ -120,7 +120,7 @@ class ModelSources:
 
     def close(self) -> None:
         """Delete the files that clients sent, and those fetched from clouds."""
-        self._uploads.close()
+        self.uploads.close()
         self._repositories.close()
 
     def names(self) -> list[str]:
@@ -190,22 +190,19 @@ class ModelSources:
         except OSError as error:
             cause = None if error.errno in _NOT_THERE else error
             raise NotLoadable(_nowhere(name, folder)) from cause
-        model = msgspec.structs.replace(self._loader.placed(name, found), root=roots[0].resolve())
+        model = find_model(found, self._loader.reading, name=name, is_renamed=True)
+        model = msgspec.structs.replace(model, root=roots[0].resolve())
         self._check_links(model)
         return self.of(model)
-
-    def store(self, request: LoadRequest) -> Upload:
-        """Write the files of `request` to disk and return them. Raises as Uploads.store does."""
-        return self._uploads.store(request.files)
 
     def sent(self, request: LoadRequest, upload: Upload) -> ModelSource:
         """Return the model that `request` sent, with its files in `upload`.
 
         Raises InvalidRequest, InvalidConfig for the configuration.
         """
-        model = self._loader.sent(
-            request.model, upload, _read_config(request.model, request.config or "")
-        )
+        override = _read_config(request.model, request.config or "")
+        reading = Reading(gpu_count=self._loader.reading.gpu_count)
+        model = find_model(upload.folder, reading, name=request.model, override=override)
         return self.of(model)._replace(is_override=True, upload=upload)
 
     def _check_links(self, model: FoundModel) -> None:

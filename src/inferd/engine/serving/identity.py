@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import inferd
 from inferd.config.model import ModelConfig
@@ -20,30 +19,18 @@ from inferd.errors import InferdError
 log = logging.getLogger("inferd.engine")
 
 
-class Identity(Protocol):
-    """What the answers of one version depend on."""
+class Identity:
+    """What the answers of one version depend on; this one is of a version that needs none."""
 
     def __call__(self) -> bytes | None:
         """Return the identity as of now, None when it is not known."""
-        ...
-
-    def settle(self) -> None:
-        """Determine what takes long to find out; to be called in a thread."""
-        ...
-
-
-class Unknown:
-    """The identity of a version for which none is needed."""
-
-    def __call__(self) -> bytes | None:
-        """See Identity."""
         return None
 
     def settle(self) -> None:
-        """See Identity."""
+        """Determine what takes long to find out; to be called in a thread."""
 
 
-class OwnIdentity:
+class OwnIdentity(Identity):
     """The identity of a version that depends on nothing but itself.
 
     `read` determines it; it returns None when it cannot, and raises OSError.
@@ -71,7 +58,7 @@ class OwnIdentity:
             log.warning("answers of model '%s' are not kept; its files: %s", self._name, why)
 
 
-class EnsembleIdentity:
+class EnsembleIdentity(Identity):
     """The identity of an ensemble: its `own` one and those of its steps.
 
     `steps` are the identities of what served these when it was loaded, `find` returns those of

@@ -12,7 +12,7 @@ from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS
 from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput, wanted_of
-from inferd.engine.serving.identity import Identity, Unknown
+from inferd.engine.serving.identity import Identity
 from inferd.engine.serving.table import table_of
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
 from inferd.observe.prometheus import Observed
@@ -119,7 +119,7 @@ class Served:
         self.instances: Instances | None = None
         self.ensemble: EnsembleScheduler | None = None
         self.steps: Sequence[Served] = ()
-        self.identity: Identity = Unknown()
+        self.identity = Identity()
         self.is_cached = self.is_lax = False
         self.has_sequences = config.sequence_batching is not None
         self._sound: dict[object, int] = {}  # the batch sizes of requests by their batch_key
@@ -255,16 +255,10 @@ class Served:
         for index, tensor in enumerate(outputs):
             rule = rules[index]
             shape = tensor.shape
-            if (
-                tensor.datatype is not rule.datatype
-                or (shape[rule.batch_dims :] != rule.fixed_dims and not rule.fits(shape))
-            ) and not self._passes(request, tensor, rule):
-                msg = (
-                    f"model '{self.name}' produced output '{tensor.name}' as "
-                    f"{tensor.datatype.value} {list(shape)}, its configuration says "
-                    f"{rule.datatype.value} {list(rule.shape)}"
-                )
-                raise BackendFailed(msg)
+            if tensor.datatype is not rule.datatype or (
+                shape[rule.batch_dims :] != rule.fixed_dims and not rule.fits(shape)
+            ):
+                self._check_odd(request, tensor, rule)
             if rule.batch_dims and (not shape or shape[0] != request.batch_size):
                 self._note_rows(request, tensor)
 
@@ -319,22 +313,23 @@ class Served:
             return True
         return len(shape) > 1 and shape[0] == request.batch_size
 
-    def _passes(self, request: InferRequest, tensor: Tensor, rule: _TensorRule) -> bool:
-        """Tell whether an output may be as it is though the configuration says another thing."""
-        if not self.is_lax:
-            return False
-        if request.has_top_k and not is_classifiable(tensor.datatype):
-            for output in request.outputs:
-                if output.name == tensor.name and output.top_k:
-                    return False
-        if tensor.name not in self._warned_of:
-            self._warn_once(
-                tensor.name,
-                f"produced output '{tensor.name}' as {tensor.datatype.value} "
-                f"{list(tensor.shape)}, its configuration says {rule.datatype.value} "
-                f"{list(rule.shape)}: clients get it as it is",
-            )
-        return True
+    def _check_odd(self, request: InferRequest, tensor: Tensor, rule: _TensorRule) -> None:
+        """Raise BackendFailed unless an output may differ from the configuration, as this does."""
+        is_wrong = not self.is_lax or (
+            request.has_top_k
+            and not is_classifiable(tensor.datatype)
+            and any(one.name == tensor.name and one.top_k for one in request.outputs)
+        )
+        if not is_wrong and tensor.name in self._warned_of:
+            return
+        what = (
+            f"produced output '{tensor.name}' as {tensor.datatype.value} {list(tensor.shape)}, "
+            f"its configuration says {rule.datatype.value} {list(rule.shape)}"
+        )
+        if is_wrong:
+            msg = f"model '{self.name}' {what}"
+            raise BackendFailed(msg)
+        self._warn_once(tensor.name, f"{what}: clients get it as it is")
 
     def _warn_once(self, output: str, what: str) -> None:
         """Log, once per output, what is odd about it."""

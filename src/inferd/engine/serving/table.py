@@ -44,14 +44,10 @@ class TableInput:
         shape = tensor.shape
         if len(shape) == 1 and self._width == 1:
             shape = (*shape, 1)
-        if not self._is_castable(tensor):
+        if tensor.datatype is self._datatype or DataType.BYTES in (tensor.datatype, self._datatype):
             return Tensor(tensor.name, tensor.datatype, shape, tensor.data, tensor.parameters)
         array = _numbers(tensor).astype(self._datatype.numpy)
         return Tensor(tensor.name, self._datatype, shape, array, tensor.parameters)
-
-    def _is_castable(self, tensor: Tensor) -> bool:
-        kinds = tensor.datatype, self._datatype
-        return tensor.datatype is not self._datatype and DataType.BYTES not in kinds
 
     def _joined(self, inputs: Sequence[Tensor]) -> Tensor:
         columns = [self._column(tensor) for tensor in self._in_order(inputs)]

@@ -18,16 +18,6 @@ class SequenceInstance:
     `turn_count` is how many callers have been told to take a decoupled model's answers.
     """
 
-    __slots__ = (
-        "execution",
-        "is_busy",
-        "is_delayed",
-        "is_leaving",
-        "ready",
-        "sequences",
-        "turn_count",
-    )
-
     def __init__(self, execution: Execution, *, is_delayed: bool) -> None:
         self.execution = execution
         self.is_busy = False
