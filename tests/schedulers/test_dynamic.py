@@ -837,10 +837,9 @@ def test_while_a_batch_gathers_the_queue_is_not_walked_for_each_request():
 
 def held(count, execution, **batching):
     configured = DynamicBatching(**batching)
-    queue, timing, plan = parts_of(configured)
-    return DynamicScheduler(
-        execution, queue, DelayedTiming(timing, count), plan, timer=SimulatedTimer
-    )
+    queue, _, plan = parts_of(configured)
+    timing = DelayedTiming(8, (8,), configured.max_queue_delay_microseconds, count)
+    return DynamicScheduler(execution, queue, timing, plan, timer=SimulatedTimer)
 
 
 @pytest.mark.parametrize("is_quick", [True, False])

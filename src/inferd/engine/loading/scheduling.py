@@ -171,14 +171,15 @@ def _dynamic(
     delayed_start: DelayedStart,
 ) -> DynamicScheduler:
     timing: BatchTiming
+    most, preferred = config.max_batch_size, batching.preferred_batch_size
+    delay_us = batching.max_queue_delay_microseconds
     # A test that holds requests must know which batches they make: Triton's rule determines that.
-    if batching.is_adaptive and config.max_batch_size > 1 and not delayed_start.count:
-        timing = AdaptiveTiming(config.max_batch_size, execution.instance_count)
-    else:
-        delay_us = batching.max_queue_delay_microseconds
-        timing = FixedTiming(config.max_batch_size, batching.preferred_batch_size, delay_us)
     if delayed_start.count:
-        timing = DelayedTiming(timing, delayed_start.count)
+        timing = DelayedTiming(most, preferred, delay_us, delayed_start.count)
+    elif batching.is_adaptive and most > 1:
+        timing = AdaptiveTiming(most, execution.instance_count)
+    else:
+        timing = FixedTiming(most, preferred, delay_us)
     queue = RequestQueue(config.name, batching)
     keeps_order = batching.preserve_ordering
     return DynamicScheduler(execution, queue, timing, plan, keeps_order=keeps_order, timer=timer)

@@ -1,59 +1,26 @@
 """DelayedTiming: starts once enough requests wait, for tests that need known batches."""
 
-from inferd.schedulers.queueing.queue import RequestQueue
-from inferd.schedulers.queueing.timing import BatchTiming
+from collections.abc import Iterable, Sequence
+
+from inferd.schedulers.queueing.queue import Waiting
+from inferd.schedulers.queueing.timing import FixedTiming
 
 
-class DelayedTiming:
-    """Follows `timing` once `count` requests have waited together."""
+class DelayedTiming(FixedTiming):
+    """Follows the numbers in the configuration once `count` requests have waited together."""
 
-    def __init__(self, timing: BatchTiming, count: int) -> None:
-        self._timing = timing
+    def __init__(
+        self, max_batch_size: int, preferred: Sequence[int], delay_us: int, count: int
+    ) -> None:
+        super().__init__(max_batch_size, preferred, delay_us)
         self._count = count
-        self._is_delayed = True
+        self._usual = self.starts_at_once, self.enough
+        self.starts_at_once, self.enough = False, 0
 
-    @property
-    def starts_at_once(self) -> bool:
-        """See BatchTiming."""
-        return not self._is_delayed and self._timing.starts_at_once
-
-    @property
-    def look_after(self) -> int:
-        """See BatchTiming."""
-        return self._timing.look_after
-
-    @property
-    def enough(self) -> int:
-        """See BatchTiming."""
-        return 0 if self._is_delayed else self._timing.enough
-
-    def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
+    def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
         """See BatchTiming.choose. While delayed, only another request makes a difference."""
-        if self._is_delayed and queue.count < self._count:
+        if len([*queue]) < self._count:
             return 0, 0
-        self._is_delayed = False
-        return self._timing.choose(queue, now_ns)
-
-    def arrived(self, waiting_count: int) -> None:
-        """See BatchTiming.arrived."""
-        self._timing.arrived(waiting_count)
-
-    def started(self, count: int) -> None:
-        """See BatchTiming.started."""
-        self._timing.started(count)
-
-    def ended(self, count: int, size: int, took_ns: int) -> None:
-        """See BatchTiming.ended."""
-        self._timing.ended(count, size, took_ns)
-
-    def ran(self, count: int, size: int, took_ns: int) -> None:
-        """See BatchTiming.ran."""
-        self._timing.ran(count, size, took_ns)
-
-    def resized(self, instance_count: int) -> None:
-        """See BatchTiming.resized."""
-        self._timing.resized(instance_count)
-
-    def looked(self, count: int, size: int) -> None:
-        """See BatchTiming.looked."""
-        self._timing.looked(count, size)
+        self._count = 0
+        self.starts_at_once, self.enough = self._usual
+        return super().choose(queue, now_ns)
