@@ -18,13 +18,6 @@ SPELLINGS = (
 )
 """How annotations are written, for error texts."""
 
-_DATATYPES = {
-    str: DataType.BYTES,
-    bytes: DataType.BYTES,
-    bool: DataType.BOOL,
-    int: DataType.INT64,
-    float: DataType.FP64,
-}
 _KINDS = {str: "O", bytes: "O", bool: "b", int: "iu", float: "f"}
 _NUMPYS_TEXT = {np.str_: str, np.bytes_: bytes}
 _LISTS = (list, Sequence, Collection, Iterable)
@@ -47,7 +40,7 @@ def port_of(name: str, annotation: object, place: str, *, batched: bool = False)
     if _is_array(annotation):
         return _array_port(name, annotation, spec, place, batched=batched)
     depth, kind = _element_of(annotation)
-    if kind in _DATATYPES or _is_numpys(kind):
+    if kind in _KINDS or _is_numpys(kind):
         if depth:
             return _list_port(name, kind, depth, spec, place, batched=batched)
         return _scalar_port(name, kind, spec, place, batched=batched)
@@ -154,11 +147,8 @@ def _element_of(annotation: Any) -> tuple[int, Any]:
         [annotation] = get_args(annotation)
         annotation = unaliased(annotation)
         depth += 1
-    return depth, _NUMPYS_TEXT.get(annotation, annotation) if _is_plain(annotation) else None
-
-
-def _is_plain(annotation: Any) -> bool:
-    return isinstance(annotation, type) and get_origin(annotation) is None
+    is_plain = isinstance(annotation, type)
+    return depth, _NUMPYS_TEXT.get(annotation, annotation) if is_plain else None
 
 
 def _is_numpys(kind: Any) -> bool:
@@ -186,12 +176,7 @@ def _of_ndarray(annotation: Any, place: str) -> tuple[tuple[int, ...] | None, Da
     if is_numpys and element.__subclasses__():
         msg = f"{place}: np.{element.__name__} is no single dtype; name one"
         raise InvalidConfig(msg)
-    try:
-        datatype = datatype_of(np.dtype(element))
-    except TypeError as error:
-        msg = f"{place}: {error}"
-        raise InvalidConfig(msg) from error
-    return _static_shape(shape), datatype
+    return _static_shape(shape), _own_datatype(element, place)
 
 
 def _static_shape(shape: Any) -> tuple[int, ...] | None:
@@ -224,16 +209,16 @@ def _datatype(spec: Spec, place: str) -> DataType | None:
 
 
 def _element_type(kind: type, spec: Spec, place: str) -> DataType:
-    own = _numpys(kind, place) if issubclass(kind, np.generic) else _DATATYPES[kind]
+    own = _own_datatype(kind, place)
     datatype = _datatype(spec, place) or own
-    kinds = own.numpy.kind if issubclass(kind, np.generic) else _KINDS[kind]
-    if datatype is DataType.BF16 or datatype.numpy.kind not in kinds:
+    if datatype is DataType.BF16 or datatype.numpy.kind not in _KINDS.get(kind, own.numpy.kind):
         msg = f"{place}: {kind.__name__} cannot be {spec.datatype}"
         raise InvalidConfig(msg)
     return datatype
 
 
-def _numpys(kind: type, place: str) -> DataType:
+def _own_datatype(kind: type, place: str) -> DataType:
+    """Return the datatype that `kind` has by itself."""
     try:
         return datatype_of(np.dtype(kind))
     except TypeError as error:
