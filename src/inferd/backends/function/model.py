@@ -11,7 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import orjson
 
 from inferd.backends.function.backend import FunctionBackend
-from inferd.backends.function.signature import Ports, read_signature
+from inferd.backends.function.signature import Ports, read_signature, without_partial
 from inferd.config.model import DynamicBatching, InstanceGroup, ModelConfig
 from inferd.core.interfaces import GivenModel
 from inferd.errors import InvalidConfig
@@ -150,16 +150,13 @@ def _check_no_arguments(target: type) -> None:
 
 
 def _name_of(target: Any) -> str:
-    while isinstance(target, functools.partial):
-        target = target.func
+    target = without_partial(target)
     name = getattr(target, "__name__", type(target).__name__)
     return "" if name == "<lambda>" else str(name)
 
 
 def _code_of(function: Any) -> types.CodeType | None:
-    while isinstance(function, functools.partial):
-        function = function.func
-    function = inspect.unwrap(function)
+    function = inspect.unwrap(without_partial(function))
     found = getattr(function, "__code__", None) or getattr(function.__call__, "__code__", None)
     return found if isinstance(found, types.CodeType) else None
 

@@ -72,7 +72,8 @@ class FunctionSignature(msgspec.Struct, frozen=True):
         names = list(self.outputs)
         named = _named_values(value)
         if named is None:
-            values = value if isinstance(value, tuple) and self._takes_tuple else (value,)
+            takes_tuple = self.is_tuple or len(names) > 1
+            values = value if isinstance(value, tuple) and takes_tuple else (value,)
             if len(values) == len(names):
                 return dict(zip(names, values, strict=True))
             expected = f"{len(names)} outputs: {', '.join(names)}"
@@ -85,10 +86,6 @@ class FunctionSignature(msgspec.Struct, frozen=True):
             msg = f"model '{model}': of its outputs these are missing: {missing}; unknown: {more}"
             raise BackendFailed(msg)
         return named
-
-    @property
-    def _takes_tuple(self) -> bool:
-        return self.is_tuple or len(self.outputs) > 1
 
 
 def _named_values(value: object) -> Mapping[str, object] | None:
@@ -205,30 +202,30 @@ class _Reader:
         place = f"{self._place}: what it returns"
         if given is not None:
             named = {name: Annotated[Any, spec] for name, spec in given.items()}
-            return self._ports(named, self._place + ": output"), False
+            return self._ports(named), False
         if returned in (None, type(None)):
             msg = f"{self._place} does not say what it returns; write -> and {SPELLINGS}"
             raise InvalidConfig(msg)
         if fields := _fields(returned):
-            return self._ports(fields, self._place + ": output"), False
+            return self._ports(fields), False
         if get_origin(returned) is tuple:
             parts = get_args(returned)
             if Ellipsis in parts:
                 msg = f"{place} is a tuple of any length; name each output's type"
                 raise InvalidConfig(msg)
             named = {f"output_{number}": part for number, part in enumerate(parts)}
-            return self._ports(named, self._place + ": output"), True
+            return self._ports(named), True
         if (get_origin(returned) or returned) is dict:
             msg = f"{place} is a dict; name its outputs with a TypedDict, or with outputs="
             raise InvalidConfig(msg)
         return {"output": port_of("output", returned, place, batched=self._batched)}, False
 
-    def _ports(self, named: Mapping[str, object], place: str) -> dict[str, FunctionPort]:
+    def _ports(self, named: Mapping[str, object]) -> dict[str, FunctionPort]:
         if not named:
             msg = f"{self._place} has no outputs"
             raise InvalidConfig(msg)
         return {
-            name: port_of(name, one, f"{place} '{name}'", batched=self._batched)
+            name: port_of(name, one, f"{self._place}: output '{name}'", batched=self._batched)
             for name, one in named.items()
         }
 
@@ -246,7 +243,7 @@ class _Reader:
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and not has_default:
             msg = f"{self._place}: parameter '{parameter.name}' cannot be given by its name"
             raise InvalidConfig(msg)
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if parameter.kind in _ANY_NUMBER:
             msg = (
                 f"{self._place} takes *{parameter.name}, and a model has a fixed number of inputs; "
                 f"name them"
@@ -292,10 +289,16 @@ def _hints(function: Callable[..., object], place: str, *, is_needed: bool) -> d
         raise InvalidConfig(msg) from error
 
 
-def _unwrapped(function: Any) -> Any:
-    """Return the function itself, behind any partial or callable object."""
+def without_partial(function: Any) -> Any:
+    """Return what is behind any partial."""
     while isinstance(function, functools.partial):
         function = function.func
+    return function
+
+
+def _unwrapped(function: Any) -> Any:
+    """Return the function itself, behind any partial or callable object."""
+    function = without_partial(function)
     if inspect.isroutine(function) or inspect.isclass(function):
         return function
     return function.__call__

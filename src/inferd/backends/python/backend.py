@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from inferd.backends.python.code import code_folders
 from inferd.backends.python.thread import ModelThread
 from inferd.backends.worker.bootstrap.inferd_worker.arena import GROWTH_SETTING
@@ -62,13 +64,18 @@ _CLASS = b"class TritonPythonModel"
 
 
 class PythonBackend:
-    """Runs classes TritonPythonModel."""
+    """Runs classes TritonPythonModel.
+
+    These are in the models' files; or one is in `code`, a Python-based backend, and runs the files
+    in the folders of many models.
+    """
 
     bounded = False
     concurrent = False
     lax = True
 
-    def __init__(self) -> None:
+    def __init__(self, code: Path | None = None) -> None:
+        self._code = code
         self._context = BackendContext()
         self._loads = Loads()
 
@@ -94,7 +101,7 @@ class PythonBackend:
 
         Skipped for a file that defines the class but does not mention that method.
         """
-        _check_file(files)
+        files = self._with_code(files)
         source = files.file.read_bytes()
         if _MARK not in source and _CLASS in source:
             return config
@@ -109,7 +116,7 @@ class PythonBackend:
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
         """See Backend.open. Raises InferdError with file and line where the model fails."""
-        _check_file(files)
+        files = self._with_code(files)
         plan = self._plan(files, config, placement, "run")
         instance = WorkerInstance(plan, partial(WorkerCalls, self._context, self._loads))
         instance.start()
@@ -120,6 +127,16 @@ class PythonBackend:
                 config.name,
             )
         return instance
+
+    def _with_code(self, files: ModelFiles) -> ModelFiles:
+        """Return `files` with the file of the class. Raises InvalidConfig if it is not there."""
+        if self._code is not None:
+            files = msgspec.structs.replace(files, file=self._code)
+        if not files.file.is_file():
+            place = f"{files.version_folder.name}/{files.file.name}"
+            msg = f"model '{files.folder.name}': there is no file '{place}' in the model's folder"
+            raise InvalidConfig(msg)
+        return files
 
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
@@ -208,13 +225,6 @@ def _check_in_server(files: ModelFiles, config: ModelConfig) -> None:
             f"model '{config.name}': its {what} needs a process of its own, but "
             f"{PROCESS_PARAMETER} is server"
         )
-        raise InvalidConfig(msg)
-
-
-def _check_file(files: ModelFiles) -> None:
-    if not files.file.is_file():
-        place = f"{files.version_folder.name}/{files.file.name}"
-        msg = f"model '{files.folder.name}': there is no file '{place}' in the model's folder"
         raise InvalidConfig(msg)
 
 

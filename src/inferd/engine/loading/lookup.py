@@ -76,8 +76,6 @@ _HOSTED = {
 """Backends whose models may run in worker processes: where they run by default, and the packages
 each needs."""
 
-_PYTHON_BASED = "inferd.backends.python.based:PythonBasedBackend"
-
 _OWN_PYTHON_BASED = {"pytorch": Path(__file__).parents[1] / "backends/based/pytorch/model.py"}
 """The Python-based backends that are built in, used when --backend-directory has none."""
 
@@ -151,7 +149,7 @@ def python_based(name: str, directory: Path | None) -> Backend:
             f"{_not_in_directory(name, directory)}"
         )
         raise InvalidConfig(msg)
-    found: Backend = EntryPoint("", _PYTHON_BASED, ENTRY_POINTS).load()(code)
+    found: Backend = EntryPoint("", _BACKENDS["python"], ENTRY_POINTS).load()(code)
     return found
 
 
