@@ -35,10 +35,9 @@ def float64_to_half(values: Array, datatype: DataType) -> Array:
 
     Going through float32 would round twice for BF16, so ties are broken from the float64 value.
     """
-    if datatype is DataType.FP16:
-        with np.errstate(over="ignore"):
-            return values.astype(np.float16)
     with np.errstate(over="ignore"):
+        if datatype is DataType.FP16:
+            return values.astype(np.float16)
         single = np.atleast_1d(values.astype(np.float32))
     # A float32 that is exactly on a BF16 tie, but got there by rounding, hides which side the
     # value was on: move it one float32 step back towards the value.

@@ -106,27 +106,17 @@ def check_strings(data: Any, count: int, tensor: str) -> None:
     size = memoryview(data).nbytes
     if 4 * count > size:  # each length takes 4 bytes; large data is not counted for the error text
         holds = str(count_strings(data, tensor)) if size <= _MORE_SHOWN else f"only {size} bytes"
-        msg = (
-            f"expected {count} string elements for tensor '{tensor}', as its shape says, "
-            f"got {holds}"
-        )
-        raise InvalidRequest(msg)
-    most = count + _MORE_SHOWN
-    found = count_strings(data, tensor, most)
-    if found != count:
+    else:
+        most = count + _MORE_SHOWN
+        found = count_strings(data, tensor, most)
+        if found == count:
+            return
         holds = str(found) if found <= most else f"beyond {most}"
-        msg = (
-            f"expected {count} string elements for tensor '{tensor}', as its shape says, "
-            f"got {holds}"
-        )
         if found > count:
             msg = (
                 f"unexpected number of string elements {holds} for tensor '{tensor}', "
                 f"expecting {count}, as its shape says"
             )
-        raise InvalidRequest(msg)
-
-
-def decode_utf8(elements: Sequence[bytes]) -> list[str]:
-    """Return `elements` as text. Raises UnicodeDecodeError when one is not UTF-8."""
-    return [element.decode() for element in elements]
+            raise InvalidRequest(msg)
+    msg = f"expected {count} string elements for tensor '{tensor}', as its shape says, got {holds}"
+    raise InvalidRequest(msg)

@@ -1,16 +1,13 @@
 """Tensor: a name, a datatype, a shape, and a view of the wire bytes."""
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from inferd.record import Record
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import decode_strings, encode_strings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SMALL_BYTES = 4096
 
@@ -43,10 +40,6 @@ class Tensor(Record):
         self.shape = shape
         self.data = data  # a buffer; collections.abc.Buffer needs Python 3.12
         self.parameters = parameters
-
-    def __copy__(self) -> "Tensor":
-        """Return a copy with the same fields."""
-        return Tensor(self.name, self.datatype, self.shape, self.data, self.parameters)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return the elements as an array of `shape`: a view, except that BYTES are copied.
@@ -100,11 +93,6 @@ class Tensor(Record):
 def flat_view(view: memoryview) -> memoryview:
     """Return `view` as one-dimensional bytes. Empty views cannot be cast, so they become b''."""
     return view.cast("B") if view.nbytes else memoryview(b"")
-
-
-def element_count(shape: "Sequence[int]") -> int:
-    """Return the exact number of elements of `shape`, however large; () has one element."""
-    return prod(shape)
 
 
 def reshaped(

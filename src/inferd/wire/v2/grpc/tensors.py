@@ -1,11 +1,12 @@
 """The tensors of V2 gRPC messages: reads descriptions and data, raw or typed, into Tensors."""
 
+from math import prod
 from typing import Any
 
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType, datatype_named
 from inferd.tensor.strings import check_strings
-from inferd.tensor.tensor import Tensor, element_count
+from inferd.tensor.tensor import Tensor
 from inferd.wire.shared_memory import PARAMETERS
 from inferd.wire.v2.grpc.contents import decode_contents
 from inferd.wire.v2.grpc.parameters import decode_parameter
@@ -80,7 +81,7 @@ def described(item: Any) -> tuple[Tensor, int]:
     name = item.name
     datatype = datatype_named(item.datatype, name)
     shape = tuple(item.shape)
-    count = element_count(shape) if len(shape) <= _MAX_RANK else 0
+    count = prod(shape) if len(shape) <= _MAX_RANK else 0
     if count <= 0 or min(shape, default=0) < 0:
         _check_unusual_shape(name, shape)
     tensor = Tensor(name, datatype, shape, b"")
@@ -105,7 +106,7 @@ def _check_unusual_shape(name: str, shape: tuple[int, ...]) -> None:
             f"got {list(shape)}; -1 belongs to metadata"
         )
         raise InvalidRequest(msg)
-    if element_count([dim or 1 for dim in shape]) > _MAX_SPAN:
+    if prod([dim or 1 for dim in shape]) > _MAX_SPAN:
         msg = f"tensor '{name}' has shape {list(shape)}, which no array can have"
         raise InvalidRequest(msg)
 
