@@ -7,11 +7,11 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from server_thread import server_in_thread
 
 from inferd.api.routes import HttpRoutes
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
-from inferd.server.thread import server_in_thread
 from inferd.wire.documents import openapi
 from inferd.wire.v2.rest.codec import JsonRules
 

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from server_thread import server_in_thread
 
 from inferd.config.server import ServerConfig
-from inferd.server.thread import server_in_thread
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "platforms"
 

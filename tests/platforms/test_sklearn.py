@@ -14,6 +14,7 @@ import joblib
 import numpy as np
 import pytest
 import skops.io
+from server_thread import server_in_thread
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -41,7 +42,6 @@ from inferd.core.arrays import ArrayInstance
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InvalidConfig, Unsupported
-from inferd.server.thread import server_in_thread
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

@@ -8,6 +8,7 @@ import time
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from server_thread import server_in_thread
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
@@ -17,7 +18,6 @@ from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.http.access import OPEN
 from inferd.server.access import MAX_BYTES, fill_ring, grpc_access, http_access
-from inferd.server.thread import server_in_thread
 from inferd.server.watch import FileWatcher
 
 KEY = (("triton-grpc-protocol-admin-key", "open sesame"),)

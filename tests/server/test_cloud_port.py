@@ -8,12 +8,12 @@ import socket
 import struct
 
 import pytest
+from server_thread import server_in_thread
 
 from inferd.config.options.api_keys import hash_key
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.server.server import Server
-from inferd.server.thread import server_in_thread
 
 SAGEMAKER = {"allow_sagemaker": True, "sagemaker_port": 0}
 VERTEX_AI = {"allow_vertex_ai": True, "vertex_ai_port": 0}

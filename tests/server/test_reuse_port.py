@@ -3,10 +3,10 @@
 import socket
 
 import pytest
+from server_thread import server_in_thread
 
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
-from inferd.server.thread import server_in_thread
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 

@@ -4,9 +4,9 @@ import http.client
 import json
 
 import pytest
+from server_thread import server_in_thread
 
 from inferd.config.server import ServerConfig
-from inferd.server.thread import server_in_thread
 
 TARGET = {"X-Amzn-SageMaker-Target-Model": "shoes-v2.tar.gz"}
 

@@ -5,11 +5,11 @@ import socket
 import ssl
 
 import pytest
+from server_thread import server_in_thread
 
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.server.server import Server
-from inferd.server.thread import server_in_thread
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import subprocess
 import time
 
 import pytest
+from server_thread import server_in_thread
 
 from inferd.config.server import ServerConfig
-from inferd.server.thread import server_in_thread
 from inferd.server.tls import tls_files
 
 

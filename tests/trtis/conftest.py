@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 from onnx import TensorProto, helper
+from server_thread import server_in_thread
 
 from inferd.config.server import ServerConfig
-from inferd.server.thread import server_in_thread
 from inferd.wire.proto import message_class
 
 PACKAGE = "nvidia.inferenceserver"

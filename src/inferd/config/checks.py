@@ -5,7 +5,7 @@ inferd. Each complaint names the model, the configuration file and the field.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import prod
 from pathlib import PurePosixPath, PureWindowsPath
@@ -15,7 +15,6 @@ from inferd.config.model import (
     Control,
     DynamicBatching,
     InitialState,
-    InstanceGroup,
     ModelConfig,
     ModelInput,
     ModelOutput,
@@ -249,24 +248,27 @@ def _control_name_complaints(sequence: SequenceBatching) -> Iterator[str]:
     if not all(tensor.name for tensor in tensors):
         yield "sequence_batching: a control_input has no name"
     # One kind per tensor and one tensor per kind: a duplicate leaves open which one is meant.
-    for name, count in Counter(t.name for t in tensors for _ in t.control).items():
-        if count > 1:
-            yield f"sequence_batching: control '{name}' has {count} kinds, expected 1"
-    for kind, count in Counter(c.kind for t in tensors for c in t.control).items():
-        if count > 1:
-            yield f"sequence_batching: {count} control tensors have the kind {kind}, expected 1"
+    for name, count in _repeated(t.name for t in tensors for _ in t.control):
+        yield f"sequence_batching: control '{name}' has {count} kinds, expected 1"
+    for kind, count in _repeated(c.kind for t in tensors for c in t.control):
+        yield f"sequence_batching: {count} control tensors have the kind {kind}, expected 1"
 
 
 def _sequence_name_complaints(config: ModelConfig, sequence: SequenceBatching) -> Iterator[str]:
     given = [tensor.name for tensor in config.input]
     given += [tensor.name for tensor in sequence.control_input if tensor.name]
     given += [state.input_name for state in sequence.state if state.input_name]
-    for name, count in Counter(given).items():
+    for name, count in _repeated(given):
+        yield f"sequence_batching: '{name}' names {count} inputs, controls or states, not 1"
+    for name, count in _repeated(state.output_name for state in sequence.state):
+        yield f"sequence_batching: {count} states have the output_name '{name}', expected 1"
+
+
+def _repeated(names: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield the names that are there more than once, and how often they are."""
+    for name, count in Counter(names).items():
         if count > 1:
-            yield f"sequence_batching: '{name}' names {count} inputs, controls or states, not 1"
-    for name, count in Counter(state.output_name for state in sequence.state).items():
-        if count > 1:
-            yield f"sequence_batching: {count} states have the output_name '{name}', expected 1"
+            yield name, count
 
 
 def _state_complaints(state: SequenceState) -> Iterator[str]:
@@ -338,19 +340,15 @@ def _instance_complaints(config: ModelConfig) -> Iterator[str]:
             yield f"{place} has kind {group.kind} but lists gpus {list(group.gpus)}"
         if group.profile and config.backend not in ("", "tensorrt"):
             yield f"{place} has a profile, which only TensorRT models can have"
-        yield from _gpu_complaints(group, place)
+        for gpu in group.gpus:
+            if gpu < 0:
+                yield f"{place} lists gpu {gpu}, expected 0 or more"
 
 
 def _count_complaints(config: ModelConfig) -> Iterator[str]:
     count = sum(group.count * max(1, len(group.gpus)) for group in config.instance_group)
     if count > MAX_INSTANCES:
         yield f"instance_group asks for {count} instances, expected at most {MAX_INSTANCES}"
-
-
-def _gpu_complaints(group: InstanceGroup, place: str) -> Iterator[str]:
-    for gpu in group.gpus:
-        if gpu < 0:
-            yield f"{place} lists gpu {gpu}, expected 0 or more"
 
 
 def _file_complaints(config: ModelConfig) -> Iterator[str]:
@@ -424,8 +422,6 @@ def _batch_input_complaints(config: ModelConfig, one: BatchInput) -> Iterator[st
         yield (
             f"{place} has data_type {_config_name(one.datatype)}, expected TYPE_INT32 or TYPE_FP32"
         )
-    if len(one.source_input) != 1:
-        yield f"{place} has {len(one.source_input)} of source_input, expected 1"
     yield from _source_complaints(config, place, one.source_input)
 
 
@@ -433,8 +429,6 @@ def _batch_output_complaints(config: ModelConfig) -> Iterator[str]:
     outputs = [output.name for output in config.output]
     for one in config.batch_output:
         place = f"batch_output of kind {one.kind}"
-        if len(one.source_input) != 1:
-            yield f"{place} has {len(one.source_input)} of source_input, expected 1"
         yield from _source_complaints(config, place, one.source_input)
         for name in one.target_name:
             if name not in outputs:
@@ -442,6 +436,8 @@ def _batch_output_complaints(config: ModelConfig) -> Iterator[str]:
 
 
 def _source_complaints(config: ModelConfig, place: str, sources: tuple[str, ...]) -> Iterator[str]:
+    if len(sources) != 1:
+        yield f"{place} has {len(sources)} of source_input, expected 1"
     inputs = [given.name for given in config.input]
     for name in sources:
         if name not in inputs:

@@ -6,6 +6,9 @@ from inferd.config.server import ServerConfig
 
 _METRICS_PORT = 8002
 
+_WORDS = {"HTTP": "http", "gRPC": "grpc", "SageMaker": "sagemaker", "Vertex AI": "vertex_ai"}
+"""By protocol, the word in the names of its port's options."""
+
 
 class Port(NamedTuple):
     """A port for requests: its protocol, its option, and its address if one is given."""
@@ -24,26 +27,13 @@ class Port(NamedTuple):
 
 def ports_of(config: ServerConfig) -> tuple[Port, ...]:
     """Return the ports on which clients can request inferences."""
-    sagemaker, vertex_ai = config.sagemaker_address, config.vertex_ai_address
-    http = config.http_address
-    return (
-        Port("HTTP", "--http-port", config.allow_http, config.http_port, http),
-        Port("gRPC", "--grpc-port", config.allow_grpc, config.grpc_port, config.grpc_address),
-        Port(
-            "SageMaker",
-            "--sagemaker-port",
-            config.allow_sagemaker,
-            config.sagemaker_port,
-            sagemaker or http,
-        ),
-        Port(
-            "Vertex AI",
-            "--vertex-ai-port",
-            config.allow_vertex_ai,
-            config.vertex_ai_port,
-            vertex_ai or http,
-        ),
-    )
+    return tuple(_port(config, protocol, word) for protocol, word in _WORDS.items())
+
+
+def is_one_port(config: ServerConfig) -> bool:
+    """Tell whether gRPC and HTTP share a port: both are set to the same number, not 0."""
+    is_same = config.http_port == config.grpc_port != 0
+    return config.allow_http and config.allow_grpc and is_same
 
 
 def metrics_port(config: ServerConfig) -> int:
@@ -55,3 +45,11 @@ def metrics_port(config: ServerConfig) -> int:
     if config.metrics_port is not None:
         return config.metrics_port
     return 0 if 0 in (config.http_port, config.grpc_port) else _METRICS_PORT
+
+
+def _port(config: ServerConfig, protocol: str, word: str) -> Port:
+    is_open, number = getattr(config, f"allow_{word}"), getattr(config, f"{word}_port")
+    address = getattr(config, f"{word}_address")
+    if word != "grpc":
+        address = address or config.http_address
+    return Port(protocol, f"--{word.replace('_', '-')}-port", is_open, number, address)

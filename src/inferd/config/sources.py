@@ -18,7 +18,7 @@ from inferd.config.options.origin import read_origins
 from inferd.config.options.rate_limit import read_resources
 from inferd.config.options.restriction import read_restrictions
 from inferd.config.options.trace import read_trace_config
-from inferd.config.ports import ports_of
+from inferd.config.ports import is_one_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
@@ -113,7 +113,7 @@ def check_server_config(config: ServerConfig) -> None:
         raise InvalidConfig(msg)
     for protocol in ("http", "grpc"):
         _check_tls(config, protocol)
-    if config.allow_http and config.allow_grpc and config.http_port == config.grpc_port != 0:
+    if is_one_port(config):
         _check_one_port(config)
     read_restrictions("--http-restricted-api", config.http_restricted_api)
     read_origins(config.http_cors_origin)

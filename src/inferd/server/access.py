@@ -35,28 +35,26 @@ def fill_ring(ring: KeyRing, path: str) -> None:
 
 def http_access(config: ServerConfig, ring: KeyRing | None = None) -> Access:
     """Return who may call what over HTTP. Raises InvalidConfig."""
-    secrets = _secrets("--http-restricted-api", config.http_restricted_api)
-    return _access(config, secrets, ring)
+    return _access(config, ring, "--http-restricted-api", config.http_restricted_api)
 
 
 def grpc_access(config: ServerConfig, ring: KeyRing | None = None) -> Access:
     """Return who may call what over gRPC. Raises InvalidConfig."""
     flag, texts = "--grpc-restricted-protocol", config.grpc_restricted_protocol
-    return _access(config, _secrets(flag, texts, prefix=_GRPC_PREFIX), ring)
+    return _access(config, ring, flag, texts, _GRPC_PREFIX)
 
 
-def _access(config: ServerConfig, secrets: Mapping[str, Secret], ring: KeyRing | None) -> Access:
+def _access(
+    config: ServerConfig, ring: KeyRing | None, flag: str, texts: Sequence[str], prefix: str = ""
+) -> Access:
+    secrets = {
+        api: Secret(f"{prefix}{key}".encode(), value.encode())
+        for api, (key, value) in read_restrictions(flag, texts).items()
+    }
     if not secrets and ring is None:
         return OPEN
     keyless = frozenset() if config.api_key_for_health else frozenset(("health",))
     return Access(secrets, ring, keyless)
-
-
-def _secrets(flag: str, texts: Sequence[str], prefix: str = "") -> Mapping[str, Secret]:
-    return {
-        api: Secret(f"{prefix}{key}".encode(), value.encode())
-        for api, (key, value) in read_restrictions(flag, texts).items()
-    }
 
 
 def _read_keys(path: str) -> Mapping[bytes, ApiKey]:

@@ -2,11 +2,10 @@
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from inferd.config.options.cache import read_cache_config
 from inferd.config.options.delay import read_delayed_start
@@ -17,6 +16,7 @@ from inferd.config.options.metrics import read_metrics_config
 from inferd.config.options.origin import read_origins
 from inferd.config.options.rate_limit import read_resources
 from inferd.config.options.trace import OPENTELEMETRY, in_effect, read_trace_config
+from inferd.config.ports import is_one_port
 from inferd.config.server import ServerConfig
 from inferd.engine.loading.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
@@ -39,14 +39,8 @@ _METRICS_BODY_BYTES = 1000
 
 def log_settings(config: ServerConfig) -> LogSettings:
     """Return the log settings."""
-    return LogSettings(
-        format=config.log_format,
-        file=Path(config.log_file) if config.log_file else None,
-        verbose=config.log_verbose,
-        info=config.log_info,
-        warning=config.log_warning,
-        error=config.log_error,
-    )
+    same = _same_named(config, LogSettings.__slots__, "log_")
+    return LogSettings(**same | {"file": Path(config.log_file) if config.log_file else None})
 
 
 def log_folder(config: ServerConfig) -> AllowedFolder:
@@ -70,7 +64,8 @@ def tracer(config: ServerConfig) -> Tracer:
 def load_options(config: ServerConfig) -> LoadOptions:
     """Return the options for loading models."""
     resources = read_resources(config.rate_limit_resource)
-    same = _same_named(config, LoadOptions) | {"model_config_name": config.model_config_name or ""}
+    same = _same_named(config, LoadOptions.__struct_fields__)
+    same["model_config_name"] = config.model_config_name or ""
     return LoadOptions(
         **same,
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
@@ -80,12 +75,6 @@ def load_options(config: ServerConfig) -> LoadOptions:
         host_policies=read_host_policies(config.host_policy),
         gpu_limits=read_gpu_limits(config.model_load_gpu_limit),
     )
-
-
-def is_one_port(config: ServerConfig) -> bool:
-    """Tell whether gRPC and HTTP share a port: both are set to the same number, not 0."""
-    is_same = config.http_port == config.grpc_port != 0
-    return config.allow_http and config.allow_grpc and is_same
 
 
 def grpc_options(
@@ -100,7 +89,7 @@ def grpc_options(
     from inferd.transport.grpc_options import GrpcOptions
 
     return GrpcOptions(
-        **_same_named(config, GrpcOptions, "grpc_"),
+        **_same_named(config, GrpcOptions.__struct_fields__, "grpc_"),
         reuse_port=config.reuse_grpc_port,
         max_send_bytes=_GRPC_LARGEST_MESSAGE,
         compression_level=config.grpc_infer_response_compression_level,
@@ -124,7 +113,7 @@ def http_options(
     from inferd.transport.http_server import HttpOptions
 
     return HttpOptions(
-        **_same_named(config, HttpOptions, "http_"),
+        **_same_named(config, HttpOptions.__struct_fields__, "http_"),
         max_input_bytes=config.http_max_input_size,
         half_floats_in_json=config.json_half_floats == "accept",
         non_finite=config.json_non_finite,
@@ -148,7 +137,7 @@ def metrics_options(config: ServerConfig) -> "HttpOptions":
         "header_forward_pattern": None,
     }
     return HttpOptions(
-        **(_same_named(config, HttpOptions, "http_") | few),
+        **(_same_named(config, HttpOptions.__struct_fields__, "http_") | few),
         max_input_bytes=_METRICS_BODY_BYTES,
         half_floats_in_json=False,
         non_finite="error",
@@ -157,15 +146,13 @@ def metrics_options(config: ServerConfig) -> "HttpOptions":
     )
 
 
-def _same_named(
-    config: ServerConfig, kind: type[msgspec.Struct], prefix: str = ""
-) -> dict[str, Any]:
-    """Return the fields of `kind` that are options, called `prefix` and the field's name.
+def _same_named(config: ServerConfig, names: Iterable[str], prefix: str = "") -> dict[str, Any]:
+    """Return the fields of these names that are options, called `prefix` and the field's name.
 
     What ends in `_s` in a field ends in `_secs` in an option, and `_ms` is left out there.
     """
     found = {}
-    for name in kind.__struct_fields__:
+    for name in names:
         option = prefix + re.sub("_s$", "_secs", name).removesuffix("_ms")
         if hasattr(config, option):
             found[name] = getattr(config, option)

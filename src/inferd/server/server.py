@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
 from inferd.config.options.metrics import read_metrics_config
-from inferd.config.ports import metrics_port, ports_of
+from inferd.config.ports import is_one_port, metrics_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.core.interfaces import GivenModel
 from inferd.engine.engine import Engine
@@ -23,15 +23,15 @@ from inferd.server.cloud_port import CloudPort, cloud_ports, health_port
 from inferd.server.options import (
     grpc_options,
     http_options,
-    is_one_port,
     load_options,
     log_folder,
     log_settings,
     metrics_options,
     tracer,
 )
-from inferd.server.tls import http_tls, tls_files
+from inferd.server.tls import ssl_context, tls_files
 from inferd.server.watch import FileWatcher
+from inferd.transport.tls import LiveTls
 
 if TYPE_CHECKING:
     import ssl
@@ -256,7 +256,7 @@ class Server:
     def _http_tls(self) -> "ssl.SSLContext | None":
         if not (files := tls_files(self.config, "http")):
             return None
-        tls = http_tls(self.config, with_http2=self._is_one_port)
+        tls = LiveTls(functools.partial(ssl_context, self.config, with_http2=self._is_one_port))
         self._watcher.read("the TLS files of HTTP", tls.read, *files)
         return tls.context
 

@@ -3,9 +3,8 @@
 import asyncio
 import atexit
 import concurrent.futures.thread  # noqa: F401  its exit hook must run after the server's
-import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Thread
 from typing import Self
@@ -34,7 +33,7 @@ class ServerThread:
         defaults = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "exit_on_error": True}
         self._config = read_options(defaults | options)
         self._models = [given_model(model) for model in models]
-        self._running: list[_Running] = []  # none, or one
+        self._running: list[RunningServer] = []  # none, or one
         _end_with_process(self._running)
 
     def __enter__(self) -> Self:
@@ -52,7 +51,7 @@ class ServerThread:
         when the server cannot start.
         """
         if not self._running:
-            self._running.append(_Running(self._config, self._models))
+            self._running.append(RunningServer(self._config, self._models))
         return self
 
     def stop(self) -> None:
@@ -102,8 +101,8 @@ class ServerThread:
         return self._running[0].server if self._running else None
 
 
-class _Running:
-    """A running server, and its thread."""
+class RunningServer:
+    """A running server, and its thread; only the ports of the server may be read elsewhere."""
 
     def __init__(self, config: ServerConfig, models: Sequence[GivenModel]) -> None:
         """Raises what starting the server raises."""
@@ -127,7 +126,7 @@ class _Running:
         self._thread.join()
 
 
-def _end_with_process(running: list[_Running]) -> None:
+def _end_with_process(running: list[RunningServer]) -> None:
     """End the server in `running` when the interpreter exits, while threads can still be started.
 
     From Python 3.12 on, functions registered with atexit are called too late for that.
@@ -143,19 +142,6 @@ def _end_with_process(running: list[_Running]) -> None:
 
 
 _Started = Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]]
-
-
-@contextlib.contextmanager
-def server_in_thread(config: ServerConfig) -> Iterator[Server]:
-    """Start a server, yield it when its models are loaded, and drain and stop it at the end.
-
-    Its ports may be read; its methods belong to its thread. Raises what starting it raises.
-    """
-    running = _Running(config, ())
-    try:
-        yield running.server
-    finally:
-        running.end()
 
 
 def _run(config: ServerConfig, models: Sequence[GivenModel], started: _Started) -> None:

@@ -1,12 +1,10 @@
 """TLS for the HTTP port: certificates read into an ssl context."""
 
-import functools
 import ssl
 from typing import NoReturn
 
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
-from inferd.transport.tls import LiveTls
 
 
 def tls_files(config: ServerConfig, protocol: str) -> list[str]:
@@ -19,11 +17,6 @@ def tls_files(config: ServerConfig, protocol: str) -> list[str]:
         getattr(config, f"{protocol}_{name}") for name in ("server_cert", "server_key", "root_cert")
     ]
     return [file for file in files if file]
-
-
-def http_tls(config: ServerConfig, *, with_http2: bool) -> LiveTls:
-    """Return the reloadable TLS context of the HTTP port; `with_http2` as in ssl_context."""
-    return LiveTls(functools.partial(ssl_context, config, with_http2=with_http2))
 
 
 def ssl_context(config: ServerConfig, *, with_http2: bool) -> ssl.SSLContext:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc
 import tritonclient.http
+from server_thread import server_in_thread
 
 from inferd.config.server import ServerConfig
-from inferd.server.thread import server_in_thread
 
 HEAD = "import triton_python_backend_utils as pb_utils\nimport numpy as np\n\n"
 

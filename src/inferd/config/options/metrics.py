@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inferd.config.options.option import BOOLEANS
+from inferd.config.options.option import BOOLEANS, finite_number
 from inferd.errors import InvalidConfig
 
 _FLAG = "--metrics-config"
@@ -54,7 +54,7 @@ def _quantiles(text: str) -> tuple[float, ...]:
     """Return the levels in QUANTILE:ERROR,...; the allowed errors are accepted but not used."""
     levels = []
     for pair in text.split(","):
-        numbers = [_number(one) for one in pair.split(":")]
+        numbers = [finite_number(one) for one in pair.split(":")]
         if len(numbers) > 2 or any(number is None or not 0 < number < 1 for number in numbers):
             msg = (
                 f"{_FLAG}: {_QUANTILES} is '{text}', expected QUANTILE:ERROR,... "
@@ -63,10 +63,3 @@ def _quantiles(text: str) -> tuple[float, ...]:
             raise InvalidConfig(msg)
         levels += [number for number in numbers[:1] if number is not None]
     return tuple(sorted(set(levels)))
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -82,7 +82,7 @@ class Option:
         elif self.kind is int:
             value = self._whole_number(text)
         elif self.kind is float:
-            value = _number(text)
+            value = finite_number(text)
         else:
             value = self._choice(text)
         if value is None:
@@ -190,7 +190,8 @@ def _shown(default: object) -> str:
     return "" if default in (None, ()) else str(default)
 
 
-def _number(text: str) -> float | None:
+def finite_number(text: str) -> float | None:
+    """Return the number that `text` spells, None if it is none, or not finite."""
     try:
         value = float(text)
     except ValueError:
