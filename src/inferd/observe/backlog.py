@@ -24,7 +24,7 @@ class Backlog:
         *,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
     ) -> None:
-        self._write = write
+        self._pass_on = write
         self._max_waiting_bytes = max_waiting_bytes
         self._queue: queue.SimpleQueue[Trace | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -32,6 +32,9 @@ class Backlog:
         self._taken_bytes = 0
         self._written_bytes = 0
         self._dropped = Complaints("traces were dropped, because they come too fast to be written")
+
+    def open(self) -> None:
+        """See Sink.open."""
 
     @property
     def is_full(self) -> bool:
@@ -61,7 +64,7 @@ class Backlog:
             found = self._waiting()
             traces = [trace for trace in found if trace is not None]
             try:
-                self._write(traces)
+                self._pass_on(traces)
             except Exception:
                 LOGGER.exception("unexpected failure in writing traces")
             self._written_bytes += sum(trace.size_bytes for trace in traces)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
 
-class SpanSender:
+class SpanSender(Backlog):
     """Turns finished traces into spans in one thread; OpenTelemetry sends them in another.
 
     Both queues are bounded: that of traces by the Backlog, that of spans by OpenTelemetry. So a
@@ -22,10 +22,10 @@ class SpanSender:
     """
 
     def __init__(self, collector: CollectorSettings, service: str) -> None:
+        super().__init__(self._write)
         self._collector = collector
         self._service = service
         self._provider: TracerProvider | None = None
-        self._backlog = Backlog(self._write)
 
     def open(self) -> None:
         """See Sink.open."""
@@ -42,16 +42,12 @@ class SpanSender:
         self._record = otel.record
         self._tracer = self._provider.get_tracer("inferd")
 
-    def take(self, trace: Trace) -> None:
-        """See Sink.take."""
-        self._backlog.take(trace)
-
     def close(self, timeout_s: float) -> None:
         """See Sink.close."""
         if self._provider is None:
             return
         started_s = time.monotonic()
-        self._backlog.close(timeout_s)
+        super().close(timeout_s)
         # OpenTelemetry's shutdown may block for longer than `timeout_s`.
         ending = threading.Thread(target=self._provider.shutdown, name="inferd-spans", daemon=True)
         ending.start()

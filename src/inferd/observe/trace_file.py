@@ -17,7 +17,7 @@ import orjson
 
 from inferd.errors import InvalidRequest
 from inferd.observe.allowed import open_plain
-from inferd.observe.backlog import MAX_WAITING_BYTES, Backlog, Complaints
+from inferd.observe.backlog import Backlog, Complaints
 from inferd.observe.log import printable
 from inferd.observe.trace import Trace, TracedTensor
 from inferd.tensor.dtype import DataType
@@ -25,30 +25,17 @@ from inferd.tensor.halves import half_to_float32
 from inferd.tensor.tensor import Tensor
 
 
-class TraceWriter:
+class TraceWriter(Backlog):
     """Writes finished traces to the files that their settings name.
 
     `own_file` is named by the operator; clients named all others, which are opened with more care.
     """
 
-    def __init__(
-        self, own_file: Path | None, *, max_waiting_bytes: int = MAX_WAITING_BYTES
-    ) -> None:
+    def __init__(self, own_file: Path | None) -> None:
+        super().__init__(self._write)
         self._own_file = own_file
         self._files: dict[Path, TraceFile] = {}
         self._failed = Complaints("traces were lost, because their file cannot be written")
-        self._backlog = Backlog(self._write, max_waiting_bytes=max_waiting_bytes)
-
-    def open(self) -> None:
-        """See Sink.open."""
-
-    def take(self, trace: Trace) -> None:
-        """See Sink.take."""
-        self._backlog.take(trace)
-
-    def close(self, timeout_s: float) -> None:
-        """See Sink.close."""
-        self._backlog.close(timeout_s)
 
     def _write(self, traces: Sequence[Trace]) -> None:
         for path, of_path in groupby(traces, lambda trace: trace.settings.file):
