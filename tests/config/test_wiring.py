@@ -3,7 +3,6 @@
 import pytest
 
 from inferd.config.model import (
-    EnsembleScheduling,
     EnsembleStep,
     ModelConfig,
     ModelInput,
@@ -20,9 +19,8 @@ def complaints(*links, takes=("X",), gives=("Y",)):
         "e",
         input=tuple(ModelInput(name, DataType.FP32, (1,)) for name in takes),
         output=tuple(ModelOutput(name, DataType.FP32, (1,)) for name in gives),
-        ensemble_scheduling=EnsembleScheduling(tuple(steps)),
     )
-    return list(wiring_complaints(config))
+    return list(wiring_complaints(config, steps))
 
 
 @pytest.mark.parametrize(
@@ -61,5 +59,5 @@ def test_an_input_nobody_reads_is_reported():
 
 def test_an_ensemble_without_steps_leaves_its_tensors_untied():
     config = ModelConfig("e", output=(ModelOutput("Y", DataType.FP32, (1,)),))
-    reported = list(wiring_complaints(config))
+    reported = list(wiring_complaints(config, ()))
     assert reported == ["no step writes tensor 'Y' → the ensemble's output 'Y'"]

@@ -150,7 +150,7 @@ def _ensemble_complaints(config: ModelConfig) -> Iterator[str]:
             yield f"an ensemble cannot have {field}: its steps' models have their own"
     if config.optimization != Optimization() or "optimization" in config.given:
         yield "an ensemble cannot have optimization: its steps' models have their own"
-    yield from wiring_complaints(config)
+    yield from wiring_complaints(config, steps)
 
 
 # --- scheduling ---

@@ -54,9 +54,7 @@ class ServerConfig:
         old_switches={"allow-poll-model-repository": "poll", "allow-model-control": "explicit"},
     )
     load_model: tuple[str, ...] = _models(
-        (),
-        "Model to load at start in explicit mode; * alone means all. May be repeated.",
-        word="NAME",
+        (), "Model to load at start in explicit mode; * alone means all. May be repeated."
     )
     repository_poll_secs: float = _models(
         15.0, "How often poll mode checks the repository; 0: never.", **_SECONDS
@@ -70,7 +68,6 @@ class ServerConfig:
     model_upload_max_bytes: int = _models(
         1073741824,
         "Limit on the model files that clients send with load requests, for all models together.",
-        word="BYTES",
         minimum=0,
     )
     # Triton exits; here the healthy models are served, and readiness shows that others failed.
@@ -83,9 +80,7 @@ class ServerConfig:
         old_flags={"strict-model-config": "{}"},
     )
     model_config_name: str | None = _models(
-        None,
-        "Use the model's configs/NAME.pbtxt instead of config.pbtxt, if it exists.",
-        word="NAME",
+        None, "Use the model's configs/NAME.pbtxt instead of config.pbtxt, if it exists."
     )
     model_load_thread_count: int = _models(
         4,
@@ -135,7 +130,6 @@ class ServerConfig:
         4294967296,
         "Limit on request data in memory, over all protocols; more is refused. Counts bodies, gRPC "
         "messages, and their inflated or parsed form.",
-        word="BYTES",
         **_COUNT,
     )
     drain_delay: float = _server(
@@ -149,7 +143,6 @@ class ServerConfig:
         None,
         "HTTP and gRPC calls need an API key. The file has NAME:HASH lines, which inferd key "
         "writes; it is read again when it changes.",
-        word="FILE",
     )
     api_key_for_health: bool = _server(
         False, "Health checks need an API key, too; by default they are open to all."
@@ -159,10 +152,7 @@ class ServerConfig:
 
     allow_http: bool = _http(True, "Serve HTTP.")
     http_address: str | None = _http(
-        None,
-        "Address the HTTP port binds.",
-        word="ADDRESS",
-        shown="127.0.0.1; 0.0.0.0 in a container",
+        None, "Address the HTTP port binds.", shown="127.0.0.1; 0.0.0.0 in a container"
     )
     http_port: int = _http(
         8000, "Port of HTTP; 0 lets the system choose.", also="MLSERVER_HTTP_PORT", **_PORT
@@ -174,15 +164,13 @@ class ServerConfig:
     )
     http_unix_socket: str | None = _http(None, "Serve HTTP on this Unix socket too.", word="PATH")
     http_use_ssl: bool = _http(False, "Serve HTTPS instead of HTTP.")
-    http_server_cert: str | None = _http(
-        None, "PEM file of the server's certificate chain.", word="FILE"
-    )
-    http_server_key: str | None = _http(None, "PEM file of the server's private key.", word="FILE")
+    http_server_cert: str | None = _http(None, "PEM file of the server's certificate chain.")
+    http_server_key: str | None = _http(None, "PEM file of the server's private key.")
     http_use_ssl_mutual: bool = _http(
         False, "Clients must show a certificate signed by --http-root-cert. Implies --http-use-ssl."
     )
     http_root_cert: str | None = _http(
-        None, "PEM file of the authorities that sign client certificates.", word="FILE"
+        None, "PEM file of the authorities that sign client certificates."
     )
     reuse_http_port: bool = _http(False, "Share the port with other processes (SO_REUSEPORT).")
     http_thread_count: int = _http(
@@ -194,7 +182,6 @@ class ServerConfig:
     http_header_forward_pattern: str | None = _http(
         None,
         "Regular expression; headers whose names it matches somewhere become request parameters.",
-        word="REGEX",
     )
     http_restricted_api: tuple[str, ...] = _http(
         (),
@@ -212,12 +199,8 @@ class ServerConfig:
 
     # HTTP limits
 
-    http_max_header_bytes: int = _http_limits(
-        65536, "Largest request line and headers.", word="BYTES", **_HEAD
-    )
-    http_max_body_bytes: int = _http_limits(
-        2147483648, "Largest body of a request.", word="BYTES", **_COUNT
-    )
+    http_max_header_bytes: int = _http_limits(65536, "Largest request line and headers.", **_HEAD)
+    http_max_body_bytes: int = _http_limits(2147483648, "Largest body of a request.", **_COUNT)
     http_max_input_size: int = _http_limits(
         67108864, "Largest JSON, raw or inflated body of a request.", word="BYTES", **_COUNT
     )
@@ -243,10 +226,7 @@ class ServerConfig:
 
     allow_grpc: bool = _grpc(True, "Serve gRPC.")
     grpc_address: str | None = _grpc(
-        None,
-        "Address the gRPC port binds.",
-        word="ADDRESS",
-        shown="127.0.0.1; 0.0.0.0 in a container",
+        None, "Address the gRPC port binds.", shown="127.0.0.1; 0.0.0.0 in a container"
     )
     grpc_port: int = _grpc(
         8001, "Port of gRPC; 0 lets the system choose.", also="MLSERVER_GRPC_PORT", **_PORT
@@ -258,15 +238,13 @@ class ServerConfig:
         choices=("own", "grpcio"),
     )
     grpc_use_ssl: bool = _grpc(False, "TLS for gRPC.")
-    grpc_server_cert: str | None = _grpc(
-        None, "PEM file of the server's certificate chain.", word="FILE"
-    )
-    grpc_server_key: str | None = _grpc(None, "PEM file of the server's private key.", word="FILE")
+    grpc_server_cert: str | None = _grpc(None, "PEM file of the server's certificate chain.")
+    grpc_server_key: str | None = _grpc(None, "PEM file of the server's private key.")
     grpc_use_ssl_mutual: bool = _grpc(
         False, "Clients must show a certificate signed by --grpc-root-cert. Implies --grpc-use-ssl."
     )
     grpc_root_cert: str | None = _grpc(
-        None, "PEM file of the authorities that sign client certificates.", word="FILE"
+        None, "PEM file of the authorities that sign client certificates."
     )
     grpc_infer_response_compression_level: str = _grpc(
         "none", "How hard answers are compressed.", choices=("none", "low", "medium", "high")
@@ -305,21 +283,16 @@ class ServerConfig:
         **_MILLISECONDS,
     )
     grpc_max_message_bytes: int = _grpc(
-        2147483647,
-        "Largest message accepted from a client.",
-        word="BYTES",
-        minimum=1,
-        maximum=2147483647,
+        2147483647, "Largest message accepted from a client.", minimum=1, maximum=2147483647
     )
     grpc_max_inflated_bytes: int = _grpc(
         67108864,
         "Largest compressed message from a client, once inflated. With grpcio, the limit of all "
         "messages is --grpc-max-message-bytes, inflated or not.",
-        word="BYTES",
         **_COUNT,
     )
     grpc_max_metadata_bytes: int = _grpc(
-        16384, "Largest metadata of a call from a client.", word="BYTES", **_HEAD
+        16384, "Largest metadata of a call from a client.", **_HEAD
     )
     grpc_max_connections: int = _grpc(10000, "Most connections open at the same time.", **_COUNT)
     grpc_max_concurrent_streams: int = _grpc(
@@ -340,7 +313,6 @@ class ServerConfig:
     grpc_header_forward_pattern: str | None = _grpc(
         None,
         "Regular expression; metadata whose keys it matches somewhere become request parameters.",
-        word="REGEX",
     )
     grpc_restricted_protocol: tuple[str, ...] = _grpc(
         (),
@@ -404,13 +376,10 @@ class ServerConfig:
     log_format: str = _logging(
         "default", "Text, text with UTC times, or one JSON object per line.", choices=LOG_FORMATS
     )
-    log_file: str | None = _logging(
-        None, "Append the log to this file.", word="FILE", shown="standard error"
-    )
+    log_file: str | None = _logging(None, "Append the log to this file.", shown="standard error")
     log_directory: str | None = _logging(
         None,
         "Folder in which clients may choose a log file, by name, while the server runs.",
-        word="PATH",
         shown="clients may not",
     )
     log_verbose: int = _logging(
@@ -430,7 +399,7 @@ class ServerConfig:
     allow_gpu_metrics: bool = _observe(True, "Metrics of the GPUs.")
     allow_cpu_metrics: bool = _observe(True, "Metrics of the processors and the memory.")
     metrics_address: str | None = _observe(
-        None, "Address the metrics port binds.", word="ADDRESS", shown="that of HTTP"
+        None, "Address the metrics port binds.", shown="that of HTTP"
     )
     metrics_port: int | None = _observe(
         None,
@@ -442,14 +411,11 @@ class ServerConfig:
         2000, "How often GPUs, processors and memory are measured.", **(_MILLISECONDS | _COUNT)
     )
     metrics_config: tuple[str, ...] = _observe(
-        (),
-        "SETTING=VALUE: which metrics to serve besides the counts. May be repeated.",
-        word="SETTING",
+        (), "SETTING=VALUE: which metrics to serve besides the counts. May be repeated."
     )
     trace_config: tuple[str, ...] = _observe(
         (),
         "[MODE,]SETTING=VALUE: which requests to trace, and where traces go. May be repeated.",
-        word="SETTING",
         old_flags={
             "trace-file": "triton,file={}",
             "trace-level": "level={}",
@@ -462,7 +428,6 @@ class ServerConfig:
     trace_directory: str | None = _observe(
         None,
         "Folder in which clients may choose trace files, by name, while the server runs.",
-        word="PATH",
         shown="clients may not",
     )
 
@@ -471,7 +436,6 @@ class ServerConfig:
     backend_config: tuple[str, ...] = _backends(
         (),
         "[BACKEND,]SETTING=VALUE: a setting of one backend, or of all. May be repeated.",
-        word="SETTING",
         old_flags={
             "tf-allow-soft-placement": "tensorflow,allow-soft-placement={}",
             "tf-gpu-memory-fraction": "tensorflow,gpu-memory-fraction={}",
@@ -485,21 +449,19 @@ class ServerConfig:
     backend_directory: str | None = _backends(
         None,
         "Folder of Python-based backends: NAME/model.py in it runs the models of backend NAME.",
-        word="PATH",
     )
     repoagent_directory: str | None = _backends(
-        None, "Folder of Triton's compiled repository agents.", word="PATH", acted_on=False
+        None, "Folder of Triton's compiled repository agents.", acted_on=False
     )
     cache_config: tuple[str, ...] = _backends(
         (),
         "CACHE,SETTING=VALUE: the response cache, for models whose configuration has "
         "response_cache { enable: true }. local,size=BYTES keeps answers in memory; "
         "redis,host=HOST with redis,port=PORT keeps them in Redis. May be repeated.",
-        word="SETTING",
         old_flags={"response-cache-byte-size": "local,size={}"},
     )
     cache_directory: str | None = _backends(
-        None, "Folder of Triton's compiled caches.", word="PATH", acted_on=False
+        None, "Folder of Triton's compiled caches.", acted_on=False
     )
     # Not set: clients on the same machine may, clients over the network may not.
     allow_client_shm: bool | None = _backends(
@@ -547,7 +509,7 @@ class ServerConfig:
 
     allow_sagemaker: bool = _cloud(False, "Serve SageMaker's /ping and /invocations.")
     sagemaker_address: str | None = _cloud(
-        None, "Address SageMaker's port binds.", word="ADDRESS", shown="that of HTTP"
+        None, "Address SageMaker's port binds.", shown="that of HTTP"
     )
     sagemaker_port: int = _cloud(
         8080, "Port of SageMaker's calls.", also="SAGEMAKER_BIND_TO_PORT", **_PORT
@@ -560,7 +522,6 @@ class ServerConfig:
     sagemaker_default_model: str | None = _cloud(
         None,
         "Model that /invocations calls.",
-        word="NAME",
         shown="the only model",
         also="SAGEMAKER_TRITON_DEFAULT_MODEL_NAME",
     )
@@ -587,7 +548,6 @@ class ServerConfig:
     vertex_ai_address: str | None = _cloud(
         None,
         "Address Vertex AI's port binds.",
-        word="ADDRESS",
         shown="that of HTTP; 0.0.0.0 with AIP_MODE=PREDICTION",
     )
     vertex_ai_port: int = _cloud(8080, "Port of Vertex AI's calls.", also="AIP_HTTP_PORT", **_PORT)
@@ -598,10 +558,7 @@ class ServerConfig:
         "/predict", "Path of Vertex AI's predictions.", word="PATH", also="AIP_PREDICT_ROUTE"
     )
     vertex_ai_default_model: str | None = _cloud(
-        None,
-        "Model that Vertex AI's calls use if they name none.",
-        word="NAME",
-        shown="the only model",
+        None, "Model that Vertex AI's calls use if they name none.", shown="the only model"
     )
     vertex_ai_thread_count: int = _cloud(
         8, "Threads of Vertex AI's calls.", **_COUNT, acted_on=False

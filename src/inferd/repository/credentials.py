@@ -28,6 +28,7 @@ _WORDS_OF_PROFILE = {
     "aws_session_token": "session_token",
     "region": "region",
 }
+_WORDS_OF_AZURE = {"AZURE_STORAGE_ACCOUNT": "account_name", "AZURE_STORAGE_KEY": "account_key"}
 
 
 class _Google(msgspec.Struct):
@@ -45,9 +46,9 @@ def credentials(url: CloudUrl, environ: Mapping[str, str]) -> dict[str, str]:
     if url.scheme == "gs":
         return _google(own if isinstance(own, str) else environ.get(_GOOGLE, ""))
     settings = own if isinstance(own, dict) else {}
-    found = {ours: settings[word] for word, ours in _WORDS_OF_FILE.items() if settings.get(word)}
+    found = _renamed(_WORDS_OF_FILE, settings)
     if url.scheme == "as":
-        return {"account_name": url.account, **_azure(environ), **found}
+        return {"account_name": url.account, **_renamed(_WORDS_OF_AZURE, environ), **found}
     if "access_key_id" not in found and (
         "profile" in settings or "AWS_ACCESS_KEY_ID" not in environ
     ):
@@ -88,9 +89,9 @@ def _google(file: str) -> dict[str, str]:
     return {"service_account" if is_service else "application_credentials": file}
 
 
-def _azure(environ: Mapping[str, str]) -> dict[str, str]:
-    words = {"account_name": "AZURE_STORAGE_ACCOUNT", "account_key": "AZURE_STORAGE_KEY"}
-    return {ours: environ[name] for ours, name in words.items() if environ.get(name)}
+def _renamed(words: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return what is `given`, and not empty, under our words."""
+    return {ours: given[word] for word, ours in words.items() if given.get(word)}
 
 
 def _of_profile(profile: str, environ: Mapping[str, str]) -> dict[str, str]:
@@ -112,9 +113,5 @@ def _of_profile(profile: str, environ: Mapping[str, str]) -> dict[str, str]:
             msg = f"AWS's file '{Path(file).name}' cannot be read: it is no INI file"
             raise InvalidConfig(msg) from None
         if files.has_section(section):
-            found |= {
-                ours: value
-                for word, ours in _WORDS_OF_PROFILE.items()
-                if (value := files.get(section, word, fallback=""))
-            }
+            found |= _renamed(_WORDS_OF_PROFILE, files[section])
     return found

@@ -16,6 +16,7 @@ class Config:
     mode: str = option("a", "a mode", group="G", choices=("a", "b"))
     status: int = option(400, "a status", group="G", choices=(400, 503))
     name: str | None = option(None, "a name", group="G")
+    title: str | None = option(None, "a title", group="G")
     many: tuple[str, ...] = option((), "many", group="G")
 
 
@@ -29,7 +30,7 @@ def test_the_spellings_follow_from_the_name():
 
 def test_the_kind_follows_from_the_annotation():
     kinds = [each.kind for each in OPTIONS.values()]
-    assert kinds == [bool, int, int, float, str, int, str, tuple]
+    assert kinds == [bool, int, int, float, str, int, str, str, tuple]
 
 
 def test_help_shows_what_an_option_takes_and_its_default():
@@ -41,7 +42,8 @@ def test_help_shows_what_an_option_takes_and_its_default():
         "delay": ("N", "0.5"),
         "mode": ("a|b", "a"),
         "status": ("400|503", "400"),
-        "name": ("TEXT", ""),
+        "name": ("NAME", ""),
+        "title": ("TEXT", ""),
         "many": ("TEXT", ""),
     }
 

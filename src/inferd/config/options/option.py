@@ -25,18 +25,35 @@ _TYPE_NAMES = MappingProxyType(
     }
 )
 
+_WORDS = MappingProxyType(
+    {
+        "address": "ADDRESS",
+        "bytes": "BYTES",
+        "cert": "FILE",
+        "config": "SETTING",
+        "directory": "PATH",
+        "file": "FILE",
+        "key": "FILE",
+        "model": "NAME",
+        "name": "NAME",
+        "pattern": "REGEX",
+    }
+)
+"""What help prints for the value of an option, by the last word of its name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """One server setting. `kind` is bool, int, float, str or tuple (of str: may be repeated).
 
     `shown` is what help prints as the default when the value alone would not tell. `word` is what
-    help prints for the value. `bare` is the text a flag without a value stands for, "" if it needs
-    one. `old_flags` are deprecated spellings; the template beside each turns its value into one of
-    this option; `old_switches` are such flags that are true or false, each with the value that true
-    is. A value below the `minimum` of an option that `is_raised` means the minimum. `acted_on` is
-    false for what is accepted, for the sake of existing command lines, and changes nothing. `also`
-    is a variable with which a cloud platform, or another server's set-up, says the same.
+    help prints for the value; without one, the name and type say it. `bare` is the text a flag
+    without a value stands for, "" if it needs one. `old_flags` are deprecated spellings; the
+    template beside each turns its value into one of this option; `old_switches` are such flags that
+    are true or false, each with the value that true is. A value below the `minimum` of an option
+    that `is_raised` means the minimum. `acted_on` is false for what is accepted, for the sake of
+    existing command lines, and changes nothing. `also` is a variable with which a cloud platform,
+    or another server's set-up, says the same.
     """
 
     name: str
@@ -154,7 +171,7 @@ def options_of(config_class: type) -> Mapping[str, Option]:
     for each in fields(config_class):
         more = dict(each.metadata)
         kind = _kind(each.type)
-        more.setdefault("word", _word(kind, more.get("choices", ())))
+        more.setdefault("word", _word(each.name, kind, more.get("choices", ())))
         more.setdefault("shown", _shown(each.default))
         more.setdefault("bare", "true" if kind is bool else "")
         found[each.name] = Option(name=each.name, kind=kind, default=each.default, **more)
@@ -176,10 +193,13 @@ def _kind(annotation: Any) -> type:
     return kind
 
 
-def _word(kind: type, choices: tuple[object, ...]) -> str:
+def _word(name: str, kind: type, choices: tuple[object, ...]) -> str:
     if choices:
         return "|".join(map(str, choices))
-    return {bool: "true|false", int: "N", float: "N", str: "TEXT", tuple: "TEXT"}[kind]
+    if kind is bool:
+        return "true|false"
+    usual = "N" if kind in (int, float) else "TEXT"
+    return _WORDS.get(name.rpartition("_")[2], usual)
 
 
 def _shown(default: object) -> str:
