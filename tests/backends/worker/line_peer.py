@@ -31,7 +31,7 @@ def packed(
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
     payload = text
     if data:
-        payload += bytes(packet.aligned(len(text)) - len(text)) + data
+        payload += bytes(-len(text) % packet.ALIGN) + data
     header = packet.HEADER.pack(
         kind,
         len(text) if sizes[0] is None else sizes[0],

@@ -99,7 +99,7 @@ def test_large_tensors_are_copied_while_others_have_their_turn(ends):
 
     asyncio.run(test())
     first, second, third = ends.came
-    start = packet.aligned(9 * 8)
+    start = 2 * packet.ALIGN
     assert first[0] == packet.EXECUTE
     assert first[1][start : start + large.nbytes] == large.tobytes()
     assert second[0] == packet.CANCEL

@@ -73,7 +73,7 @@ def test_a_request_that_is_let_go_of_while_a_packet_is_sent_is_told_behind_it(pe
 
 
 def test_what_logs_when_it_is_collected_while_a_packet_is_sent_is_heard_behind_it(peer, worker):
-    worker.line.send(packet.RELEASE, Collected(lambda: worker.session.log(1, "gone")))
+    worker.line.send(packet.RELEASE, Collected(lambda: worker.calls.log(1, "gone")))
     (first, _), (kind, document) = said(peer)
     assert (first, kind) == (packet.RELEASE, packet.LOG)
     assert msgspec.json.decode(document, type=Logged).text == "gone"

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from inferd.backends.worker.environments.choice import (
     requested_environment,
 )
 from inferd.backends.worker.environments.environment import Environment
+from inferd.backends.worker.hosted import merged
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.model_calls.calls import WorkerCalls
 from inferd.backends.worker.model_calls.loads import Loads
@@ -112,7 +112,7 @@ class PythonBackend:
             instance.close()
         if completed is None:
             return config
-        return _merged(config, parse_json(completed, "auto_complete_config"))
+        return merged(config, parse_json(completed, "auto_complete_config"))
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
         """See Backend.open. Raises InferdError with file and line where the model fails."""
@@ -200,18 +200,6 @@ def _settings(
             "model_name": config.name,
         },
     }
-
-
-def _merged(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
-    """Return `config` with the fields that auto_complete_config may change."""
-    return replace(
-        config,
-        input=completed.input,
-        output=completed.output,
-        max_batch_size=completed.max_batch_size,
-        dynamic_batching=config.dynamic_batching or completed.dynamic_batching,
-        decoupled=completed.decoupled,
-    )
 
 
 def _check_in_server(files: ModelFiles, config: ModelConfig) -> None:

@@ -37,13 +37,7 @@ class HostedModels:
         finally:
             instance.close()
         completed = parse_json(reply or "{}", "what the worker says")
-        return replace(
-            config,
-            input=completed.input,
-            output=completed.output,
-            max_batch_size=completed.max_batch_size,
-            dynamic_batching=config.dynamic_batching or completed.dynamic_batching,
-        )
+        return merged(config, completed)
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
         """Start a worker; see Backend.open."""
@@ -78,3 +72,15 @@ class HostedModels:
             timeout_s=timeout_s(config),
             ahead=AHEAD,
         )
+
+
+def merged(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
+    """Return `config` with the fields that a worker may have completed."""
+    return replace(
+        config,
+        input=completed.input,
+        output=completed.output,
+        max_batch_size=completed.max_batch_size,
+        dynamic_batching=config.dynamic_batching or completed.dynamic_batching,
+        decoupled=completed.decoupled,
+    )

@@ -149,8 +149,8 @@ class WorkerInstance(Supervisor):
         batch.size = packed[1].size
         self._running_bytes += batch.size
         self.is_free = self._has_room
-        if plan.timeout_s and self._loop is not None:
-            batch.timer = self._loop.call_later(plan.timeout_s, self._time_out)
+        if plan.timeout_s and self.reads_on is not None:
+            batch.timer = self.reads_on.call_later(plan.timeout_s, self._time_out)
         return None
 
     @property
@@ -402,8 +402,8 @@ class WorkerInstance(Supervisor):
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. Raises Unavailable when the process has ended."""
         done: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._begin_when_free, requests, done)
+        if self.reads_on is not None:
+            self.reads_on.call_soon_threadsafe(self._begin_when_free, requests, done)
             outcome = done.result()
         else:
             self.begin(requests, done.set_result)
@@ -444,7 +444,7 @@ class WorkerInstance(Supervisor):
         def deliver(answer: InferResponse | InferdError | None, share: int) -> None:
             answers.put((answer, share))
 
-        loop = self._loop
+        loop = self.reads_on
         if loop is None:
             number = self.begin_stream(request, deliver)
         else:
@@ -475,7 +475,7 @@ class WorkerInstance(Supervisor):
         return self.begin_stream(request, deliver)
 
     def _from_thread(self, function: Callable[..., None], *arguments: Any) -> None:
-        if self._loop is None:
+        if self.reads_on is None:
             function(*arguments)
         else:
-            self._loop.call_soon_threadsafe(function, *arguments)
+            self.reads_on.call_soon_threadsafe(function, *arguments)

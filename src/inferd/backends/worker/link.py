@@ -170,7 +170,7 @@ class Link:
                 raise ValueError(msg)
             kind, document_size, offset, payload_size, one, two, three = _unpack(self._buffer, at)
             at += packet.HEADER_SIZE
-            start = (document_size + packet.ALIGN - 1) & -packet.ALIGN  # packet.aligned, inline
+            start = (document_size + packet.ALIGN - 1) & -packet.ALIGN
             if offset == packet.INLINE:
                 end = min(at + payload_size, size)
                 document = bytes(self._view[at : min(at + document_size, end)])

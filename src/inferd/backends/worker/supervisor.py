@@ -56,7 +56,7 @@ class Supervisor:
         self.running_count = 0
         self.unavailable_reason = ""
         self._home: asyncio.AbstractEventLoop | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # the same, while it reads the link
+        self.reads_on: asyncio.AbstractEventLoop | None = None  # the same; None while a thread does
         self._process: WorkerProcess | None = None
         self._link: Link | None = None
         self._started: Started | InferdError | None = None
@@ -149,12 +149,12 @@ class Supervisor:
                 process.has_ended.wait(FINALIZE_S)
             msg = f"model '{self.plan.model}': its worker process {process.reason} at the start"
             self._started = BackendFailed(msg)
-        elif self._loop is not None:
-            self._loop.call_later(GRACE_S if why == CLOSED else 0, process.kill, why)
+        elif self.reads_on is not None:
+            self.reads_on.call_later(GRACE_S if why == CLOSED else 0, process.kill, why)
 
     def _note_end(self, process: WorkerProcess) -> None:
         """Handle the end of the process; called in its own thread."""
-        loop = self._loop
+        loop = self.reads_on
         if loop is not None:
             with suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(self._bury, process)
@@ -167,7 +167,7 @@ class Supervisor:
         """See AsyncInstance.attach."""
         if self._home is not None:
             return
-        self._home = self._loop = loop
+        self._home = self.reads_on = loop
         self._attach_link(loop)
 
     def _attach_link(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -179,11 +179,6 @@ class Supervisor:
         else:
             self._change()
 
-    @property
-    def reads_on(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that reads from the worker; None while a thread does."""
-        return self._loop
-
     def close(self) -> None:
         """Have the model finalize; running requests end with an error. See Instance.close."""
         self._is_closing = self._is_going = True
@@ -193,11 +188,11 @@ class Supervisor:
                 self._home.call_soon_threadsafe(self._change)
         process, link = self._process, self._link
         if process is None or link is None or process.has_ended.is_set():
-            if process is not None and self._loop is None:  # otherwise _bury closes it
+            if process is not None and self.reads_on is None:  # otherwise _bury closes it
                 process.close()
             self._note_closed()
             return
-        if self.running_count or self._loop is None:
+        if self.running_count or self.reads_on is None:
             process.kill("was unloaded")
         else:
             with suppress(LinkClosed):
@@ -208,7 +203,7 @@ class Supervisor:
         if not process.has_ended.wait(timeout_s):
             process.kill(f"did not finalize within {timeout_s:g} s")
             process.has_ended.wait()
-        if self._loop is None:
+        if self.reads_on is None:
             self._note_closed()
             process.close()
 
@@ -280,14 +275,14 @@ class Supervisor:
         error: InferdError | None = None
         try:
             self._started = None
-            self._loop = None  # this thread reads until the process is ready
+            self.reads_on = None  # this thread reads until the process is ready
             self.start()
         except InferdError as failed:
             error = failed.with_traceback(None)  # a traceback keeps this frame and the process
         except Exception as failed:  # noqa: BLE001  e.g. out of descriptors: a later start may work
             error = BackendFailed(f"model '{self.plan.model}': {foreign_text(failed)}")
         finally:
-            self._loop = loop
+            self.reads_on = loop
         try:
             loop.call_soon_threadsafe(self._restarted, error)
         except RuntimeError:  # the loop has closed

@@ -197,7 +197,9 @@ class WorkerCalls:
             self._do_in_thread(number, job)
             return
         if room is not None:
-            self._go_on_in_task(number, job, room)
+            task = asyncio.get_running_loop().create_task(job)
+            self._running[number] = task, room
+            task.add_done_callback(lambda _: self._running.pop(number, None))
             return
         driver = Driver(job, partial(self._go_on, number), partial(self._note_ended, number))
         self._running[number] = driver, None
@@ -213,13 +215,6 @@ class WorkerCalls:
         self._running.pop(number, None)
         if isinstance(error, Exception):
             log.error("unexpected failure of a call by model '%s'", self._model, exc_info=error)
-
-    def _go_on_in_task(
-        self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None
-    ) -> None:
-        task = asyncio.get_running_loop().create_task(job)
-        self._running[number] = task, room
-        task.add_done_callback(lambda _: self._running.pop(number, None))
 
     def _do_in_thread(self, number: int, job: Coroutine[object, object, None]) -> None:
         loop = self._context.loop

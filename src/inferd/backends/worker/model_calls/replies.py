@@ -20,14 +20,13 @@ log = logging.getLogger("inferd.model")
 
 
 class Caller(Protocol):
-    """The calling worker, as seen from here: see WorkerInstance."""
+    """The calling worker, as seen from here: see WorkerInstance.
+
+    The event loop `reads_on` reads from it; None while a thread does.
+    """
 
     plan: "WorkerPlan"
-
-    @property
-    def reads_on(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that reads from the worker; None while a thread does."""
-        ...
+    reads_on: asyncio.AbstractEventLoop | None
 
     def send(
         self, kind: int, document: list[Any], payload: packet.Payload | None = None, number: int = 0

@@ -43,12 +43,17 @@ class NeverFits(ArenaFull):
 
 
 @mypyc_attr(native_class=False)  # a native class cannot derive from weakref.ref
-class _Loan(weakref.ref[Any]):
-    """An array over a block that the other side holds, too."""
+class Block(weakref.ref[Any]):
+    """The array over a block that is lent or received.
 
-    __slots__ = ("offset",)
+    A received one has a `size`, and its release is not reported if it is claimed.
+    """
+
+    __slots__ = ("is_claimed", "offset", "size")
 
     offset: int
+    size: int
+    is_claimed: bool
 
 
 class Arena:
@@ -67,9 +72,9 @@ class Arena:
         self._regions: dict[int, mmap.mmap] = {}
         self._end = size
         self._region_bytes = 0
-        self._loans: dict[int, list[_Loan]] = {}
+        self._loans: dict[int, list[Block]] = {}
         self._given: set[int] = set()  # lent blocks that the other side has released
-        self._returned: deque[_Loan] = deque()  # appended to by any thread, as arrays die
+        self._returned: deque[Block] = deque()  # appended to by any thread, as arrays die
 
     def take(self, size: int) -> tuple[int, memoryview]:
         """Allocate a block; return its offset and the memory to write. Raises ArenaFull."""
@@ -110,7 +115,7 @@ class Arena:
         if length is None or offset in self._given:
             raise ValueError(f"there is no block to be lent at {offset}")
         array = np.ndarray((length,), np.uint8, self._view.toreadonly(), offset)
-        loan = _Loan(array, self._returned.append)
+        loan = Block(array, self._returned.append)
         loan.offset = offset
         self._loans.setdefault(offset, []).append(loan)
         return array
@@ -178,17 +183,6 @@ class Arena:
         region.madvise(mmap.MADV_REMOVE)
         if not self._regions:
             self._end = self.size
-
-
-@mypyc_attr(native_class=False)
-class Block(weakref.ref[Any]):
-    """The array over a received block. The release of a claimed one is not reported."""
-
-    __slots__ = ("is_claimed", "offset", "size")
-
-    offset: int
-    size: int
-    is_claimed: bool
 
 
 class Received:

@@ -143,7 +143,7 @@ class Line:
                     packet.keep(self._read_before, text, document, len(text))
             if document[0]:
                 self._take_back(document[0])
-            start = (document_size + packet.ALIGN - 1) & -packet.ALIGN  # packet.aligned, inline
+            start = (document_size + packet.ALIGN - 1) & -packet.ALIGN
             data: Any = None
             if offset != packet.INLINE:
                 if start < payload_size:

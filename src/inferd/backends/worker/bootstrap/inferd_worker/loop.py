@@ -29,7 +29,7 @@ async def serve(worker: Worker) -> None:
     ended = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
     looking = 0  # the thread of the loop, while it reads the socket itself
-    worker.session.calls.loop = loop
+    worker.calls.loop = loop
 
     def begin(job: Coroutine[Any, Any, None]) -> None:
         task = loop.create_task(job)

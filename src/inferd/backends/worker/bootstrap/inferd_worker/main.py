@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
     sys.modules["triton_python_backend_utils"] = sys.modules["c_python_backend_utils"] = api
     sys.argv = [""]  # hide this program's arguments from the model
     worker = Worker(*inherit(arguments))
-    current.set_session(worker.session)
+    current.set_calls(worker.calls)
     worker.run(serve)
     with contextlib.suppress(BaseException):  # exceptions were already printed
         atexit._run_exitfuncs()  # a regular exit would wait for threads as well

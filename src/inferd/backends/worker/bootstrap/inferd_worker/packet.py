@@ -160,11 +160,6 @@ def even_numbers(parameters: dict[str, Any] | None, odd: dict[str, str]) -> dict
     return {**(parameters or {}), **{name: float(text) for name, text in odd.items()}}
 
 
-def aligned(size: int) -> int:
-    """Return `size` rounded up to a multiple of ALIGN."""
-    return (size + ALIGN - 1) & -ALIGN
-
-
 def keep(known: dict[Any, Any], key: Any, value: Any, size: int) -> None:
     """Cache `value` for a document of `size` bytes, unless it is long; clear a full cache."""
     if size <= CACHED_BYTES:

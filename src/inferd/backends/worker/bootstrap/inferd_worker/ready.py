@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import threading
 from typing import TYPE_CHECKING, Any
@@ -13,36 +14,32 @@ from .model import full
 from .pb_utils.error import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 PATIENCE_S = 1.0
 """How long requests wait while the model is asked; then they run alongside its is_ready."""
 
 
-class Deputy(threading.Thread):
-    """Does `work` if the thread that entered it does not leave within PATIENCE_S.
+@contextlib.contextmanager
+def deputed(work: Callable[[Callable[[], bool]], None]) -> Iterator[None]:
+    """Have another thread do `work` if this one does not leave within PATIENCE_S.
 
-    `work` is called with a function that returns whether that thread has come back. It should
-    then end; leaving waits until it has.
+    `work` is called with a function that returns whether this thread has come back. It should then
+    end; leaving waits until it has.
     """
+    is_back = threading.Event()
 
-    def __init__(self, work: Callable[[Callable[[], bool]], None]) -> None:
-        super().__init__(daemon=True)
-        self._work = work
-        self._back = threading.Event()
+    def wait_then_work() -> None:
+        if not is_back.wait(PATIENCE_S):
+            work(is_back.is_set)
 
-    def __enter__(self) -> Deputy:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._back.set()
-        self.join()
-
-    def run(self) -> None:
-        """Wait, then work."""
-        if not self._back.wait(PATIENCE_S):
-            self._work(self._back.is_set)
+    deputy = threading.Thread(target=wait_then_work, daemon=True)
+    deputy.start()
+    try:
+        yield
+    finally:
+        is_back.set()
+        deputy.join()
 
 
 def ask(model: Any) -> tuple[bool, str]:

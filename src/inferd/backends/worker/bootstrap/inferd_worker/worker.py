@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
 from .arena import Arena, ArenaFull, Received
-from .current import Session
 from .handing import hand_over
 from .line import Line, LineClosed
 from .model import ModelFailed, complete, error_text, full, import_class, shown
 from .open import OpenRequest
 from .outbox import Outbox, refusal, window_share
 from .outcome import odd_item, wanted_again
-from .pb_utils.calls import executing
+from .pb_utils.calls import Calls, executing
 from .pb_utils.config import using_decoupled_model_transaction_policy
 from .pb_utils.error import TritonError, TritonModelException, kind_of
 from .pb_utils.request import TRITONSERVER_REQUEST_RELEASE_ALL, InferenceRequest
 from .pb_utils.response import InferenceResponse
-from .ready import Deputy, ask
+from .ready import ask, deputed
 
 if TYPE_CHECKING:
     import socket
@@ -49,7 +48,7 @@ class Worker:
     ) -> None:
         self.line = Line(sock, arena, received, self._receive)
         self._find = find
-        self.session = Session(self.line)
+        self.calls = Calls(self.line)
         self.outbox = Outbox(self.line)
         self._is_iterative = False
         self._is_coroutine = False
@@ -73,9 +72,12 @@ class Worker:
         try:
             self.line.wait(lambda: self.inbox)
             settings = self.inbox.popleft()[0][1]
-            if not self._start(settings) or self.session.calls.is_completing:
+            if not self._start(settings) or self.calls.is_completing:
                 return
-            self._serve(serve)
+            if self._is_coroutine:
+                asyncio.run(serve(self))
+            else:
+                self._serve_until(lambda: False)
         except LineClosed:
             pass
         self._finalize()
@@ -84,11 +86,11 @@ class Worker:
 
     def _start(self, settings: dict[str, Any]) -> bool:
         code_folder, self.folder = settings["code_folders"]
-        self.session.version_folder = settings["version_folder"]
+        self.calls.version_folder = settings["version_folder"]
         self.outbox.model = settings["args"]["model_name"]
         file = settings["file"]
         done = None
-        calls = self.session.calls
+        calls = self.calls
         calls.is_completing = settings["task"] == "complete"
         try:
             kind = self._find(file, code_folder, self.folder)
@@ -111,7 +113,7 @@ class Worker:
 
     def _fail(self, text: str, trace: str) -> None:
         if trace:
-            self.session.log(ERROR_LEVEL, trace)
+            self.calls.log(ERROR_LEVEL, trace)
         self.line.send(packet.FAILED, [text])
 
     def _initialize(self, kind: Any, file: str, args: dict[str, str]) -> None:
@@ -119,19 +121,13 @@ class Worker:
         self.outbox.is_decoupled = using_decoupled_model_transaction_policy(config)
         sequence = config.get("sequence_batching") or {}
         self._is_iterative = bool(sequence.get("iterative_sequence", False))
-        self.session.output_names = [output["name"] for output in config.get("output", ())]
+        self.calls.output_names = [output["name"] for output in config.get("output", ())]
         line = getattr(getattr(kind.execute, "__code__", None), "co_firstlineno", 0)
         self.outbox.execute_place = f"execute in {shown(file, self.folder)}, line {line},"
         self.model = kind()
         if hasattr(self.model, "initialize"):
             self.model.initialize(args)
         self._is_coroutine = inspect.iscoroutinefunction(self.model.execute)
-
-    def _serve(self, serve: Callable[[Worker], Coroutine[Any, Any, None]]) -> None:
-        if self._is_coroutine:
-            asyncio.run(serve(self))
-            return
-        self._serve_until(lambda: False)
 
     def _serve_until(self, is_relieved: Callable[[], bool]) -> None:
         """Serve until the end, or until another thread takes over, to which the inbox is left."""
@@ -155,7 +151,7 @@ class Worker:
 
     def _say_ready_beside(self) -> None:
         self._is_saying = True
-        with Deputy(self._serve_meanwhile):
+        with deputed(self._serve_meanwhile):
             said = ask(self.model)
             self._is_saying = False  # before the server gets the answer and may ask again
             self.say_ready(said)
@@ -168,7 +164,7 @@ class Worker:
         """Tell the server whether the model calls itself ready, and log the complaint, if any."""
         is_ready, complaint = said
         if complaint:
-            self.session.log(ERROR_LEVEL, complaint)
+            self.calls.log(ERROR_LEVEL, complaint)
         self.line.send(packet.SAID, [is_ready])
 
     def _finalize(self) -> None:
@@ -178,7 +174,7 @@ class Worker:
             self.model.finalize()
         except BaseException as error:  # noqa: BLE001  the process ends anyway
             with contextlib.suppress(LineClosed):
-                self.session.log(ERROR_LEVEL, "finalize failed: " + full(error))
+                self.calls.log(ERROR_LEVEL, "finalize failed: " + full(error))
 
     # --- incoming packets ---
 
@@ -186,7 +182,7 @@ class Worker:
         if kind == packet.EXECUTE or kind == packet.START:
             self.inbox.append((document, data, numbers[0]))
         elif kind == packet.REPLY:
-            self.session.calls.reply(numbers[0], document, data)
+            self.calls.reply(numbers[0], document, data)
         elif kind == packet.FINALIZE:
             self.is_ending = True
         elif kind == packet.ASK:
@@ -215,7 +211,7 @@ class Worker:
 
     def take(self) -> tuple[int, list[OpenRequest], list[InferenceRequest]]:
         """Return the next batch of the inbox: its number, and its requests."""
-        (_, documents, self.session.calls.callers), data, batch = self.inbox.popleft()
+        (_, documents, self.calls.callers), data, batch = self.inbox.popleft()
         opens, requests = [], []
         number = batch - len(documents)
         for document in documents:
@@ -254,7 +250,7 @@ class Worker:
     def error_text(self, error: BaseException) -> str:
         """Return what to tell clients of a model's exception; log it unless it is Triton's."""
         if not isinstance(error, TritonModelException):
-            self.session.log(ERROR_LEVEL, full(error))
+            self.calls.log(ERROR_LEVEL, full(error))
         return error_text(error, self.folder)
 
     def settle(

@@ -13,6 +13,8 @@ from .error import TritonError, TritonModelException
 from .response import InferenceResponse
 from .tensor import read_tensor
 
+MAX_LOGGED = 64 << 10
+
 executing: ContextVar[int] = ContextVar("executing", default=0)
 """The number of the request in execution, to which calls belong; 0 if there are several.
 
@@ -55,7 +57,9 @@ class PendingCall:
 
 
 class Calls:
-    """The calls of one model. `loop` is the event loop that reads the line, if one does.
+    """What a model reaches from anywhere: its calls of the server, and the server's log.
+
+    `loop` is the event loop that reads the line, if one does.
 
     While the model `is_starting`, it can call no other, and while it `is_completing`, in
     auto_complete_config, nobody answers anything. `callers` are the models that wait for the
@@ -71,6 +75,12 @@ class Calls:
         self._pending: dict[int, PendingCall] = {}
         self.readers: dict[Any, int] = {}
         self.loop: Any = None
+        self.version_folder = ""
+        self.output_names: list[str] = []
+
+    def log(self, level: int, text: str) -> None:
+        """Have the server log `text`: 0 info, 1 warning, 2 error, 3 verbose."""
+        self.line.send(packet.LOG, [level, text[:MAX_LOGGED]])
 
     def wait(self, pending: PendingCall) -> Any:
         """Return the next reply of a call."""

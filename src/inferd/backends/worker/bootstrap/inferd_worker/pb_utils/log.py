@@ -27,7 +27,7 @@ class Logger:
     @staticmethod
     def log(message: Any, level: int = _LogLevel.INFO) -> None:
         """Log at a level of this class."""
-        current.session().log(int(_LogLevel(level)), str(message))
+        current.calls().log(int(_LogLevel(level)), str(message))
 
     @staticmethod
     def log_info(message: Any) -> None:

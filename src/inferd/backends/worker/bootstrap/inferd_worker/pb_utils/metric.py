@@ -34,7 +34,7 @@ class MetricFamily:
         self._name = text_given(name, "the name of a MetricFamily")
         text = text_given(description, f"the description of MetricFamily '{self._name}'")
         self._kind = _Kind(kind)
-        current.session().calls.command("metric_family", self._name, text, self._kind.name.lower())
+        current.calls().command("metric_family", self._name, text, self._kind.name.lower())
 
     def Metric(  # noqa: N802
         self, labels: dict[str, str] | None = None, buckets: Sequence[float] | None = None
@@ -67,7 +67,7 @@ class Metric:
     ) -> None:
         self._kind = kind
         self._number = next(_numbers)
-        current.session().calls.command(
+        current.calls().command(
             "metric",
             self._number,
             family,
@@ -100,9 +100,9 @@ class Metric:
         if self._kind == _Kind.HISTOGRAM:
             raise TritonModelException("a histogram has no single value")
         # Infinity, which a gauge may reach, comes as a text.
-        return float(current.session().calls.command("metric_value", self._number))
+        return float(current.calls().command("metric_value", self._number))
 
     def _send(self, verb: str, value: float) -> None:
         if not math.isfinite(value):
             raise TritonModelException(f"a metric cannot {verb} {value}, which is no finite number")
-        current.session().line.send(packet.METRIC, [self._number, verb, float(value)])
+        current.calls().line.send(packet.METRIC, [self._number, verb, float(value)])

@@ -168,7 +168,7 @@ class InferenceRequest:
 
     def requested_output_names(self) -> set[str]:
         """Return the names of the requested outputs: all of them if none were requested by name."""
-        names = current.session().output_names if self._outputs is None else self._outputs
+        names = current.calls().output_names if self._outputs is None else self._outputs
         return set(names)
 
     def preferred_memory(self) -> PreferredMemory | None:
@@ -209,13 +209,13 @@ class InferenceRequest:
 
         With `decoupled`, return an iterator over any number of responses.
         """
-        calls = current.session().calls
+        calls = current.calls()
         pending = calls.send(self._describe, decoupled=bool(decoupled))
         return Responses(calls, pending) if decoupled else calls.wait(pending)
 
     def async_exec(self, decoupled: Any = False) -> Any:
         """Return an awaitable of the result of exec; several may run at once."""
-        return begin_run(current.session().calls, self._describe, decoupled=bool(decoupled))
+        return begin_run(current.calls(), self._describe, decoupled=bool(decoupled))
 
     def _describe(self, payload: Payload, lender: Line | None) -> tuple[Any, int]:
         """See Describe."""
