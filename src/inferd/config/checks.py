@@ -106,7 +106,8 @@ def _platform_complaints(config: ModelConfig) -> Iterator[str]:
     if config.platform == ENSEMBLE or config.ensemble_scheduling is not None:
         yield from _ensemble_complaints(config)
         return
-    known, names = platform_named(config.platform), _platform_names(config.backend)
+    known = platform_named(config.platform)
+    names = [name for platform in platforms_of(config.backend) for name in platform.names]
     if config.platform and not config.backend and known is None:
         yield f"platform '{config.platform}' is unknown{_meant(config.platform)}"
     if config.platform and names and config.platform not in names:
@@ -125,10 +126,6 @@ def _meant(platform: str) -> str:
     if platforms_of(platform):
         return f": that is a backend, write backend '{platform}'"
     return ""
-
-
-def _platform_names(backend: str) -> list[str]:
-    return [name for platform in platforms_of(backend) for name in platform.names]
 
 
 def _ensemble_complaints(config: ModelConfig) -> Iterator[str]:
@@ -174,17 +171,12 @@ def _dynamic_complaints(config: ModelConfig, dynamic: DynamicBatching) -> Iterat
     yield from _preferred_complaints(config, "dynamic_batching", dynamic.preferred_batch_size)
     levels = dynamic.priority_levels
     if levels:
-        if not 1 <= dynamic.default_priority_level <= levels:
-            yield (
-                f"dynamic_batching: default_priority_level is {dynamic.default_priority_level}, "
-                f"expected 1 to {levels}, the priority_levels"
-            )
-        for level in dynamic.priority_queue_policy:
+        named = [("default_priority_level is", dynamic.default_priority_level)]
+        named += [("priority_queue_policy has level", one) for one in dynamic.priority_queue_policy]
+        for what, level in named:
             if not 1 <= level <= levels:
-                yield (
-                    f"dynamic_batching: priority_queue_policy has level {level}, "
-                    f"expected 1 to {levels}, the priority_levels"
-                )
+                where = f"expected 1 to {levels}, the priority_levels"
+                yield f"dynamic_batching: {what} {level}, {where}"
     if dynamic.preserve_ordering:
         yield from _ordering_complaints(dynamic)
 

@@ -169,10 +169,15 @@ def _float_to_json(field: FieldDescriptor, value: float) -> float | str:
 def _complaint(text: str, field: str) -> str:
     """Return protobuf's error `text` about the value of `field`, reworded."""
     text = re.sub(r"\A\d+:\d+ : (?:'.*': )?", "", text, flags=re.DOTALL)
-    for pattern, words in _WORDS:
+    if match := re.search(r'Message type "(.+?)" has no field named "(.+?)"', text):
+        return _unknown_field(match[1], match[2])
+    if match := re.search(r'Enum type "(.+?)" has no value named (.+)\.', text):
+        return _unknown_value(match[1], match[2], field)
+    if match := re.search(r"Invalid enum value (\S+) for enum type ([\w.]+)", text):
+        return _unknown_value(match[2], match[1], field)
+    for pattern, words in _WORDS.items():
         if match := re.search(pattern, text):
-            complaint: str = words(*match.groups(), field)
-            return complaint
+            return words.format(*match.groups(), field=field, most=MAX_SHOWN)
     return f"{field}: {text}" if field else text
 
 
@@ -184,7 +189,7 @@ def _json_complaint(text: str) -> str:
     return _complaint(text, ".".join(path))
 
 
-def _unknown_field(message: str, name: str, _: str) -> str:
+def _unknown_field(message: str, name: str) -> str:
     known = config_pool().FindMessageTypeByName(message).fields_by_name
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(known)}"
@@ -200,41 +205,24 @@ def _short(name: str) -> str:
     return name.removeprefix("inference.")
 
 
-_WORDS: list[tuple[str, Any]] = [
-    (r'Message type "(.+?)" has no field named "(.+?)"', _unknown_field),
-    (r'Enum type "(.+?)" has no value named (.+)\.', _unknown_value),
-    (
-        r"Invalid enum value (\S+) for enum type ([\w.]+)",
-        lambda name, enum, field: _unknown_value(enum, name, field),
-    ),
-    (
-        r'should not have multiple "(.+?)" oneof fields',
-        lambda name, _: f"more than one {name} is given",
-    ),
-    (r'should not have multiple "(.+?)" fields', lambda name, _: f"{name} is given twice"),
-    (
-        r'Field "(.+?)" is specified along with field "(.+?)"',
-        lambda second, first, _: f"{second} cannot be given beside {first}",
-    ),
-    (
-        r"(?:Couldn't parse integer|invalid literal for int.*): (.*)",
-        lambda got, field: f"{field}: expected a whole number, got {got[:MAX_SHOWN]}",
-    ),
-    (r"Value out of range: (.*)", lambda got, field: f"{field}: {got[:MAX_SHOWN]} is out of range"),
-    (
-        r"Couldn't parse float: (.*)",
-        lambda got, field: f"{field}: expected a number, got {got[:MAX_SHOWN]}",
-    ),
-    (
-        r"Expected string but found: '(.*)'",
-        lambda got, field: f"{field}: expected a text in quotes, got {got or 'nothing'}",
-    ),
-    (r"Couldn't parse string: ", lambda field: f"{field}: the text in quotes is not UTF-8"),
-    (r"String missing ending quote", lambda field: f"{field}: the text has no quote at its end"),
-    (r'Expected "true" or "false"', lambda field: f"{field}: expected true or false"),
-    (r"\AExpected identifier or number, got ", lambda _: "expected the name of a field here"),
-    (r"\AExpected (.*)\.\Z", lambda what, _: f"expected {what} here"),
-]
+_NO_WHOLE_NUMBER = "{field}: expected a whole number, got {0:.{most}}"
+_WORDS = {
+    r'should not have multiple "(.+?)" oneof fields': "more than one {0} is given",
+    r'should not have multiple "(.+?)" fields': "{0} is given twice",
+    r'Field "(.+?)" is specified along with field "(.+?)"': "{0} cannot be given beside {1}",
+    r"Couldn't parse integer: (.*)": _NO_WHOLE_NUMBER,
+    r"invalid literal for int.*: (.*)": _NO_WHOLE_NUMBER,
+    r"Value out of range: (.*)": "{field}: {0:.{most}} is out of range",
+    r"Couldn't parse float: (.*)": "{field}: expected a number, got {0:.{most}}",
+    r"Expected string but found: ''\Z": "{field}: expected a text in quotes, got nothing",
+    r"Expected string but found: '(.*)'": "{field}: expected a text in quotes, got {0}",
+    r"Couldn't parse string: ": "{field}: the text in quotes is not UTF-8",
+    r"String missing ending quote": "{field}: the text has no quote at its end",
+    r'Expected "true" or "false"': "{field}: expected true or false",
+    r"\AExpected identifier or number, got ": "expected the name of a field here",
+    r"\AExpected (.*)\.\Z": "expected {0} here",
+}
+"""What protobuf says, as a pattern, and our words for it; the first that matches counts."""
 
 _LACKS_FOUND = ("expected true or false", " here")
 

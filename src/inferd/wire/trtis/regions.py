@@ -43,15 +43,12 @@ def decode_memory_call(data: bytes) -> Any:
 def _of_1_6(kind: int, region: dict[int, list[Any]]) -> Any:
     if kind == _REGISTER:
         return _registering(region, _text(region, _KEY), _OFFSET_1_6, _SIZE_1_6)
-    request = message_class(_REQUEST)()
     if kind == _UNREGISTER:
-        request.unregister.name = _text(region, _NAME)
-    elif kind == _UNREGISTER_ALL:
-        request.unregister_all.SetInParent()
-    else:
-        msg = f"there is no shared memory control of type {kind}"
-        raise UnknownCall(msg)
-    return request
+        return message_class(_REQUEST)(unregister={"name": _text(region, _NAME)})
+    if kind == _UNREGISTER_ALL:
+        return message_class(_REQUEST)(unregister_all={})
+    msg = f"there is no shared memory control of type {kind}"
+    raise UnknownCall(msg)
 
 
 def _registering(region: dict[int, list[Any]], key: str, offset: int, size: int) -> Any:

@@ -26,6 +26,7 @@ _NAME_KIND, _NUMBER_KIND, _TEXT_KIND, _MARK_KIND, _END_KIND = range(1, 6)
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _CLOSES = {"{": "}", "<": ">"}
 _MAX_SHOWN = 40
+_MOST_DIGITS = 40  # more than any range has
 
 _UINT32 = (0, 2**32 - 1)
 _UINT64 = (0, 2**64 - 1)
@@ -161,9 +162,10 @@ class _Reader:
             return self.message(content, _CLOSES[token])
         if self._kind != _NUMBER_KIND or not _NUMBER.fullmatch(token):
             _refuse(f"{name} is '{token[:_MAX_SHOWN]}', a whole number is expected")
-        value = _number(token)
+        digits = token.lstrip("-")
+        base = 16 if digits[:2] in ("0x", "0X") else 8 if digits[0] == "0" else 10
         least, most = content
-        if not least <= value <= most:
+        if len(digits) > _MOST_DIGITS or not least <= (value := int(token, base)) <= most:
             _refuse(f"{name} is out of range")
         self._next()
         return value
@@ -204,15 +206,6 @@ def _reference(values: Values | None) -> tuple[str, int, int] | None:
     if values is None:
         return None
     return values.get("name", ""), values.get("offset", 0), values.get("byte_size", 0)
-
-
-def _number(text: str) -> int:
-    digits = text.lstrip("-")
-    if len(digits) > 40:  # beyond every range
-        return 2**100
-    base = 16 if digits[:2] in ("0x", "0X") else 8 if digits[:1] == "0" else 10
-    value = int(digits, base)
-    return -value if text[0] == "-" else value
 
 
 _ESCAPE = re.compile(
