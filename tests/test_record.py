@@ -24,7 +24,7 @@ RECORDS = [
     InferResponse("m", "1", "i", [TENSOR], {"p": "text"}, final=False),
     Round("m", "1", outputs=[TENSOR], answers=[InferResponse("m", "1")], again=True),
     HttpAnswer(200, [b"body"], headers=b"A: b\r\n"),
-    RequestHead(b"GET", b"/", b"there", [(b"a", b"b")], 40, 5),
+    RequestHead(b"GET", b"/", [(b"a", b"b")], 40, 5),
     GrpcHead(1.5, b"gzip", frozenset((b"gzip",)), is_plain=True),
 ]
 

@@ -15,7 +15,7 @@ from inferd.http.access import joined
 from inferd.http.grpc.call import QUEUED_BYTES
 from inferd.http.grpc.endpoint import Carrier
 from inferd.http.grpc.messages import is_grpc
-from inferd.http.h1.body import check_pace
+from inferd.http.h1.body import pace_fault
 from inferd.http.h1.endpoint import HttpEndpoint
 from inferd.http.h2.connection import H2Connection
 from inferd.http.h2.frames import ErrorCode
@@ -177,10 +177,9 @@ class RestExchange(H2Stream):
             return
         if self._began_at is None:
             self._began_at = now
-        try:
-            check_pace(self._filled, now - self._began_at, self._limits.body_timeout_s)
-        except HttpError as error:
-            self._refuse(error)
+        fault = pace_fault(self._filled, now - self._began_at, self._limits.body_timeout_s)
+        if fault is not None:
+            self._refuse(fault)
 
     def on_reset(self) -> None:
         """See H2Stream."""

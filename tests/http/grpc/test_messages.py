@@ -15,7 +15,7 @@ from inferd.http.h2.request import RequestHead
 
 
 def head(*fields):
-    return RequestHead(b"POST", b"/a/b", b"", list(fields), 0)
+    return RequestHead(b"POST", b"/a/b", list(fields), 0)
 
 
 def message(data, flag=0):

@@ -5,8 +5,8 @@ from copy import copy
 import pytest
 
 from inferd.errors import Overloaded, TooLarge
-from inferd.http.h1.body import MIN_BODY_RATE, BodyReader
-from inferd.http.message import NO_REQUEST, HttpError
+from inferd.http.h1.body import MIN_BODY_RATE, BodyReader, pace_fault
+from inferd.http.message import NO_REQUEST
 from inferd.memory.capacity import Capacity
 
 NOTHING = memoryview(b"")
@@ -84,10 +84,8 @@ def test_memory_there_is_none_of_is_overload():
 
 
 def test_a_body_may_be_slow_for_a_while():
-    body = BodyReader(Capacity(), 1000)
-    body.begin(1000, memoryview(b"x"))
-    body.check_pace(5, 5)
-    with pytest.raises(HttpError):
-        body.check_pace(6, 5)
-    body.add(MIN_BODY_RATE)
-    body.check_pace(6, 5)
+    assert pace_fault(1, 5, 5) is None
+    fault = pace_fault(1, 6, 5)
+    assert fault is not None
+    assert (fault.status, fault.message) == (408, "the body came too slowly: 1 bytes in 6 s")
+    assert pace_fault(1 + MIN_BODY_RATE, 6, 5) is None

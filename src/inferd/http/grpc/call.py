@@ -58,8 +58,6 @@ class GrpcCall(GrpcInput):
     deadline_s: float | None = None
     cancelled = False
     _sends: asyncio.Future[None] | None = None  # waits for the client to read
-    # A Task or Driver. Compiled, the default None of a union of three types would be lost.
-    _task: Any = None
     _timer: asyncio.TimerHandle | None = None
     _sent_count = 0
     _is_head_sent = False
@@ -153,10 +151,6 @@ class GrpcCall(GrpcInput):
             self._sends.set_result(None)
 
     # --- the handler ---
-
-    @property
-    def _is_running(self) -> bool:
-        return self._task is not None
 
     def _answer_to(self, message: Any) -> None:
         """Run a unary handler."""

@@ -46,6 +46,9 @@ class GrpcInput(H2Stream):
     _untaken = 0
     _is_input_done = False
     _reads: asyncio.Future[None] | None = None  # waits for the next message; see _sends
+    # What runs the handler, a Task or Driver. Compiled, the default None of a union of three types
+    # would be lost.
+    _task: Any = None
     _held_bytes = 0
     _inflated_bytes = 0
     _coming_since: tuple[int, float] | None = None  # (message number, time it was first seen)
@@ -64,10 +67,6 @@ class GrpcInput(H2Stream):
         if not self.is_local_done:
             self._hold(size_bytes)
 
-    def release(self, size_bytes: int) -> None:
-        """See Call."""
-        self._release(size_bytes)
-
     def __aiter__(self) -> Self:
         """Return self."""
         return self
@@ -76,7 +75,7 @@ class GrpcInput(H2Stream):
         """Return the next message. Raises StopAsyncIteration when the client sends no more."""
         queue = cast("deque[tuple[Any, bool]]", self._queue)
         if self._inflated_bytes:  # the message before this one has been answered
-            self._release(self._inflated_bytes)
+            self.release(self._inflated_bytes)
             self._inflated_bytes = 0
         while not queue:
             if self._backlog:
@@ -89,7 +88,7 @@ class GrpcInput(H2Stream):
                 self._reads = self._carrier.loop.create_future()
                 await self._reads
         message, is_compressed = queue.popleft()
-        self._release(len(message) + PREFIX_BYTES)
+        self.release(len(message) + PREFIX_BYTES)
         if self._untaken and not queue and not self._backlog:
             self._credit_taken()
             self._carrier.flush()
@@ -208,10 +207,11 @@ class GrpcInput(H2Stream):
             self._fail(capacity.too_many_bytes(count))
         return False
 
-    def _release(self, count: int) -> None:
-        count = min(count, self._held_bytes)
-        self._held_bytes -= count
-        self._carrier.endpoint.capacity.buffered_bytes -= count
+    def release(self, size_bytes: int) -> None:
+        """See Call."""
+        size_bytes = min(size_bytes, self._held_bytes)
+        self._held_bytes -= size_bytes
+        self._carrier.endpoint.capacity.buffered_bytes -= size_bytes
 
     async def _inflate(self, message: Any) -> Any:
         encoding, endpoint = self._grpc.encoding, self._carrier.endpoint
@@ -256,19 +256,14 @@ class GrpcInput(H2Stream):
             return None
         reader = self._reader
         if self._queue is None:
-            return None if self._is_running else (0, self._held_bytes)
+            return None if self._task is not None else (0, self._held_bytes)
         if reader is None or reader.is_between_messages or self._queue or self._backlog:
             return None
         return reader.begun_count, reader.coming_bytes
 
-    @property
-    def _is_running(self) -> bool:
-        """Whether the handler has what it needs."""
-        raise NotImplementedError
-
     def _forget_input(self) -> None:
         """Release all input."""
-        self._release(self._held_bytes)
+        self.release(self._held_bytes)
         self._reader = self._message = None
         if self._queue:
             self._queue.clear()

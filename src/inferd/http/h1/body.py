@@ -98,18 +98,15 @@ class BodyReader:
         self.memory = self.chunks = self.slot = None
         self.head = NO_BODY
 
-    def check_pace(self, lasts_s: float, limit_s: float) -> None:
-        """See the function `check_pace`."""
-        check_pace(self.filled, lasts_s, limit_s)
 
-
-def check_pace(came: int, lasts_s: float, limit_s: float) -> None:
-    """Raise HttpError for a body that takes longer than `limit_s` and arrives too slowly.
+def pace_fault(came: int, lasts_s: float, limit_s: float) -> HttpError | None:
+    """Return the fault of a body that takes longer than `limit_s` and arrives too slowly, or None.
 
     `came` bytes of it have arrived within `lasts_s`.
     """
     if is_too_slow(came, lasts_s, limit_s):
-        raise HttpError(408, f"the body came too slowly: {came} bytes in {lasts_s:.0f} s")
+        return HttpError(408, f"the body came too slowly: {came} bytes in {lasts_s:.0f} s")
+    return None
 
 
 def is_too_slow(came: int, lasts_s: float, limit_s: float) -> bool:

@@ -18,7 +18,7 @@ from inferd.aio.driver import Driver, cancel_soon
 from inferd.aio.promise import driven
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError, Overloaded
-from inferd.http.h1.body import BodyReader
+from inferd.http.h1.body import BodyReader, pace_fault
 from inferd.http.h1.endpoint import HttpEndpoint
 from inferd.http.h1.head import HeadReader, unread_request
 from inferd.http.message import (
@@ -532,7 +532,6 @@ class HttpConnection(Connection):
             self._close()
 
     def _check_pace(self, lasts: float) -> None:
-        try:
-            self._body.check_pace(lasts, self._limits.body_timeout_s)
-        except HttpError as error:
-            self._refuse(error)
+        fault = pace_fault(self._body.filled, lasts, self._limits.body_timeout_s)
+        if fault is not None:
+            self._refuse(fault)

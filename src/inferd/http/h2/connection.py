@@ -431,7 +431,6 @@ class H2Connection(H2Receiver):
             msg = f"GOAWAY has {len(payload)} bytes, expected at least 8"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
         self._budget.note_empty(self.last_stream_id)
-        self.peer_is_going_away = True
 
     def _window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
         """Handle WINDOW_UPDATE (section 6.9)."""

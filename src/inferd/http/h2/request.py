@@ -25,7 +25,6 @@ class RequestHead(Record):
     _fields = (
         "method",
         "path",
-        "authority",
         "fields",
         "size",
         "content_length",
@@ -39,7 +38,6 @@ class RequestHead(Record):
         self,
         method: bytes,
         path: bytes,
-        authority: bytes,
         fields: list[Field],
         size: int,
         content_length: int = -1,
@@ -49,7 +47,6 @@ class RequestHead(Record):
     ) -> None:
         self.method = method
         self.path = path
-        self.authority = authority
         self.fields = fields
         self.size = size
         self.content_length = content_length
@@ -93,7 +90,7 @@ def decode_request_head(fields: list[Field], size: int) -> RequestHead:
     elif not path.startswith(b"/") and (path, method) != (b"*", b"OPTIONS"):
         msg = "the :path of a request begins with a slash"
         raise MalformedRequest(msg)
-    return RequestHead(method, path, pseudo.get(b":authority", b""), ordinary, size, length)
+    return RequestHead(method, path, ordinary, size, length)
 
 
 class BaseHead:
@@ -135,7 +132,6 @@ class BaseHead:
         return RequestHead(
             base.method,
             base.path,
-            base.authority,
             ordinary,
             size,
             base.content_length,
