@@ -7,7 +7,7 @@ from inferd.api.call import V2_SERVICE, grpc_handlers
 from inferd.api.health_service import HEALTH_SERVICE, HealthService, Pause
 from inferd.api.inference import GrpcInference
 from inferd.api.reflection import REFLECTION_SERVICES, reflection_methods
-from inferd.api.v2.grpc_stream import StreamMethods
+from inferd.api.v2.grpc_stream import stream_handler
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access
 from inferd.http.grpc.handler import Method, Stream, Unary
@@ -33,10 +33,9 @@ def grpc_methods(
     """
     codec = V2Grpc(engine.regions.span, typed_answers=typed_answers)
     inference = GrpcInference(engine, codec, forward)
-    streams = StreamMethods(engine, typed_answers=typed_answers, forward=forward)
     by_hand: dict[str, Method] = {
         f"/{V2_SERVICE}/ModelInfer": Unary(inference.begin),
-        f"/{V2_SERVICE}/ModelStreamInfer": Stream(streams.model_stream_infer),
+        f"/{V2_SERVICE}/ModelStreamInfer": Stream(stream_handler(inference)),
     }
     for mount in apis.mounts:
         by_hand |= mount.grpc(forward, access)

@@ -38,8 +38,8 @@ class Inference:
         forwards: bool,
         refuses_when_full: bool = False,
     ) -> None:
-        self._engine = engine
-        self._codec = codec
+        self.engine = engine
+        self.codec = codec
         self._tracer = engine.tracer
         self._capacity = engine.capacity
         self._offload = engine.offload
@@ -52,7 +52,7 @@ class Inference:
 
         `engine` is set if it has been decided already whether the request is traced.
         """
-        codec = self._codec
+        codec = self.codec
         try:
             request = codec.decode(message, call)
         except NotFast:
@@ -68,7 +68,7 @@ class Inference:
         elif self._tracer.is_on and (trace := self.begin_trace(request.model, call)) is not None:
             return self._infer_traced(trace, request, message, call)
         else:
-            response = self._engine.begin(request)
+            response = self.engine.begin(request)
         if not isinstance(response, InferResponse):
             codec.note_wait(request, message, call)
             return self._infer_later(response, request, message, call)
@@ -80,7 +80,7 @@ class Inference:
     async def decode(self, message: Any, call: Any) -> InferRequest:
         """Return the decoded request; a large one is decoded in a thread."""
         try:
-            request = self._codec.decode(message, call)
+            request = self.codec.decode(message, call)
         except NotFast:
             request = None  # nothing may be awaited while an exception is handled
         if request is None:
@@ -93,7 +93,7 @@ class Inference:
     ) -> Any:
         """Return the encoded answer; a large one is encoded in a thread."""
         try:
-            return self._codec.encode(request, response, message, call)
+            return self.codec.encode(request, response, message, call)
         except NotFast:
             pass
         return await self._encode_large(request, response, message, call)
@@ -108,9 +108,9 @@ class Inference:
 
     def _check_model(self, message: Any, call: Any, engine: Engine | TracedEngine | None) -> None:
         """Check the model of a request that cannot be decoded: its error comes first."""
-        model, version = self._codec.model_of(message, call)
+        model, version = self.codec.model_of(message, call)
         if model:
-            (engine or self._engine).check_model(model, version)
+            (engine or self.engine).check_model(model, version)
 
     async def _infer_large(
         self, message: Any, call: Any, engine: Engine | TracedEngine | None
@@ -126,14 +126,14 @@ class Inference:
         if engine is None:
             if self._tracer.is_on and (trace := self.begin_trace(request.model, call)) is not None:
                 return await self._infer_traced(trace, request, message, call)
-            engine = self._engine
+            engine = self.engine
         return await self._infer_later(engine.infer(request), request, message, call)
 
     async def _infer_traced(
         self, trace: Trace, request: InferRequest, message: Any, call: Any
     ) -> Any:
         with until_sent(self._tracer, trace, self._sending):
-            running = TracedEngine(self._engine, trace).infer(request)
+            running = TracedEngine(self.engine, trace).infer(request)
             return await self._infer_later(running, request, message, call)
 
     async def _infer_later(
@@ -142,7 +142,7 @@ class Inference:
         """Answer a request that has to wait for its model."""
         response = await running
         try:
-            return self._codec.encode(request, response, message, call)
+            return self.codec.encode(request, response, message, call)
         except NotFast:
             pass
         return await self._encode_large(request, response, message, call)
@@ -150,7 +150,7 @@ class Inference:
     async def _decode_large(self, message: Any, call: Any) -> InferRequest:
         if self._refuses_when_full and self._capacity.is_full:
             raise self._capacity.too_many_requests()
-        codec, offload = self._codec, self._offload
+        codec, offload = self.codec, self._offload
         request = None
         with suppress(NotFast):
             request = await offload.run(Work.DECODE, codec.decode_large, message, call)
@@ -163,7 +163,7 @@ class Inference:
     def _encode_large(
         self, request: InferRequest, response: InferResponse, message: Any, call: Any
     ) -> Awaitable[Any]:
-        encode = self._codec.encode_large
+        encode = self.codec.encode_large
         return self._offload.run(Work.ENCODE, encode, request, response, message, call)
 
 
@@ -198,7 +198,7 @@ class GrpcInference(Inference):
     def __init__(self, engine: Engine, codec: InferCodec, forward: HeaderForward | None) -> None:
         super().__init__(engine, codec, forwards=forward is not None)
         self._sending = OVER_GRPC
-        self._forward = forward
+        self.forward = forward
 
     def begin_trace(self, model: str, call: Any) -> Trace | None:
         """See Inference."""
@@ -215,8 +215,8 @@ class GrpcInference(Inference):
 
     def add_forwarded(self, request: InferRequest, call: Any) -> None:
         """See Inference."""
-        if self._forward is not None:
-            add_forwarded(request, self._forward.chosen(call.metadata))
+        if self.forward is not None:
+            add_forwarded(request, self.forward.chosen(call.metadata))
 
 
 def copied_bytes(request: InferRequest, body: Any) -> int:

@@ -47,6 +47,10 @@ class InferCodec:
         """Return the answer in the form that the transport sends. Raises NotFast."""
         raise NotImplementedError
 
+    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Any]:
+        """Return one answer of a gRPC stream of them, as buffers."""
+        raise NotImplementedError
+
     def encode_large(
         self, request: InferRequest, response: InferResponse, message: Any, call: Any
     ) -> Any:

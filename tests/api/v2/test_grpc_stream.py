@@ -16,11 +16,12 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
 from inferd.aio.inline import INLINE_TYPED_BYTES
+from inferd.api.inference import GrpcInference
 from inferd.api.v2.grpc_stream import (
     MAX_IN_FLIGHT,
     MAX_IN_FLIGHT_BYTES,
     MAX_READY,
-    StreamMethods,
+    stream_handler,
 )
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
@@ -33,6 +34,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.transport.grpc_server import GrpcServer
 from inferd.transport.http2_server import Http2Server
+from inferd.wire.v2.grpc.codec import V2Grpc
 
 FP32 = DataType.FP32
 LARGE = bytes(1_000_000)
@@ -483,10 +485,10 @@ async def test_whatever_happens_when_every_request_is_answered_and_in_order(seed
                 await asyncio.sleep(0)
 
     memory = Memory()
-    methods = StreamMethods(engine, typed_answers=False, forward=None)
+    handler = stream_handler(GrpcInference(engine, V2Grpc(engine.regions.span), None))
     playing = asyncio.ensure_future(play())
     got = []
-    async for buffers in methods.model_stream_infer(messages(), memory):
+    async for buffers in handler(messages(), memory):
         got.append(pb.ModelStreamInferResponse.FromString(b"".join(buffers)))
         if chance.random() < 0.2:
             await asyncio.sleep(0)
@@ -717,8 +719,8 @@ async def test_a_request_hears_of_a_client_that_leaves_in_the_same_breath():
         await asyncio.Event().wait()
 
     call = SimpleNamespace(metadata=(), hold=lambda _: None, release=lambda _: None)
-    methods = StreamMethods(engine, typed_answers=False, forward=None)
-    answers = methods.model_stream_infer(messages(), call)
+    handler = stream_handler(GrpcInference(engine, V2Grpc(engine.regions.span), None))
+    answers = handler(messages(), call)
     reading = asyncio.ensure_future(anext(answers))
     with pytest.raises(asyncio.CancelledError):
         await reading

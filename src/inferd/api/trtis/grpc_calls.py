@@ -14,7 +14,7 @@ from inferd.api.header_forward import add_forwarded
 from inferd.api.inference import GrpcInference
 from inferd.api.trtis.infer_codec import TrtisCodec, TrtisMessage
 from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
-from inferd.api.v2.grpc_stream import InferStream, Outcome, StreamMethods, StreamRequest
+from inferd.api.v2.grpc_stream import InferStream, Outcome, StreamRequest
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError, InvalidRequest, UnknownCall, Unsupported
 from inferd.http.access import Access
@@ -56,7 +56,6 @@ class TrtisMethods:
         self._inference = GrpcInference(trtis.engine, TrtisGrpcCodec(trtis, self.statuses), forward)
         in_stream = TrtisGrpcCodec(trtis, self.statuses, in_stream=True)
         self.stream_inference = GrpcInference(trtis.engine, in_stream, forward)
-        self._streams = StreamMethods(trtis.engine, typed_answers=False, forward=forward)
         self._status_guards = trtis.status_guards(access)
 
     def methods(self) -> dict[str, Method]:
@@ -126,7 +125,7 @@ class TrtisMethods:
 
     def stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
         """Answer the requests of a stream, each once and in order; failures do not end it."""
-        return TrtisStream(self, self._streams, messages, call).answers()
+        return TrtisStream(self, messages, call).answers()
 
     # --- the rest ---
 
@@ -227,21 +226,15 @@ class TrtisGrpcCodec(TrtisCodec):
 class TrtisStream(InferStream):
     """One call of StreamInfer: ModelStreamInfer in the old API, each request answered once."""
 
-    def __init__(
-        self,
-        owner: TrtisMethods,
-        methods: StreamMethods,
-        messages: AsyncIterator[bytes],
-        call: Call,
-    ) -> None:
-        super().__init__(methods, messages, call)
+    def __init__(self, owner: TrtisMethods, messages: AsyncIterator[bytes], call: Call) -> None:
+        super().__init__(owner.stream_inference, owner.failures, messages, call)
         self._owner = owner
 
     async def decode(self, data: bytes, pending: StreamRequest) -> InferRequest:
         """See InferStream."""
         owner = self._owner
         pending.message = message = TrtisMessage(next(owner.trtis.numbers), data=data)
-        request: InferRequest = await owner.stream_inference.decode(message, self._call)
+        request: InferRequest = await self.inference.decode(message, self._call)
         if self.forwarded:
             add_forwarded(request, self.forwarded)
         pending.request = request
@@ -250,10 +243,9 @@ class TrtisStream(InferStream):
 
     async def answer_once(self, pending: StreamRequest, request: InferRequest) -> Outcome:
         """See InferStream."""
-        inference = self._owner.stream_inference
         try:
             response = await pending.engine.infer(request)
-            answer: list[Any] = await inference.encode(
+            answer: list[Any] = await self.inference.encode(
                 request, response, pending.message, self._call
             )
             return answer

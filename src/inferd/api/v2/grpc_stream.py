@@ -23,13 +23,11 @@ from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import Cancelled, Code
 from inferd.http.failure import FailureLog
-from inferd.http.grpc.handler import Call
+from inferd.http.grpc.handler import Call, StreamHandler
 from inferd.http.grpc.status import GRPC_STATUS, status_of
-from inferd.http.header_forward import HeaderForward
 from inferd.observe import trace as times
 from inferd.observe.trace import Trace
 from inferd.wire.v2.grpc import codec as v2_grpc
-from inferd.wire.v2.grpc.codec import V2Grpc
 
 MAX_IN_FLIGHT = 1024
 """So many requests of one stream may be under way.
@@ -51,27 +49,18 @@ Outcome = list[Any] | Exception
 """An answer as buffers, or an error that ends the stream."""
 
 
-class StreamMethods:
-    """The one streaming method of GRPCInferenceService."""
+def stream_handler(inference: GrpcInference) -> StreamHandler:
+    """Return the handler of ModelStreamInfer.
 
-    def __init__(
-        self, engine: Engine, *, typed_answers: bool, forward: HeaderForward | None
-    ) -> None:
-        self.engine = engine
-        self.forward = forward
-        self.codec = V2Grpc(engine.regions.span, typed_answers=typed_answers)
-        self.inference = GrpcInference(engine, self.codec, forward)
-        self.failures = FailureLog(logging.getLogger("inferd.grpc"))
+    Failures are reported inside the stream, which goes on; if the client sends the metadata
+    triton_grpc_error: true, the first failure ends it instead.
+    """
+    failures = FailureLog(logging.getLogger("inferd.grpc"))
 
-    def model_stream_infer(
-        self, messages: AsyncIterator[bytes], call: Call
-    ) -> AsyncIterator[list[Any]]:
-        """Answer the requests of a stream.
+    def model_stream_infer(messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
+        return InferStream(inference, failures, messages, call).answers()
 
-        Failures are reported inside the stream, which goes on; if the client sends the metadata
-        triton_grpc_error: true, the first failure ends it instead.
-        """
-        return InferStream(self, messages, call).answers()
+    return model_stream_infer
 
 
 class StreamRequest:
@@ -92,12 +81,20 @@ class StreamRequest:
 class InferStream:
     """One call of ModelStreamInfer; other protocols override `decode`, `answer_once`, `fail`."""
 
-    def __init__(self, methods: StreamMethods, messages: AsyncIterator[bytes], call: Call) -> None:
-        self._methods = methods
+    def __init__(
+        self,
+        inference: GrpcInference,
+        failures: FailureLog,
+        messages: AsyncIterator[bytes],
+        call: Call,
+    ) -> None:
+        self.inference = inference
+        self._engine = inference.engine
+        self._failures = failures
         self._messages = messages
         self._call = call
         self._ends_at_error = ("triton_grpc_error", "true") in call.metadata
-        forward = methods.forward
+        forward = inference.forward
         self.forwarded = forward.chosen(call.metadata) if forward is not None else {}
         self._under_way: set[StreamRequest] = set()
         self._size_bytes = 0
@@ -162,7 +159,7 @@ class InferStream:
         )
 
     async def _begin(self, data: bytes) -> None:
-        pending = StreamRequest(self._methods.engine, len(data))
+        pending = StreamRequest(self._engine, len(data))
         self._under_way.add(pending)
         self._size_bytes += pending.size_bytes
         self._call.hold(pending.size_bytes)
@@ -191,7 +188,7 @@ class InferStream:
 
     async def decode(self, data: bytes, pending: StreamRequest) -> InferRequest:
         """Return the request in `data`, and note it in `pending`."""
-        request: InferRequest = await self._methods.inference.decode(data, self._call)
+        request: InferRequest = await self.inference.decode(data, self._call)
         pending.request, pending.request_id = request, request.id
         self.begin_trace(pending, request)
         if self.forwarded:
@@ -200,12 +197,11 @@ class InferStream:
 
     def begin_trace(self, pending: StreamRequest, request: InferRequest) -> None:
         """Have the engine trace the request, if it is one to be traced."""
-        engine = self._methods.engine
-        if engine.tracer.is_on:
-            trace = self._methods.inference.begin_trace(request.model, self._call)
+        if self._engine.tracer.is_on:
+            trace = self.inference.begin_trace(request.model, self._call)
             if trace is not None:
                 pending.trace = trace
-                pending.engine = TracedEngine(engine, trace)
+                pending.engine = TracedEngine(self._engine, trace)
 
     # --- answers ---
 
@@ -214,7 +210,7 @@ class InferStream:
         try:
             response = await pending.engine.infer(request)
             response.final = True
-            return self._methods.codec.encode_stream(request, response)
+            return self.inference.codec.encode_stream(request, response)
         except Exception as error:  # noqa: BLE001  reported to the client, or raised by `answers`
             return self.fail(pending, error)
 
@@ -239,13 +235,13 @@ class InferStream:
                 async for response in responses:
                     is_final = response.final
                     if response.error is None:
-                        self._put(pending, self._methods.codec.encode_stream(request, response))
+                        self._put(pending, self.inference.codec.encode_stream(request, response))
                     else:
                         self._put(pending, self.fail(pending, response.error, is_final=is_final))
                     await self._has_room.wait()
             if request.empty_final and not is_final:
                 last = InferResponse(request.model, "", request.id)
-                self._put(pending, self._methods.codec.encode_stream(request, last))
+                self._put(pending, self.inference.codec.encode_stream(request, last))
         except Exception as error:  # noqa: BLE001  reported to the client, or raised by `answers`
             self._put(pending, self.fail(pending, error))
         self._put(pending, None, is_last=True)
@@ -267,7 +263,7 @@ class InferStream:
             pending.trace.fail(error)
         if self._ends_at_error:
             return error
-        self._methods.failures.note("ModelStreamInfer", error)
+        self._failures.note("ModelStreamInfer", error)
         code, text = status_of(error)
         request = pending.request
         has_run = code == GRPC_STATUS[Code.INTERNAL] or (request and request.started_ns)
@@ -284,7 +280,7 @@ class InferStream:
         self._call.release(pending.size_bytes)
         self._may_read.set()
         if pending.trace is not None:
-            self._methods.engine.tracer.finish(pending.trace)
+            self._engine.tracer.finish(pending.trace)
 
     async def _give_up(self) -> None:
         """End everything still under way: the stream has ended, or its client has gone."""

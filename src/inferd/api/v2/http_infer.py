@@ -58,8 +58,8 @@ class RestInference(HttpInference):
             and (trace := self.begin_trace(model, request)) is not None
         ):
             with until_sent(self._tracer, trace, self._sending):
-                return await self.infer(request, model, version, TracedEngine(self._engine, trace))
-        engine = engine or self._engine
+                return await self.infer(request, model, version, TracedEngine(self.engine, trace))
+        engine = engine or self.engine
         if request.headers.get(CODING):
             return await self._coded.infer(self.infer, request, model, version, engine)
         answer = self.begin((model, version), request, engine)
@@ -71,7 +71,7 @@ class RestInference(HttpInference):
         if engine is None:
             if self._tracer.is_on or CODING in request.headers:
                 return self.infer(request, *message)
-            engine = self._engine
+            engine = self.engine
         answer = super().begin(message, request, engine)
         accept = request.headers.get(b"accept-encoding")
         return self._as_accepted(answer, accept) if accept else answer

@@ -465,14 +465,9 @@ def _encode_halves(tensor: Tensor, non_finite: str) -> bytes:
     encoded = f"[{joined}]".encode()
     if b"null" not in encoded:
         return encoded
-    values = [float(one) for one in _half_values(tensor) if not math.isfinite(one)]
-    return _with_tokens(tensor.name, encoded, values, non_finite)
-
-
-def _half_values(tensor: Tensor) -> list[float]:
-    flat = _flat(tensor, tensor.datatype.numpy)
-    values: list[float] = half_to_float32(flat, tensor.datatype).tolist()
-    return values
+    values = half_to_float32(_flat(tensor, tensor.datatype.numpy), tensor.datatype)
+    odd: list[float] = values[~np.isfinite(values)].tolist()
+    return _with_tokens(tensor.name, encoded, odd, non_finite)
 
 
 def _encode_texts(tensor: Tensor) -> bytes:

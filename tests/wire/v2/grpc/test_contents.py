@@ -7,7 +7,7 @@ from tritonclient.grpc import service_pb2 as pb
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.wire.v2.grpc.contents import decode_contents, encode_contents, has_contents_field
+from inferd.wire.v2.grpc.contents import decode_contents, encode_contents, have_contents_fields
 
 GOOD = [
     ("BOOL", "bool_contents", [True, False]),
@@ -66,7 +66,7 @@ def test_elements_in_two_fields_are_invalid():
 
 @pytest.mark.parametrize("half", [DataType.FP16, DataType.BF16])
 def test_halves_travel_raw_only(half):
-    assert not has_contents_field(half)
+    assert not have_contents_fields([Tensor("T", half, (0,), b"")])
     with pytest.raises(InvalidRequest, match="raw contents"):
         decode_contents(pb.InferTensorContents(fp32_contents=[1]), "T", half, 1)
     assert decode_contents(pb.InferTensorContents(), "T", half, 0) == b""

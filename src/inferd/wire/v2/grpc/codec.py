@@ -38,7 +38,7 @@ from inferd.wire.shared_memory import (
     read_input,
     take_spans,
 )
-from inferd.wire.v2.grpc.contents import encode_contents, has_contents_field
+from inferd.wire.v2.grpc.contents import encode_contents, have_contents_fields
 from inferd.wire.v2.grpc.parameters import (
     decode_parameter,
     encode_parameters,
@@ -185,7 +185,7 @@ class V2Grpc(InferCodec):
             details = message_class(_RESPONSE)()
             encode_parameters(details.parameters, response.parameters)
             head += details.SerializeToString()
-        if self._typed_answers and not request.binary_output and _have_contents_fields(outputs):
+        if self._typed_answers and not request.binary_output and have_contents_fields(outputs):
             return [
                 head,
                 *(encode_field(_OUTPUTS, _output(tensor, is_typed=True)) for tensor in outputs),
@@ -538,7 +538,3 @@ def _output(tensor: Tensor, *, is_typed: bool) -> bytes:
         message.contents.SetInParent()
         encode_contents(message.contents, tensor)
     return serialized(message)
-
-
-def _have_contents_fields(tensors: list[Tensor]) -> bool:
-    return all(has_contents_field(tensor.datatype) for tensor in tensors)

@@ -35,9 +35,9 @@ _WIDE = {
 """The dtype of the elements on the wire, where it is wider than the datatype."""
 
 
-def has_contents_field(datatype: DataType) -> bool:
-    """Return whether tensors of `datatype` can travel as typed contents."""
-    return datatype in _FIELD
+def have_contents_fields(tensors: list[Tensor]) -> bool:
+    """Return whether all of `tensors` can travel as typed contents."""
+    return all(tensor.datatype in _FIELD for tensor in tensors)
 
 
 def decode_contents(contents: Any, name: str, datatype: DataType, count: int) -> Any:
@@ -67,7 +67,7 @@ def decode_contents(contents: Any, name: str, datatype: DataType, count: int) ->
 def encode_contents(contents: Any, tensor: Tensor) -> None:
     """Copy the elements of `tensor` into the empty InferTensorContents `contents`.
 
-    The datatype must have a field: see `has_contents_field`.
+    The datatype must have a field: see `have_contents_fields`.
     """
     field = getattr(contents, _FIELD[tensor.datatype])
     if tensor.datatype is DataType.BYTES:

@@ -1,6 +1,7 @@
 """Parameters of V2 over JSON: known ones go where they belong, the others are kept."""
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -28,8 +29,11 @@ def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
     for key, value in parameters.items():
         if value is None:
             continue
-        if check := _RESERVED.get(key):
-            check(request, key, value)
+        if field := _FIELDS.get(key):
+            name, read = field
+            setattr(request, name, read(key, value))
+        elif key in _SEQUENCE:
+            _set_sequence(request, key, value)
         elif key.startswith(RESERVED):
             msg = (
                 f"parameter keys starting with '{RESERVED}' are reserved for Triton usage: '{key}'"
@@ -38,12 +42,9 @@ def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
         else:
             others[key] = parameter(key, value)
     request.parameters = others
-    if request.sequence and not request.sequence.id:  # Triton: id 0 or no id means no sequence
-        request.sequence = _flags_of(request.sequence)
-
-
-def _flags_of(sequence: Sequence) -> Sequence | None:
-    return Sequence(0, sequence.start, sequence.end) if sequence.start or sequence.end else None
+    if (sequence := request.sequence) and not sequence.id:  # Triton: id 0 or no id means none
+        is_marked = sequence.start or sequence.end
+        request.sequence = Sequence(0, sequence.start, sequence.end) if is_marked else None
 
 
 def parameter(key: str, value: Any) -> bool | int | str | float:
@@ -69,22 +70,6 @@ def parameter(key: str, value: Any) -> bool | int | str | float:
     return wide
 
 
-def _set_binary_output(request: InferRequest, key: str, value: Any) -> None:
-    request.binary_output = _boolean(key, value)
-
-
-def _set_priority(request: InferRequest, key: str, value: Any) -> None:
-    request.priority = _unsigned(key, value)
-
-
-def _set_timeout(request: InferRequest, key: str, value: Any) -> None:
-    request.timeout_us = _unsigned(key, value)
-
-
-def _set_empty_final(request: InferRequest, key: str, value: Any) -> None:
-    request.empty_final = _boolean(key, value)
-
-
 def _set_sequence(request: InferRequest, key: str, value: Any) -> None:
     sequence = request.sequence or Sequence(0)
     if key == "sequence_id":
@@ -94,17 +79,6 @@ def _set_sequence(request: InferRequest, key: str, value: Any) -> None:
     else:
         sequence.end = _boolean(key, value)
     request.sequence = sequence
-
-
-_RESERVED = {
-    "binary_data_output": _set_binary_output,
-    "priority": _set_priority,
-    "timeout": _set_timeout,
-    "sequence_id": _set_sequence,
-    "sequence_start": _set_sequence,
-    "sequence_end": _set_sequence,
-    "triton_enable_empty_final_response": _set_empty_final,
-}
 
 
 def _boolean(key: str, value: Any) -> bool:
@@ -124,8 +98,19 @@ def _unsigned(key: str, value: Any, also: str = "") -> int:
     return value
 
 
+_FIELDS: dict[str, tuple[str, Callable[[str, Any], bool | int]]] = {
+    "binary_data_output": ("binary_output", _boolean),
+    "priority": ("priority", _unsigned),
+    "timeout": ("timeout_us", _unsigned),
+    "triton_enable_empty_final_response": ("empty_final", _boolean),
+}
+"""The fields of a request that parameters set, and how their values are read."""
+
+_SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
+
+
 def reserved_parameters(request: InferRequest) -> Parameters:
-    """Return the fields of `request` that travel as parameters; _RESERVED is the reverse."""
+    """Return the fields of `request` that travel as parameters; `set_parameters` is the reverse."""
     parameters: Parameters = {}
     if request.priority:
         parameters["priority"] = request.priority
