@@ -8,7 +8,6 @@ from typing import Any
 from inferd.backends.onnx.guard import guarded
 from inferd.backends.onnx.instance import OnnxInstance, failures
 from inferd.backends.onnx.library import find_libraries, register, words
-from inferd.backends.onnx.loaded import Loaded
 from inferd.backends.onnx.settings import (
     Provider,
     Threads,
@@ -17,6 +16,7 @@ from inferd.backends.onnx.settings import (
     session_options,
     usual_threads,
 )
+from inferd.backends.onnx.signature import Loaded
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import TABLE
 from inferd.core.completing import CompletingBackend

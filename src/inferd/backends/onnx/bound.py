@@ -33,14 +33,10 @@ _NEVER = -1
 _CPU = ["CPUExecutionProvider"]
 
 
-def bound_run(session: Any) -> Callable[[Any, Any], None]:
-    """Return the cheapest way to run `session` with (IOBinding, RunOptions)."""
-
-    def run(binding: Any, options: Any) -> None:
-        call, bound = _bound_call(session, binding)
-        call(bound, options)
-
-    return run
+def run_bound(session: Any, binding: Any, options: Any) -> None:
+    """Run `session` with an IOBinding and RunOptions, in the cheapest way."""
+    call, bound = _bound_call(session, binding)
+    call(bound, options)
 
 
 def _bound_call(session: Any, binding: Any) -> tuple[Callable[[Any, Any], None], Any]:

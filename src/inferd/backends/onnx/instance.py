@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from inferd.backends.onnx.bound import Bindings, Bound, bound_run
-from inferd.backends.onnx.loaded import Loaded
+from inferd.backends.onnx.bound import Bindings, Bound, run_bound
 from inferd.backends.onnx.places import Places
 from inferd.backends.onnx.settings import onnxruntime, run_options
+from inferd.backends.onnx.signature import Loaded
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.arrays import Array
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.signature import Signature
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor, reshaped
 
-Array = np.ndarray[Any, Any]
 Run = Callable[[list[str], dict[str, Array], Any], Sequence[Array]]
 
 _ONNX_BFLOAT16 = 16  # TensorProto.DataType.BFLOAT16
@@ -206,7 +206,6 @@ def _runner(session: Any, config: ModelConfig) -> Run:
 def _bound_run(session: Any, brain: frozenset[str]) -> Run:
     """Return a Run for a model with BF16 outputs, which come as OrtValues and are copied."""
     wrap = onnxruntime().OrtValue.ortvalue_from_numpy_with_onnx_type
-    run_it = bound_run(session)
 
     def run(names: list[str], feed: dict[str, Array], options: Any) -> Sequence[Array]:
         binding = session.io_binding()
@@ -217,7 +216,7 @@ def _bound_run(session: Any, brain: frozenset[str]) -> Run:
                 binding.bind_cpu_input(name, array)
         for name in names:
             binding.bind_output(name)
-        run_it(binding, options)
+        run_bound(session, binding, options)
         return [_array_of(value) for value in binding.get_outputs()]
 
     return run

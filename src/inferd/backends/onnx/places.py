@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.backends.onnx.bound import bound_run
+from inferd.backends.onnx.bound import run_bound
 from inferd.config.model import ModelConfig, ModelOutput
 from inferd.core.request import InferRequest
 from inferd.tensor.dtype import DataType
@@ -63,7 +63,7 @@ def _run_into(
             binding.bind_output(name, "cpu", 0, *memory)
         else:
             binding.bind_output(name)
-    bound_run(session)(binding, options)
+    run_bound(session, binding, options)
     return [
         arrays[name] if name in arrays else value.numpy()
         for name, value in zip(names, binding.get_outputs(), strict=True)

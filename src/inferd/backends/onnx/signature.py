@@ -29,6 +29,14 @@ DATATYPES = {
 _MADE_UP = re.compile(r"unk_.*|.*_dynamic_axes_\d+|.*_dim_\d+|.*DynamicDimension.*|None|\?|-1|")
 
 
+class Loaded:
+    """A session and its signature, alive as long as a present or coming instance needs it."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.signature = read_signature(session)
+
+
 def read_signature(session: Any) -> Signature:
     """Return the signature of the file that an onnxruntime.InferenceSession has loaded.
 

@@ -8,7 +8,7 @@ ends the process when given a plan.
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from inferd.errors import BackendFailed
 
@@ -39,55 +39,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not synchronize with the default stream
 
 
-class Device(Protocol):
-    """One GPU. Addresses are numbers; every call but `current` is made inside `current`."""
-
-    def current(self) -> Any:
-        """Return a context in which the calling thread uses this GPU."""
-        ...
-
-    def stream(self) -> int:
-        """Return a new stream."""
-        ...
-
-    def wait(self, stream: int) -> None:
-        """Wait until all work on `stream` is done."""
-        ...
-
-    def close_stream(self, stream: int) -> None:
-        """Free a stream."""
-        ...
-
-    def allocate(self, size_bytes: int) -> int:
-        """Allocate GPU memory; return its address."""
-        ...
-
-    def free(self, address: int) -> None:
-        """Free memory from `allocate`."""
-        ...
-
-    def allocate_host(self, size_bytes: int) -> int:
-        """Allocate pinned CPU memory; return its address."""
-        ...
-
-    def free_host(self, address: int) -> None:
-        """Free memory from `allocate_host`."""
-        ...
-
-    def copy_in(self, to: int, host: int, size_bytes: int, stream: int) -> None:
-        """Enqueue a copy from CPU to GPU on `stream`."""
-        ...
-
-    def copy_out(self, host: int, source: int, size_bytes: int, stream: int) -> None:
-        """Enqueue a copy from GPU to CPU on `stream`."""
-        ...
-
-    def close(self) -> None:
-        """Release the GPU."""
-        ...
-
-
-def find_device(device_id: int, load: Any = ctypes.CDLL) -> Device | None:
+def find_device(device_id: int, load: Any = ctypes.CDLL) -> "Device | None":
     """Return GPU `device_id`, or None without a driver or such a GPU."""
     try:
         library = load(_LIBRARY)
@@ -98,7 +50,7 @@ def find_device(device_id: int, load: Any = ctypes.CDLL) -> Device | None:
         driver.call("cuInit", 0)
         count = ctypes.c_int()
         driver.call("cuDeviceGetCount", ctypes.byref(count))
-        return CudaDevice(driver, device_id) if device_id < count.value else None
+        return Device(driver, device_id) if device_id < count.value else None
     except BackendFailed:
         return None
 
@@ -120,8 +72,11 @@ class _Driver:
             raise BackendFailed(msg)
 
 
-class CudaDevice:
-    """An NVIDIA GPU, used through its primary context, as CUDA's own runtime does."""
+class Device:
+    """An NVIDIA GPU, used through its primary context, as CUDA's own runtime does.
+
+    Addresses are numbers; every call but `current` is made inside `current`.
+    """
 
     def __init__(self, driver: _Driver, device_id: int) -> None:
         self._driver = driver
@@ -132,7 +87,7 @@ class CudaDevice:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """See Device.current."""
+        """Return a context in which the calling thread uses this GPU."""
         self._driver.call("cuCtxPushCurrent_v2", self._context)
         try:
             yield
@@ -140,47 +95,47 @@ class CudaDevice:
             self._driver.call("cuCtxPopCurrent_v2", ctypes.byref(_Pointer()))
 
     def stream(self) -> int:
-        """See Device.stream."""
+        """Return a new stream."""
         made = _Pointer()
         self._driver.call("cuStreamCreate", ctypes.byref(made), _NON_BLOCKING)
         return made.value or 0
 
     def wait(self, stream: int) -> None:
-        """See Device.wait. Releases the interpreter lock meanwhile."""
+        """Wait until all work on `stream` is done. Releases the interpreter lock meanwhile."""
         self._driver.call("cuStreamSynchronize", stream)
 
     def close_stream(self, stream: int) -> None:
-        """See Device.close_stream."""
+        """Free a stream."""
         self._driver.call("cuStreamDestroy_v2", stream)
 
     def allocate(self, size_bytes: int) -> int:
-        """See Device.allocate."""
+        """Allocate GPU memory; return its address."""
         made = _Address()
         self._driver.call("cuMemAlloc_v2", ctypes.byref(made), max(1, size_bytes))
         return made.value
 
     def free(self, address: int) -> None:
-        """See Device.free."""
+        """Free memory from `allocate`."""
         self._driver.call("cuMemFree_v2", address)
 
     def allocate_host(self, size_bytes: int) -> int:
-        """See Device.allocate_host."""
+        """Allocate pinned CPU memory; return its address."""
         made = _Pointer()
         self._driver.call("cuMemHostAlloc", ctypes.byref(made), max(1, size_bytes), 0)
         return made.value or 0
 
     def free_host(self, address: int) -> None:
-        """See Device.free_host."""
+        """Free memory from `allocate_host`."""
         self._driver.call("cuMemFreeHost", address)
 
     def copy_in(self, to: int, host: int, size_bytes: int, stream: int) -> None:
-        """See Device.copy_in."""
+        """Enqueue a copy from CPU to GPU on `stream`."""
         self._driver.call("cuMemcpyHtoDAsync_v2", to, host, size_bytes, stream)
 
     def copy_out(self, host: int, source: int, size_bytes: int, stream: int) -> None:
-        """See Device.copy_out."""
+        """Enqueue a copy from GPU to CPU on `stream`."""
         self._driver.call("cuMemcpyDtoHAsync_v2", host, source, size_bytes, stream)
 
     def close(self) -> None:
-        """See Device.close."""
+        """Release the GPU."""
         self._driver.call("cuDevicePrimaryCtxRelease_v2", self._device)
