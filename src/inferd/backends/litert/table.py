@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 
 class TooMuch(Exception):
@@ -36,35 +37,35 @@ class FlatTable:
 
     def numbers(self, field: int) -> tuple[int, ...]:
         """Return a vector of signed numbers."""
-        start, count = self._vector(field)
-        self._spend(count)
-        numbers: tuple[int, ...] = struct.unpack_from(f"<{count}i", self._content, start)
-        return numbers
+        return self._items(field, "i")
 
     def floats(self, field: int) -> tuple[float, ...]:
         """Return a vector of floats."""
-        start, count = self._vector(field)
-        self._spend(count)
-        numbers: tuple[float, ...] = struct.unpack_from(f"<{count}f", self._content, start)
-        return numbers
+        return self._items(field, "f")
 
     def table(self, field: int) -> "FlatTable | None":
         """Return the table of a field, None if absent."""
         at = self._at(field)
-        return (
-            FlatTable(self._content, at + _unsigned(self._content, at), self._left) if at else None
-        )
+        return self._table(at) if at else None
 
     def tables(self, field: int) -> Iterator["FlatTable"]:
         """Yield the tables of a vector."""
         start, count = self._vector(field)
         self._spend(count)
         for place in range(start, start + 4 * count, 4):
-            yield FlatTable(self._content, place + _unsigned(self._content, place), self._left)
+            yield self._table(place)
 
     def count(self, field: int) -> int:
         """Return how many items a vector claims to have."""
         return self._vector(field)[1]
+
+    def _items(self, field: int, letter: str) -> tuple[Any, ...]:
+        start, count = self._vector(field)
+        self._spend(count)
+        return struct.unpack_from(f"<{count}{letter}", self._content, start)
+
+    def _table(self, place: int) -> "FlatTable":
+        return FlatTable(self._content, place + _unsigned(self._content, place), self._left)
 
     def _spend(self, count: int) -> None:
         self._left[0] -= count

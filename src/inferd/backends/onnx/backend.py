@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +75,25 @@ class OnnxBackend(CompletingBackend):
         libraries = find_libraries(files, config)
         own = self._key(files, config)
         key = own, chosen, parameters, config.optimization, fingerprint(libraries)
+        return self._loaded.get(key, partial(self._read, files, config, chosen, libraries))
 
-        def load() -> Loaded:
-            model = self._model(files, config)
-            options = session_options(config, self._threads)
-            register(options, libraries, files, config)
-            return Loaded(_session(files, model, config, chosen, options))
-
-        return self._loaded.get(key, load)
+    def _read(
+        self, files: ModelFiles, config: ModelConfig, chosen: list[Provider], libraries: list[Path]
+    ) -> Loaded:
+        model = self._model(files, config)
+        options = session_options(config, self._threads)
+        register(options, libraries, files, config)
+        if isinstance(model, bytes):
+            folder = files.file if files.file.is_dir() else files.file.parent
+            options.add_session_config_entry(_EXTERNAL, str(folder))
+        open_session = onnxruntime().InferenceSession
+        try:
+            # Without its fallback: a provider's failure must be an error, not printed and replaced.
+            session = open_session(model, options, providers=chosen, enable_fallback=0)
+        except failures()[1] as error:
+            msg = f"model '{config.name}': ONNX Runtime cannot load it: {words(error, files)}"
+            raise BackendFailed(msg) from error
+        return Loaded(session)
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         """Return a key that is equal for loads that may share a session."""
@@ -91,24 +103,6 @@ class OnnxBackend(CompletingBackend):
         """Return the ONNX model: its path, or its bytes if it is rewritten or converted."""
         file = _model_file(files)
         return guarded(file) or str(file)
-
-
-def _session(
-    files: ModelFiles,
-    model: str | bytes,
-    config: ModelConfig,
-    chosen: list[Provider],
-    options: Any,
-) -> Any:
-    if isinstance(model, bytes):
-        folder = files.file if files.file.is_dir() else files.file.parent
-        options.add_session_config_entry(_EXTERNAL, str(folder))
-    try:
-        # Without its fallback: a provider's failure must be an error, not printed and replaced.
-        return onnxruntime().InferenceSession(model, options, providers=chosen, enable_fallback=0)
-    except failures()[1] as error:
-        msg = f"model '{config.name}': ONNX Runtime cannot load it: {words(error, files)}"
-        raise BackendFailed(msg) from error
 
 
 def _model_file(files: ModelFiles) -> Path:

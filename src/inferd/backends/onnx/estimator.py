@@ -48,10 +48,24 @@ _HARMLESS = re.compile(
 def load_estimator(file: Path, config: ModelConfig) -> Any:
     """Return the estimator in `file`. Raises InvalidConfig, Unsupported, BackendFailed."""
     what = f"'{file.name}'"
-    if file.suffix in PICKLES:
-        _check_allowed(config, what)
-    with _importing:  # loading a file imports modules as well
-        return _loaded(lambda: _read(file, config), what)
+    if file.suffix in PICKLES and not is_on(config, ALLOW_PICKLE):
+        msg = (
+            f"{what} is a pickle, which can run any code when it is loaded; set parameter "
+            f"{ALLOW_PICKLE} to true if you trust it, or save the model with skops"
+        )
+        raise Unsupported(msg)
+    try:
+        with _importing:  # loading a file imports modules as well
+            estimator = _untangled(lambda: _read(file, config))
+    except (InvalidConfig, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        msg = f"{what} cannot be loaded: {foreign_text(error)}"
+        raise BackendFailed(msg) from error
+    if not any(callable(getattr(estimator, call, None)) for call in ("predict", "transform")):
+        msg = f"{what} holds a {type(estimator).__name__}, which can neither predict nor transform"
+        raise InvalidConfig(msg)
+    return estimator
 
 
 def _read(file: Path, config: ModelConfig) -> Any:
@@ -74,29 +88,6 @@ def _untangled(load: Callable[[], Any]) -> Any:
                 raise
             time.sleep(turn * _PAUSE_S)  # until the other import has finished
     return load()
-
-
-def _loaded(load: Callable[[], Any], what: str) -> Any:
-    try:
-        estimator = _untangled(load)
-    except (InvalidConfig, ModuleNotFoundError):
-        raise
-    except Exception as error:
-        msg = f"{what} cannot be loaded: {foreign_text(error)}"
-        raise BackendFailed(msg) from error
-    if not any(callable(getattr(estimator, call, None)) for call in ("predict", "transform")):
-        msg = f"{what} holds a {type(estimator).__name__}, which can neither predict nor transform"
-        raise InvalidConfig(msg)
-    return estimator
-
-
-def _check_allowed(config: ModelConfig, what: str) -> None:
-    if not is_on(config, ALLOW_PICKLE):
-        msg = (
-            f"{what} is a pickle, which can run any code when it is loaded; set parameter "
-            f"{ALLOW_PICKLE} to true if you trust it, or save the model with skops"
-        )
-        raise Unsupported(msg)
 
 
 def _trusted(io: ModuleType, file: Path, config: ModelConfig) -> list[str]:

@@ -146,8 +146,9 @@ def providers(config: ModelConfig, placement: Placement, available: list[str]) -
                 ", ".join(available),
             )
     cuda = _cuda_options(config)
+    device_id = {"device_id": str(placement.device_id)} if placement.gpu else {}
     located = [
-        (name, _located(options | (cuda if name == "CUDAExecutionProvider" else {}), placement))
+        (name, options | (cuda if name == "CUDAExecutionProvider" else {}) | device_id)
         for name, options in chosen
     ]
     return [*located, ("CPUExecutionProvider", {})]
@@ -185,7 +186,3 @@ def _cuda_options(config: ModelConfig) -> dict[str, str]:
         for key, names in _CUDA_CHOICES.items()
         if key in config.parameters
     }
-
-
-def _located(options: dict[str, str], placement: Placement) -> dict[str, str]:
-    return options | {"device_id": str(placement.device_id)} if placement.gpu else options

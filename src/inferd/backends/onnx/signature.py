@@ -7,22 +7,13 @@ from inferd.core.signature import Declared, Signature
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
-DATATYPES = {
-    "tensor(bool)": DataType.BOOL,
-    "tensor(uint8)": DataType.UINT8,
-    "tensor(uint16)": DataType.UINT16,
-    "tensor(uint32)": DataType.UINT32,
-    "tensor(uint64)": DataType.UINT64,
-    "tensor(int8)": DataType.INT8,
-    "tensor(int16)": DataType.INT16,
-    "tensor(int32)": DataType.INT32,
-    "tensor(int64)": DataType.INT64,
-    "tensor(float16)": DataType.FP16,
-    "tensor(bfloat16)": DataType.BF16,
-    "tensor(float)": DataType.FP32,
-    "tensor(double)": DataType.FP64,
-    "tensor(string)": DataType.BYTES,
+_OWN_NAMES = {
+    DataType.FP32: "float",
+    DataType.FP64: "double",
+    DataType.BF16: "bfloat16",
+    DataType.BYTES: "string",
 }
+DATATYPES = {f"tensor({_OWN_NAMES.get(one, one.numpy.name)})": one for one in DataType}
 """ONNX Runtime's type name -> datatype. Sequences, maps and optionals have none."""
 
 # Names of dims that exporters make up (tf2onnx, PyTorch, Paddle): another one for each tensor.

@@ -52,7 +52,7 @@ def binding(config: ModelConfig, arguments: Sequence[TorchArgument]) -> Binding:
         raise _mismatch(config, f"its argument '{missing[0]}' is no input", known)
     taken = {leaf.name: leaf.name for leaf in fixed if leaf.name in names}
     rest = [name for name in names if name not in taken]
-    rest = _numbered(config, "input", rest, len(rest)) or rest
+    rest = _numbered(config, rest, len(rest)) or rest
     return Binding(used, taken, takers[0], tuple(rest))
 
 
@@ -70,7 +70,7 @@ def inputs_in_order(config: ModelConfig, arguments: Sequence[TorchArgument]) -> 
     """
     names = [tensor.name for tensor in config.input]
     if len(arguments) == 1 and arguments[0].kind in (TENSORS, BY_NAME):
-        return _numbered(config, "input", names, len(names)) or names
+        return _numbered(config, names, len(names)) or names
     known = [argument.name for argument in arguments]
     needed = [argument.name for argument in arguments if not argument.optional]
     if set(names) <= set(known):
@@ -79,7 +79,7 @@ def inputs_in_order(config: ModelConfig, arguments: Sequence[TorchArgument]) -> 
         return [name for name in known if name in names]
     if not len(needed) <= len(names) <= len(known):
         raise _mismatch(config, f"the configuration has {len(names)} inputs", known)
-    return _numbered(config, "input", names, len(known)) or names
+    return _numbered(config, names, len(known)) or names
 
 
 def outputs_in_order(config: ModelConfig) -> list[str]:
@@ -99,14 +99,14 @@ def outputs_in_order(config: ModelConfig) -> list[str]:
     return [by_number.get(number, "") for number in range(max(numbers) + 1)]
 
 
-def _numbered(config: ModelConfig, role: str, names: list[str], count: int) -> list[str] | None:
+def _numbered(config: ModelConfig, names: list[str], count: int) -> list[str] | None:
     found = [_NUMBERED.fullmatch(name) for name in names]
     if not all(found):
         return None
     numbers = [int(match[1]) for match in found if match]
     if sorted(numbers) != list(range(len(names))) or len(names) > count:
         msg = (
-            f"model '{config.name}': the numbers of {role}s {', '.join(names)} are not 0 to "
+            f"model '{config.name}': the numbers of inputs {', '.join(names)} are not 0 to "
             f"{len(names) - 1}, each once"
         )
         raise InvalidConfig(msg)

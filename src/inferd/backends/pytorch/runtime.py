@@ -15,12 +15,9 @@ from inferd.errors import BackendFailed, InvalidConfig, foreign_text
 from inferd.tensor.dtype import DataType
 
 DATATYPES = {
-    "bool": DataType.BOOL, "uint8": DataType.UINT8, "uint16": DataType.UINT16,
-    "uint32": DataType.UINT32, "uint64": DataType.UINT64, "int8": DataType.INT8,
-    "int16": DataType.INT16, "int32": DataType.INT32, "int64": DataType.INT64,
-    "float16": DataType.FP16, "float32": DataType.FP32, "float64": DataType.FP64,
     "bfloat16": DataType.BF16,
-}  # fmt: skip
+    **{one.numpy.name: one for one in DataType if one not in (DataType.BF16, DataType.BYTES)},
+}
 """PyTorch's dtype name -> datatype."""
 
 

@@ -1,7 +1,6 @@
 """How a request runs through a TorchScript model: the per-request path."""
 
 from collections.abc import Callable, Iterable, Sequence
-from types import ModuleType
 from typing import Any
 
 from inferd.backends.pytorch.naming import Binding, binding, outputs_in_order
@@ -30,7 +29,7 @@ _PLAIN = frozenset(DataType) - {DataType.BYTES, DataType.BF16}
 def script_run(script: Script, config: ModelConfig) -> Run:
     """Return the function that runs one request through `script`."""
     torch, device = script.torch, script.device
-    context = _context(torch, config)
+    local = Context(torch, config)
     call = _caller(script, config)
     outputs = _Outputs(script, config)
     guard = torch._C._InferenceMode  # the public one costs five times as much
@@ -41,7 +40,7 @@ def script_run(script: Script, config: ModelConfig) -> Run:
         guard = torch.set_grad_enabled
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
-        context()
+        local.__dict__  # noqa: B018  a thread's first access initializes it
         try:
             with guard(infers):
                 if optimises:
@@ -56,11 +55,6 @@ def script_run(script: Script, config: ModelConfig) -> Run:
             raise failure(config, "run it", error) from error
 
     return run
-
-
-def _context(torch: ModuleType, config: ModelConfig) -> Callable[[], object]:
-    local = Context(torch, config)
-    return lambda: local.__dict__
 
 
 def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]], Any]:

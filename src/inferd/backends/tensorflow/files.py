@@ -141,16 +141,12 @@ def _meta_graph(
 
 def _chosen(signatures: dict[str, memoryview], config: ModelConfig, what: str) -> str:
     known = [name for name in signatures if name != _INIT_KEY]
-    wanted = config.parameters.get("TF_SIGNATURE_DEF", "")
+    usual = known[0] if len(known) == 1 else SERVING
+    wanted = config.parameters.get("TF_SIGNATURE_DEF") or usual
     if wanted in known:
         return wanted
-    if not wanted and SERVING in known:
-        return SERVING
-    if not wanted and len(known) == 1:
-        return known[0]
-    sought = f"'{wanted}'" if wanted else f"'{SERVING}'"
     shown = ", ".join(f"'{name}'" for name in known) or "none"
-    msg = f"{what} has no signature {sought}; it has {shown} (parameter TF_SIGNATURE_DEF chooses)"
+    msg = f"{what} has no signature '{wanted}'; it has {shown} (parameter TF_SIGNATURE_DEF chooses)"
     raise InvalidConfig(msg)
 
 

@@ -1,6 +1,6 @@
 """TfGraph: a GraphDef's nodes, and those that a run reaches; read without TensorFlow."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from inferd.backends.tensorflow.fields import (
@@ -86,7 +86,11 @@ class TfGraph:
     def placeholders(self) -> dict[str, Declared]:
         """Return the placeholders, by node name."""
         return {
-            name: declared(name, _kind(node), merged(node.attributes.get("shape", NOTHING), 7))
+            name: declared(
+                name,
+                integer(node.attributes.get("dtype", NOTHING), 6),
+                merged(node.attributes.get("shape", NOTHING), 7),
+            )
             for name, node in self.nodes.items()
             if node.op == "Placeholder"
         }
@@ -102,18 +106,10 @@ class TfGraph:
 
     def reached(self, tensors: Iterable[str]) -> list[TfNode]:
         """Return the nodes that must run for `tensors`, including those in functions."""
-        waiting = [_node_name(tensor) for tensor in tensors]
-        seen: set[str] = set()
-        found: list[TfNode] = []
-        while waiting:
-            name = waiting.pop()
-            node = self.nodes.get(name)
-            if node is None or name in seen:
-                continue
-            seen.add(name)
-            found.append(node)
-            waiting += [_node_name(tensor) for tensor in node.inputs]
-        return found + self._inside(found)
+        outside = {name: [node] for name, node in self.nodes.items()}
+        found = _followed(outside, map(_node_name, tensors), _read_by)
+        called = [name for node in found for name in _called_by(node)]
+        return found + _followed(self._functions, called, _called_by)
 
     def scoped(self) -> Iterator[tuple[str, TfNode]]:
         """Yield every node with its function, "" for those outside functions."""
@@ -133,20 +129,6 @@ class TfGraph:
     def arguments(self, function: str) -> list[str]:
         """Return the names of a function's arguments in order."""
         return self._arguments.get(function, [])
-
-    def _inside(self, nodes: list[TfNode]) -> list[TfNode]:
-        called = [name for node in nodes for name in (node.op, *node.calls)]
-        seen: set[str] = set()
-        found: list[TfNode] = []
-        while called:
-            name = called.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            inside = self._functions.get(name, [])
-            found += inside
-            called += [each for node in inside for each in (node.op, *node.calls)]
-        return found
 
 
 NOTHING = memoryview(b"")
@@ -212,8 +194,28 @@ def _called(attribute: memoryview) -> list[str]:
     return found
 
 
-def _kind(node: TfNode) -> int:
-    return integer(node.attributes.get("dtype", NOTHING), 6)
+def _followed(
+    nodes: Mapping[str, list[TfNode]], names: Iterable[str], named_by: Callable[[TfNode], list[str]]
+) -> list[TfNode]:
+    """Return the `nodes` of these names, and those of the names that they name in turn."""
+    waiting = list(names)
+    seen: set[str] = set()
+    found: list[TfNode] = []
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            found += nodes.get(name, [])
+            waiting += [each for node in nodes.get(name, []) for each in named_by(node)]
+    return found
+
+
+def _read_by(node: TfNode) -> list[str]:
+    return [_node_name(tensor) for tensor in node.inputs]
+
+
+def _called_by(node: TfNode) -> list[str]:
+    return [node.op, *node.calls]
 
 
 def _node_name(tensor: str) -> str:

@@ -11,11 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from inferd.backends.tensorflow.files import ServedSignature
-from inferd.backends.tensorflow.graph import has_loops
+from inferd.backends.tensorflow.graph import DATATYPES, has_loops
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_number
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest, foreign_text
-from inferd.tensor.dtype import DataType
 
 
 def tensorflow() -> ModuleType:
@@ -78,21 +77,13 @@ def _checked(loaded: LoadedSession, config: ModelConfig) -> LoadedSession:
         for name, tensor in names.items():
             dtype = graph.get_tensor_by_name(tensor).dtype.base_dtype
             expected = declared[name].datatype
-            if expected is None or dtype != _dtype(loaded.tf, expected):
+            if expected is None or DATATYPES.get(dtype.as_datatype_enum) is not expected:
                 msg = (
                     f"model '{config.name}': tensor '{name}' is {dtype.name} in the graph, not "
                     f"{expected.value if expected else declared[name].kind}"
                 )
                 raise InvalidConfig(msg)
     return loaded
-
-
-def _dtype(tf: ModuleType, datatype: DataType) -> Any:
-    if datatype is DataType.BYTES:
-        return tf.string
-    if datatype is DataType.BF16:
-        return tf.bfloat16
-    return tf.as_dtype(datatype.numpy)
 
 
 def failure(tf: ModuleType, config: ModelConfig, doing: str, error: BaseException) -> InferdError:
