@@ -6,7 +6,7 @@ An empty parameter counts as not given.
 from collections.abc import Mapping
 
 from inferd.config.model import ModelConfig
-from inferd.errors import InvalidConfig
+from inferd.errors import InvalidConfig, Unsupported
 
 MAX_SHOWN = 100
 """How many characters of a wrong value an error message quotes."""
@@ -26,7 +26,7 @@ DEFAULT_OUTPUTS = "inferd_default_outputs"
 """The outputs, separated by commas, of a request that asks for none."""
 
 ALLOW_NATIVE = "inferd_allow_native_code"
-"""If "true", the model may contain compiled code."""
+"""If "true", the model may contain compiled code. See `check_native`."""
 
 VERSION_NAME = "inferd_version_name"
 """A name for the model's version in addition to its number, such as v0.1.0."""
@@ -89,6 +89,15 @@ def is_on(config: ModelConfig, key: str, *, default: bool = False) -> bool:
     if text.lower() not in _BOOLEANS:
         raise _refused(config, key, "true or false")
     return _BOOLEANS[text.lower()]
+
+
+def check_native(config: ModelConfig, what: str) -> None:
+    """Raise Unsupported, saying `what` is compiled code, unless ALLOW_NATIVE is true."""
+    if not is_on(config, ALLOW_NATIVE):
+        msg = (
+            f"model '{config.name}': {what}, which is run only if parameter {ALLOW_NATIVE} is true"
+        )
+        raise Unsupported(msg)
 
 
 def _refused(config: ModelConfig, key: str, expected: str) -> InvalidConfig:

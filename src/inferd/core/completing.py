@@ -12,7 +12,14 @@ from inferd.core.signature import (
 
 
 class CompletingBackend:
-    """Base of backends whose files declare inputs and outputs."""
+    """Base of backends of frameworks whose files declare inputs and outputs.
+
+    Such a framework runs a whole batch as one request, and several in different threads.
+    """
+
+    bounded = True
+    concurrent = True
+    joins = True
 
     def __init__(self) -> None:
         # For models that can batch and whose configuration does not set it.

@@ -23,10 +23,6 @@ SERVING = "serving_default"
 class LitertBackend(CompletingBackend):
     """Runs .tflite files. Each thread takes its own interpreter, over one mapping of the file."""
 
-    bounded = True
-    concurrent = True
-    joins = True
-
     def __init__(self) -> None:
         from ai_edge_litert import interpreter  # only when a model needs it
 

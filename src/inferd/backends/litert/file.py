@@ -7,6 +7,7 @@ they do not. (FlatBuffers internals; field numbers are those of the TensorFlow L
 
 import struct
 from math import prod
+from typing import NoReturn
 
 from inferd.backends.litert.operator import HANDLES, LitertTensor, operator_complaint
 from inferd.backends.litert.table import FlatTable, TooMuch, root
@@ -102,6 +103,10 @@ class _Wrong(Exception):
     """A graph that cannot run; the text says why."""
 
 
+def _refuse(why: str) -> NoReturn:
+    raise _Wrong(why)
+
+
 class _Graph:
     """A graph whose tensors and operators have been checked. Raises _Wrong."""
 
@@ -119,8 +124,7 @@ class _Graph:
             self._follow(f"operator {place}", operator)
         for number in outputs:
             if number not in self._known:
-                msg = f"nothing gives its output, tensor {number}"
-                raise _Wrong(msg)
+                _refuse(f"nothing gives its output, tensor {number}")
 
     def entry_complaint(self) -> str:
         """Return why clients cannot use this graph, "" if they can."""
@@ -135,8 +139,7 @@ class _Graph:
     def _add(self, place: int, tensor: FlatTable, filled: list[bool]) -> None:
         number, shape = tensor.number(_BUFFER), tensor.numbers(_SHAPE)
         if number and number >= len(filled):
-            msg = f"tensor {place} lies in buffer {number} of {len(filled)}"
-            raise _Wrong(msg)
+            _refuse(f"tensor {place} lies in buffer {number} of {len(filled)}")
         is_constant = number < len(filled) and filled[number]
         if is_constant or tensor.byte(_IS_VARIABLE) or not prod(shape):
             self._known.add(place)
@@ -149,32 +152,27 @@ class _Graph:
         count = len(self._tensors)
         for number in numbers:
             if not 0 <= number < count:
-                msg = f"{doing} tensor {number} of {count}"
-                raise _Wrong(msg)
+                _refuse(f"{doing} tensor {number} of {count}")
 
     def _follow(self, what: str, operator: FlatTable) -> None:
         """Check an operator, and note its outputs."""
         code = operator.number(_CODE)
         if code >= len(self._kinds):
-            msg = f"{what} is of kind {code} of {len(self._kinds)}"
-            raise _Wrong(msg)
+            _refuse(f"{what} is of kind {code} of {len(self._kinds)}")
         kind = self._kinds[code]
         takes, gives = operator.numbers(_TAKES), operator.numbers(_GIVES)
         tensors = self._tensors
         there = tuple(number for number in takes if number != _NONE)
         self._check(there, f"{what} takes")
         if _NONE in takes[: _OPTIONAL_FROM.get(kind, len(takes))]:
-            msg = f"{what} lacks an input"
-            raise _Wrong(msg)
+            _refuse(f"{what} lacks an input")
         self._check(gives + operator.numbers(_BETWEEN), f"{what} gives")
         for number in there:
             if number not in self._known:
-                msg = f"{what} takes tensor {number}, which nothing has given"
-                raise _Wrong(msg)
+                _refuse(f"{what} takes tensor {number}, which nothing has given")
         for number in gives:
             if tensors[number].is_firm or number in self._given:
-                msg = f"{what} gives tensor {number}, which is there already"
-                raise _Wrong(msg)
+                _refuse(f"{what} gives tensor {number}, which is there already")
             self._given.add(number)
         complaint = operator_complaint(
             kind,
@@ -183,6 +181,5 @@ class _Graph:
             _parts(operator),
         )
         if complaint:
-            msg = f"{what} {complaint}"
-            raise _Wrong(msg)
+            _refuse(f"{what} {complaint}")
         self._known.update(gives)

@@ -33,9 +33,6 @@ _EXTERNAL = "session.model_external_initializers_file_folder_path"
 class OnnxBackend(CompletingBackend):
     """Runs ONNX models; the instances of a version on one device share one session."""
 
-    bounded = True
-    concurrent = True
-    joins = True
     leaves_inputs = True
 
     def __init__(self) -> None:

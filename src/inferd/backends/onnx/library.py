@@ -9,9 +9,9 @@ from typing import Any
 
 from inferd.backends.onnx.instance import error_text, failures
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import ALLOW_NATIVE, is_on
+from inferd.config.parameter import check_native
 from inferd.core.interfaces import ModelFiles
-from inferd.errors import BackendFailed, InvalidConfig, Unsupported
+from inferd.errors import BackendFailed, InvalidConfig
 
 
 def find_libraries(files: ModelFiles, config: ModelConfig) -> list[Path]:
@@ -28,12 +28,7 @@ def find_libraries(files: ModelFiles, config: ModelConfig) -> list[Path]:
                 f"model_operations names as a library of operators"
             )
             raise InvalidConfig(msg)
-        if not is_on(config, ALLOW_NATIVE):
-            msg = (
-                f"model '{config.name}': the library of operators '{name}' is compiled code, which "
-                f"is run only if parameter {ALLOW_NATIVE} is true"
-            )
-            raise Unsupported(msg)
+        check_native(config, f"the library of operators '{name}' is compiled code")
         found.append(file)
     return found
 

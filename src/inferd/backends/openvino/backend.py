@@ -37,10 +37,6 @@ MAX_STREAMS = 64
 class OpenvinoBackend(CompletingBackend):
     """Runs any format OpenVINO can read. Instances of a version share the compiled model."""
 
-    bounded = True
-    concurrent = True
-    joins = True
-
     def __init__(self) -> None:
         import openvino  # heavy, so only when a model needs it
 

@@ -23,13 +23,13 @@ from inferd.backends.pytorch.script import (
 )
 from inferd.backends.pytorch.script_run import script_run
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import ALLOW_NATIVE, is_on
+from inferd.config.parameter import ALLOW_NATIVE, check_native, is_on
 from inferd.core.arrays import ArrayInstance
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import check_config
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import InvalidConfig
 
 _CPU = Placement("cpu")
 
@@ -39,10 +39,6 @@ Program = Script | Export | CompiledTorch
 
 class PytorchBackend(CompletingBackend):
     """Runs .pt and .pt2 files. Instances of a version on one device share the loaded model."""
-
-    bounded = True
-    concurrent = True
-    joins = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,12 +101,7 @@ class PytorchBackend(CompletingBackend):
         if file.suffix != ".pt2":
             return load_script(self._torch, file, config, device)
         if has_native_code(file, f"model '{config.name}', '{file.name}'"):
-            if not is_on(config, ALLOW_NATIVE):
-                msg = (
-                    f"model '{config.name}': '{file.name}' is compiled code (AOTInductor), which "
-                    f"is run only if parameter {ALLOW_NATIVE} is true"
-                )
-                raise Unsupported(msg)
+            check_native(config, f"'{file.name}' is compiled code (AOTInductor)")
             check_compiled(config)
             return load_compiled(self._torch, file, config, device)
         return load_export(self._torch, file, config, device)

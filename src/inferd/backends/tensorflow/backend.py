@@ -22,10 +22,6 @@ class TensorflowBackend(CompletingBackend):
     TensorFlow is imported when the first model opens.
     """
 
-    bounded = True
-    concurrent = True
-    joins = True
-
     def __init__(self) -> None:
         super().__init__()
         self._loaded: Shared[LoadedSession] = Shared(one_by_one=True)

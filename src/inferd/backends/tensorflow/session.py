@@ -59,11 +59,10 @@ def load_session(file: Path, config: ModelConfig, known: ServedSignature) -> Loa
             else:
                 tf.import_graph_def(tf.compat.v1.GraphDef.FromString(content), name="")
         return _checked(LoadedSession(tf, session, known), config)
-    except InferdError:
-        session.close()
-        raise
     except Exception as error:
         session.close()
+        if isinstance(error, InferdError):
+            raise
         raise failure(tf, config, "load it", error) from error
 
 
