@@ -347,26 +347,16 @@ class Round(InferResponse):
     """
 
     __slots__ = ("again", "answers")
-    _fields = (*InferResponse._fields, "answers", "again")
+    _fields = ("model", "version", "outputs", "answers", "again")
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         model: str,
         version: str,
-        id: str = "",
         outputs: list[Tensor] | None = None,
-        parameters: Parameters | None = None,
-        final: bool = True,
-        error: InferdError | None = None,
         answers: list[InferResponse] | None = None,
         again: bool = False,
     ) -> None:
-        self.model = model
-        self.version = version
-        self.id = id
-        self.outputs = [] if outputs is None else outputs
-        self.parameters = {} if parameters is None else parameters
-        self.final = final
-        self.error = error
+        super().__init__(model, version, outputs=outputs)
         self.answers = [] if answers is None else answers
         self.again = again

@@ -101,10 +101,9 @@ class SequenceScheduler(QueueingScheduler):
         self._iterates = rules.iterates
         self._is_decoupled = tensors.plan.is_decoupled
         self._gives_turns = self._is_decoupled and not rules.iterates
+        self._instances = SequenceInstances(executions, rules.per_instance, self._note_room)
         self._delayed_start = delayed_start = rules.delayed_start
-        self._instances = SequenceInstances(
-            executions, rules.per_instance, self._note_room, are_delayed=bool(delayed_start)
-        )
+        self._delayed = self._instances.all() if delayed_start != NO_DELAY else []
         self._queues = self._seated_queue, self._backlog_queue = queues
         self._tensors = tensors
         self._are_rows = rules.are_rows and not self._gives_turns
@@ -350,7 +349,7 @@ class SequenceScheduler(QueueingScheduler):
         if (
             instance.is_busy
             or not instance.ready
-            or (instance.is_delayed and not self._is_released(instance))
+            or (instance in self._delayed and not self._is_released(instance))
         ):
             return 0
         count, due_ns = 1, 0
@@ -409,8 +408,10 @@ class SequenceScheduler(QueueingScheduler):
         )
         if self._quiet is None and not are_enough:
             return False
-        for other in self._instances.all() if self._are_rows else (instance,):
-            other.is_delayed = False
+        if self._are_rows:
+            self._delayed.clear()
+        else:
+            self._delayed.remove(instance)
         return True
 
     def _finish_in_thread(

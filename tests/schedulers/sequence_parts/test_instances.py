@@ -24,7 +24,7 @@ class Instance:
 def placed_on(instances, per_instance=1, kinds=()):
     opened = [Opened(one, one, kind=kind) for one, kind in zip_longest(instances, kinds)]
     executions = [Execution("m", [one], may_run_inline=False) for one in opened]
-    return SequenceInstances(executions, per_instance, lambda _place: None, are_delayed=False)
+    return SequenceInstances(executions, per_instance, lambda _place: None)
 
 
 def seated(places, id=1):

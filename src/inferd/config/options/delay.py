@@ -21,10 +21,6 @@ class DelayedStart:
     count: int = 0
     backlog_count: int = 0
 
-    def __bool__(self) -> bool:
-        """Whether anything is delayed at all."""
-        return bool(self.count or self.backlog_count)
-
 
 NO_DELAY = DelayedStart()
 """Nothing is delayed."""

@@ -18,12 +18,11 @@ class SequenceInstance:
     `turn_count` is how many callers have been told to take a decoupled model's answers.
     """
 
-    def __init__(self, execution: Execution, *, is_delayed: bool) -> None:
+    def __init__(self, execution: Execution) -> None:
         self.execution = execution
         self.is_busy = False
         self.turn_count = 0
         self.is_leaving = False  # it gets no new sequences, and is closed after the last
-        self.is_delayed = is_delayed
         self.sequences: dict[int, LiveSequence] = {}
         self.ready: OrderedDict[int, SequenceStep] = OrderedDict()
 
@@ -41,11 +40,9 @@ class SequenceInstances:
         executions: Several[Execution],
         per_instance: int,
         on_room: Callable[[SequenceInstance], None],
-        *,
-        are_delayed: bool,
     ) -> None:
         self._on_room = on_room
-        instances = [self._new(execution, is_delayed=are_delayed) for execution in executions]
+        instances = [self._new(execution) for execution in executions]
         self._instances = dict(enumerate(instances))
         self._next_number = len(instances)
         self._slots = Slots(len(instances), per_instance)
@@ -94,7 +91,7 @@ class SequenceInstances:
         """Add an instance."""
         number, self._next_number = self._next_number, self._next_number + 1
         execution = self.some_execution().beside(instance)
-        self._instances[number] = self._new(execution, is_delayed=False)
+        self._instances[number] = self._new(execution)
         self._slots.open(number)
 
     def dismiss(self, instance: Opened) -> None:
@@ -114,8 +111,8 @@ class SequenceInstances:
             self._slots.close(number)
             self._dismiss_if_done(number)
 
-    def _new(self, execution: Execution, *, is_delayed: bool) -> SequenceInstance:
-        instance = SequenceInstance(execution, is_delayed=is_delayed)
+    def _new(self, execution: Execution) -> SequenceInstance:
+        instance = SequenceInstance(execution)
         execution.on_room = partial(self._on_room, instance)
         return instance
 
