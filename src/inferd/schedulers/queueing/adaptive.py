@@ -29,7 +29,7 @@ from math import ceil
 
 from inferd.schedulers.queueing.alignment import realigned
 from inferd.schedulers.queueing.queue import RequestQueue
-from inferd.schedulers.queueing.timing import beginning
+from inferd.schedulers.queueing.timing import BatchTiming, beginning
 
 CHEAPER = 1.1
 """The most an item of the best class may cost, relative to the cheapest: small batches end soon."""
@@ -152,7 +152,7 @@ class Costs:
         return int(min(most, saved / (1 / (1 << smallest) - 1 / (1 << best))))
 
 
-class AdaptiveTiming:
+class AdaptiveTiming(BatchTiming):
     """Batches where that pays, and waits where more requests are expected."""
 
     def __init__(self, max_batch_size: int, instance_count: int) -> None:

@@ -8,7 +8,7 @@ no more can join.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from inferd.compiled import mypyc_attr
 from inferd.schedulers.queueing.queue import RequestQueue, Waiting
@@ -46,23 +46,18 @@ def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) ->
     return Beginning(count, size, preferred_count, size >= most, oldest_ns)
 
 
-class BatchTiming(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class BatchTiming:
     """Decides how many waiting requests run next, and when; it is told of all that happens."""
 
-    @property
-    def starts_at_once(self) -> bool:
-        """Whether a request that finds none waiting and an instance free runs at once."""
-        ...
+    starts_at_once: bool
+    """Whether a request that finds none waiting and an instance free runs at once."""
 
-    @property
-    def look_after(self) -> int:
-        """After how many requests run on the event loop it wants to look at one; 0: never."""
-        ...
+    look_after: int
+    """After how many requests run on the event loop it wants to look at one; 0: never."""
 
-    @property
-    def enough(self) -> int:
-        """While fewer items wait, all of one kind, one more request changes no decision."""
-        ...
+    enough: int
+    """While fewer items wait, all of one kind, one more request changes no decision."""
 
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
         """Return how many requests of `queue`, which is not empty, form the next batch.
@@ -70,35 +65,29 @@ class BatchTiming(Protocol):
         An instance is free. 0 means to wait until the time returned with it; if that is `now_ns`,
         for one turn of the event loop.
         """
-        ...
+        raise NotImplementedError
 
     def arrived(self, waiting_count: int) -> None:
         """Note that a request came that cannot run on the event loop, and how many wait now."""
-        ...
 
     def started(self, count: int) -> None:
         """Note that a batch of `count` requests has begun on a free instance."""
-        ...
 
     def ended(self, count: int, size: int, took_ns: int) -> None:
         """Note that a batch of `count` requests, `size` items, has ended; 0 ns: it failed."""
-        ...
 
     def ran(self, count: int, size: int, took_ns: int) -> None:
         """Note that a batch of `count` requests, `size` items, ran on the loop; 0 ns: it failed."""
-        ...
 
     def resized(self, instance_count: int) -> None:
         """Note that the number of instances has changed."""
-        ...
 
     def looked(self, count: int, size: int) -> None:
         """Note that `count` requests, `size` items, ran at once in one turn of the loop."""
-        ...
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class FixedTiming:
+class FixedTiming(BatchTiming):
     """The numbers in the configuration: preferred sizes, and a delay."""
 
     def __init__(self, max_batch_size: int, preferred: Sequence[int], delay_us: int) -> None:
@@ -118,21 +107,3 @@ class FixedTiming:
         if found.is_closed or due_ns <= now_ns:
             return found.request_count, 0
         return 0, due_ns
-
-    def arrived(self, waiting_count: int) -> None:
-        """See BatchTiming.arrived."""
-
-    def started(self, count: int) -> None:
-        """See BatchTiming.started."""
-
-    def ended(self, count: int, size: int, took_ns: int) -> None:
-        """See BatchTiming.ended."""
-
-    def ran(self, count: int, size: int, took_ns: int) -> None:
-        """See BatchTiming.ran."""
-
-    def resized(self, instance_count: int) -> None:
-        """See BatchTiming.resized."""
-
-    def looked(self, count: int, size: int) -> None:
-        """See BatchTiming.looked."""
