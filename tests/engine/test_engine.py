@@ -334,7 +334,7 @@ def test_any_answer_of_a_stream_may_be_without_outputs():
     answers = collect(engine, request)
     assert [len(a.outputs) for a in answers] == [1, 0, 0, 0]
     assert [a.error is None for a in answers] == [True, False, True, True]
-    told = square.statistics().response_stats
+    told = square.counts.statistics("square", "1").response_stats
     assert [told[str(n)].empty_response.count for n in range(4)] == [0, 0, 1, 1]
 
 

@@ -309,11 +309,12 @@ class Engine:
         not ModelNotFound.
         """
         try:
-            return [one.statistics() for one in self._catalog.served(name, version)]
+            found = self._catalog.served(name, version)
         except (ModelNotFound, Unavailable) as error:
             why = error.message.removeprefix(UNKNOWN)
             msg = f"requested model '{name}' is not available: {why}"
             raise InvalidRequest(msg) from error
+        return [one.counts.statistics(one.name, one.version) for one in found]
 
     def statistics_by_batch_size(self, name: str, version: str) -> dict[int, InferStatistics]:
         """Return the statistics of a ready model's requests by batch size.

@@ -86,12 +86,6 @@ def test_only_the_steps_an_output_hangs_on_are_needed():
     assert numbers(found.needed([WantedOutput("Z")])) == [2]
 
 
-def test_the_source_of_an_output_is_known():
-    found = plan(link("X", "t"), link("t", "Y"))
-    assert found.source_of("Y") == (1, "O")
-    assert found.source_of("X") is None
-
-
 def test_version_numbers_are_kept_and_the_latest_is_none():
     config = ModelConfig(
         "e",

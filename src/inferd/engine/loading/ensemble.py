@@ -65,11 +65,9 @@ def build_ensemble(
     with_sequences = [number for number, step in enumerate(steps) if step.has_sequences]
     scheduler = EnsembleScheduler(plan, models, counts, with_sequences)
     inherited: dict[str, Labels] = {}
-    for output in config.output:
-        source = plan.source_of(output.name)
-        if source is not None:
-            number, inner = source
-            inherited[output.name] = steps[number].labels.get(inner, ())
+    for step in plan.steps:
+        for inner, outer in step.outputs.items():
+            inherited[outer] = steps[step.number].labels.get(inner, ())
     served = Served(
         config,
         version,

@@ -139,7 +139,10 @@ def choose_scheduler(
     batching = config.dynamic_batching
     if batching is None or config.decoupled:
         return DirectScheduler(execution, Levels(batching))
-    return _dynamic(config, batching, execution, plan, timer, delayed_start)
+    timing = _dynamic_timing(config, batching, execution.instance_count, delayed_start)
+    queue = RequestQueue(config.name, batching)
+    keeps_order = batching.preserve_ordering
+    return DynamicScheduler(execution, queue, timing, plan, keeps_order=keeps_order, timer=timer)
 
 
 def _is_scheduled(config: ModelConfig) -> bool:
@@ -162,27 +165,17 @@ def as_executed(config: ModelConfig) -> ModelConfig:
     return replace(config, input=inputs, output=outputs)
 
 
-def _dynamic(
-    config: ModelConfig,
-    batching: DynamicBatching,
-    execution: Execution,
-    plan: BatchPlan,
-    timer: _Timers,
-    delayed_start: DelayedStart,
-) -> DynamicScheduler:
-    timing: BatchTiming
+def _dynamic_timing(
+    config: ModelConfig, batching: DynamicBatching, count: int, delayed_start: DelayedStart
+) -> BatchTiming:
     most, preferred = config.max_batch_size, batching.preferred_batch_size
     delay_us = batching.max_queue_delay_microseconds
     # A test that holds requests must know which batches they make: Triton's rule determines that.
     if delayed_start.count:
-        timing = DelayedTiming(most, preferred, delay_us, delayed_start.count)
-    elif batching.is_adaptive and most > 1:
-        timing = AdaptiveTiming(most, execution.instance_count)
-    else:
-        timing = FixedTiming(most, preferred, delay_us)
-    queue = RequestQueue(config.name, batching)
-    keeps_order = batching.preserve_ordering
-    return DynamicScheduler(execution, queue, timing, plan, keeps_order=keeps_order, timer=timer)
+        return DelayedTiming(most, preferred, delay_us, delayed_start.count)
+    if batching.is_adaptive and most > 1:
+        return AdaptiveTiming(most, count)
+    return FixedTiming(most, preferred, delay_us)
 
 
 def _sequence(

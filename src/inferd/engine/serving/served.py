@@ -16,7 +16,6 @@ from inferd.engine.serving.identity import Identity
 from inferd.engine.serving.table import table_of
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
 from inferd.observe.prometheus import Observed
-from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import Counts
 from inferd.tensor.classification import Labels, check_classifiable, classified, is_classifiable
 from inferd.tensor.dtype import DataType
@@ -135,8 +134,8 @@ class Served:
         self._all_outputs = list(self._outputs.values())
         named = config.parameters.get(DEFAULT_OUTPUTS, "").split(",")
         self._default_outputs = [name for name in self._outputs if name in named]
-        self._names = frozenset(self._inputs)
-        self._only = _only_input(config, self._inputs)
+        takes_any_name = len(self._inputs) == 1 and config.parameters.get(ANY_INPUT_NAME) == "true"
+        self._only = next(iter(self._inputs.values())) if takes_any_name else None
         self._table = table_of(config)
         self._is_obliging = self._table is not None or bool(self._default_outputs)
         if self._table is not None:
@@ -177,10 +176,6 @@ class Served:
     def outputs(self) -> list[TensorMetadata]:
         """Return the outputs as V2 metadata, batch dim included."""
         return [TensorMetadata(r.name, r.datatype, r.shape) for r in self._outputs.values()]
-
-    def statistics(self) -> ModelStatistics:
-        """Return what this version has done, in the form of the Statistics extension."""
-        return self.counts.statistics(self.name, self.version)
 
     def observed(self) -> Observed:
         """Return this version as the metrics report it."""
@@ -453,11 +448,11 @@ class Served:
             if tensor.name in names:
                 return InvalidRequest(
                     f"input '{tensor.name}' already exists in request, "
-                    f"model '{self.name}' takes {_quoted(self._names)}, each once"
+                    f"model '{self.name}' takes {_quoted(self._inputs)}, each once"
                 )
             names.add(tensor.name)
-        least, most, count = len(self._required), len(self._names), len(names)
-        unknown, missing = names - self._names, self._required - names
+        least, most, count = len(self._required), len(self._inputs), len(names)
+        unknown, missing = names - self._inputs.keys(), self._required - names
         complaints = [f"missing required input(s) {_listed(missing)}"] if missing else []
         if not least <= count <= most:
             text = f"expected {most} inputs but got {count} inputs"
@@ -474,7 +469,7 @@ class Served:
         but = f", but {' and '.join(complaints)}" if complaints else ""
         return InvalidRequest(
             f"{text} for model '{self.name}'. "
-            f"Got input(s) {_listed(names)}{but}; it takes {_quoted(self._names)}"
+            f"Got input(s) {_listed(names)}{but}; it takes {_quoted(self._inputs)}"
         )
 
     def _bad_datatype(self, tensor: Tensor, rule: _TensorRule) -> InferdError:
@@ -538,13 +533,6 @@ def _are_named(outputs: Sequence[Tensor | WantedOutput], rules: Sequence[_Tensor
         if output.name != rules[index].name:
             return False
     return True
-
-
-def _only_input(config: ModelConfig, rules: Mapping[str, _TensorRule]) -> _TensorRule | None:
-    """Return the rule of the one input, if the model accepts it under any name."""
-    if len(rules) != 1 or config.parameters.get(ANY_INPUT_NAME) != "true":
-        return None
-    return next(iter(rules.values()))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -149,14 +149,6 @@ class EnsemblePlan:
             stages.append(Stage(plain, next((s for s in here if s.is_decoupled), None)))
         return stages
 
-    def source_of(self, tensor: str) -> tuple[int, str] | None:
-        """Return the number of the step that writes `tensor`, and the name of its output."""
-        for step in self.steps:
-            for inner, outer in step.outputs.items():
-                if outer == tensor:
-                    return step.number, inner
-        return None
-
     # --- checks ---
 
     def _join(self, config: ModelConfig, step: Step, model: ModelConfig) -> None:
