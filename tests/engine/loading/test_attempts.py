@@ -16,7 +16,7 @@ def test_giving_up_a_model_leaves_the_others():
     ):
         attempts.give_up("m")
         assert [one.is_wanted() for one in (ours, also, other)] == [False, False, True]
-        attempts.give_up_all()
+        attempts.give_up()
         assert not other.is_wanted()
 
 
@@ -25,7 +25,7 @@ def test_what_has_ended_is_not_given_up():
     with pytest.raises(ZeroDivisionError), attempts.running("m", attempt):
         raise ZeroDivisionError
     attempts.give_up("m")
-    attempts.give_up_all()
+    attempts.give_up()
     assert attempt.is_wanted()
 
 

@@ -109,7 +109,7 @@ class RepositoryControl:
         Waits at most `timeout_s` for requests that run in threads.
         """
         self.stop()
-        self._loader.attempts.give_up_all()
+        self._loader.attempts.give_up()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -141,9 +141,8 @@ class ModelVersions:
             elif reason == UNLOADED and number not in self._serving and not self._draining[number]:
                 self._set_state(number, ModelState.UNAVAILABLE, UNLOADED)
         serving, self._serving = self._serving, {}
-        for number in serving:
-            self._set_state(number, ModelState.UNLOADING, is_excused=is_excused)
         for number, one in serving.items():
+            self._set_state(number, ModelState.UNLOADING, is_excused=is_excused)
             self._drain(number, one, reason)
         self._is_gone = is_gone
         self._forget_if_gone()

@@ -112,26 +112,13 @@ class StepRunner:
         if run.ticket is not None:
             await self.order.enter(run.ticket, self.places.get(step.number))
         call = self.call(run, step)
-        if self._runs_now(run, step, call):
-            return
         try:
-            response = await self.models.infer(call)
+            response = self._prompt.infer_now(call) if self._prompt is not None else None
+            if response is None:  # it has to wait for something
+                response = await self.models.infer(call)
         except InferdError as error:
             raise self.failed(step, call, error) from error
         run.take(step, response)
-
-    def _runs_now(self, run: EnsembleRun, step: Step, call: InferRequest) -> bool:
-        """Run a step if it need not wait for anything; return whether it ran."""
-        if self._prompt is None:
-            return False
-        try:
-            response = self._prompt.infer_now(call)
-        except InferdError as error:
-            raise self.failed(step, call, error) from error
-        if response is None:
-            return False
-        run.take(step, response)
-        return True
 
     def call(self, run: EnsembleRun, step: Step) -> InferRequest:
         """Return the request to the model of `step`."""

@@ -277,7 +277,8 @@ class Execution:
         self.may_run_inline = False
         self._is_prompt = [False] * _SIZE_CLASSES
         self._has_prompt = False
-        self._end_threads()
+        for _ in self._ended:
+            self._jobs.end()
         with ExitStack() as at_the_end:
             for instance in self.instances:
                 at_the_end.callback(instance.close)
@@ -346,10 +347,6 @@ class Execution:
         del self._ended[number]
         self._dismiss(number)
 
-    def _end_threads(self) -> None:
-        for _ in self._ended:
-            self._jobs.end()
-
     def _refuse_waiting(self) -> None:
         while (job := self._jobs.take()) is not None:
             self.note_ended()
@@ -371,8 +368,9 @@ class Execution:
         if is_served_at_once or not 0 < timeout_us < _LONG_US:
             return None
         loop = asyncio.get_running_loop()
-        expire = self._delay if policy.timeout_action == "DELAY" else self._expire
-        return loop.call_later(timeout_us / 1e6, expire, job, timeout_us)
+        if policy.timeout_action == "DELAY":
+            return loop.call_later(timeout_us / 1e6, self._jobs.delay, job)
+        return loop.call_later(timeout_us / 1e6, self._expire, job, timeout_us)
 
     def _submit(self, job: Job) -> None:
         if self._is_closed:
@@ -389,9 +387,6 @@ class Execution:
         if self._tells:
             job.when_abandoned = partial(self._tell_left, job.requests)
         self._jobs.put(job)
-
-    def _delay(self, job: Job, _timeout_us: int) -> None:
-        self._jobs.delay(job)
 
     def _expire(self, job: Job, timeout_us: int) -> None:
         if self._jobs.remove(job):
