@@ -20,7 +20,7 @@ from inferd.core.metadata import ModelState
 from inferd.engine.loading import control as control_module
 from inferd.engine.loading.catalog import Catalog
 from inferd.engine.loading.control import RepositoryControl
-from inferd.engine.loading.load import LoadOptions
+from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.errors import (
     LoadFailed,
     NotLoadable,
@@ -129,7 +129,8 @@ async def test_the_index_does_not_grow_with_every_version_there_ever_was(reposit
 @run
 async def test_names_that_were_tried_are_not_remembered(repository):
     catalog = Catalog()
-    control = RepositoryControl(catalog, LoadOptions(model_control_mode="explicit"))
+    options = LoadOptions(model_control_mode="explicit")
+    control = RepositoryControl(catalog, options, Loader(options))
     await control.start([repository(m=identity())])
     for number in range(50):
         with pytest.raises(NotLoadable):

@@ -59,14 +59,12 @@ Read = Callable[[], ModelSource | None]
 class RepositoryControl:
     """Decides what is loaded, and records what serves in `catalog`."""
 
-    def __init__(
-        self, catalog: Catalog, options: LoadOptions, loader: Loader | None = None
-    ) -> None:
+    def __init__(self, catalog: Catalog, options: LoadOptions, loader: Loader) -> None:
         self._catalog = catalog
         self._options = options
         self._mode = options.model_control_mode
-        self._loader = loader or Loader(options)
-        self._sources = ModelSources(self._loader, options)
+        self._loader = loader
+        self._sources = ModelSources(loader, options)
         self._dependents = Dependents()
         self._sent: dict[str, ModelSource] = {}  # to bring back ensembles taken down, by name
         self._versions_of: dict[str, ModelVersions] = {}
