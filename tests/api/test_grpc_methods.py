@@ -196,7 +196,7 @@ def test_a_method_of_no_api_group_is_guarded_as_inference(engine):
     options = msgspec.structs.replace(
         grpc_options(ServerConfig()), access=Access({"inference": Secret(b"k", b"v")})
     )
-    methods = port_methods(engine, options, no_pause, {"/other.Service/Run": Unary(handler)})
+    methods = port_methods(engine, options, asyncio.Event(), {"/other.Service/Run": Unary(handler)})
     guarded = {path for path, method in methods.items() if method.guard}
     infer = {f"/{V2_SERVICE}/ModelInfer", f"/{V2_SERVICE}/ModelStreamInfer"}
     assert guarded == {"/other.Service/Run", *infer}

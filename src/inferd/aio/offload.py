@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
+from inferd.aio.thread import settle, start_thread
 from inferd.errors import Overloaded
 
 MAX_WAITING = 1000
@@ -86,28 +85,18 @@ class Offload:
         The future holds the exception, which holds the frames and with them the arguments: such a
         cycle would keep all of it in memory until the garbage collector runs.
         """
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[_Result] = loop.create_future()
+        done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
         waiting = [done]
 
-        def call() -> None:
-            try:
-                settle = partial(_succeed, function(*args))
-            except BaseException as error:  # noqa: BLE001  the caller gets it
-                settle = partial(_fail, error)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(finish, settle)
-            del settle
-
-        def finish(settle: Callable[[asyncio.Future[_Result]], None]) -> None:
+        def ended(result: Any, error: BaseException | None) -> None:
             # Not in the caller: it may have been cancelled while the thread was still busy.
             self._leave(work, size)
             done = waiting.pop()
             if not done.done():
-                settle(done)
+                settle(done, result, error)
 
         try:
-            threading.Thread(target=call, name=f"inferd-{work.value}", daemon=True).start()
+            start_thread(partial(function, *args), ended, f"inferd-{work.value}")
         except RuntimeError:  # the system is out of threads
             self._leave(work, size)
             raise
@@ -116,11 +105,3 @@ class Offload:
     def _leave(self, work: Work, size: int) -> None:
         self._free[work].release()
         self._count -= size
-
-
-def _succeed(result: _Result, done: "asyncio.Future[_Result]") -> None:
-    done.set_result(result)
-
-
-def _fail(error: BaseException, done: "asyncio.Future[_Result]") -> None:
-    done.set_exception(error)

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
 
@@ -19,28 +19,40 @@ async def in_daemon_thread(
     If it hangs, the thread does not keep the process from ending. When the caller is cancelled the
     function runs on, and its result is then passed to `given_up`, on the event loop.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_Result] = loop.create_future()
+    done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
 
-    def succeed(result: _Result) -> None:
+    def ended(result: Any, error: BaseException | None) -> None:
         if not done.done():
-            done.set_result(result)
-        elif given_up is not None:
+            settle(done, result, error)
+        elif error is None and given_up is not None:
             given_up(result)
 
-    def fail(error: BaseException) -> None:
-        if not done.done():
-            done.set_exception(error)
+    start_thread(function, ended, name)
+    return await done
 
-    def work() -> None:
+
+def start_thread(
+    function: Callable[[], Any], ended: Callable[[Any, BaseException | None], None], name: str
+) -> None:
+    """Run `function` in a daemon thread; its result or error goes to `ended`, on the event loop."""
+    loop = asyncio.get_running_loop()
+
+    def run() -> None:
+        result = error = None
         try:
             result = function()
-        except BaseException as error:  # noqa: BLE001  the caller gets it
-            with suppress(RuntimeError):  # the loop has closed: no caller is left
-                loop.call_soon_threadsafe(fail, error)
-        else:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(succeed, result)
+        except BaseException as raised:  # noqa: BLE001  the caller gets it
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(ended, result, error)
+        del result, error  # the frames that the error holds include this one
 
-    threading.Thread(target=work, name=name, daemon=True).start()
-    return await done
+    threading.Thread(target=run, name=name, daemon=True).start()
+
+
+def settle(done: "asyncio.Future[_Result]", result: _Result, error: BaseException | None) -> None:
+    """Settle `done` with the `result`, or the error if there is one."""
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)

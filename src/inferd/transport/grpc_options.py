@@ -1,17 +1,22 @@
 """The options of the gRPC port, whichever transport carries it: its methods and TLS context."""
 
+import asyncio
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 
 from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.grpc_methods import groups_of, grpc_methods
 from inferd.api.header_forward import header_forward
-from inferd.api.health_service import Pause
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
 from inferd.http.access import OPEN, Access
 from inferd.http.grpc.handler import Method
 from inferd.http.limits import GrpcLimits
+
+WATCH_INTERVAL_S = 1.0
+"""How often a Watch checks the engine's readiness."""
 
 
 class GrpcOptions(GrpcLimits, frozen=True, kw_only=True):
@@ -65,16 +70,16 @@ def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext:
 
 
 def port_methods(
-    engine: Engine, options: GrpcOptions, pause: Pause, more: Mapping[str, Method]
+    engine: Engine, options: GrpcOptions, stopping: asyncio.Event, more: Mapping[str, Method]
 ) -> dict[str, Method]:
     """Return the methods of one port by path: ours and `more`, each with its guard.
 
-    Those of inferences may be refused under overload.
+    Those of inferences may be refused under overload. `stopping` is set when the server stops.
     """
     where, access = "--grpc-header-forward-pattern", options.access
     methods = grpc_methods(
         engine,
-        pause,
+        partial(_pause, stopping),
         typed_answers=options.typed_answers,
         forward=header_forward(options.header_forward_pattern, where, access.secret_names),
         access=access,
@@ -86,3 +91,10 @@ def port_methods(
             guard=access.guard(api), is_refusable=api == "inference"
         )
     return methods
+
+
+async def _pause(stopping: asyncio.Event) -> bool:
+    """Wait for WATCH_INTERVAL_S, or until the server is `stopping`; return whether it goes on."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stopping.wait(), WATCH_INTERVAL_S)
+    return not stopping.is_set()

@@ -8,7 +8,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -30,7 +29,6 @@ logger = logging.getLogger("inferd.grpc")
 
 _STATUS = {code.value[0]: code for code in grpc.StatusCode}
 _COMPRESSION_LEVELS = {"none": 0, "low": 1, "medium": 2, "high": 3}
-_WATCH_INTERVAL_S = 1.0
 
 
 class GrpcServer:
@@ -42,7 +40,7 @@ class GrpcServer:
         self._options = options
         self._capacity = engine.capacity
         self._stopping = asyncio.Event()
-        self._methods = port_methods(engine, options, self._pause, more_methods or {})
+        self._methods = port_methods(engine, options, self._stopping, more_methods or {})
         self._server: grpc.aio.Server | None = None
         self._certificates: grpc.ServerCertificateConfiguration | None = None
 
@@ -96,12 +94,6 @@ class GrpcServer:
         """Return the certificates read since the last connection, None if there are none."""
         found, self._certificates = self._certificates, None
         return found
-
-    async def _pause(self) -> bool:
-        """Wait for one interval, or until the server stops; return whether it goes on."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), _WATCH_INTERVAL_S)
-        return not self._stopping.is_set()
 
 
 class AioCall:

@@ -5,7 +5,6 @@ import functools
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import cast
 
 from inferd.engine.engine import Engine
@@ -22,7 +21,6 @@ from inferd.transport.tls import LiveTls
 SWEEP_S = 1.0
 """The longest interval between checks of timeouts, which is also their accuracy."""
 
-WATCH_INTERVAL_S = 1.0
 
 _LAST_WAIT_S = 0.5
 
@@ -47,7 +45,8 @@ class Http2Server:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
-        methods = port_methods(engine, options, self._pause, more_methods or {})
+        self._stopping = asyncio.Event()
+        methods = port_methods(engine, options, self._stopping, more_methods or {})
         self.endpoint = GrpcEndpoint(
             options,
             {path.encode(): method for path, method in methods.items()},
@@ -63,7 +62,6 @@ class Http2Server:
         self._tls: LiveTls | None = None
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
-        self._stopping = asyncio.Event()
 
     async def start(self, address: str, port: int) -> int:
         """Listen on `address` and return the port, which the system chooses if `port` is 0.
@@ -131,12 +129,6 @@ class Http2Server:
         self.sweep()
         loop = asyncio.get_running_loop()
         self._sweeper = loop.call_later(self.endpoint.sweep_s, self.keep_sweeping)
-
-    async def _pause(self) -> bool:
-        """Wait for one interval, or until the server stops; return whether it goes on."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), WATCH_INTERVAL_S)
-        return not self._stopping.is_set()
 
 
 def _sweep_interval(options: GrpcOptions) -> float:

@@ -1,10 +1,13 @@
-"""The configuration of a model: both encodings, both ways."""
+"""The configuration of a model in both encodings."""
 
 import orjson
 from tritonclient.grpc import service_pb2 as pb
 
+from inferd.config.message import read_message
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput, VersionPolicy
+from inferd.config.pbtxt import parse_json
 from inferd.tensor.dtype import DataType
+from inferd.wire.proto import parse
 from inferd.wire.v2 import model_config as wire
 
 CONFIG = ModelConfig(
@@ -18,8 +21,9 @@ CONFIG = ModelConfig(
 
 
 def test_a_configuration_survives_both_encodings():
-    assert wire.decode_config(wire.encode_config(CONFIG)) == CONFIG
-    assert wire.decode_config_message(wire.encode_config_message(CONFIG)) == CONFIG
+    assert parse_json(wire.encode_config(CONFIG), "the answer") == CONFIG
+    message = parse("inference.ModelConfigResponse", wire.encode_config_message(CONFIG))
+    assert read_message(message.config) == CONFIG
 
 
 def test_a_configuration_in_json_has_tritons_layout():
