@@ -8,7 +8,7 @@ import pytest
 from inferd.config.options.log import LogChange, LogSettings
 from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
-from inferd.observe.log import Log, close_log, set_up_log
+from inferd.observe.log import Log, close_log
 
 LOGGER = logging.getLogger("inferd.part")
 
@@ -21,7 +21,7 @@ def _clean():
 
 def lines(path, **settings):
     """Log one record of each level and return what the file has."""
-    set_up_log(LogSettings(file=path, **settings))
+    Log(LogSettings(file=path, **settings)).open()
     LOGGER.debug("d")
     LOGGER.info("i %d", 1)
     LOGGER.warning("w")
@@ -57,7 +57,7 @@ def test_json_is_one_object_per_line(tmp_path):
 
 def test_json_keeps_a_traceback_in_its_line_and_adds_fields(tmp_path):
     path = tmp_path / "log"
-    set_up_log(LogSettings(file=path, format="json"))
+    Log(LogSettings(file=path, format="json")).open()
     try:
         int("x")
     except ValueError:
@@ -84,13 +84,13 @@ def test_each_level_has_its_own_switch(tmp_path, settings, levels):
 
 
 def test_the_second_set_up_replaces_the_first(tmp_path):
-    set_up_log(LogSettings(file=tmp_path / "first"))
+    Log(LogSettings(file=tmp_path / "first")).open()
     assert len(lines(tmp_path / "second")) == 3
     assert (tmp_path / "first").read_text() == ""
 
 
 def test_standard_error_is_where_the_log_goes_by_default(capfd):
-    set_up_log(LogSettings())
+    Log(LogSettings()).open()
     LOGGER.warning("hello")
     out, err = capfd.readouterr()
     assert out == ""
@@ -98,15 +98,15 @@ def test_standard_error_is_where_the_log_goes_by_default(capfd):
 
 
 def test_a_file_that_cannot_be_opened_leaves_the_log_as_it_was(tmp_path):
-    set_up_log(LogSettings(file=tmp_path / "log"))
+    Log(LogSettings(file=tmp_path / "log")).open()
     with pytest.raises(FileNotFoundError):
-        set_up_log(LogSettings(file=tmp_path / "no" / "log"))
+        Log(LogSettings(file=tmp_path / "no" / "log")).open()
     LOGGER.warning("still")
     assert "still" in (tmp_path / "log").read_text()
 
 
 def test_closing_gives_the_logger_back():
-    set_up_log(LogSettings())
+    Log(LogSettings()).open()
     close_log()
     logger = logging.getLogger("inferd")
     assert (logger.handlers, logger.propagate, logger.level) == ([], True, logging.NOTSET)
@@ -114,7 +114,7 @@ def test_closing_gives_the_logger_back():
 
 def test_no_text_passes_for_a_line_of_its_own(tmp_path):
     path = tmp_path / "log"
-    set_up_log(LogSettings(file=path))
+    Log(LogSettings(file=path)).open()
     hostile = "a\n2030-01-01 00:00:00.000 INFO    ready\r\x1b[2J\x85\u2028\u202e\udcffé"
     LOGGER.warning("model '%s'", hostile)
     try:
@@ -130,7 +130,7 @@ def test_no_text_passes_for_a_line_of_its_own(tmp_path):
 
 def test_a_text_that_keeps_its_lines_is_indented_as_a_traceback_is(tmp_path):
     path = tmp_path / "log"
-    set_up_log(LogSettings(file=path))
+    Log(LogSettings(file=path)).open()
     text = "Traceback:\n  line 1\n2030-01-01 00:00:00.000 INFO    ready\x1b[2J\n"
     LOGGER.warning("model 'm': %s", text, extra={"keeps_lines": True})
     first, *rest = path.read_text().splitlines()
@@ -141,20 +141,20 @@ def test_a_text_that_keeps_its_lines_is_indented_as_a_traceback_is(tmp_path):
 @pytest.mark.parametrize("style", ["default", "json"])
 def test_text_that_is_no_unicode_is_written_all_the_same(tmp_path, style):
     path = tmp_path / "log"
-    set_up_log(LogSettings(file=path, format=style))
+    Log(LogSettings(file=path, format=style)).open()
     LOGGER.warning("a \udcff b", extra={"fields": {"model": "\udcff"}})
     assert r"a \udcff b" in path.read_text()
 
 
 def test_what_opentelemetry_complains_of_is_in_the_log_too(tmp_path):
     path = tmp_path / "log"
-    set_up_log(LogSettings(file=path, verbose=1))
+    Log(LogSettings(file=path, verbose=1)).open()
     spans = logging.getLogger("opentelemetry.sdk")
     spans.info("noise")
     spans.warning("no collector")
     [line] = path.read_text().splitlines()
     assert line.endswith("WARNING no collector")
-    set_up_log(LogSettings(file=path, error=False, warning=False, info=False))
+    Log(LogSettings(file=path, error=False, warning=False, info=False)).open()
     spans.error("no collector")
     assert len(path.read_text().splitlines()) == 1
     close_log()
@@ -280,6 +280,6 @@ def test_what_cannot_be_opened_again_goes_on_in_the_old_file(tmp_path, opened):
 def test_a_thread_that_logs_during_a_change_finds_a_stream(tmp_path, opened, capfd):
     opened(file=tmp_path / "log")
     [old] = logging.getLogger("inferd").handlers
-    set_up_log(LogSettings(file=tmp_path / "new"))
+    Log(LogSettings(file=tmp_path / "new")).open()
     old.emit(logging.LogRecord("inferd", logging.INFO, "", 1, "late", None, None))
     assert capfd.readouterr().err.endswith("late\n")

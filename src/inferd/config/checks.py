@@ -27,6 +27,7 @@ from inferd.config.platform import ENSEMBLE, platform_named, platforms_of
 from inferd.config.wiring import wiring_complaints
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import fits
 
 CONFIG_FILE = "config.pbtxt"
 
@@ -285,10 +286,7 @@ def _initial_complaints(place: str, state: SequenceState, initial: InitialState)
         yield f"{place} has no name"
     if initial.datatype is not state.datatype:
         yield f"{place} has data_type {_config_name(initial.datatype)}, the state has another"
-    fits = len(initial.dims) == len(state.dims) and all(
-        got > 0 and want in (got, -1) for want, got in zip(state.dims, initial.dims, strict=True)
-    )
-    if not fits:
+    if not fits(state.dims, initial.dims) or any(dim < 1 for dim in initial.dims):
         yield f"{place} has dims {list(initial.dims)}, the state has {list(state.dims)}"
     if initial.data_file is None and not initial.zero_data:
         yield f"{place} needs zero_data or a data_file"

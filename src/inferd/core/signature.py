@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,8 @@ def _check_shape(
 ) -> None:
     batch = (-1,) if config.max_batch_size > 0 else ()
     wanted = batch + _model_dims(tensor)
-    if not _fits(wanted, declared.shape):
+    # A scalar, or of unknown rank: only a run can tell.
+    if declared.shape and not fits(declared.shape, wanted):
         msg = (
             f"model '{config.name}', {role} '{tensor.name}': the file has shape "
             f"{list(declared.shape)}, the configuration says {list(wanted)}"
@@ -246,15 +248,6 @@ def _check_shape(
         if batch:
             msg += f", the first being the batch dim of max_batch_size {config.max_batch_size}"
         raise InvalidConfig(msg)
-
-
-def _fits(wanted: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Tell whether a tensor of `shape` in the file accepts every shape that `wanted` allows."""
-    if not shape:  # a scalar, or of unknown rank: only a run can tell
-        return True
-    return len(wanted) == len(shape) and all(
-        has in (-1, want) for want, has in zip(wanted, shape, strict=True)
-    )
 
 
 def _unknown(

@@ -69,8 +69,24 @@ class Log:
             LOGGER.info("the log was opened again")
 
     def _set_up(self, settings: LogSettings) -> None:
-        by_client = settings.file != self._start_file
-        set_up_log(settings, file_is_named_by_client=by_client)
+        """Set up the logger by `settings`, replacing any earlier setup.
+
+        Raises OSError when the file cannot be opened; the logger is then unchanged.
+        """
+        if settings.file is None:
+            handler: logging.Handler = logging.StreamHandler(sys.stderr)
+        else:
+            by_client = settings.file != self._start_file
+            handler = _File(open_log(settings.file, is_named_by_client=by_client))
+        handler.setFormatter(_JsonLines() if settings.format == "json" else _Text(settings.format))
+        wanted = _wanted_levels(settings)
+        handler.addFilter(lambda record: record.levelno in wanted)
+        close_log()
+        level = min(wanted, default=logging.CRITICAL)
+        for logger, least in ((LOGGER, level), (_SPANS_LOGGER, max(level, logging.WARNING))):
+            logger.addHandler(handler)
+            logger.setLevel(least)
+            logger.propagate = False
 
     def _changed(self, change: LogChange) -> LogSettings:
         new = {
@@ -98,28 +114,8 @@ class Log:
         return self._folder.place("log_file", name)
 
 
-def set_up_log(settings: LogSettings, *, file_is_named_by_client: bool = False) -> None:
-    """Set up the logger "inferd" by `settings`, replacing any earlier setup.
-
-    Raises OSError when the file cannot be opened; the logger is then unchanged.
-    """
-    if settings.file is None:
-        handler: logging.Handler = logging.StreamHandler(sys.stderr)
-    else:
-        handler = _File(open_log(settings.file, is_named_by_client=file_is_named_by_client))
-    handler.setFormatter(_JsonLines() if settings.format == "json" else _Text(settings.format))
-    wanted = _wanted_levels(settings)
-    handler.addFilter(lambda record: record.levelno in wanted)
-    close_log()
-    level = min(wanted, default=logging.CRITICAL)
-    for logger, least in ((LOGGER, level), (_SPANS_LOGGER, max(level, logging.WARNING))):
-        logger.addHandler(handler)
-        logger.setLevel(least)
-        logger.propagate = False
-
-
 def close_log() -> None:
-    """Close what set_up_log opened, and reset the logger to Python's defaults."""
+    """Close what Log.open opened, and reset the logger to Python's defaults."""
     for logger in (LOGGER, _SPANS_LOGGER):
         for handler in list(logger.handlers):
             logger.removeHandler(handler)

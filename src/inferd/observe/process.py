@@ -18,9 +18,11 @@ def process_families(proc: Path = Path("/proc")) -> list[Family]:
     try:
         # The program's name is in parentheses and may contain anything, even parentheses.
         stat = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        boot_s = _boot_s((proc / "stat").read_text())
+        # When the machine started, in seconds since 1970.
+        boot_s = int(_line((proc / "stat").read_text(), "btime ")[1])
         open_count = len(os.listdir(folder / "fd"))
-        most_open = _most_open((folder / "limits").read_text())
+        limit = _line((folder / "limits").read_text(), "Max open files")[3]
+        most_open = float(limit.replace("unlimited", "inf"))
     except (OSError, ValueError):
         return []
     ticks_per_s, page_bytes = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
@@ -49,12 +51,7 @@ def process_families(proc: Path = Path("/proc")) -> list[Family]:
     ]
 
 
-def _boot_s(stat: str) -> int:
-    """Return when the machine started, in seconds since 1970."""
-    [line] = [line for line in stat.splitlines() if line.startswith("btime ")]
-    return int(line.split()[1])
-
-
-def _most_open(limits: str) -> float:
-    [line] = [line for line in limits.splitlines() if line.startswith("Max open files")]
-    return float(line.split()[3].replace("unlimited", "inf"))
+def _line(text: str, start: str) -> list[str]:
+    """Return the words of the one line in `text` that begins with `start`."""
+    [line] = [line for line in text.splitlines() if line.startswith(start)]
+    return line.split()

@@ -180,10 +180,9 @@ def files_of(
 
     Raises InvalidConfig when the model file is missing or lies outside the version folder.
     """
-    if model.backend is not None:
-        return ModelFiles(model.folder, version, model.folder, model.folder, is_wanted)
-    if model.file is not None:
-        return ModelFiles(model.folder, version, model.folder, model.file, is_wanted)
+    if model.backend is not None or model.file is not None:
+        only = model.file or model.folder
+        return ModelFiles(model.folder, version, model.folder, only, is_wanted)
     folder, filename = model.folder / str(version), config.default_model_filename
     if not is_inside(filename):
         msg = (

@@ -14,7 +14,7 @@ from inferd.errors import InferdError, InvalidConfig
 from inferd.repository.contents import read_inside
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
-from inferd.tensor.tensor import Tensor
+from inferd.tensor.tensor import Tensor, fits
 
 FOLDER = "warmup"
 """The folder for data files within the model's folder."""
@@ -88,7 +88,7 @@ def _tensor(folder: Path, config: ModelConfig, place: str, name: str, given: War
 
 
 def _check_declared(
-    config: ModelConfig, place: str, name: str, datatype: DataType, dims: Sequence[int]
+    config: ModelConfig, place: str, name: str, datatype: DataType, dims: tuple[int, ...]
 ) -> None:
     """Check a sample's input against the model's, which do not include those of schedulers."""
     declared = next((tensor for tensor in config.input if tensor.name == name), None)
@@ -98,10 +98,7 @@ def _check_declared(
         expected = "none" if declared.datatype is None else declared.datatype.value
         msg = f"{place} has data_type {datatype.value}, the model's is {expected}"
         raise InvalidConfig(msg)
-    fits = len(dims) == len(declared.dims) and all(
-        wanted in (-1, dim) for dim, wanted in zip(dims, declared.dims, strict=True)
-    )
-    if not fits:
+    if not fits(declared.dims, dims):
         msg = f"{place} has dims {list(dims)}, the model's are {list(declared.dims)}"
         raise InvalidConfig(msg)
 

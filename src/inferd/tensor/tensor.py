@@ -95,6 +95,13 @@ def flat_view(view: memoryview) -> memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
+def fits(dims: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Tell whether `dims`, of which -1 is any size, allow `shape`."""
+    return len(dims) == len(shape) and all(
+        dim in (-1, size) for dim, size in zip(dims, shape, strict=True)
+    )
+
+
 def reshaped(
     shape: tuple[int, ...], dims: tuple[int, ...], target: tuple[int, ...]
 ) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from inferd.errors import BackendFailed, InvalidRequest, foreign_text
 from inferd.tensor.dtype import DataType, datatype_of
-from inferd.tensor.tensor import Tensor
+from inferd.tensor.tensor import Tensor, fits
 
 Form = Literal["array", "list", "scalar"]
 
@@ -100,9 +100,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
     def _fits(self, shape: tuple[int, ...]) -> bool:
         if not self.shape:
             return shape in ((), (1,))  # clients see the second
-        return len(shape) == len(self.shape) and all(
-            want in (-1, got) for want, got in zip(self.shape, shape, strict=True)
-        )
+        return fits(self.shape, shape)
 
     def _array(self, value: object) -> np.ndarray[Any, Any]:
         if value is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.tensor.tensor import Tensor, reshaped
+from inferd.tensor.tensor import Tensor, fits, reshaped
 
 _Dims = tuple[int, ...]
 
@@ -35,11 +35,8 @@ class Reshapes:
                 outputs[number] = Tensor(one.name, one.datatype, shape, one.data)
 
     def _reshaped(self, shape: _Dims, dims: _Dims, target: _Dims) -> _Dims:
-        own = shape[self._lead :]
-        fits = len(shape) == self._lead + len(dims) and all(
-            dim in (-1, size) for size, dim in zip(own, dims, strict=True)
-        )
-        return reshaped(shape, dims, target) if fits else shape
+        is_fitting = len(shape) >= self._lead and fits(dims, shape[self._lead :])
+        return reshaped(shape, dims, target) if is_fitting else shape
 
 
 def reshapes_of(config: ModelConfig) -> Reshapes | None:

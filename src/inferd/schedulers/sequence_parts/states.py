@@ -12,7 +12,7 @@ from inferd.core.request import InferResponse
 from inferd.errors import BackendFailed, InferdError, InvalidConfig
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import decode_strings
-from inferd.tensor.tensor import Tensor
+from inferd.tensor.tensor import Tensor, fits
 
 FOLDER = "initial_state"
 """The folder inside a model's folder that holds the files of initial states."""
@@ -51,10 +51,7 @@ class States:
         if tensor is None:
             raise self._failed(state, "is missing")
         inner = tensor.shape[len(self._batch_dims) :]
-        fits = len(inner) == len(state.dims) and all(
-            dim in (-1, size) for dim, size in zip(state.dims, inner, strict=True)
-        )
-        if tensor.datatype is not state.datatype or not fits:
+        if tensor.datatype is not state.datatype or not fits(state.dims, inner):
             raise self._failed(state, f"is {tensor.datatype.value} {list(tensor.shape)}")
         return Tensor(state.input_name, tensor.datatype, tensor.shape, bytes(tensor.view()))
 
