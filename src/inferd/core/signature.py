@@ -24,11 +24,6 @@ class Declared:
     datatype: DataType | None
     first_dim: str = ""
 
-    @property
-    def has_variable_batch(self) -> bool:
-        """Whether the first dim is variable, so that it may be the batch dim."""
-        return bool(self.shape) and self.shape[0] == -1
-
     def __str__(self) -> str:
         """Return datatype and shape, for error texts."""
         return f"{self.datatype.value if self.datatype else self.kind} {list(self.shape)}"
@@ -91,7 +86,7 @@ def complete_config(
     fixed = [
         tensor
         for tensor in (*signature.inputs.values(), *signature.outputs.values())
-        if not tensor.has_variable_batch
+        if tensor.shape[:1] != (-1,)  # a variable first dim may be the batch dim
     ]
     if fixed and config.max_batch_size > 0:
         msg = (

@@ -6,10 +6,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 import inferd
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.ports import ports_of
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import IndexEntry
@@ -47,17 +48,8 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
     for warning in warnings:
         LOGGER.warning("%s", warning)
     _allow_connections(config)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_ServerProcess(config, log).serve())
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return the factory of the event loop: uvloop's, where uvloop is installed."""
-    try:
-        import uvloop
-    except ImportError:  # Windows
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
 
 
 def _allow_connections(config: ServerConfig) -> None:

@@ -9,13 +9,13 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import Self
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.config.sources import read_options
 from inferd.core.interfaces import GivenModel
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.engine.loading.lookup import given_model
 from inferd.errors import LoadFailed
-from inferd.server.process import loop_factory
 from inferd.server.server import Server
 
 
@@ -155,7 +155,7 @@ def _run(config: ServerConfig, models: Sequence[GivenModel], started: _Started) 
                 await end.wait()
 
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(serve())
     except BaseException as error:
         if not started.done():

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from threading import Thread
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.backends.function.instance import FunctionCall, FunctionInstance
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
@@ -27,21 +28,12 @@ Item = InferResponse | BaseException | None
 """An answer, an error, or the end."""
 
 
-def _new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return a uvloop event loop if available: its hand-over between threads is cheaper."""
-    try:
-        import uvloop
-    except ImportError:  # Windows
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
 class AsyncFunctionInstance(FunctionInstance):
     """An asynchronous function that runs many requests at once. See ConcurrentInstance."""
 
     def __init__(self, call: FunctionCall) -> None:
         super().__init__(call)
-        self.loop = _new_event_loop()
+        self.loop = new_event_loop()
         self._is_closed = False
         self._thread = Thread(target=self._run, name=f"inferd-{call.model}", daemon=True)
         self._thread.start()
