@@ -49,6 +49,10 @@ class OperatorCall:
         """Return a float attribute of the format."""
         raise NotImplementedError
 
+    def axis(self, rank: int | None, default: int, name: str = "axis") -> int:
+        """Return the attribute `name`, checked and made non-negative if `rank` is known."""
+        return self.checked(self.integer(name, default), rank)
+
     def checked(self, axis: int, rank: int | None) -> int:
         """Return `axis`, checked and made non-negative if `rank` is known."""
         if rank is None:

@@ -22,6 +22,12 @@ def gelu(graph: Graph, x: Value, *, is_fast: bool = False) -> Value:
     return x * 0.5 * (curve + 1.0)
 
 
+def without_nan(x: Value, number: float) -> Value:
+    """Return `x` with `number` in place of NaN."""
+    graph = x.graph
+    return graph.add("Where", graph.add("IsNaN", x), graph.like(x, number), x, rank=x.rank)
+
+
 def root_size(graph: Graph, x: Value) -> Value:
     """Return the size of the cube root of `x`, whose sign is left out."""
     return graph.add("Pow", graph.add("Abs", x), graph.like(x, 1 / 3))

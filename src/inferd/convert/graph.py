@@ -247,6 +247,10 @@ class Graph:
         """Return a tensor of `shape` filled with `number`, a NumPy scalar."""
         return self.add("ConstantOfShape", shape, rank=rank, value=np.array([number]))
 
+    def full_like(self, value: Value, number: float) -> Value:
+        """Return a tensor of the shape and type of `value` filled with `number`."""
+        return self.add("Expand", self.like(value, number), self.shape(value), rank=value.rank)
+
     def ones(self, shape: Value) -> Value:
         """Return an INT64 vector of ones, as many as `shape` [1] says."""
         return self.full(shape, np.int64(1))

@@ -28,11 +28,11 @@ def _transform(
     if weights.shape != (4,) or not weights.all():
         call.refuse("its argument 'weights' should be four numbers, none of them 0")
     rows = graph.add("Gather", info, numbers, axis=0)
-    scale = _columns(graph, rows, 2, 3)
-    limits = _limits(graph, _columns(graph, rows, 0, 2), scale, one)
+    scale = graph.slice(rows, -1, 2, 3)
+    limits = _limits(graph, graph.slice(rows, -1, 0, 2), scale, one)
 
-    boxes = graph.add("Div", _columns(graph, regions, -4, END), scale, rank=2)
-    low, high = _columns(graph, boxes, 0, 2), _columns(graph, boxes, 2, 4)
+    boxes = graph.add("Div", graph.slice(regions, -1, -4), scale, rank=2)
+    low, high = graph.slice(boxes, -1, 0, 2), graph.slice(boxes, -1, 2, 4)
     size = high - low + one
     center = low + size * 0.5
     size, center = graph.unsqueeze(size, (1,)), graph.unsqueeze(center, (1,))
@@ -40,16 +40,17 @@ def _transform(
     classes = graph.length(deltas, 1) / graph.ints(4)
     shape = graph.join(graph.length(deltas, 0), classes, graph.ints(4))
     changes = graph.reshape(deltas, shape, 3) / graph.constant(weights)
-    moved = _columns(graph, changes, 0, 2) * size
+    moved = graph.slice(changes, -1, 0, 2) * size
     center = moved + center
-    growth = graph.add("Min", _columns(graph, changes, 2, 4), graph.real(_MOST_GROWTH))
+    growth = graph.add("Min", graph.slice(changes, -1, 2, 4), graph.real(_MOST_GROWTH))
     half = graph.add("Exp", growth) * size * 0.5
     ends = center + half - one
     made = graph.add("Concat", center - half, ends, axis=2)
     made = graph.add("Max", graph.add("Min", made, limits), graph.real(0.0))
     if call.integer("apply_scale", 1):
         made = made * graph.unsqueeze(scale, (1,))
-    return graph.reshape(made, graph.shape(deltas), 2), _counts(graph, numbers, info)
+    counts = _occurrences(graph, graph.places(info, 0), numbers)
+    return graph.reshape(made, graph.shape(deltas), 2), counts
 
 
 def _plus_one(call: Caffe2Call) -> float:
@@ -73,11 +74,6 @@ def _limits(graph: Graph, sizes: Value, scale: Value, one: Value) -> Value:
     return graph.unsqueeze(corners, (1,))
 
 
-def _counts(graph: Graph, numbers: Value, info: Value) -> Value:
-    """Return how many boxes each image has."""
-    return _occurrences(graph, graph.places(info, 0), numbers)
-
-
 def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> Converted:
     """Convert BoxWithNMSLimit for one image: the best boxes of each class but the first."""
     for name, usual in _ONLY.items():
@@ -91,9 +87,8 @@ def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> 
         count = graph.reshape(graph.cast(call.input(2), DataType.INT64), graph.ints(1))
     classes = graph.length(scores, 1)
     by_row = graph.reshape(boxes, graph.join(count, classes, graph.ints(4)), 3)
-    first, end, axis = graph.ints(1), graph.ints(END), graph.ints(1)
-    scores = graph.transpose(graph.add("Slice", scores, first, end, axis), (1, 0))
-    boxes = graph.transpose(graph.add("Slice", by_row, first, end, axis), (1, 0, 2))
+    scores = graph.transpose(graph.slice(scores, 1, 1), (1, 0))
+    boxes = graph.transpose(graph.slice(by_row, 1, 1), (1, 0, 2))
 
     wider = boxes
     if call.integer("legacy_plus_one", 1):
@@ -144,10 +139,6 @@ def _occurrences(graph: Graph, numbers: Value, among: Value) -> Value:
     rows, columns = graph.unsqueeze(numbers, (1,)), graph.unsqueeze(among, (0,))
     is_there = graph.cast(graph.add("Equal", rows, columns, rank=2), DataType.FP32)
     return graph.reduce("ReduceSum", is_there, [1])
-
-
-def _columns(graph: Graph, value: Value, start: int, end: int) -> Value:
-    return graph.slice(value, -1, start, end)
 
 
 OPERATORS: dict[str, Converter] = {"BBoxTransform": _transform, "BoxWithNMSLimit": _with_limit}

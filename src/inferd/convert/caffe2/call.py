@@ -109,10 +109,6 @@ class Caffe2Call(OperatorCall):
             self._refuse_argument("order", "NCHW or NHWC")
         return order == "NHWC"
 
-    def axis(self, rank: int | None, default: int) -> int:
-        """Return the argument `axis`, checked and made non-negative if `rank` is known."""
-        return self.checked(self.integer("axis", default), rank)
-
     def axes(self, x: Value) -> list[int]:
         """Return the argument `axes` of a reduction of `x`, in order, empty for all dims."""
         return sorted({self.checked(axis, x.rank) for axis in self.integers("axes")})

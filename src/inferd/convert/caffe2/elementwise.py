@@ -4,7 +4,15 @@ import numpy as np
 
 from inferd.convert.caffe2.call import Caffe2Call
 from inferd.convert.call import Converted, Converter, node
-from inferd.convert.elementwise import SELU_ALPHA, SELU_GAMMA, gelu, root_size, total_of, unchanged
+from inferd.convert.elementwise import (
+    SELU_ALPHA,
+    SELU_GAMMA,
+    gelu,
+    root_size,
+    total_of,
+    unchanged,
+    without_nan,
+)
 from inferd.convert.graph import Graph, Value, wider_rank
 from inferd.tensor.dtype import DataType
 
@@ -16,11 +24,6 @@ def _logit(graph: Graph, call: Caffe2Call) -> Converted:
     eps = call.number("eps", 1e-6)
     x = graph.add("Clip", call.input(0), graph.real(eps), graph.real(1.0 - eps))
     return graph.add("Log", x / (1.0 - x))
-
-
-def _replace_nan(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-    value = graph.like(x, call.number("value"))
-    return graph.add("Where", graph.add("IsNaN", x), value, x, rank=x.rank)
 
 
 def _clip(graph: Graph, call: Caffe2Call) -> Converted:
@@ -217,7 +220,7 @@ OPERATORS: dict[str, Converter] = {
     "Logit": _logit,
     "Cbrt": lambda graph, call, x: graph.add("Sign", x) * root_size(graph, x),
     "Scale": lambda graph, call, x: x * call.number("scale", 1.0),
-    "ReplaceNaN": _replace_nan,
+    "ReplaceNaN": lambda graph, call, x: without_nan(x, call.number("value")),
     "WeightedSum": _weighted_sum,
     "AffineChannel": _affine_channel,
     "ElementwiseLinear": _elementwise_linear,

@@ -15,12 +15,7 @@ Array = np.ndarray[Any, Any]
 
 def _given(datatype: DataType) -> Converter:
     """Return the converter of a fill whose elements the file contains."""
-
-    def convert(graph: Graph, call: Caffe2Call) -> Converted:
-        values = _values(call, datatype)
-        return _shaped(call, values)
-
-    return convert
+    return lambda graph, call: _shaped(call, _values(call, datatype))
 
 
 def _values(call: Caffe2Call, datatype: DataType) -> Array:

@@ -5,26 +5,23 @@ from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import Graph, Value
 
 
-def _fully_connected(*, transposed: bool) -> Converter:
-    """Return the converter of FC (weight [out, in]) or FCTransposed (weight [in, out])."""
-
-    def convert(graph: Graph, call: Caffe2Call, x: Value, weight: Value, bias: Value) -> Converted:
-        axis = call.axis(x.rank, 1)
-        y = graph.add(
-            "Gemm",
-            graph.flatten(x, axis),
-            graph.flatten(weight, call.integer("axis_w", 1)),
-            bias,
-            rank=2,
-            transB=0 if transposed else 1,
-        )
-        if axis == 1:
-            return y
-        shape = graph.join(graph.shape(x, 0, axis), graph.shape(y, 1))
-        rank = axis + 1 if axis >= 0 else None
-        return graph.reshape(y, shape, rank)
-
-    return convert
+def _fully_connected(
+    graph: Graph, call: Caffe2Call, x: Value, weight: Value, bias: Value
+) -> Converted:
+    """Convert FC, whose weight is [out, in], and FCTransposed, whose weight is [in, out]."""
+    axis = call.axis(x.rank, 1)
+    y = graph.add(
+        "Gemm",
+        graph.flatten(x, axis),
+        graph.flatten(weight, call.integer("axis_w", 1)),
+        bias,
+        rank=2,
+        transB=int(call.type == "FC"),
+    )
+    if axis == 1:
+        return y
+    shape = graph.join(graph.shape(x, 0, axis), graph.shape(y, 1))
+    return graph.reshape(y, shape, axis + 1 if axis >= 0 else None)
 
 
 def _mat_mul(graph: Graph, call: Caffe2Call) -> Converted:
@@ -74,8 +71,7 @@ def _cosine(graph: Graph, call: Caffe2Call) -> Converted:
 
 
 OPERATORS: dict[str, Converter] = {
-    "FC": _fully_connected(transposed=False),
-    "FCTransposed": _fully_connected(transposed=True),
+    **dict.fromkeys(("FC", "FCTransposed"), _fully_connected),
     "MatMul": _mat_mul,
     "BatchMatMul": _batch_mat_mul,
     "DotProduct": _dot_product,

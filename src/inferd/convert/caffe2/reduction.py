@@ -36,30 +36,25 @@ def _arg(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     return place_of_extreme(graph, call.type, x, call.axis(x.rank, -1), keep=call.keeps_dims)
 
 
-def _lengths(*, sparse: bool, mean: bool = False, weighted: bool = False) -> Converter:
-    """Return the converter of LengthsSum and the like: sums over segments of given lengths."""
-
-    def convert(graph: Graph, call: Caffe2Call, rows: Value) -> Converted:
-        rank = rows.rank
-        others = list(call.inputs[1:])
-        weights = others.pop(0) if weighted and others else None
-        if sparse:
-            indices = others.pop(0) if others else call.input(1)
-            # Half floats are accepted too, and summed as FP32.
-            rows = graph.cast(graph.add("Gather", rows, indices, axis=0), DataType.FP32)
-        flat = graph.flatten(rows, 1)
-        if weights is not None:
-            flat = flat * graph.unsqueeze(weights, (1,))
-        call.refuse_if(not others, "its input of lengths is missing")
-        lengths = graph.cast(others[0], DataType.INT64)
-        sums = _segment_sums(graph, flat, lengths)
-        if mean:
-            count = graph.cast(graph.add("Max", lengths, graph.ints(1)), DataType.FP32)
-            sums = sums / graph.unsqueeze(count, (1,))
-        shape = graph.join(graph.shape(lengths), graph.shape(rows, 1))
-        return graph.reshape(sums, shape, rank)
-
-    return convert
+def _lengths(graph: Graph, call: Caffe2Call, rows: Value) -> Converted:
+    """Convert LengthsSum and the like: sums over segments of given lengths."""
+    rank, others = rows.rank, list(call.inputs[1:])
+    weights = others.pop(0) if "Weighted" in call.type and others else None
+    if call.type.startswith("Sparse"):
+        indices = others.pop(0) if others else call.input(1)
+        # Half floats are accepted too, and summed as FP32.
+        rows = graph.cast(graph.add("Gather", rows, indices, axis=0), DataType.FP32)
+    flat = graph.flatten(rows, 1)
+    if weights is not None:
+        flat = flat * graph.unsqueeze(weights, (1,))
+    call.refuse_if(not others, "its input of lengths is missing")
+    lengths = graph.cast(others[0], DataType.INT64)
+    sums = _segment_sums(graph, flat, lengths)
+    if call.type.endswith("Mean"):
+        count = graph.cast(graph.add("Max", lengths, graph.ints(1)), DataType.FP32)
+        sums = sums / graph.unsqueeze(count, (1,))
+    shape = graph.join(graph.shape(lengths), graph.shape(rows, 1))
+    return graph.reshape(sums, shape, rank)
 
 
 def _segment_sums(graph: Graph, rows: Value, lengths: Value) -> Value:
@@ -128,10 +123,9 @@ OPERATORS: dict[str, Converter] = {
     "LengthsToSegmentIds": _segment_ids,
     "LengthsToRanges": _ranges,
     "LengthsRangeFill": _range_fill,
-    "LengthsSum": _lengths(sparse=False),
-    "LengthsMean": _lengths(sparse=False, mean=True),
-    "LengthsWeightedSum": _lengths(sparse=False, weighted=True),
-    "SparseLengthsSum": _lengths(sparse=True),
-    "SparseLengthsMean": _lengths(sparse=True, mean=True),
-    "SparseLengthsWeightedSum": _lengths(sparse=True, weighted=True),
+    **{
+        f"{kind}Lengths{op}": _lengths
+        for kind in ("", "Sparse")
+        for op in ("Sum", "Mean", "WeightedSum")
+    },
 }

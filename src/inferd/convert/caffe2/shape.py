@@ -47,11 +47,11 @@ def _prepend_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 
 def _expand(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Expand: a dim of 1, in the input or the requested shape, takes the other's size."""
-    is_input = len(call.inputs) > 1
-    shape = call.input(1) if is_input else graph.ints(*call.integers("shape"))
-    return graph.add(
-        "Expand", x, graph.cast(shape, DataType.INT64) if is_input else shape, rank=None
-    )
+    if len(call.inputs) > 1:
+        shape = graph.cast(call.input(1), DataType.INT64)
+    else:
+        shape = graph.ints(*call.integers("shape"))
+    return graph.add("Expand", x, shape, rank=None)
 
 
 def _shape(graph: Graph, call: Caffe2Call, x: Value) -> Converted:

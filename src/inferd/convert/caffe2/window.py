@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +23,10 @@ class Caffe2Window(Window):
     legacy_pad: int
 
     @property
-    def auto_pad(self) -> str | None:
-        """ONNX's name for a padding that depends on the size of the input."""
-        return {_VALID: "VALID", _SAME: "SAME_UPPER"}.get(self.legacy_pad)
-
-    @property
-    def explicit_pads(self) -> list[int] | None:
-        """The pads for ONNX, None if there is an auto_pad."""
-        return None if self.auto_pad else self.pads
+    def padding(self) -> dict[str, Any]:
+        """ONNX's attributes: the pads, or the name of a kind that depends on the input's size."""
+        kind = {_VALID: "VALID", _SAME: "SAME_UPPER"}.get(self.legacy_pad)
+        return {"auto_pad": kind, "pads": None} if kind else {"pads": self.pads}
 
 
 def _window(call: Caffe2Call) -> Caffe2Window:
@@ -84,14 +81,8 @@ def _conv(graph: Graph, call: Caffe2Call, x: Value, weight: Value) -> Converted:
     if window.legacy_pad == _CAFFE_POOLING:
         x = _padded_for_caffe(graph, x, window)
         window.pads = [0] * len(window.pads)
-    y = window.convolve(
-        graph,
-        "Conv",
-        (x, weight, _bias(call)),
-        pads=window.explicit_pads,
-        auto_pad=window.auto_pad,
-        group=call.integer("group", 1),
-    )
+    operands, group = (x, weight, _bias(call)), call.integer("group", 1)
+    y = window.convolve(graph, "Conv", operands, **window.padding, group=group)
     return channels_last(graph, y, rank) if call.is_nhwc else y
 
 
@@ -121,23 +112,17 @@ def _bias(call: Caffe2Call) -> Value | None:
 # --- pools ---
 
 
-def _pool(op: str) -> Converter:
-    """Return the converter of "Max" or "Average" pools."""
-
-    def convert(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
-        if call.flag("global_pooling"):
-            rank = x.rank or 4
-            x = channels_first(graph, x, rank) if call.is_nhwc else x
-            y = graph.add(f"Global{op}Pool", x, rank=rank)
-        else:
-            window = _window(call)
-            rank = window.rank
-            x = channels_first(graph, x, rank) if call.is_nhwc else x
-            counts_pads = op == "Average" and call.flag("count_include_pad")
-            y = _pool_window(call, op, x, window, counts_pads=counts_pads)
-        return channels_last(graph, y, rank) if call.is_nhwc else y
-
-    return convert
+def _pool(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    op = "Max" if call.type.startswith("Max") else "Average"
+    window = None if call.flag("global_pooling") else _window(call)
+    rank = window.rank if window else x.rank or _IMAGES
+    x = channels_first(graph, x, rank) if call.is_nhwc else x
+    if window is None:
+        y = graph.add(f"Global{op}Pool", x, rank=rank)
+    else:
+        counts_pads = op == "Average" and call.flag("count_include_pad")
+        y = _pool_window(call, op, x, window, counts_pads=counts_pads)
+    return channels_last(graph, y, rank) if call.is_nhwc else y
 
 
 def _lp_pool(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -175,8 +160,7 @@ def _pool_window(
         graph,
         f"{op}Pool",
         x,
-        pads=window.explicit_pads,
-        auto_pad=window.auto_pad,
+        **window.padding,
         ceil_mode=ceil_mode,
         count_include_pad=1 if counts_pads else None,
     )
@@ -249,9 +233,7 @@ OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(
         ("ConvTranspose", "ConvTranspose1D", "ConvTranspose2D", "ConvTranspose3D"), _conv_transpose
     ),
-    **dict.fromkeys(("MaxPool", "MaxPool1D", "MaxPool2D", "MaxPool3D"), _pool("Max")),
-    **dict.fromkeys(
-        ("AveragePool", "AveragePool1D", "AveragePool2D", "AveragePool3D"), _pool("Average")
-    ),
+    **dict.fromkeys(("MaxPool", "MaxPool1D", "MaxPool2D", "MaxPool3D"), _pool),
+    **dict.fromkeys(("AveragePool", "AveragePool1D", "AveragePool2D", "AveragePool3D"), _pool),
     "LpPool": _lp_pool,
 }

@@ -86,10 +86,6 @@ class MxnetCall(OperatorCall):
             self.refuse(f"there is no element type '{name[:100]}' that could be converted")
         return datatype
 
-    def axis(self, rank: int | None, default: int, name: str = "axis") -> int:
-        """Return the attribute `name`, checked and made non-negative if `rank` is known."""
-        return self.checked(self.integer(name, default), rank)
-
     def is_whole(self, x: Value) -> bool:
         """Return whether `x` is known to have an integer type."""
         return x.datatype is not None and x.datatype.numpy.kind in "iu"

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def _best(call: MxnetCall, scores: Value, most: int) -> Value:
     graph = call.graph
     count = graph.add("Min", graph.ints(most), graph.length(scores, 1), rank=1)
     values, places = graph.add_several(2, "TopK", scores, count, axis=1)
-    nothing = graph.add("Expand", graph.like(scores, -math.inf), graph.shape(scores), rank=2)
+    nothing = graph.full_like(scores, -math.inf)
     return graph.add("ScatterElements", nothing, places, values, axis=1)
 
 
@@ -116,13 +117,9 @@ def _are_there(call: MxnetCall, scores: Value) -> Value:
 
 def _reformed(call: MxnetCall, rows: Value, start: int, *, to_corner: bool) -> Value:
     """Return `rows` with their boxes converted to corners, or to centers and sizes."""
-    graph, last = call.graph, call.graph.ints(END)
-    axis, half = graph.ints(2), graph.like(rows, 0.5)
-    bounds = [graph.ints(place) for place in (0, start, start + 2, start + 4)]
-    before, first, second, behind = (
-        graph.add("Slice", rows, low, high, axis)
-        for low, high in zip(bounds, [*bounds[1:], last], strict=True)
-    )
+    graph, half = call.graph, call.graph.like(rows, 0.5)
+    bounds = pairwise([0, start, start + 2, start + 4, END])
+    before, first, second, behind = (graph.slice(rows, 2, low, high) for low, high in bounds)
     if to_corner:
         size = second * half
         pair = first - size, first + size
@@ -183,17 +180,11 @@ def _located(call: MxnetCall) -> Value:
     call.refuse_if(len(variances) != 4, "its variances should be four numbers")
     moves = graph.reshape(moves, graph.join(graph.length(moves, 0), graph.ints(-1, 4)), 3)
     scaled = moves * graph.constant(np.array(variances, np.float32))
-    axis, half = graph.ints(2), graph.real(0.5)
-    low, high = (
-        graph.add("Slice", anchors, graph.ints(place), graph.ints(place + 2), axis)
-        for place in (0, 2)
-    )
+    half = graph.real(0.5)
+    low, high = (graph.slice(anchors, 2, place, place + 2) for place in (0, 2))
     size = high - low
     center = (low + high) * half
-    shift, growth = (
-        graph.add("Slice", scaled, graph.ints(place), graph.ints(place + 2), axis)
-        for place in (0, 2)
-    )
+    shift, growth = (graph.slice(scaled, 2, place, place + 2) for place in (0, 2))
     center = shift * size + center
     reach = graph.add("Exp", growth) * size * half
     corners = center - reach, center + reach

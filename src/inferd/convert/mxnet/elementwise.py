@@ -14,11 +14,6 @@ from inferd.tensor.dtype import DataType
 # --- one input ---
 
 
-def _log_of(base: float) -> Converter:
-    factor = 1 / math.log(base)
-    return lambda graph, call, x: graph.add("Log", x) * factor
-
-
 def _rounded(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert round, which rounds halves away from zero; ONNX rounds them to even."""
     return graph.add("Sign", x) * graph.add("Floor", graph.add("Abs", x) + 0.5)
@@ -42,12 +37,6 @@ def _cast(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert Cast, and amp_cast, which leaves integers unchanged."""
     is_left = call.op == "amp_cast" and call.is_whole(x)
     return x if is_left else graph.cast(x, call.element_type())
-
-
-def _filled(number: float) -> Converter:
-    return lambda graph, call, x: graph.add(
-        "Expand", graph.like(x, number), graph.shape(x), rank=x.rank
-    )
 
 
 # --- two inputs, or one and a number ---
@@ -147,10 +136,6 @@ def _inverse_cube_root(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     return graph.add("Reciprocal", _cube_root(call, x))
 
 
-def _times(factor: float) -> Converter:
-    return _of_reals(lambda call, x: x * factor)
-
-
 def _smooth_l1(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert smooth_l1: a parabola that continues as lines."""
     if call.is_whole(x):
@@ -224,8 +209,8 @@ OPERATORS: dict[str, Converter] = {
     "rsqrt": lambda graph, call, x: graph.add("Reciprocal", graph.add("Sqrt", x)),
     "log1p": lambda graph, call, x: graph.add("Log", x + 1.0),
     "expm1": lambda graph, call, x: graph.add("Exp", x) - 1.0,
-    "log2": _log_of(2.0),
-    "log10": _log_of(10.0),
+    "log2": lambda graph, call, x: graph.add("Log", x) * (1 / math.log(2)),
+    "log10": lambda graph, call, x: graph.add("Log", x) * (1 / math.log(10)),
     "round": _rounded,
     "rint": lambda graph, call, x: graph.add("Ceil", x - 0.5),  # halves down
     **dict.fromkeys(
@@ -234,14 +219,14 @@ OPERATORS: dict[str, Converter] = {
     ),
     "hard_sigmoid": node("HardSigmoid", alpha=0.2, beta=0.5),
     "clip": _clip,
-    "zeros_like": _filled(0.0),
-    "ones_like": _filled(1.0),
+    "zeros_like": lambda graph, call, x: graph.full_like(x, 0.0),
+    "ones_like": lambda graph, call, x: graph.full_like(x, 1.0),
     "where": _where,
     "logical_not": _not,
     "cbrt": _of_reals(_cube_root),
     "rcbrt": _inverse_cube_root,
-    "degrees": _times(180 / math.pi),
-    "radians": _times(math.pi / 180),
+    "degrees": _of_reals(lambda call, x: x * (180 / math.pi)),
+    "radians": _of_reals(lambda call, x: x * (math.pi / 180)),
     "smooth_l1": _smooth_l1,
     "_contrib_div_sqrt_dim": lambda graph, call, x: over_root_of_length(x),
 }

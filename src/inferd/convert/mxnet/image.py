@@ -73,13 +73,12 @@ def _shares(call: MxnetCall, x: Value, axis: int, count: int) -> Value:
     return graph.add("CastLike", is_in, x, rank=2) / size
 
 
-def _depth_to_space(op: str) -> Converter:
-    def convert(graph: Graph, call: MxnetCall) -> Converted:
-        block = call.integer("block_size")
-        call.refuse_if(block < 1, f"its block_size is {block}")
-        return graph.add(op, call.input(0), rank=4, blocksize=block)
-
-    return convert
+def _depth_to_space(graph: Graph, call: MxnetCall) -> Converted:
+    """Convert depth_to_space and space_to_depth."""
+    op = "DepthToSpace" if call.op == "depth_to_space" else "SpaceToDepth"
+    block = call.integer("block_size")
+    call.refuse_if(block < 1, f"its block_size is {block}")
+    return graph.add(op, call.input(0), rank=4, blocksize=block)
 
 
 # --- sampled at the places of a grid ---
@@ -91,7 +90,7 @@ def _grid_generator(graph: Graph, call: MxnetCall) -> Converted:
     if kind == "affine":
         return _affine_grid(call, call.input(0))
     call.refuse_if(kind != "warp", f"there is no transform_type '{kind[:100]}'")
-    graph, flow = graph, call.input(0)
+    flow = call.input(0)
     sides = []
     for channel, axis in ((0, 3), (1, 2)):
         moved = graph.slice(flow, 1, channel, channel + 1)
@@ -145,8 +144,7 @@ OPERATORS: dict[str, Converter] = {
     "Crop": _crop,
     "_contrib_BilinearResize2D": _bilinear_resize,
     "_contrib_AdaptiveAvgPooling2D": _adaptive_average,
-    "depth_to_space": _depth_to_space("DepthToSpace"),
-    "space_to_depth": _depth_to_space("SpaceToDepth"),
+    **dict.fromkeys(("depth_to_space", "space_to_depth"), _depth_to_space),
     "GridGenerator": _grid_generator,
     "BilinearSampler": lambda graph, call: _sampled(call, call.input(1)),
     "SpatialTransformer": lambda graph, call: _sampled(call, _affine_grid(call, call.input(1))),

@@ -38,6 +38,7 @@ _ACTIVATIONS = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus",
     "softsign": "Softsign",
 }  # fmt: skip
+_SLOPED = {"leaky": "LeakyRelu", "rrelu": "LeakyRelu", "elu": "Elu"}
 
 
 def _activation(graph: Graph, call: MxnetCall) -> Converted:
@@ -57,33 +58,28 @@ def _leaky_relu(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         return gelu(graph, x)
     if kind == "rrelu":  # random in training; in inference the mean of its bounds
         slope = (call.number("lower_bound", 0.125) + call.number("upper_bound", 0.334)) / 2
-    match kind:
-        case "leaky" | "rrelu":
-            return graph.add("LeakyRelu", x, alpha=slope)
-        case "elu":
-            return graph.add("Elu", x, alpha=slope)
-        case "selu":
-            return graph.add("Selu", x, alpha=SELU_ALPHA, gamma=SELU_GAMMA)
-    call.refuse(f"there is no act_type '{kind[:100]}'")
+    if kind == "selu":
+        return graph.add("Selu", x, alpha=SELU_ALPHA, gamma=SELU_GAMMA)
+    call.refuse_if(kind not in _SLOPED, f"there is no act_type '{kind[:100]}'")
+    return graph.add(_SLOPED[kind], x, alpha=slope)
 
 
 # --- softmax ---
 
 
-def _softmax(op: str, *, negative: bool = False) -> Converter:
-    def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-        if negative:
-            x = graph.add("Neg", x)
-        if call.has("temperature"):
-            x = x / call.number("temperature", 1.0)
-        if call.has("dtype"):
-            x = graph.cast(x, call.element_type())
-        axis = call.axis(x.rank, -1)
-        if call.flag("use_length"):
-            return _softmax_of_some(call, op, x, axis)
-        return graph.add(op, x, axis=axis)
-
-    return convert
+def _softmax(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    """Convert softmax, log_softmax, and softmin, which is the softmax of the negated input."""
+    op = "LogSoftmax" if call.op == "log_softmax" else "Softmax"
+    if call.op == "softmin":
+        x = graph.add("Neg", x)
+    if call.has("temperature"):
+        x = x / call.number("temperature", 1.0)
+    if call.has("dtype"):
+        x = graph.cast(x, call.element_type())
+    axis = call.axis(x.rank, -1)
+    if call.flag("use_length"):
+        return _softmax_of_some(call, op, x, axis)
+    return graph.add(op, x, axis=axis)
 
 
 def _softmax_of_some(call: MxnetCall, op: str, x: Value, axis: int) -> Value:
@@ -361,9 +357,7 @@ OPERATORS: dict[str, Converter] = {
     "Embedding": _embedding,
     "Activation": _activation,
     "LeakyReLU": _leaky_relu,
-    "softmax": _softmax("Softmax"),
-    "log_softmax": _softmax("LogSoftmax"),
-    "softmin": _softmax("Softmax", negative=True),
+    **dict.fromkeys(("softmax", "log_softmax", "softmin"), _softmax),
     **dict.fromkeys(("SoftmaxOutput", "Softmax"), _softmax_output),
     "SoftmaxActivation": _softmax_activation,
     **dict.fromkeys(("Convolution", "Convolution_v1"), _convolution),

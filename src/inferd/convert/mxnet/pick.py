@@ -1,6 +1,7 @@
 """MXNet operators that pick, sort, repeat and count elements."""
 
 from inferd.convert.call import Converted, Converter
+from inferd.convert.elementwise import without_nan
 from inferd.convert.graph import END, Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.convert.mxnet.shape import axes_of, bounded, equal_parts, no_scalar, reduced
@@ -145,14 +146,6 @@ def _split_v2(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 # --- counted and reduced ---
 
 
-def _without_nan(op: str, number: float) -> Converter:
-    def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-        there = graph.add("Where", graph.add("IsNaN", x), graph.like(x, number), x, rank=x.rank)
-        return reduced(call, op, there)
-
-    return convert
-
-
 def _moments(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axes = axes_of(call, x, "axes")
     call.cannot_if(not axes, "it has no axes")
@@ -181,8 +174,8 @@ OPERATORS: dict[str, Converter] = {
     "slice_like": _slice_like,
     "_split_v2": _split_v2,
     "size_array": lambda graph, call, x: graph.reshape(graph.add("Size", x, rank=0), graph.ints(1)),
-    "nansum": _without_nan("ReduceSum", 0.0),
-    "nanprod": _without_nan("ReduceProd", 1.0),
+    "nansum": lambda graph, call, x: reduced(call, "ReduceSum", without_nan(x, 0.0)),
+    "nanprod": lambda graph, call, x: reduced(call, "ReduceProd", without_nan(x, 1.0)),
     "moments": _moments,
     "cumsum": _running_sum,
 }

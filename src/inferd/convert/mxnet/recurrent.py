@@ -105,8 +105,7 @@ def _state(call: MxnetCall, index: int, x: Value) -> Value:
 
 def _part(graph: Graph, state: Value, layer: int, both: bool) -> Value:  # noqa: FBT001
     count = 2 if both else 1
-    bounds = graph.ints(layer * count), graph.ints((layer + 1) * count)
-    return graph.add("Slice", state, *bounds, graph.ints(0))
+    return graph.slice(state, 0, layer * count, (layer + 1) * count)
 
 
 def _lengths(call: MxnetCall, index: int, datatype: DataType = DataType.INT32) -> Value | None:

@@ -230,21 +230,17 @@ def _one_hot(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     return graph.cast(hot, call.element_type()) if call.has("dtype") else hot
 
 
-def _arg(op: str) -> Converter:
-    """Return the converter of argmax or argmin, whose indices have the type of the input."""
-
-    def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-        keep = call.flag("keepdims")
-        if not call.has("axis"):  # over all elements, flattened
-            flat = graph.reshape(x, graph.ints(-1))
-            found = graph.add("CastLike", graph.add(op, flat, axis=0, keepdims=1), x)
-            if not keep:
-                return found
-            return graph.reshape(found, graph.ones(graph.shape(graph.shape(x))), x.rank)
-        found = place_of_extreme(graph, op, x, call.axis(x.rank, 0), keep=keep)
-        return graph.add("CastLike", no_scalar(graph, found), x)
-
-    return convert
+def _arg(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    """Convert argmax and argmin, whose indices have the type of the input."""
+    op, keep = "ArgMax" if call.op == "argmax" else "ArgMin", call.flag("keepdims")
+    if not call.has("axis"):  # over all elements, flattened
+        flat = graph.reshape(x, graph.ints(-1))
+        found = graph.add("CastLike", graph.add(op, flat, axis=0, keepdims=1), x)
+        if not keep:
+            return found
+        return graph.reshape(found, graph.ones(graph.shape(graph.shape(x))), x.rank)
+    found = place_of_extreme(graph, op, x, call.axis(x.rank, 0), keep=keep)
+    return graph.add("CastLike", no_scalar(graph, found), x)
 
 
 def places_along(graph: Graph, x: Value, axis: int) -> Value:
@@ -309,8 +305,7 @@ OPERATORS: dict[str, Converter] = {
     "reshape_like": lambda graph, call, x, y: graph.reshape(x, graph.shape(y), y.rank),
     "take": _take,
     "one_hot": _one_hot,
-    "argmax": _arg("ArgMax"),
-    "argmin": _arg("ArgMin"),
+    **dict.fromkeys(("argmax", "argmin"), _arg),
     "argmax_channel": lambda graph, call, x: graph.add(
         "CastLike", place_of_extreme(graph, "ArgMax", x, 1), x
     ),

@@ -161,6 +161,18 @@ def _answer_steps(ensemble: Ensemble) -> list[Step]:
     return [("Greater", {}, np.float32(ensemble.threshold)), ("Cast", {"to": 1}, None)]
 
 
+def reached(tree: Tree) -> Array:
+    """Return for each node whether it can be reached from the root."""
+    found = np.zeros(len(tree.left), bool)
+    level = np.zeros(1, np.int64)
+    while len(level):
+        found[level] = True
+        inner = level[tree.left[level] >= 0]
+        level = np.concatenate([tree.left[inner], tree.right[inner]])
+        level = level[~found[level]]
+    return found
+
+
 def _complaint(tree: Tree, ensemble: Ensemble) -> str:
     count = len(tree.feature)
     lengths = {len(one) for one in (tree.value, tree.left, tree.right, tree.nan_left)}
@@ -171,7 +183,7 @@ def _complaint(tree: Tree, ensemble: Ensemble) -> str:
         return "a node has one child"
     children = np.concatenate([tree.left[inner], tree.right[inner]])
     # Every node but the root is a child exactly once, and all are reached from it: no cycles.
-    if not np.array_equal(np.sort(children), np.arange(1, count)) or not _is_reached(tree):
+    if not np.array_equal(np.sort(children), np.arange(1, count)) or not reached(tree).all():
         return "its nodes are not a tree"
     if not all(0 <= node < count and inner[node] for node in tree.bounds):
         return "a leaf has several values"
@@ -214,18 +226,6 @@ def _with_chains(tree: Tree) -> Tree:
         np.array(nan_left),
         tree.target,
     )
-
-
-def _is_reached(tree: Tree) -> bool:
-    """Return whether every node can be reached from the root."""
-    level, seen = np.zeros(1, np.int64), 1
-    while len(level):
-        inner = level[tree.left[level] >= 0]
-        level = np.concatenate([tree.left[inner], tree.right[inner]])
-        seen += len(level)
-        if seen > len(tree.left):
-            return False
-    return seen == len(tree.left)
 
 
 def _trees_node(ensemble: Ensemble, input_name: str) -> OnnxNode:

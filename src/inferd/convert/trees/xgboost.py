@@ -11,7 +11,14 @@ import numpy as np
 import orjson
 
 from inferd.convert.trees.binary import BinaryReader
-from inferd.convert.trees.ensemble import LESS, MAX_TARGETS, Ensemble, Tree, category_bounds
+from inferd.convert.trees.ensemble import (
+    LESS,
+    MAX_TARGETS,
+    Ensemble,
+    Tree,
+    category_bounds,
+    reached,
+)
 from inferd.convert.trees.ubjson import decode_ubjson
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -161,19 +168,13 @@ def _without_deleted(tree: Tree) -> Tree:
 
     Other faults are left for check_trees to report.
     """
-    reached = np.zeros(len(tree.left), bool)
-    level = np.zeros(1, np.int64)
-    while len(level):
-        reached[level] = True
-        inner = level[tree.left[level] >= 0]
-        level = np.concatenate([tree.left[inner], tree.right[inner]])
-        level = level[~reached[level]]
-    number = np.cumsum(reached) - 1
+    kept = reached(tree)
+    number = np.cumsum(kept) - 1
     left, right = (
-        np.where(side[reached] >= 0, number[side[reached]], -1) for side in (tree.left, tree.right)
+        np.where(side[kept] >= 0, number[side[kept]], -1) for side in (tree.left, tree.right)
     )
-    feature, value, nan_left = tree.feature[reached], tree.value[reached], tree.nan_left[reached]
-    bounds = {int(number[node]): one for node, one in tree.bounds.items() if reached[node]}
+    feature, value, nan_left = tree.feature[kept], tree.value[kept], tree.nan_left[kept]
+    bounds = {int(number[node]): one for node, one in tree.bounds.items() if kept[node]}
     return Tree(feature, value, left, right, nan_left, tree.target, bounds)
 
 
