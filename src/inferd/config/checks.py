@@ -11,6 +11,7 @@ from math import prod
 from pathlib import PurePosixPath, PureWindowsPath
 
 from inferd.config.model import (
+    CONTROL_TYPES,
     BatchInput,
     Control,
     DynamicBatching,
@@ -296,8 +297,7 @@ def _initial_complaints(place: str, state: SequenceState, initial: InitialState)
 
 def _control_complaints(name: str, control: Control) -> Iterator[str]:
     place = f"sequence_batching: control '{name}' of kind {control.kind}"
-    fields = ("int32_false_true", "fp32_false_true", "bool_false_true")
-    given = [field for field in fields if getattr(control, field)]
+    given = [field for field in CONTROL_TYPES if getattr(control, field)]
     if control.kind == _CORRELATION_ID:
         if given:
             yield f"{place} cannot have {given[0]}"
@@ -306,7 +306,7 @@ def _control_complaints(name: str, control: Control) -> Iterator[str]:
             yield f"{place} has data_type {_config_name(control.datatype)}, expected one of {names}"
     elif len(given) != 1:
         found = " and ".join(given) or "none"
-        yield f"{place} needs exactly one of {', '.join(fields)}, it has {found}"
+        yield f"{place} needs exactly one of {', '.join(CONTROL_TYPES)}, it has {found}"
     elif (count := len(getattr(control, given[0]))) != 2:
         yield f"{place}: {given[0]} has {count} entries, expected 2, for false and true"
 

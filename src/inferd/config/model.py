@@ -220,6 +220,14 @@ class Control:
     datatype: DataType | None = None
 
 
+CONTROL_TYPES = {
+    "int32_false_true": DataType.INT32,
+    "fp32_false_true": DataType.FP32,
+    "bool_false_true": DataType.BOOL,
+}
+"""The fields of a Control with its two values, and the datatype that each implies."""
+
+
 @dataclass(frozen=True, slots=True)
 class ControlInput:
     """An input of the model that the sequence scheduler fills in."""

@@ -8,18 +8,11 @@ from typing import Any
 import msgspec
 
 from inferd.backends.onnx.backend import OnnxBackend, fingerprint_beside
-from inferd.config.model import ModelConfig, ModelInput
+from inferd.config.model import CONTROL_TYPES, ModelConfig, ModelInput
 from inferd.config.parameter import TABLE
 from inferd.convert.onnx_model import OnnxPort
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InferdError, InvalidConfig
-from inferd.tensor.dtype import DataType
-
-_CONTROL_TYPES = {
-    "int32_false_true": DataType.INT32,
-    "fp32_false_true": DataType.FP32,
-    "bool_false_true": DataType.BOOL,
-}
 
 
 class ConvertedBackend(OnnxBackend):
@@ -109,7 +102,7 @@ def _configured(config: ModelConfig) -> dict[str, OnnxPort]:
     if config.sequence_batching:
         for one in config.sequence_batching.control_input:
             for control in one.control:
-                kinds = [kind for field, kind in _CONTROL_TYPES.items() if getattr(control, field)]
+                kinds = [kind for field, kind in CONTROL_TYPES.items() if getattr(control, field)]
                 datatype = control.datatype or next(iter(kinds), None)
                 ports.setdefault(one.name, OnnxPort(one.name, datatype, (*batch, 1)))
         for state in config.sequence_batching.state:

@@ -12,17 +12,15 @@ from typing import Any
 from inferd.backends.onnx.converted import ConvertedBackend, input_ports, read_bytes
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
-from inferd.backends.worker.plan import WorkerPlan
+from inferd.backends.worker.plan import WorkerPlan, python_settings
 from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
-from inferd.config.pbtxt import to_json
 from inferd.convert.mxnet.network import MxnetNetwork
-from inferd.convert.mxnet.params import read_params
+from inferd.convert.mxnet.params import TYPES, read_params
 from inferd.convert.mxnet.symbol import Symbol, read_symbol
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
-from inferd.tensor.dtype import DataType
 
 NATIVE = "inferd_mxnet_native"
 """The config parameter that has MXNet's own library run even a convertible model."""
@@ -44,11 +42,8 @@ _VARIABLES = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 
-
-_DATATYPES = (
-    *(DataType.FP32, DataType.FP64, DataType.FP16, DataType.UINT8, DataType.INT32, DataType.INT8),
-    DataType.INT64,
-)
+_DATATYPES = list(TYPES.values())[:7]
+"""What its predict API can take and give."""
 
 
 class MxnetBackend(ConvertedBackend):
@@ -217,19 +212,7 @@ def _settings(
         "outputs": _places(_network(files), config),
     }
     program = Path(__file__).with_name("mxnet_model.py")
-    return {
-        "task": "run",
-        "file": str(program),
-        "code_folders": [str(files.version_folder), str(files.folder)],
-        "version_folder": str(files.version_folder),
-        "args": {
-            "model_config": json.dumps(to_json(config)),
-            "model_instance_kind": "CPU",
-            "model_instance_device_id": str(placement.device_id),
-            "model_instance_name": placement.name,
-            "model_repository": str(files.folder),
-            "model_version": str(files.version),
-            "model_name": config.name,
-            "mxnet": json.dumps(arguments),
-        },
-    }
+    folders = [files.version_folder, files.folder]
+    settings = python_settings("run", files, config, placement, program, folders)
+    settings["args"] |= {"model_instance_kind": "CPU", "mxnet": json.dumps(arguments)}
+    return settings

@@ -19,6 +19,8 @@ _MAX_BYTES = (1 << 31) - 1
 class TreesBackend(ConvertedBackend):
     """Base of both: one input, FP32 [features], and one output, FP32."""
 
+    _read: Callable[[bytes], Ensemble]
+
     def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
         content = read_bytes(files, files.file, _MAX_BYTES)
         name = str(files.file.relative_to(files.folder))
@@ -34,7 +36,9 @@ class TreesBackend(ConvertedBackend):
             raise
 
     def _reader(self, config: ModelConfig) -> Callable[[bytes], Ensemble]:
-        raise NotImplementedError
+        """Return what reads the model's file."""
+        del config
+        return self._read
 
     def _settle(self, ensemble: Ensemble, config: ModelConfig) -> None:
         """Have `ensemble` answer as the configuration asks; by default as the file says."""
@@ -43,14 +47,10 @@ class TreesBackend(ConvertedBackend):
 class XgboostBackend(TreesBackend):
     """Runs XGBoost's .ubj and .json files; XGBoost itself is not needed."""
 
-    def _reader(self, config: ModelConfig) -> Callable[[bytes], Ensemble]:
-        del config
-        return read_xgboost
+    _read = staticmethod(read_xgboost)
 
 
 class LightgbmBackend(TreesBackend):
     """Runs LightGBM's text files; LightGBM itself is not needed."""
 
-    def _reader(self, config: ModelConfig) -> Callable[[bytes], Ensemble]:
-        del config
-        return read_lightgbm
+    _read = staticmethod(read_lightgbm)

@@ -1,10 +1,8 @@
 """PythonBackend: model.py files, each instance in its own worker process or thread."""
 
-import json
 import logging
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -30,12 +28,12 @@ from inferd.backends.worker.parameters import (
     setting,
     timeout_s,
 )
-from inferd.backends.worker.plan import AHEAD, Make, WorkerPlan
+from inferd.backends.worker.plan import AHEAD, Make, WorkerPlan, python_settings
 from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.backends.worker.reshapes import reshapes_of
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on, number
-from inferd.config.pbtxt import parse_json, to_json
+from inferd.config.pbtxt import parse_json
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.errors import InvalidConfig
 
@@ -157,7 +155,9 @@ class PythonBackend:
         return WorkerPlan(
             model=config.name,
             version=files.version,
-            settings=_settings(files, config, placement, task),
+            settings=python_settings(
+                task, files, config, placement, files.file, code_folders(files)
+            ),
             make=make,
             start_timeout_s=min(start_s or context.load_timeout_s, context.load_timeout_s),
             is_wanted=files.is_wanted,
@@ -180,26 +180,6 @@ def _ahead(config: ModelConfig) -> int:
         max(1, group.count) * max(1, len(group.gpus)) for group in config.instance_group
     )
     return 1 if instance_count > 1 or timeout_s(config) else AHEAD
-
-
-def _settings(
-    files: ModelFiles, config: ModelConfig, placement: Placement, task: str
-) -> dict[str, Any]:
-    return {
-        "task": task,
-        "file": str(files.file),
-        "code_folders": [str(folder) for folder in code_folders(files)],
-        "version_folder": str(files.version_folder),
-        "args": {
-            "model_config": json.dumps(to_json(config)),
-            "model_instance_kind": placement.kind,
-            "model_instance_device_id": str(placement.device_id),
-            "model_instance_name": placement.name,
-            "model_repository": str(files.folder),
-            "model_version": str(files.version),
-            "model_name": config.name,
-        },
-    }
 
 
 def _check_in_server(files: ModelFiles, config: ModelConfig) -> None:

@@ -1,13 +1,17 @@
 """WorkerPlan: how a worker is run."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from inferd.backends.worker.process import WorkerProcess
 from inferd.backends.worker.reshapes import Reshapes
-from inferd.core.interfaces import always
+from inferd.config.model import ModelConfig
+from inferd.config.pbtxt import to_json
+from inferd.core.interfaces import ModelFiles, Placement, always
 
 AHEAD = 16
 """The most executions a worker may be given at once, if they are short."""
@@ -40,3 +44,32 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     answers_each: bool = False
     reshapes: Reshapes | None = None
     growth_setting: str = ""
+
+
+def python_settings(
+    task: str,
+    files: ModelFiles,
+    config: ModelConfig,
+    placement: Placement,
+    file: Path,
+    folders: Sequence[Path],
+) -> dict[str, Any]:
+    """Return the document of START for a model that is Python code in `file`.
+
+    `folders` are those that its imports are searched in; `args` are what it is initialized with.
+    """
+    return {
+        "task": task,
+        "file": str(file),
+        "code_folders": [str(folder) for folder in folders],
+        "version_folder": str(files.version_folder),
+        "args": {
+            "model_config": json.dumps(to_json(config)),
+            "model_instance_kind": placement.kind,
+            "model_instance_device_id": str(placement.device_id),
+            "model_instance_name": placement.name,
+            "model_repository": str(files.folder),
+            "model_version": str(files.version),
+            "model_name": config.name,
+        },
+    }

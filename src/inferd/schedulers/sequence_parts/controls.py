@@ -6,7 +6,7 @@ sequence it belongs to (Triton, Control Inputs). A client cannot send them.
 
 import numpy as np
 
-from inferd.config.model import Control, ControlInput, ModelConfig, ModelInput
+from inferd.config.model import CONTROL_TYPES, Control, ControlInput, ModelConfig, ModelInput
 from inferd.core.request import Sequence
 from inferd.errors import InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
@@ -17,11 +17,6 @@ MAX_ID_BYTES = 128
 """The maximum length of a string id, in UTF-8 bytes."""
 
 _CORRELATION_ID = "CONTROL_SEQUENCE_CORRID"
-_PAIRS = (
-    ("int32_false_true", DataType.INT32),
-    ("fp32_false_true", DataType.FP32),
-    ("bool_false_true", DataType.BOOL),
-)
 
 
 class Controls:
@@ -108,5 +103,7 @@ class Controls:
 def _pair(control: Control) -> tuple[DataType, tuple[float, ...]]:
     """Return the datatype and the two values of a control, which the configuration has checked."""
     return next(
-        (datatype, values) for field, datatype in _PAIRS if (values := getattr(control, field))
+        (datatype, values)
+        for field, datatype in CONTROL_TYPES.items()
+        if (values := getattr(control, field))
     )
