@@ -33,12 +33,6 @@ def root_size(graph: Graph, x: Value) -> Value:
     return graph.add("Pow", graph.add("Abs", x), graph.like(x, 1 / 3))
 
 
-def over_root_of_length(x: Value) -> Value:
-    """Return `x` divided by the root of the size of its last dim."""
-    size = x.graph.add("CastLike", x.graph.length(x, -1), x)
-    return x / x.graph.add("Sqrt", size)
-
-
 def total_of(graph: Graph, call: OperatorCall, total: Value) -> Value:
     """Return the sum of all inputs, of which `total` is the first."""
     for other in call.inputs[1:]:

@@ -1,14 +1,20 @@
-"""XgboostBackend and LightgbmBackend: tree ensembles, converted to ONNX at load."""
+"""XgboostBackend, LightgbmBackend and FilBackend: forests, converted to ONNX at load."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
 
 from inferd.backends.onnx.converted import ConvertedBackend, read_bytes
 from inferd.config.model import ModelConfig
-from inferd.convert.trees.ensemble import Ensemble, encode_ensemble
+from inferd.config.parameter import MAX_SHOWN, is_on, number
+from inferd.convert.trees.ensemble import CLASS, PAIR, VALUES, Ensemble, encode_ensemble
 from inferd.convert.trees.lightgbm import read_lightgbm
-from inferd.convert.trees.xgboost import read_xgboost
+from inferd.convert.trees.treelite import read_treelite
+from inferd.convert.trees.xgboost import read_xgboost, read_xgboost_binary
 from inferd.core.interfaces import ModelFiles
-from inferd.errors import InferdError
+from inferd.errors import InferdError, InvalidConfig
 
 INPUT, OUTPUT = "input__0", "output__0"
 """The default names of the tensors, those of Triton's FIL backend."""
@@ -17,7 +23,7 @@ _MAX_BYTES = (1 << 31) - 1
 
 
 class TreesBackend(ConvertedBackend):
-    """Base of both: one input, FP32 [features], and one output, FP32."""
+    """Base of all: one input, FP32 [features], and one output, FP32."""
 
     _read: Callable[[bytes], Ensemble]
 
@@ -54,3 +60,75 @@ class LightgbmBackend(TreesBackend):
     """Runs LightGBM's text files; LightGBM itself is not needed."""
 
     _read = staticmethod(read_lightgbm)
+
+
+# --- as Triton's FIL backend has them ---
+
+
+class _Format(NamedTuple):
+    filename: str
+    read: Callable[[bytes], Ensemble]
+
+
+_FORMATS = {
+    "xgboost": _Format("xgboost.model", read_xgboost_binary),
+    "xgboost_json": _Format("xgboost.json", read_xgboost),
+    "xgboost_ubj": _Format("xgboost.ubj", read_xgboost),
+    "lightgbm": _Format("model.txt", read_lightgbm),
+    "treelite_checkpoint": _Format("checkpoint.tl", read_treelite),
+}
+"""`model_type` -> the file's default name, and its reader."""
+
+
+class FilBackend(TreesBackend):
+    """Runs forests of XGBoost, LightGBM and Treelite (scikit-learn, cuML) as Triton's FIL does.
+
+    Parameters: `model_type`, a key of _FORMATS; `is_classifier`, formerly `output_class`, to
+    answer with class numbers; `predict_proba` to answer with probabilities; `threshold`, above
+    which a probability means class 1.
+    """
+
+    def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
+        return super()._key(_with_file(files, config), config), _answer(config)
+
+    def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
+        return super()._convert(_with_file(files, config), config)
+
+    def _reader(self, config: ModelConfig) -> Callable[[bytes], Ensemble]:
+        return _format(config).read
+
+    def _settle(self, ensemble: Ensemble, config: ModelConfig) -> None:
+        ensemble.answer, ensemble.threshold = _answer(config)
+        if is_on(config, "predict_proba") and ensemble.transform == "argmax":
+            ensemble.transform = "softmax"
+        if ensemble.answer == PAIR and len(ensemble.base) != 1:
+            ensemble.answer = VALUES
+
+
+def _answer(config: ModelConfig) -> tuple[str, float]:
+    """Return the kind of answer to each row, and the threshold. Raises InvalidConfig."""
+    threshold = number(config, "threshold", most=1.0, default=0.5)
+    if is_on(config, "predict_proba"):
+        is_pair = bool(config.output) and config.output[0].dims == (2,)
+        return PAIR if is_pair else VALUES, threshold
+    is_classifier = is_on(config, "is_classifier", default=is_on(config, "output_class"))
+    return CLASS if is_classifier else VALUES, threshold
+
+
+def _with_file(files: ModelFiles, config: ModelConfig) -> ModelFiles:
+    """Return `files` with the model file, named by the configuration, or else by `model_type`."""
+    is_named = Path(config.default_model_filename or ".") != Path()
+    if is_named:
+        return files
+    return msgspec.structs.replace(files, file=files.file / _format(config).filename)
+
+
+def _format(config: ModelConfig) -> _Format:
+    name = config.parameters.get("model_type") or "xgboost"
+    if name not in _FORMATS:
+        msg = (
+            f"model '{config.name}': parameter model_type is '{name[:MAX_SHOWN]}', expected one of "
+            f"{', '.join(_FORMATS)}"
+        )
+        raise InvalidConfig(msg)
+    return _FORMATS[name]

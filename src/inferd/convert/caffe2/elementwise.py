@@ -88,15 +88,14 @@ def _applied(call: Caffe2Call, op: str, a: Value, b: Value) -> Value:
     return call.graph.add(op, a, b, rank=wider_rank(a, b))
 
 
-def _ordered(op: str) -> Converter:
-    """Return the converter of an ordering comparison, with False less than True."""
+_ORDERS = {"LT": "Less", "LE": "LessOrEqual", "GT": "Greater", "GE": "GreaterOrEqual"}
 
-    def convert(graph: Graph, call: Caffe2Call, a: Value, b: Value) -> Converted:
-        if a.is_bool:
-            a, b = graph.cast(a, DataType.INT32), graph.cast(b, DataType.INT32)
-        return _applied(call, op, a, b)
 
-    return convert
+def _ordered(graph: Graph, call: Caffe2Call, a: Value, b: Value) -> Converted:
+    """Convert an ordering comparison, with False less than True."""
+    if a.is_bool:
+        a, b = graph.cast(a, DataType.INT32), graph.cast(b, DataType.INT32)
+    return _applied(call, _ORDERS[call.type], a, b)
 
 
 def _broadcast(call: Caffe2Call, a: Value, b: Value) -> Value:
@@ -204,10 +203,7 @@ OPERATORS: dict[str, Converter] = {
     "Cast": _cast,
     "PRelu": _prelu,
     **{op: _binary(op) for op in ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor")},
-    "LT": _ordered("Less"),
-    "LE": _ordered("LessOrEqual"),
-    "GT": _ordered("Greater"),
-    "GE": _ordered("GreaterOrEqual"),
+    **dict.fromkeys(_ORDERS, _ordered),
     "EQ": _binary("Equal"),
     "NE": lambda graph, call, a, b: graph.add("Not", _applied(call, "Equal", a, b)),
     "Sum": total_of,

@@ -1,4 +1,4 @@
-"""MXNet operators that follow a detector: suppression of overlapping boxes."""
+"""MXNet operators of detectors: anchor boxes, and suppression of overlapping boxes."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ import numpy as np
 from inferd.convert.call import Converted, Converter
 from inferd.convert.graph import END, Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
-from inferd.convert.mxnet.fill import numbers_of
 from inferd.convert.mxnet.shape import places_along
 from inferd.tensor.dtype import DataType
 
@@ -28,8 +27,7 @@ class _Boxes:
 
 def _box_nms(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert box_nms: the remaining boxes, best first, then rows of -1."""
-    if x.rank is None or x.rank < 2:
-        call.cannot("the number of dims of its input is not known")
+    call.cannot_if(call.known_rank(x) < 2, "the number of dims of its input is not known")
     formats = [call.word(f"{side}_format", "corner") for side in ("in", "out")]
     if not set(formats) <= {"corner", "center"}:
         call.refuse("in_format and out_format should be corner or center")
@@ -176,7 +174,7 @@ def _multi_box_detection(graph: Graph, call: MxnetCall, probabilities: Value) ->
 def _located(call: MxnetCall) -> Value:
     """Return boxes [batch, n, 4]: the anchors, moved and resized as predicted."""
     graph, moves, anchors = call.graph, call.input(1), call.input(2)
-    variances = numbers_of(call, "variances", (0.1, 0.1, 0.2, 0.2))
+    variances = _numbers_of(call, "variances", (0.1, 0.1, 0.2, 0.2))
     call.refuse_if(len(variances) != 4, "its variances should be four numbers")
     moves = graph.reshape(moves, graph.join(graph.length(moves, 0), graph.ints(-1, 4)), 3)
     scaled = moves * graph.constant(np.array(variances, np.float32))
@@ -194,7 +192,50 @@ def _located(call: MxnetCall) -> Value:
     return boxes
 
 
+# --- anchors ---
+
+
+def _numbers_of(call: MxnetCall, name: str, default: tuple[float, ...]) -> list[float]:
+    """Return the attribute `name`, a tuple of numbers, as a list."""
+    text = call.word(name, "").strip("()[] ")
+    try:
+        found = [float(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        call.refuse(f"its attribute '{name}' is '{text[:100]}', expected a tuple of numbers")
+    return found or list(default)
+
+
+def _multi_box_prior(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    """Convert MultiBoxPrior: boxes of given sizes and ratios at each place of a feature map."""
+    sizes, ratios = _numbers_of(call, "sizes", (1.0,)), _numbers_of(call, "ratios", (1.0,))
+    steps, offsets = _numbers_of(call, "steps", (-1, -1)), _numbers_of(call, "offsets", (0.5, 0.5))
+    if min(ratios) <= 0 or len(steps) != 2 or len(offsets) != 2:
+        call.refuse("its ratios should be above 0, its steps and offsets two numbers each")
+    height, width = (graph.cast(graph.length(x, axis), DataType.FP32) for axis in (2, 3))
+    centers = []
+    for axis, size, step, offset in zip((2, 3), (height, width), steps, offsets, strict=True):
+        places = graph.cast(graph.places(x, axis), DataType.FP32) + offset
+        centers.append(places * step if step > 0 else places * graph.add("Reciprocal", size))
+    shapes = [(size, math.sqrt(ratios[0])) for size in sizes]
+    shapes += [(sizes[0], math.sqrt(ratio)) for ratio in ratios[1:]]
+    halves = [graph.constant(np.array([s * r / 2 for s, r in shapes], np.float32))]
+    halves.append(graph.constant(np.array([s / r / 2 for s, r in shapes], np.float32)))
+    halves[0] = halves[0] * (height / width)
+    shape = graph.join(graph.shape(x, 2, 4), graph.ints(len(shapes)))
+    columns = graph.unsqueeze(centers[1], (0, 2)), graph.unsqueeze(centers[0], (1, 2))
+    corners = []
+    for op in ("Sub", "Add"):
+        for center, half in zip(columns, halves, strict=True):
+            side = graph.add("Expand", graph.add(op, center, half, rank=3), shape, rank=3)
+            corners.append(graph.unsqueeze(side, (3,)))
+    boxes = graph.add("Concat", *corners, axis=3)
+    if call.flag("clip"):
+        boxes = graph.add("Clip", boxes, graph.real(0.0), graph.real(1.0))
+    return graph.reshape(boxes, graph.ints(1, -1, 4))
+
+
 OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(("_contrib_box_nms", "_contrib_box_non_maximum_suppression"), _box_nms),
     "_contrib_MultiBoxDetection": _multi_box_detection,
+    "_contrib_MultiBoxPrior": _multi_box_prior,
 }

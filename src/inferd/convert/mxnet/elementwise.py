@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from inferd.convert.call import Converted, Converter, node
-from inferd.convert.elementwise import over_root_of_length, root_size, total_of, unchanged
+from inferd.convert.elementwise import root_size, total_of, unchanged
 from inferd.convert.graph import Graph, Value, wider_rank
 from inferd.convert.mxnet.call import MxnetCall
 from inferd.tensor.dtype import DataType
@@ -228,5 +228,4 @@ OPERATORS: dict[str, Converter] = {
     "degrees": _of_reals(lambda call, x: x * (180 / math.pi)),
     "radians": _of_reals(lambda call, x: x * (math.pi / 180)),
     "smooth_l1": _smooth_l1,
-    "_contrib_div_sqrt_dim": lambda graph, call, x: over_root_of_length(x),
 }

@@ -1,7 +1,6 @@
 """MXNet operators that multiply matrices, among them those of attention."""
 
 from inferd.convert.call import Converted, Converter
-from inferd.convert.elementwise import over_root_of_length
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet.call import MxnetCall
 
@@ -94,9 +93,15 @@ def _projection(call: MxnetCall, x: Value, count: int, number: int) -> Value:
     )
 
 
+def _over_root_of_length(x: Value) -> Value:
+    """Return `x` divided by the root of the size of its last dim."""
+    size = x.graph.add("CastLike", x.graph.length(x, -1), x)
+    return x / x.graph.add("Sqrt", size)
+
+
 def _scores(call: MxnetCall, queries: Value, keys: Value) -> Value:
     keys = call.graph.transpose(keys, (0, 2, 1))
-    return call.graph.add("MatMul", over_root_of_length(queries), keys)
+    return call.graph.add("MatMul", _over_root_of_length(queries), keys)
 
 
 def _joined(call: MxnetCall, weights: Value, values: Value, like: Value) -> Value:
@@ -128,6 +133,7 @@ OPERATORS: dict[str, Converter] = {
     "batch_dot": _dot,
     **dict.fromkeys(("_linalg_gemm", "_linalg_gemm2"), _gemm),
     "_linalg_syrk": _syrk,
+    "_contrib_div_sqrt_dim": lambda graph, call, x: _over_root_of_length(x),
     "_contrib_interleaved_matmul_selfatt_qk": _self_scores,
     "_contrib_interleaved_matmul_selfatt_valatt": _self_values,
     "_contrib_interleaved_matmul_encdec_qk": _scores_of_two,

@@ -59,17 +59,17 @@ class MxnetNetwork:
             head for head, real in zip(symbol.heads, several, strict=True) if real or head[1] == 0
         ]
         self._params = params
-        self._used = self._reached([node for node, _ in symbol.heads])
+        self._used = sorted(self._reached([node for node, _ in symbol.heads]))
 
     def check_operators(self) -> None:
         """Raise Unsupported naming the operators that cannot be converted, and their places."""
-        nodes = [self._nodes[number] for number in sorted(self._used)]
+        nodes = [self._nodes[number] for number in self._used]
         unknown = [node for node in nodes if node.op != VARIABLE and node.op not in OPERATORS]
         check_convertible(unknown)
 
     def input_names(self) -> list[str]:
         """Return the variables that the outputs depend on and that are not parameters."""
-        variables = (self._nodes[number] for number in sorted(self._used))
+        variables = (self._nodes[number] for number in self._used)
         return [
             node.name for node in variables if node.op == VARIABLE and node.name not in self._params
         ]
@@ -89,7 +89,7 @@ class MxnetNetwork:
     def inferred_inputs(self, names: Collection[str]) -> dict[str, OnnxPort]:
         """Return those of the inputs `names` whose dims the file or their first weights give."""
         inferred: dict[str, OnnxPort] = {}
-        for number in sorted(self._used):
+        for number in self._used:
             node = self._nodes[number]
             if node.op == VARIABLE and node.name in names and "__shape__" in node.attributes:
                 dims = MxnetCall(Graph(), node, []).integers("__shape__")
@@ -115,7 +115,7 @@ class MxnetNetwork:
         graph = Graph()
         values: dict[tuple[int, int], Value] = {}
         ports = {port.name: port for port in inputs}
-        for number in sorted(self._used):
+        for number in self._used:
             node = self._nodes[number]
             graph.place = node.place
             if node.op == VARIABLE:
@@ -171,7 +171,7 @@ class MxnetNetwork:
         if entry is None:
             inside = name.removesuffix("_output")
             entry = next(
-                ((n, 0) for n in sorted(self._used) if self._nodes[n].name in (name, inside)), None
+                ((n, 0) for n in self._used if self._nodes[n].name in (name, inside)), None
             )
         if entry is None or entry not in values:
             listed = ", ".join(f"'{one}'" for one in known)

@@ -43,8 +43,7 @@ def read_params(data: bytes, file: str) -> dict[str, Array]:
     """
     reader = _Reader(memoryview(data), file)
     magic, _ = reader.take("<QQ")
-    if magic != _LIST_MAGIC:
-        reader.refuse("it does not begin as one")
+    reader.refuse_if(magic != _LIST_MAGIC, "it does not begin as one")
     (count,) = reader.take("<Q")
     if count > len(data) // 4:
         reader.refuse(f"it says that it has {count} arrays, in {len(data)} bytes")
@@ -54,8 +53,7 @@ def read_params(data: bytes, file: str) -> dict[str, Array]:
         arrays.append(_array(reader))
     reader.place = "the names"
     names = _names(reader, count)
-    if reader.left:
-        reader.refuse(f"{reader.left} bytes follow its end")
+    reader.refuse_if(reader.left, f"{reader.left} bytes follow its end")
     found = zip(names, arrays, strict=True)
     return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in found}
 
@@ -85,6 +83,11 @@ class _Reader:
         """Return the next numbers, in the `struct` format `layout`."""
         return struct.unpack(layout, self.bytes(struct.calcsize(layout)))
 
+    def refuse_if(self, wrong: object, reason: str) -> None:
+        """Raise InvalidConfig saying `reason` if `wrong` is true."""
+        if wrong:
+            self.refuse(reason)
+
     def refuse(self, reason: str) -> NoReturn:
         """Raise InvalidConfig with file and place."""
         place = f", {self.place}" if self.place else ""
@@ -106,8 +109,7 @@ def _array(reader: _Reader) -> Array:
     if shape is None or (not shape and magic != _V3):  # it was empty
         return np.empty(0, np.float32)
     _, _, kind = reader.take("<iii")  # the device's type and number come first
-    if kind not in TYPES:
-        reader.refuse(f"its element type is {kind}, which is none")
+    reader.refuse_if(kind not in TYPES, f"its element type is {kind}, which is none")
     dtype = TYPES[kind].numpy
     content = reader.bytes(prod(shape) * dtype.itemsize)
     try:
@@ -120,18 +122,15 @@ def _shape(reader: _Reader, count: int, kind: str) -> tuple[int, ...] | None:
     """Return the dims that follow; None if unknown, marked by a `count` of -1."""
     if count == -1:
         return None
-    if not 0 <= count <= _MAX_DIMS:
-        reader.refuse(f"it says that it has {count} dims")
+    reader.refuse_if(not 0 <= count <= _MAX_DIMS, f"it says that it has {count} dims")
     shape = reader.take(f"<{count}{kind}")
-    if min(shape, default=0) < 0:
-        reader.refuse(f"its shape is {list(shape)}")
+    reader.refuse_if(min(shape, default=0) < 0, f"its shape is {list(shape)}")
     return shape
 
 
 def _names(reader: _Reader, count: int) -> list[str]:
     (named,) = reader.take("<Q")
-    if named != count:
-        reader.refuse(f"there are {named} names for {count} arrays")
+    reader.refuse_if(named != count, f"there are {named} names for {count} arrays")
     names = []
     for _ in range(named):
         (size,) = reader.take("<Q")

@@ -23,7 +23,7 @@ _BACKENDS = {
     "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
     "lightgbm": "inferd.backends.onnx.trees:LightgbmBackend",
     "sklearn": "inferd.backends.onnx.sklearn:SklearnBackend",
-    "fil": "inferd.backends.onnx.forest:FilBackend",
+    "fil": "inferd.backends.onnx.trees:FilBackend",
     "xgboost": "inferd.backends.onnx.trees:XgboostBackend",
     "openvino": "inferd.backends.openvino.backend:OpenvinoBackend",
     "litert": "inferd.backends.litert.backend:LitertBackend",
