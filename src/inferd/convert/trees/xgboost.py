@@ -168,13 +168,18 @@ def _without_deleted(tree: Tree) -> Tree:
 
     Other faults are left for check_trees to report.
     """
-    kept = reached(tree)
-    number = np.cumsum(kept) - 1
+    is_reached = reached(tree)
+    number = np.cumsum(is_reached) - 1
     left, right = (
-        np.where(side[kept] >= 0, number[side[kept]], -1) for side in (tree.left, tree.right)
+        np.where(side[is_reached] >= 0, number[side[is_reached]], -1)
+        for side in (tree.left, tree.right)
     )
-    feature, value, nan_left = tree.feature[kept], tree.value[kept], tree.nan_left[kept]
-    bounds = {int(number[node]): one for node, one in tree.bounds.items() if kept[node]}
+    feature, value, nan_left = (
+        tree.feature[is_reached],
+        tree.value[is_reached],
+        tree.nan_left[is_reached],
+    )
+    bounds = {int(number[node]): one for node, one in tree.bounds.items() if is_reached[node]}
     return Tree(feature, value, left, right, nan_left, tree.target, bounds)
 
 
