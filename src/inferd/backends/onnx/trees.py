@@ -25,7 +25,7 @@ _MAX_BYTES = (1 << 31) - 1
 class TreesBackend(ConvertedBackend):
     """Base of all: one input, FP32 [features], and one output, FP32."""
 
-    _read: Callable[[bytes], Ensemble]
+    _parse: Callable[[bytes], Ensemble]
 
     def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
         content = read_bytes(files, files.file, _MAX_BYTES)
@@ -44,7 +44,7 @@ class TreesBackend(ConvertedBackend):
     def _reader(self, config: ModelConfig) -> Callable[[bytes], Ensemble]:
         """Return what reads the model's file."""
         del config
-        return self._read
+        return self._parse
 
     def _settle(self, ensemble: Ensemble, config: ModelConfig) -> None:
         """Have `ensemble` answer as the configuration asks; by default as the file says."""
@@ -53,13 +53,13 @@ class TreesBackend(ConvertedBackend):
 class XgboostBackend(TreesBackend):
     """Runs XGBoost's .ubj and .json files; XGBoost itself is not needed."""
 
-    _read = staticmethod(read_xgboost)
+    _parse = staticmethod(read_xgboost)
 
 
 class LightgbmBackend(TreesBackend):
     """Runs LightGBM's text files; LightGBM itself is not needed."""
 
-    _read = staticmethod(read_lightgbm)
+    _parse = staticmethod(read_lightgbm)
 
 
 # --- as Triton's FIL backend has them ---
