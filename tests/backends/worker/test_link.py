@@ -6,7 +6,7 @@ import math
 
 import msgspec
 import pytest
-from line_peer import PATIENCE_S, SIZE, Peer, packed
+from line_peer import PATIENCE_S, SIZE, Peer, packed, taken_count
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
@@ -98,14 +98,14 @@ def test_memory_is_used_again_when_the_worker_has_let_go(ends):
             assert one.link.wait(PATIENCE_S)
         one.link.settle([0])
         one.heard.clear()
-    assert one.peer.arena.taken_count == 0
+    assert taken_count(one.peer.arena) == 0
 
 
 def test_what_finds_no_room_is_refused_and_takes_none(ends):
     one = ends()
     with pytest.raises(ArenaFull):
         one.link.send(packet.EXECUTE, [], payload_of(bytes(5 * SIZE)))
-    assert one.peer.arena.taken_count == 0
+    assert taken_count(one.peer.arena) == 0
     one.link.send(packet.EXECUTE, ["small"])
     assert one.peer.hear()[1] == ["small"]
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_said_by_the_server_forgets_no_memory(ends):
     one.link.release()
     one.link.send(packet.EXECUTE, ["small"])
     assert one.peer.hear()[1] == ["small"]
-    assert one.peer.workers_arena.taken_count == 0
+    assert taken_count(one.peer.workers_arena) == 0
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_the_same_block_twice_ends_the_line(ends):
 def test_memory_that_was_not_given_is_not_taken_back(ends, offsets):
     one = ends()
     one.link.settle(offsets)
-    assert one.peer.arena.taken_count == 0
+    assert taken_count(one.peer.arena) == 0
     one.link.send(packet.EXECUTE, [], payload_of(bytes(50_000)))
-    assert one.peer.arena.taken_count == 1
+    assert taken_count(one.peer.arena) == 1
 
 
 @pytest.mark.parametrize(

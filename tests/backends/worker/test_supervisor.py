@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from line_peer import PATIENCE_S, packed, result
+from line_peer import PATIENCE_S, packed, result, taken_count
 from scene import READY, begun, played, until
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
@@ -293,10 +293,10 @@ def test_an_answer_may_lie_in_the_memory_that_its_request_came_in(scene):
         await until(lambda: outcomes)
         [[answer]] = outcomes
         assert bytes(answer.outputs[0].view()) == LARGE
-        assert one.peer.arena.taken_count == 1
+        assert taken_count(one.peer.arena) == 1
         del answer
         outcomes.clear()
-        await until(lambda: one.peer.arena.taken_count == 0)
+        await until(lambda: taken_count(one.peer.arena) == 0)
 
     played(play, one)
 

@@ -5,7 +5,7 @@ import threading
 import msgspec
 import numpy as np
 import pytest
-from line_peer import PATIENCE_S, Peer
+from line_peer import PATIENCE_S, Peer, taken_count
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.loop import serve
@@ -30,7 +30,7 @@ def peer():
 
 @pytest.fixture
 def worker(peer):
-    return Worker(peer.other, peer.workers_arena, peer.line._received)
+    return Worker(peer.other, peer.workers_arena, peer.line.received)
 
 
 def said(peer):
@@ -133,14 +133,14 @@ def test_what_lies_where_the_server_reads_it_is_only_named_unless_the_model_has_
     large = np.zeros(50_000, np.uint8)
     kept = np.ones(50_000, np.uint8)
     small = np.zeros(5_000, np.uint8)
-    worker = Worker(peer.other, peer.workers_arena, peer.line._received, lambda *_: Same)
+    worker = Worker(peer.other, peer.workers_arena, peer.line.received, lambda *_: Same)
     inputs = (large, kept, large, small, large)
     told = results_of(peer, worker, *inputs)
     for array, (_, got) in zip(inputs, told, strict=True):
         assert np.array_equal(got, array)
     assert [described.block >= 0 for described, _ in told] == [True, False, True, False, True]
     del told, got, worker
-    assert peer.workers_arena.taken_count == 1  # nobody has told the worker that it was read
+    assert taken_count(peer.workers_arena) == 1  # nobody has told the worker that it was read
 
 
 class Slow:
@@ -160,7 +160,7 @@ class Slow:
 
 @pytest.mark.slow
 def test_a_model_that_is_asked_while_it_is_asked_says_it_once(peer):
-    worker = Worker(peer.other, peer.workers_arena, peer.line._received, lambda *_: Slow)
+    worker = Worker(peer.other, peer.workers_arena, peer.line.received, lambda *_: Slow)
     kinds = []
     link = Link(
         peer.socket, peer.arena, peer.received, lambda kind, *_: kinds.append(kind), kinds.append

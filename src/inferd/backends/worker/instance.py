@@ -180,9 +180,7 @@ class WorkerInstance(Supervisor):
             for number, (batch, index) in self._places.items()
             if id(batch.requests[index]) in wanted
         ]
-        for number, stream in self._streams.items():
-            if id(stream.request) in wanted:
-                numbers.append(number)
+        numbers += [number for number, one in self._streams.items() if id(one.request) in wanted]
         if numbers:
             self.send(packet.CANCEL, [numbers])
 

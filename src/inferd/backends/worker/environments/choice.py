@@ -13,11 +13,11 @@ import platform
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inferd.backends.worker.environments.archive import Limits, unpack
-from inferd.backends.worker.environments.cache import DEFAULT_COUNT, FolderCache, Use
+from inferd.backends.worker.environments.cache import DEFAULT_COUNT, FolderCache
 from inferd.backends.worker.environments.command import run_command
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.environments.interpreter import environment_in, try_out
@@ -55,6 +55,7 @@ _MAX_VERSION = 200
 _LAYOUT = b"1"  # of the kept folders: changing it invalidates all of them
 
 
+@dataclass(frozen=True)
 class Environments:
     """Finds and creates environments; those it creates are kept in `cache`, `count` of them.
 
@@ -63,12 +64,9 @@ class Environments:
     run in a thread.
     """
 
-    def __init__(
-        self, cache: Path | None, timeout_s: float = DEFAULT_TIMEOUT_S, count: int = DEFAULT_COUNT
-    ) -> None:
-        self._cache = cache
-        self._count = count
-        self._timeout_s = timeout_s
+    cache: Path | None
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    count: int = DEFAULT_COUNT
 
     def resolve(self, files: ModelFiles, config: ModelConfig) -> Environment:
         """Return the environment that runs the model in `files`.
@@ -110,11 +108,10 @@ class Environments:
 
         def make(target: Path) -> None:
             log.info("%s: unpacking it", place)
-            unpack(path, target, Limits(timeout_s=self._timeout_s), place)
+            unpack(path, target, Limits(timeout_s=self.timeout_s), place)
             self._finish(_top(target), place)
 
-        use = self._use(key, make, place)
-        return replace(environment_in(_top(use.folder), place), in_use=use)
+        return self._from_cache(key, make, place)
 
     def _finish(self, folder: Path, place: str) -> None:
         """Run conda-unpack to fix the packed paths, and try the environment out."""
@@ -125,7 +122,7 @@ class Environments:
                 (str(environment.python), str(program)),
                 place,
                 folder=folder,
-                timeout_s=self._timeout_s,
+                timeout_s=self.timeout_s,
                 variables=environment.all_variables(),
             )
         try_out(environment, place)
@@ -136,7 +133,7 @@ class Environments:
         name = source.name if source is not None else f"parameter {PYTHON_PARAMETER}"
         place = f"{model}: the environment of its {name}"
         content = source.read_bytes() if source is not None else b""
-        uv = Uv(find_uv(place), self._timeout_s)
+        uv = Uv(find_uv(place), self.timeout_s)
         wanted = python or _wanted_python(folder, name, content)
         interpreter = uv.interpreter(wanted, folder, place)
         state = interpreter.stat()
@@ -146,20 +143,20 @@ class Environments:
             uv.make(target, interpreter, folder, "" if source is None else name, place)
             try_out(environment_in(target, place), place)
 
-        use = self._use(key, make, place)
-        return replace(environment_in(use.folder, place), in_use=use)
+        return self._from_cache(key, make, place)
 
-    def _use(self, key: str, make: Callable[[Path], None], place: str) -> Use:
+    def _from_cache(self, key: str, make: Callable[[Path], None], place: str) -> Environment:
         """Return the environment of `key`, created if need be. Raises InvalidConfig."""
         try:
-            cache = self._cache or default_cache()
+            cache = self.cache or default_cache()
         except RuntimeError as error:
             msg = (
                 f"{place}: there is no home folder to keep it in; "
                 f"--backend-config=python,{CACHE_SETTING}=FOLDER names one"
             )
             raise InvalidConfig(msg) from error
-        return FolderCache(cache, self._count).use(key, make, self._timeout_s, place)
+        use = FolderCache(cache, self.count).use(key, make, self.timeout_s, place)
+        return replace(environment_in(_top(use.folder), place), in_use=use)
 
 
 def requested_environment(files: ModelFiles, config: ModelConfig) -> str:

@@ -61,22 +61,20 @@ class Wish:
     """
 
     __slots__ = (
-        "_called",
         "_callers",
         "_outputs",
         "_places",
         "_version",
         "blocks",
+        "called",
         "is_decoupled",
-        "model",
         "released",
     )
 
     def __init__(self, call: DescribedCall, model: str) -> None:
         self.released = call.released
         self.is_decoupled = call.is_decoupled
-        self._called = called = call.request
-        self.model = called.model
+        self.called = called = call.request
         self._callers = (*call.callers, model)
         if called.odd:
             called.parameters = packet.even_numbers(called.parameters, called.odd)
@@ -92,7 +90,7 @@ class Wish:
         Raises InvalidRequest if too many models wait for each other, ValueError for inputs whose
         bytes are out of range or do not fit their shapes.
         """
-        called = self._called
+        called = self.called
         if len(self._callers) > MAX_NESTING:
             way = " -> ".join((*self._callers[-4:], called.model))
             msg = f"more than {MAX_NESTING} models wait for each other: ... {way}"
@@ -162,7 +160,7 @@ class WorkerCalls:
                 raise Unsupported(msg)
             request = wish.request(data, loans)
         except Exception as error:  # noqa: BLE001  reported to the caller
-            self._replies.fail(number, wish.model, error)
+            self._replies.fail(number, wish.called.model, error)
             return
         if made_for:
             request.trace = self._caller.trace_of(made_for)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from . import current
 from .pb_utils.config import (
     TRITON_STRING_TO_NUMPY,
@@ -45,17 +43,12 @@ from .pb_utils.tensor import Tensor
 
 def serialize_byte_tensor(input_tensor: Any) -> Any:
     """Return the elements of an array of strings, each preceded by its 4-byte length."""
-    if not input_tensor.size:
-        return b""
     return encode_strings(input_tensor)
 
 
 def deserialize_bytes_tensor(encoded_tensor: Any) -> Any:
     """Return the length-prefixed elements as a flat array of bytes objects."""
-    elements = decode_strings(encoded_tensor)
-    array = np.empty(len(elements), dtype=np.object_)
-    array[:] = elements
-    return array
+    return decode_strings(encoded_tensor)
 
 
 deserialize_byte_tensor = deserialize_bytes_tensor

@@ -147,13 +147,6 @@ class Arena:
             offset = holes.pop(index)[0]
         holes.insert(index, (offset, end - offset))
 
-    @property
-    def taken_count(self) -> int:
-        """How many blocks are allocated or lent."""
-        if self._returned:
-            self._end_loans()
-        return len(self._taken) + len(self._regions)
-
     def _take_region(self, size: int) -> tuple[int, memoryview]:
         length = -(-size // _PAGE) * _PAGE
         if self._region_bytes + length > self._most:

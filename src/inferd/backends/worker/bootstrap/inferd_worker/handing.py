@@ -55,7 +55,7 @@ def _claimed(datas: list[Any], line: Line) -> dict[int, tuple[int, int, int]]:
     for block, there in found.values():
         if sum(size for _, size, _ in there.values()) * 2 < block.size:
             continue  # a slow client would hold the whole block for a small part
-        retained = line.claim(block, datas, list(there))
+        retained = line.received.claim(block, datas, list(there))
         if retained is None:
             places.update(there)
         else:

@@ -43,7 +43,7 @@ class Line:
     reads it, one after another. An earlier packet may share its document: never modify it.
     """
 
-    __deletable__ = ("_arena", "_received")  # close deletes them
+    __deletable__ = ("_arena", "received")  # close deletes them
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Line:
     ) -> None:
         self._socket = sock
         self._arena = arena
-        self._received = received
+        self.received = received
         self._receive = receive
         self._sending = Lock()
         self._sender = 0  # the thread that holds this lock
@@ -134,8 +134,8 @@ class Line:
             if offset == packet.INLINE:
                 text = bytes(self._view[at : at + document_size])
             else:
-                block = self._received.block(offset, payload_size)
-                text = self._received.text(block, offset, document_size)
+                block = self.received.block(offset, payload_size)
+                text = self.received.text(block, offset, document_size)
             document = self._read_before.get(text)
             if document is None:
                 document = json.loads(text)
@@ -186,13 +186,13 @@ class Line:
             self._sender = get_ident()
             if self._is_over:
                 raise LineClosed
-            released = self._received.released() if self._received.fresh else []
+            released = self.received.released() if self.received.fresh else []
             if claimed:
                 released += claimed
             try:
                 whole = self._packed(kind, self._text(released, document), payload, numbers)
             except BaseException:
-                self._received.fresh.extend(released)
+                self.received.fresh.extend(released)
                 raise
             try:
                 self._socket.sendall(whole)
@@ -278,23 +278,19 @@ class Line:
     @property
     def has_blocks(self) -> bool:
         """Whether something here may still refer to blocks of the server."""
-        return not self._is_over and self._received.has_blocks
+        return not self._is_over and self.received.has_blocks
 
     def find(self, array: Any) -> tuple[Block, int] | None:
         """See Received.find."""
-        return None if self._is_over else self._received.find(array)
-
-    def claim(self, block: Block, arrays: list[Any], indices: list[int]) -> Any:
-        """See Received.claim."""
-        return self._received.claim(block, arrays, indices)
+        return None if self._is_over else self.received.find(array)
 
     def release(self, *, lazily: bool = False) -> None:
         """Tell the server which of its blocks are free; `lazily`: only if they are many."""
-        if self._received.fresh and (not lazily or self._received.is_much):
+        if self.received.fresh and (not lazily or self.received.is_much):
             self.send(packet.RELEASE, [])
 
     def close(self) -> None:
         """Stop sending and reading, and free the memory, even if somebody keeps the line."""
         with self._sending:
             self.is_closed = self._is_over = True
-            del self._arena, self._received
+            del self._arena, self.received

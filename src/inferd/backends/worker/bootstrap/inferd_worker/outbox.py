@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from . import packet
@@ -98,7 +99,7 @@ class Outbox:
         text = f"{start} {len(answers)} answers" if len(answers) > 1 else f"{start} an answer"
         text += f" too large to be sent: {error}; "
         if outputs:
-            largest = max(outputs, key=_size_of)
+            largest = max(outputs, key=itemgetter(4))
             text += f"output '{largest[0]}' {list(largest[2])} takes {largest[4]}; "
         return text + f"--backend-config=BACKEND,{GROWTH_SETTING}=BYTES lets it grow further"
 
@@ -108,12 +109,6 @@ def refusal(
 ) -> tuple[Any, ...]:
     """Return the packet's description of an answer that is an error; see Outbox.describe."""
     return number, None, (code, text), None, is_final, share
-
-
-def _size_of(output: tuple[Any, ...]) -> int:
-    """Return an output's size in bytes, from its description in a packet."""
-    size: int = output[4]
-    return size
 
 
 def window_share(size: int) -> int:

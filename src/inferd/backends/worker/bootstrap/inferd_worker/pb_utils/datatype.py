@@ -64,8 +64,11 @@ def encode_strings(array: Any) -> bytes:
     return b"".join(parts)
 
 
-def decode_strings(data: Any) -> list[bytes]:
-    """Return the length-prefixed elements of the buffer `data`. Raises ValueError."""
+def decode_strings(data: Any) -> Any:
+    """Return the length-prefixed elements of the buffer `data` as a flat array of bytes objects.
+
+    Raises ValueError.
+    """
     view = memoryview(data).cast("B") if len(data) else memoryview(b"")
     elements, offset, end = [], 0, len(view)
     while offset < end:
@@ -77,4 +80,6 @@ def decode_strings(data: Any) -> list[bytes]:
             raise ValueError(f"an element says it has {size} bytes, {end - offset} are left")
         elements.append(bytes(view[offset : offset + size]))
         offset += size
-    return elements
+    array = np.empty(len(elements), np.object_)
+    array[:] = elements
+    return array

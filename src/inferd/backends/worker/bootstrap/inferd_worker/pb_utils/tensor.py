@@ -104,10 +104,7 @@ class Tensor:
     def _elements(self) -> Any:
         if self._array is None:
             if self._datatype == "BYTES":
-                elements = decode_strings(self._bytes())
-                array = np.empty(len(elements), dtype=object)
-                array[:] = elements
-                self._array = array.reshape(self._shape)
+                self._array = decode_strings(self._bytes()).reshape(self._shape)
             else:
                 datatype = NUMPY[self._datatype]
                 self._array = np.ndarray(self._shape, datatype, self._data, self._offset)
@@ -133,8 +130,7 @@ class Tensor:
 
         A tensor on a device is moved by its `cpu()`, if it has that method.
         """
-        if type(name) is not str or not name:
-            name = _name_given(name)
+        name = _name_given(name)
         device = getattr(tensor, "__dlpack_device__", None)
         if device is not None and device()[0] != CPU and hasattr(tensor, "cpu"):
             tensor = tensor.cpu()
