@@ -292,7 +292,7 @@ class RepositoryControl:
                 serving = [] if looked is None else self._serving_steps(source, looked)
                 if not (missing or serving or is_called) or is_last:
                     complaints = await self._apply(
-                        model_versions, source, missing, is_requested=is_requested
+                        model_versions, source, is_requested=is_requested
                     )
                     break
             if is_called:
@@ -341,12 +341,7 @@ class RepositoryControl:
         return [name for name in needs if not self._serves(name)]
 
     async def _apply(
-        self,
-        model_versions: ModelVersions,
-        source: ModelSource | None,
-        missing: list[str],
-        *,
-        is_requested: bool,
+        self, model_versions: ModelVersions, source: ModelSource | None, *, is_requested: bool
     ) -> list[str]:
         name = model_versions.name
         if source is None:
@@ -354,7 +349,7 @@ class RepositoryControl:
             self._withdraw(model_versions, is_gone=True)
             return []
         needs = source.needs
-        error = source.model.error or self._misfit(name, needs, missing)
+        error = source.model.error or self._misfit(name, needs, self._missing(source))
         error = error or (self._stuck(source) if is_requested else None)
         if error is not None:
             if is_requested:
@@ -527,10 +522,7 @@ class RepositoryControl:
             async with self._turn(ensemble) as model_versions:
                 source = model_versions.source  # what it is made from by now
                 if source is not None and model_versions.serving:
-                    missing = self._missing(source)
-                    complaints = await self._apply(
-                        model_versions, source, missing, is_requested=False
-                    )
+                    complaints = await self._apply(model_versions, source, is_requested=False)
             await self._settle(ensemble)
         except InferdError as error:
             complaints = [error.message]

@@ -50,7 +50,6 @@ from inferd.errors import (
     BackendFailed,
     InferdError,
     InvalidConfig,
-    Unsupported,
     foreign_text,
 )
 from inferd.observe.custom import CustomMetrics
@@ -239,9 +238,7 @@ class Loader:
     def _ensemble(
         self, model: FoundModel, config: ModelConfig, version: int, steps: Sequence[Served]
     ) -> Served:
-        if self._models is None:
-            msg = f"model '{config.name}': there are no models here that an ensemble could call"
-            raise Unsupported(msg)
+        assert self._models is not None
         check_io(config)
         labels = read_labels(model.folder, config)
         config = replace(

@@ -346,8 +346,7 @@ class ModelVersions:
     def _set_unloaded(self, number: int, reason: str) -> None:
         row = self._catalog.versions_of(self.name).get(number)
         if row is not None and row.state is ModelState.UNLOADING:
-            excused = row.is_excused
-            self._set_state(number, ModelState.UNAVAILABLE, reason, is_excused=excused)
+            self._set_state(number, ModelState.UNAVAILABLE, reason, is_excused=row.is_excused)
 
     def _after_drain(self, task: asyncio.Task[None]) -> None:
         self._drains.discard(task)

@@ -130,8 +130,7 @@ class ModelSources:
     def of(self, model: FoundModel) -> ModelSource:
         """Return the source of `model`, which has just been read."""
         tell_ignored(model)
-        is_fixed = self._mode == "none" or model.backend is not None
-        if is_fixed:
+        if self._mode == "none" or model.backend is not None:
             return ModelSource(model, NO_MARKS)
         given = self._options.backend_directory
         code = code_folder(model.config, Path(given)) if given else None
