@@ -29,7 +29,7 @@ class CommandLine:
 class _Spelling:
     option: Option
     template: str = ""  # of a deprecated spelling
-    switched_on: str = ""  # of a deprecated spelling that is a switch: the value true stands for
+    is_switch: bool = False  # a deprecated spelling whose `template` is what true stands for
 
 
 _HELP = "--help"
@@ -62,12 +62,9 @@ def read_command_line(arguments: Sequence[str]) -> CommandLine:
                 line.wants_help = True
                 continue
             found = spellings[spelled]
-            if found.switched_on:
-                _switch(spelled, found, text if equals else _value(spelled, _SWITCH, rest), line)
-                continue
             if not equals:
-                text = _value(spelled, found.option, rest)
-            line.flags.append(_given(spelled, found, text, line.warnings))
+                text = _value(spelled, _SWITCH if found.is_switch else found.option, rest)
+            _add(line, spelled, found, text)
         else:
             line.flags.append(_path(argument))
     return line
@@ -82,21 +79,15 @@ def _value(spelled: str, option: Option, rest: deque[str]) -> str:
     return rest.popleft()
 
 
-def _given(spelled: str, found: _Spelling, text: str, warnings: list[str]) -> GivenFlag:
+def _add(line: CommandLine, spelled: str, found: _Spelling, text: str) -> None:
+    """Add the option that a flag stands for; nothing for a deprecated switch that is false."""
+    if found.is_switch and not _SWITCH.read_text(text, spelled):
+        line.warnings.append(f"{spelled} is deprecated, leave it out where it is false")
+        return
     if found.template:
         text = found.template.format(text)
-        warnings.append(f"{spelled} is deprecated, use {found.option.flag}={text}")
-    return GivenFlag(found.option.name, text, spelled)
-
-
-def _switch(spelled: str, found: _Spelling, text: str, line: CommandLine) -> None:
-    """Add the option a deprecated switch stands for; nothing when it is false."""
-    if _SWITCH.read_text(text, spelled):
-        line.flags.append(GivenFlag(found.option.name, found.switched_on, spelled))
-        advice = f"use {found.option.flag}={found.switched_on}"
-    else:
-        advice = "leave it out where it is false"
-    line.warnings.append(f"{spelled} is deprecated, {advice}")
+        line.warnings.append(f"{spelled} is deprecated, use {found.option.flag}={text}")
+    line.flags.append(GivenFlag(found.option.name, text, spelled))
 
 
 def _path(text: str) -> GivenFlag:
@@ -133,5 +124,5 @@ def _spellings(options: Mapping[str, Option]) -> dict[str, _Spelling]:
         for name, template in option.old_flags.items():
             found[f"--{name}"] = _Spelling(option, template)
         for name, value in option.old_switches.items():
-            found[f"--{name}"] = _Spelling(option, switched_on=value)
+            found[f"--{name}"] = _Spelling(option, value, is_switch=True)
     return found

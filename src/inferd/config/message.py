@@ -125,29 +125,24 @@ def _write(message: Any, value: Any) -> None:
 
 
 def _write_field(owner: Any, field: FieldDescriptor, value: Any) -> None:
+    target = getattr(owner, field.name)
     if is_map(field):
-        _write_map(getattr(owner, field.name), value_field(field), value)
+        for key, item in value.items():
+            if value_field(field).message_type is None:
+                target[key] = item
+            else:
+                _write(target[key], item)
     elif field.is_repeated:
-        target = getattr(owner, field.name)
         for item in value:
             if field.message_type is None:
                 target.append(item)
             else:
                 _write(target.add(), item)
     elif field.message_type is not None:
-        target = getattr(owner, field.name)
         target.SetInParent()
         _write(target, value)
     else:
         setattr(owner, field.name, _number_of(field, value))
-
-
-def _write_map(target: Any, field: FieldDescriptor, values: dict[Any, Any]) -> None:
-    for key, value in values.items():
-        if field.message_type is None:
-            target[key] = value
-        else:
-            _write(target[key], value)
 
 
 def _number_of(field: FieldDescriptor, value: Any) -> Any:

@@ -42,16 +42,13 @@ def run_agents(folder: Path, config: ModelConfig) -> None:
 
 def _check_sums(folder: Path, agent: RepositoryAgent, place: str) -> None:
     """Compare the files with their digests, in parallel; raise for the first that is wrong."""
-
-    def check(given: tuple[str, str]) -> None:
-        _check_sum(folder, *given, place)
-
+    check = partial(_check_sum, folder, place)
     with ThreadPoolExecutor(_COMPARED_AT_ONCE) as pool:
-        for _ in pool.map(check, agent.parameters.items()):
+        for _ in pool.map(check, agent.parameters, agent.parameters.values()):
             pass
 
 
-def _check_sum(folder: Path, key: str, expected: str, place: str) -> None:
+def _check_sum(folder: Path, place: str, key: str, expected: str) -> None:
     """Compare the file in `key`, "MD5:<path in the model's folder>", with the digest `expected`."""
     algorithm, _, name = key.partition(":")
     if algorithm not in _ALGORITHMS or not name or not is_inside(name):

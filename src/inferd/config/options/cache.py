@@ -77,7 +77,8 @@ def read_cache_config(
         raise InvalidConfig(msg)
     [name] = names
     if name == "local":
-        return _local(_CacheOptions(name, settings, ("size",)))
+        size_bytes = _CacheOptions(name, settings, ("size",)).number("size")
+        return LocalCacheSettings(size_bytes) if size_bytes else None
     if name == "redis":
         return _redis(_CacheOptions(name, settings, _REDIS), environment or {})
     msg = f"{_FLAG}: there is no cache '{name}', expected local or redis"
@@ -118,11 +119,6 @@ class _CacheOptions:
             msg = f"{_FLAG}: {key} is '{text}', expected true or false"
             raise InvalidConfig(msg)
         return value
-
-
-def _local(settings: _CacheOptions) -> LocalCacheSettings | None:
-    size_bytes = settings.number("size")
-    return LocalCacheSettings(size_bytes) if size_bytes else None
 
 
 _REDIS = (
