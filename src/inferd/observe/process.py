@@ -28,21 +28,12 @@ def process_families(proc: Path = Path("/proc")) -> list[Family]:
     ticks_per_s, page_bytes = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     cpu_s = (int(stat[_UTIME]) + int(stat[_STIME])) / ticks_per_s
     started_s = boot_s + int(stat[_START]) / ticks_per_s
+    rss_bytes, vsize_bytes = int(stat[_RSS]) * page_bytes, int(stat[_VSIZE])
     rows = [
         ("cpu_seconds_total", "counter", "CPU time of the process, in seconds", cpu_s),
         ("start_time_seconds", "gauge", "When the process began, in seconds since 1970", started_s),
-        (
-            "resident_memory_bytes",
-            "gauge",
-            "Memory the process holds, in bytes",
-            int(stat[_RSS]) * page_bytes,
-        ),
-        (
-            "virtual_memory_bytes",
-            "gauge",
-            "Addresses the process has taken, in bytes",
-            int(stat[_VSIZE]),
-        ),
+        ("resident_memory_bytes", "gauge", "Memory the process holds, in bytes", rss_bytes),
+        ("virtual_memory_bytes", "gauge", "Addresses the process has taken, in bytes", vsize_bytes),
         ("open_fds", "gauge", "Open files and sockets", open_count),
         ("max_fds", "gauge", "Files and sockets that may be open", most_open),
     ]
