@@ -31,15 +31,13 @@ def _check(word: str, engine: Engine, *region: str) -> None:
         raise InvalidRequest(msg)
 
 
-def _calls(  # noqa: PLR0913
+def _calls(
     kind: Region,
     word: str,
     text: str,
     status: Callable[..., Any],
     register: Callable[..., None],
     decode_body: Callable[..., Any],
-    decode_message: Callable[[bytes], Any],
-    encode_message: Callable[[Any], bytes],
 ) -> tuple[ApiCall, ...]:
     """Return the calls for one kind of memory, called `word` in them and `text` in their texts."""
     title = word.capitalize()
@@ -64,7 +62,7 @@ def _calls(  # noqa: PLR0913
                 encode=rest_wire.encode_status,
             ),
             None,
-            encode_message,
+            partial(grpc_wire.encode_status, title),
             status,
         ),
         call(
@@ -80,7 +78,7 @@ def _calls(  # noqa: PLR0913
                 decode=decode_body,
                 check=partial(_check, word),
             ),
-            decode_message,
+            partial(grpc_wire.decode_registration, title),
             None,
             register,
         ),
@@ -107,8 +105,6 @@ CALLS = (
         lambda engine, region="": engine.regions.system_status(region),
         lambda engine, *wanted: engine.regions.register_system(*wanted),
         rest_wire.decode_system_registration,
-        grpc_wire.decode_system_registration,
-        grpc_wire.encode_system_status,
     ),
     *_calls(
         CudaRegion,
@@ -117,7 +113,5 @@ CALLS = (
         lambda engine, region="": engine.regions.cuda_status(region),
         lambda engine, *wanted: engine.regions.register_cuda(*wanted),
         rest_wire.decode_cuda_registration,
-        grpc_wire.decode_cuda_registration,
-        grpc_wire.encode_cuda_status,
     ),
 )

@@ -16,13 +16,13 @@ def test_registrations_are_read_and_written():
     message = pb.SystemSharedMemoryRegisterRequest(
         name="r", key="/k", offset=2**63, byte_size=2**64 - 1
     )
-    assert wire.decode_system_registration(message.SerializeToString()) == SYSTEM
-    assert wire.decode_system_registration(wire.encode_system_registration(SYSTEM)) == SYSTEM
+    assert wire.decode_registration("System", message.SerializeToString()) == SYSTEM
+    assert wire.decode_registration("System", wire.encode_registration("System", SYSTEM)) == SYSTEM
     message = pb.CudaSharedMemoryRegisterRequest(
         name="g", raw_handle=bytes(range(64)), device_id=-1, byte_size=2**64 - 1
     )
-    assert wire.decode_cuda_registration(message.SerializeToString()) == CUDA
-    assert wire.decode_cuda_registration(wire.encode_cuda_registration(CUDA)) == CUDA
+    assert wire.decode_registration("Cuda", message.SerializeToString()) == CUDA
+    assert wire.decode_registration("Cuda", wire.encode_registration("Cuda", CUDA)) == CUDA
 
 
 @pytest.mark.parametrize("kind", ["System", "Cuda"])
@@ -41,12 +41,12 @@ def test_an_answer_that_says_nothing_is_empty():
 
 def test_statuses_are_read_and_written():
     system = [SystemRegionStatus("r", "/k", 1, 2), SystemRegionStatus("s", "/k", 3, 4)]
-    encoded = wire.encode_system_status(system)
+    encoded = wire.encode_status("System", system)
     regions = pb.SystemSharedMemoryStatusResponse.FromString(encoded).regions
     found = regions["s"]
     assert (found.name, found.key, found.offset, found.byte_size) == ("s", "/k", 3, 4)
-    assert sorted(wire.decode_system_status(encoded), key=lambda one: one.name) == system
+    assert sorted(wire.decode_status("System", encoded), key=lambda one: one.name) == system
     cuda = [CudaRegionStatus("g", 1, 2)]
-    encoded = wire.encode_cuda_status(cuda)
+    encoded = wire.encode_status("Cuda", cuda)
     assert pb.CudaSharedMemoryStatusResponse.FromString(encoded).regions["g"].device_id == 1
-    assert wire.decode_cuda_status(encoded) == cuda
+    assert wire.decode_status("Cuda", encoded) == cuda

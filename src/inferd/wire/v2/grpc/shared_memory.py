@@ -1,7 +1,7 @@
 """V2's shared memory extensions over gRPC: register, unregister and status, both sides."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -9,9 +9,27 @@ from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.wire.proto import encode, parse
 from inferd.wire.shared_memory import CudaRegistration, SystemRegistration
 
-_SYSTEM = ("name", "key", "offset", "byte_size")
-_CUDA = ("name", "raw_handle", "device_id", "byte_size")
-"""The fields of a registration, in the order of SystemRegistration and of CudaRegistration."""
+Registration = SystemRegistration | CudaRegistration
+Status = SystemRegionStatus | CudaRegionStatus
+
+
+class _Memory(NamedTuple):
+    """A kind of memory; `fields` are those of a registration, in the order of `registration`."""
+
+    registration: type[Registration]
+    status: type[Status]
+    fields: tuple[str, ...]
+
+
+_MEMORIES = {
+    "System": _Memory(
+        SystemRegistration, SystemRegionStatus, ("name", "key", "offset", "byte_size")
+    ),
+    "Cuda": _Memory(
+        CudaRegistration, CudaRegionStatus, ("name", "raw_handle", "device_id", "byte_size")
+    ),
+}
+"""The kinds of memory by the word in the names of their calls."""
 
 
 def decode_region_name(call: str, data: bytes) -> str:
@@ -25,28 +43,17 @@ def encode_region_name(call: str, name: str = "") -> bytes:
     return encode(f"inference.{call}Request", name=name)
 
 
-def decode_system_registration(data: bytes) -> SystemRegistration:
-    """Decode a SystemSharedMemoryRegisterRequest. Raises InvalidRequest."""
-    message = parse("inference.SystemSharedMemoryRegisterRequest", data)
-    return SystemRegistration(*_values(message, _SYSTEM))
+def decode_registration(kind: str, data: bytes) -> Registration:
+    """Decode a System- or CudaSharedMemoryRegisterRequest. Raises InvalidRequest."""
+    message = parse(f"inference.{kind}SharedMemoryRegisterRequest", data)
+    memory = _MEMORIES[kind]
+    return memory.registration(*_values(message, memory.fields))
 
 
-def encode_system_registration(registration: SystemRegistration) -> bytes:
-    """Return a SystemSharedMemoryRegisterRequest."""
-    fields = dict(zip(_SYSTEM, registration, strict=True))
-    return encode("inference.SystemSharedMemoryRegisterRequest", **fields)
-
-
-def decode_cuda_registration(data: bytes) -> CudaRegistration:
-    """Decode a CudaSharedMemoryRegisterRequest. Raises InvalidRequest."""
-    message = parse("inference.CudaSharedMemoryRegisterRequest", data)
-    return CudaRegistration(*_values(message, _CUDA))
-
-
-def encode_cuda_registration(registration: CudaRegistration) -> bytes:
-    """Return a CudaSharedMemoryRegisterRequest."""
-    fields = dict(zip(_CUDA, registration, strict=True))
-    return encode("inference.CudaSharedMemoryRegisterRequest", **fields)
+def encode_registration(kind: str, registration: Registration) -> bytes:
+    """Return a System- or CudaSharedMemoryRegisterRequest."""
+    fields = dict(zip(_MEMORIES[kind].fields, registration, strict=True))
+    return encode(f"inference.{kind}SharedMemoryRegisterRequest", **fields)
 
 
 def encode_done(call: str) -> bytes:
@@ -54,34 +61,19 @@ def encode_done(call: str) -> bytes:
     return encode(f"inference.{call}Response")
 
 
-def encode_system_status(regions: list[SystemRegionStatus]) -> bytes:
-    """Return a SystemSharedMemoryStatusResponse."""
-    return _encode_status("SystemSharedMemoryStatusResponse", regions)
-
-
-def decode_system_status(data: bytes) -> list[SystemRegionStatus]:
-    """Return the regions of a SystemSharedMemoryStatusResponse. Raises InvalidRequest."""
-    message = parse("inference.SystemSharedMemoryStatusResponse", data)
-    return [SystemRegionStatus(*_values(one, _SYSTEM)) for one in message.regions.values()]
-
-
-def encode_cuda_status(regions: list[CudaRegionStatus]) -> bytes:
-    """Return a CudaSharedMemoryStatusResponse."""
-    return _encode_status("CudaSharedMemoryStatusResponse", regions)
-
-
-def decode_cuda_status(data: bytes) -> list[CudaRegionStatus]:
-    """Return the regions of a CudaSharedMemoryStatusResponse. Raises InvalidRequest."""
-    message = parse("inference.CudaSharedMemoryStatusResponse", data)
-    return [
-        CudaRegionStatus(one.name, one.device_id, one.byte_size) for one in message.regions.values()
-    ]
-
-
-def _encode_status(name: str, regions: Sequence[SystemRegionStatus | CudaRegionStatus]) -> bytes:
+def encode_status(kind: str, regions: Sequence[Status]) -> bytes:
+    """Return a System- or CudaSharedMemoryStatusResponse."""
     rows = {one.name: msgspec.to_builtins(one) for one in regions}
-    return encode(f"inference.{name}", regions=rows)
+    return encode(f"inference.{kind}SharedMemoryStatusResponse", regions=rows)
 
 
-def _values(message: Any, names: tuple[str, ...]) -> list[Any]:
+def decode_status(kind: str, data: bytes) -> list[Status]:
+    """Return the regions of a status response. Raises InvalidRequest."""
+    message = parse(f"inference.{kind}SharedMemoryStatusResponse", data)
+    memory = _MEMORIES[kind]
+    names = [name for name in memory.fields if name != "raw_handle"]
+    return [memory.status(*_values(one, names)) for one in message.regions.values()]
+
+
+def _values(message: Any, names: Iterable[str]) -> list[Any]:
     return [getattr(message, name) for name in names]
