@@ -129,7 +129,7 @@ def test_two_hosts_are_refused(rest: Rest, hosts: str):
     ("encoding", "body"),
     [
         ("gzip", BODY),
-        ("gzip", gzip.compress(BODY)[:-12]),
+        ("gzip", gzip.compress(BODY, mtime=0)[:-12]),
         ("gzip", b""),
         ("deflate", BODY),
         ("deflate", zlib.compress(BODY)[:-8]),
