@@ -19,26 +19,19 @@ class TrtisMessage(Record):
     be, `form`, which reads it, and `source`, the bytes of its inputs.
     """
 
-    _fields = ("number", "model", "version", "data", "header", "form", "source")
-    __slots__ = _fields
+    _fields = ("number", "model", "version", "data")
+    __slots__ = ("data", "form", "header", "model", "number", "source", "version")
 
-    def __init__(  # noqa: PLR0913
-        self,
-        number: int,
-        model: str = "",
-        version: str = "",
-        data: Any = b"",
-        header: InferHeader | None = None,
-        form: Form | None = None,
-        source: Any = None,
-    ) -> None:
+    form: Form
+    header: InferHeader | None
+
+    def __init__(self, number: int, model: str = "", version: str = "", data: Any = b"") -> None:
         self.number = number
         self.model = model
         self.version = version
         self.data = data
-        self.header = header
-        self.form = form
-        self.source = source
+        self.header = None
+        self.source: Any = None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -52,7 +45,6 @@ class TrtisCodec(InferCodec):
     def decode_large(self, message: Any, call: Any) -> InferRequest:
         """See InferCodec."""
         trtis_message: TrtisMessage = message
-        assert trtis_message.form is not None
         assert trtis_message.header is not None
         trtis_message.source.rewind()
         return trtis_message.form.decode_request(
@@ -69,7 +61,6 @@ class TrtisCodec(InferCodec):
         """See InferCodec."""
         trtis_message: TrtisMessage = message
         form, header = trtis_message.form, trtis_message.header
-        assert form is not None
         assert header is not None
         answer = form.encode_response(header, request, response)
         return self.answered(answer, trtis_message, call)
@@ -80,7 +71,6 @@ class TrtisCodec(InferCodec):
         """See InferCodec."""
         trtis_message: TrtisMessage = message
         form, header = trtis_message.form, trtis_message.header
-        assert form is not None
         assert header is not None
         answer = form.encode_response(header, request, response, on_loop=False)
         return self.answered(answer, trtis_message, call)

@@ -35,10 +35,10 @@ def classes_piece(tensor: Tensor, top_k: int, labels: Labels, batch_dims: int) -
             label = labels[index] if index < len(labels) else b""
             # Invalid UTF-8 would make the whole message unreadable.
             text = label.decode(errors="replace").encode()
-            parts = _parts(index, value, text)
+            parts, fields = _fields(index, value, text)
             line.append(b"cls { %b } " % b" ".join(parts))
             lines.append(b"    cls {\n%b    }\n" % b"".join(b"      %b\n" % p for p in parts))
-            classes.append(encode_field(b"\x0a", _message(index, value, text)))
+            classes.append(encode_field(b"\x0a", fields))
         line.append(b"} ")
         lines.append(b"  }\n")
         message.append(encode_field(b"\x1a", b"".join(classes)))
@@ -50,21 +50,17 @@ def classes_piece(tensor: Tensor, top_k: int, labels: Labels, batch_dims: int) -
     )
 
 
-def _parts(index: int, value: np.float32, label: bytes) -> list[bytes]:
+def _fields(index: int, value: np.float32, label: bytes) -> tuple[list[bytes], bytes]:
+    """Return the fields of a class as text, one by one, and as a message."""
     parts = []
+    message = b""
     if index:
         parts.append(b"idx: %d" % index)
+        message = b"\x08" + encode_varint(index)
     if value or np.signbit(value):
         parts.append(b"value: %b" % str(value).encode())
-    if label:
-        parts.append(b'label: "%b"' % escape_bytes(label))
-    return parts
-
-
-def _message(index: int, value: np.float32, label: bytes) -> bytes:
-    message = b"\x08" + encode_varint(index) if index else b""
-    if value or np.signbit(value):
         message += b"\x15" + _FLOAT.pack(value)
     if label:
+        parts.append(b'label: "%b"' % escape_bytes(label))
         message += encode_field(b"\x1a", label)
-    return message
+    return parts, message

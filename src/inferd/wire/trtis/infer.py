@@ -5,7 +5,7 @@ none at all. The rest is in the model's configuration, which a `Form` knows. Cli
 before 0.11 ("old" here) give the size of one item instead of dims, and are answered likewise.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import Any, Protocol
 
@@ -141,12 +141,7 @@ class Form:
         self._inputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.input)}
         self._outputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.output)}
         self._least_inputs = sum(not one.optional for one in config.input)
-        self._plans: dict[bytes, _Plan] = {}
-
-    @property
-    def known_words(self) -> Collection[bytes]:
-        """The words for which a plan is remembered: see InferHeader."""
-        return self._plans.keys()
+        self._plans: dict[bytes, _Plan] = {}  # by the words of InferHeader
 
     # --- requests ---
 
@@ -347,10 +342,8 @@ class Form:
             if one.top_k:
                 if one.byte_size:
                     self._check_old_size(one, len(tensor.view()), header)
-                batch_dims = 1 if self._batches else 0
-                pieces.append(
-                    classes_piece(tensor, one.top_k, self._labels.get(name, ()), batch_dims)
-                )
+                labels = self._labels.get(name, ())
+                pieces.append(classes_piece(tensor, one.top_k, labels, int(self._batches)))
                 buffers.append(None)
                 continue
             if one.shared is not None:
