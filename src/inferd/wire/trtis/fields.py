@@ -36,21 +36,20 @@ def each_field(view: memoryview, what: str) -> Iterator[tuple[int, Any, slice]]:
             tag, at = read_varint(view, at)
             if tag & 7 == _TEXT:
                 size, at = read_varint(view, at)
-                span = slice(at, at + size)
-                if span.stop > end:
+                stop = at + size
+                if stop > end:
                     raise ValueError
-                value, at = view[span], span.stop
+                value = view[at:stop]
             elif tag & 7 == _VARINT:
                 value, stop = read_varint(view, at)
-                span, at = slice(at, stop), stop
             else:
                 value, stop = 0, _skipped(view, tag, at)
-                span, at = slice(at, stop), stop
             count += 1
             if count > _MAX_FIELDS:
                 msg = f"the request has more than {_MAX_FIELDS} fields"
                 raise InvalidRequest(msg)
-            yield tag, value, span
+            yield tag, value, slice(at, stop)
+            at = stop
     except ValueError:
         msg = f"the message cannot be read as {what}"
         raise InvalidRequest(msg) from None
