@@ -128,10 +128,8 @@ def read_call(rpc: str, data: bytes) -> Any:
 
 def status_fields(status: bytes) -> dict[str, Any]:
     """Return a ServerStatus as dicts and lists, with protobuf's names; 64-bit numbers are text."""
-    fields: dict[str, Any] = json_format.MessageToDict(
-        parse_answer(f"{PACKAGE}.ServerStatus", status), preserving_proto_field_name=True
-    )
-    return fields
+    message = parse_answer(f"{PACKAGE}.ServerStatus", status)
+    return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
 
 def known_model(status: bytes, model: str) -> Known:

@@ -98,14 +98,12 @@ def region_fields(
 
 def as_text(message: Any) -> bytes:
     """Return `message` as protobuf text, in ASCII."""
-    text: str = text_format.MessageToString(message, as_utf8=False)
-    return text.encode("ascii")
+    return text_format.MessageToString(message, as_utf8=False).encode("ascii")
 
 
 def as_json(message: Any) -> bytes:
     """Return `message` as protobuf JSON with the original field names."""
-    text: str = json_format.MessageToJson(message, preserving_proto_field_name=True)
-    return text.encode()
+    return json_format.MessageToJson(message, preserving_proto_field_name=True).encode()
 
 
 def _write_model(row: ModelRow, target: Any) -> None:
