@@ -22,7 +22,6 @@ class Beginning(NamedTuple):
     """
 
     request_count: int
-    size: int
     preferred_count: int
     is_closed: bool
     oldest_ns: int
@@ -37,13 +36,13 @@ def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) ->
     for waiting in requests:
         request = waiting.request
         if size + request.batch_size > most or waiting.kind != first.kind:
-            return Beginning(count, size, preferred_count, True, oldest_ns)
+            return Beginning(count, preferred_count, True, oldest_ns)
         count += 1
         size += request.batch_size
         oldest_ns = min(oldest_ns, request.queued_ns)
         if size in preferred:
             preferred_count = count
-    return Beginning(count, size, preferred_count, size >= most, oldest_ns)
+    return Beginning(count, preferred_count, size >= most, oldest_ns)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

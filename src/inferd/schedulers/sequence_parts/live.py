@@ -20,12 +20,11 @@ class LiveSequence:
 
     __slots__ = ("id", "is_ended", "key", "running", "slot", "state", "waiting")
 
-    key: "int | str | LiveSequence"
     slot: Slot | None
 
     def __init__(self, id: int | str, state: list[Tensor], *, is_own: bool = False) -> None:
         self.id = id
-        self.key = self if is_own else id
+        self.key: int | str | LiveSequence = self if is_own else id
         self.slot = None
         self.waiting: deque[SequenceStep] = deque()
         self.running: SequenceStep | None = None
