@@ -12,14 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from inferd.aio.offload import Work
 from inferd.api.mounted import MountedRoutes
-from inferd.api.trtis.http_infer import (
-    OCTETS,
-    TEXT,
-    TrtisInference,
-    first_value,
-    format_of,
-    refused,
-)
+from inferd.api.trtis.http_infer import TrtisInference, first_value, format_of, refused
 from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
 from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.http.access import Access
@@ -32,6 +25,8 @@ from inferd.wire.trtis.http import REQUEST, RESPONSE
 from inferd.wire.trtis.http import STATUS as STATUS_HEADER
 from inferd.wire.trtis.infer import STATUS as STATUS_CODES
 
+_OCTETS = b"application/octet-stream"
+_TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
 _STATUS_PATH = re.compile(rb"/api/sharedmemorycontrol/status(?:[/?]|\Z)")
 _VERBS = {
@@ -137,7 +132,7 @@ class TrtisRoutes(MountedRoutes):
         if isinstance(error, HttpError):
             code = STATUS_CODES[Code.UNSUPPORTED if error.status > 500 else Code.INVALID_ARG]
             headers = self._trtis.status_line.failure(code, error.message, number)
-            return HttpAnswer(error.status, [], TEXT, headers)
+            return HttpAnswer(error.status, [], _TEXT, headers)
         return refused(self._trtis, error, number)
 
     def _with_status(self, call: _Call, what: str) -> HttpCall:
@@ -148,7 +143,7 @@ class TrtisRoutes(MountedRoutes):
             began_ns = perf_counter_ns()
             number = next(trtis.numbers)
             try:
-                answer = await call(request, *names) or HttpAnswer(200, [], TEXT)
+                answer = await call(request, *names) or HttpAnswer(200, [], _TEXT)
             except InferdError as error:
                 self._failures.note(request.target.decode("latin-1"), error)
                 return refused(self._trtis, error, number)
@@ -166,7 +161,7 @@ class TrtisRoutes(MountedRoutes):
         if mode not in ("live", "ready"):
             msg = f"there is no health '{mode}', only live and ready"
             raise InvalidRequest(msg)
-        return HttpAnswer(200 if self._trtis.is_healthy(mode) else 400, [], TEXT)
+        return HttpAnswer(200 if self._trtis.is_healthy(mode) else 400, [], _TEXT)
 
     async def status(self, request: HttpRequest, model: str = "") -> HttpAnswer:
         """Handle Status, of all models or one."""
@@ -183,9 +178,9 @@ class TrtisRoutes(MountedRoutes):
     ) -> HttpAnswer:
         form = format_of(request.target)
         if form == "binary":
-            return HttpAnswer(200, [serialized(message)], OCTETS)
+            return HttpAnswer(200, [serialized(message)], _OCTETS)
         accept = request.headers.get(b"accept")
-        encode, content_type = trtis_status.as_text, TEXT
+        encode, content_type = trtis_status.as_text, _TEXT
         if may_be_json and (form == "json" or (not form and accept == _JSON)):
             encode, content_type = trtis_status.as_json, _JSON
         body = await self._offload.run(Work.STATUS, encode, message)
@@ -241,7 +236,7 @@ class TrtisRoutes(MountedRoutes):
 
 
 def _wrong_method(allowed: Iterable[bytes]) -> HttpAnswer:
-    return HttpAnswer(405, [], TEXT, b"Allow: %b\r\n" % b", ".join(sorted(allowed)))
+    return HttpAnswer(405, [], _TEXT, b"Allow: %b\r\n" % b", ".join(sorted(allowed)))
 
 
 def _number(what: str, text: str) -> int:

@@ -18,8 +18,8 @@ from inferd.wire.trtis.answer import Answer
 from inferd.wire.trtis.http import REQUEST, Body, decode_request_header
 from inferd.wire.trtis.infer import status_of
 
-OCTETS = b"application/octet-stream"
-TEXT = b"text/plain; charset=utf-8"
+_OCTETS = b"application/octet-stream"
+_TEXT = b"text/plain; charset=utf-8"
 _HEADER = REQUEST.lower().encode()
 _REFUSED = {
     Code.UNAUTHENTICATED: 401,
@@ -69,7 +69,7 @@ class TrtisInference(HttpInference):
         """Return the answer to a failed inference; it echoes the id in its header, if any."""
         self._failures.note(request.target.decode("latin-1"), error)
         answer = refused(self._trtis, error, message.number)
-        answer.content_type = OCTETS
+        answer.content_type = _OCTETS
         header = message.header
         if header is not None and not header.is_old:
             echo = b" id: %d" % header.id if header.id else b""
@@ -112,7 +112,7 @@ class TrtisHttpCodec(TrtisCodec):
         if None in buffers:
             buffers = [data for data in buffers if data is not None]
         buffers.append(answer.message() if is_binary else answer.lines())
-        return HttpAnswer(200, buffers, OCTETS, headers)
+        return HttpAnswer(200, buffers, _OCTETS, headers)
 
 
 def refused(trtis: Trtis, error: Exception, number: int) -> HttpAnswer:
@@ -125,7 +125,7 @@ def refused(trtis: Trtis, error: Exception, number: int) -> HttpAnswer:
             headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
         if error.retry_s:
             headers += RETRY_AFTER
-    return HttpAnswer(status, [], TEXT, headers)
+    return HttpAnswer(status, [], _TEXT, headers)
 
 
 def format_of(target: bytes) -> str:
