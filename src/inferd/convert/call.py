@@ -97,25 +97,19 @@ class OperatorCall:
         raise Unsupported(msg)
 
 
-def node(
-    op: str, inputs: int = 1, **attributes: float | tuple[str, float]
-) -> Callable[[Graph, OperatorCall], Value]:
-    """Return the converter of an operator that is one ONNX node.
+def node(op: str, **attributes: float | tuple[str, float]) -> Converter:
+    """Return the converter of an operator of one input that is one ONNX node.
 
-    Each of the node's attributes has a default, whose type it has, and before it the name that
-    the source file calls it by, if that is another.
+    Each of the node's attributes is a number with a default, and before it the name that the
+    source file calls it by, if that is another.
     """
 
     def convert(graph: Graph, call: OperatorCall) -> Value:
         values: dict[str, Any] = {}
         for name, source in attributes.items():
             known, default = source if isinstance(source, tuple) else (name, source)
-            values[name] = (
-                call.integer(known, default)
-                if isinstance(default, int)
-                else call.number(known, default)
-            )
-        return graph.add(op, *(call.input(index) for index in range(inputs)), **values)
+            values[name] = call.number(known, default)
+        return graph.add(op, call.input(0), **values)
 
     return convert
 

@@ -1,13 +1,15 @@
 """MxnetCall: one node of an MXNet symbol during conversion, with its inputs and attributes."""
 
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
 
 from inferd.convert.call import OperatorCall
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet.params import TYPES
 from inferd.convert.mxnet.symbol import SymbolNode
 from inferd.tensor.dtype import DATATYPES, DataType
+
+T = TypeVar("T")
 
 _FLOATS = {"float16": DataType.FP16, "float32": DataType.FP32, "float64": DataType.FP64}
 _TRUE, _FALSE = ("True", "true", "1"), ("False", "false", "0", "None")
@@ -46,21 +48,11 @@ class MxnetCall(OperatorCall):
 
     def integer(self, name: str, default: int = 0) -> int:
         """Return an integer attribute."""
-        if not self.has(name):
-            return default
-        try:
-            return int(self._attributes[name])
-        except ValueError:
-            self._refuse_attribute(name, "a whole number")
+        return self._parsed(name, default, int, "a whole number")
 
     def number(self, name: str, default: float = 0.0) -> float:
         """Return a float attribute."""
-        if not self.has(name):
-            return default
-        try:
-            return float(self._attributes[name])
-        except ValueError:
-            self._refuse_attribute(name, "a number")
+        return self._parsed(name, default, float, "a number")
 
     def integers(self, name: str) -> list[int]:
         """Return the integers of a tuple, or a single one as a list; empty if not given."""
@@ -68,13 +60,7 @@ class MxnetCall(OperatorCall):
 
     def optional_integers(self, name: str) -> list[int | None]:
         """Return the integers of a tuple that may contain None."""
-        if not self.has(name):
-            return []
-        words = self._attributes[name].strip("()[] ").replace("L", "").split(",")
-        try:
-            return [None if word.strip() == "None" else int(word) for word in words if word.strip()]
-        except ValueError:
-            self._refuse_attribute(name, "a tuple of whole numbers")
+        return self._parsed(name, [], _optional_integers, "a tuple of whole numbers")
 
     def element_type(self) -> DataType:
         """Return the attribute `dtype`, which is a name or MXNet's number."""
@@ -90,6 +76,20 @@ class MxnetCall(OperatorCall):
         """Return whether `x` is known to have an integer type."""
         return x.datatype is not None and x.datatype.numpy.kind in "iu"
 
+    def _parsed(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
+        """Return what `parse` makes of an attribute, which is refused if that is a ValueError."""
+        if not self.has(name):
+            return default
+        try:
+            return parse(self._attributes[name])
+        except ValueError:
+            self._refuse_attribute(name, expected)
+
     def _refuse_attribute(self, name: str, expected: str) -> NoReturn:
         text = self._attributes[name][:100]
         self.refuse(f"its attribute '{name}' is '{text}', expected {expected}")
+
+
+def _optional_integers(text: str) -> list[int | None]:
+    words = text.strip("()[] ").replace("L", "").split(",")
+    return [None if word.strip() == "None" else int(word) for word in words if word.strip()]

@@ -173,6 +173,8 @@ _TWO_INPUTS = {
 
 _OLD_NAMES = {f"_{name.title()}": op for name, op in _TWO_INPUTS.items() if name not in _NEW}
 
+_REVERSED = {"minus": "Sub", "div": "Div", "power": "Pow", "mod": "Modulo"}
+
 OPERATORS: dict[str, Converter] = {
     **{name: node(op) for name, op in _ONE_INPUT.items()},
     **{
@@ -183,12 +185,10 @@ OPERATORS: dict[str, Converter] = {
     **{f"_{name}_scalar": _scalar(op) for name, op in _TWO_INPUTS.items()},
     **{name: _pair(op) for name, op in _OLD_NAMES.items()},
     **{f"_{name.replace('_', '')}Scalar": _scalar(op) for name, op in _OLD_NAMES.items()},
-    **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _scalar("Sub", reverse=True)),
-    **dict.fromkeys(("_rdiv_scalar", "_RDivScalar"), _scalar("Div", reverse=True)),
-    **dict.fromkeys(("_rpower_scalar", "_RPowerScalar"), _scalar("Pow", reverse=True)),
+    **{f"_r{name}_scalar": _scalar(op, reverse=True) for name, op in _REVERSED.items()},
+    **{f"_R{name.title()}Scalar": _scalar(op, reverse=True) for name, op in _REVERSED.items()},
     **dict.fromkeys(("broadcast_mod", "_mod", "_Mod"), _pair("Modulo")),
     **dict.fromkeys(("_mod_scalar", "_ModScalar"), _scalar("Modulo")),
-    **dict.fromkeys(("_rmod_scalar", "_RModScalar"), _scalar("Modulo", reverse=True)),
     **dict.fromkeys(("_hypot", "_Hypot", "broadcast_hypot"), _hypotenuse),
     **dict.fromkeys(("_hypot_scalar", "_HypotScalar"), _scalar_hypotenuse),
     "_grad_add": _pair("Add"),
