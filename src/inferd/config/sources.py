@@ -3,9 +3,8 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from inferd.config.cloud_port import check_cloud
 from inferd.config.options.cache import read_cache_config
@@ -32,8 +31,7 @@ _PREDICTION = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GivenFlag:
+class GivenFlag(NamedTuple):
     """One value of an option on the command line; `text` is that of the current flag."""
 
     name: str
@@ -41,8 +39,7 @@ class GivenFlag:
     spelling: str
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """The configuration, and warnings for the person who wrote it."""
 
     config: ServerConfig

@@ -2,13 +2,12 @@
 
 import ipaddress
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _MARKS = ("/.dockerenv", "/run/.containerenv")
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultAddress:
+class DefaultAddress(NamedTuple):
     """The address to bind, and the reason, as the start-up log gives it."""
 
     address: str

@@ -45,16 +45,13 @@ def log_settings(config: ServerConfig) -> LogSettings:
 
 def log_folder(config: ServerConfig) -> AllowedFolder:
     """Return the folder in which clients may place the log file."""
-    return AllowedFolder(
-        Path(config.log_directory) if config.log_directory else None, "--log-directory"
-    )
+    return _allowed_folder(config.log_directory, "--log-directory")
 
 
 def tracer(config: ServerConfig) -> Tracer:
     """Return the tracer, which chooses the requests to trace and writes their traces."""
     settings, collector = read_trace_config(config.trace_config)
-    folder = Path(config.trace_directory) if config.trace_directory else None
-    allowed = AllowedFolder(folder, "--trace-directory")
+    allowed = _allowed_folder(config.trace_directory, "--trace-directory")
     if settings.mode == OPENTELEMETRY:
         settings = replace(settings, collector=in_effect(collector, os.environ))
         return Tracer(settings, SpanSender(collector, config.id or "inferd"), allowed)
@@ -144,6 +141,10 @@ def metrics_options(config: ServerConfig) -> "HttpOptions":
         not_ready_status=config.not_ready_status,
         ssl_context=None,
     )
+
+
+def _allowed_folder(path: str | None, option: str) -> AllowedFolder:
+    return AllowedFolder(Path(path) if path else None, option)
 
 
 def _same_named(config: ServerConfig, names: Iterable[str], prefix: str = "") -> dict[str, Any]:
