@@ -37,9 +37,6 @@ log = logging.getLogger("inferd.http")
 REFUSABLE = "inference"
 """The API group whose calls an overloaded server refuses."""
 
-_LENGTHS = (v2_binary.HEADER.lower().encode(),)
-"""In what the heads of one client differ, beside the length of the body and an id."""
-
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TableRoutes(Routes):
@@ -58,7 +55,7 @@ class TableRoutes(Routes):
         access: Access = OPEN,
         id_header: bytes = b"",
     ) -> None:
-        variations = Variations(id_header, _LENGTHS)
+        variations = Variations(id_header, (v2_binary.HEADER_KEY,))
         super().__init__(
             Router(routes, access), forward=forward, refusable=REFUSABLE, variations=variations
         )

@@ -83,7 +83,7 @@ class BlockPool:
         self._next = 0
         self._begins_anew = False
         self._has_missed = False
-        self._miss_count = 0
+        self.miss_count = 0
 
     @property
     def is_needed(self) -> bool:
@@ -97,7 +97,7 @@ class BlockPool:
             self._block = None
             self._begins_anew = False
             self._next = 0
-            if not self.is_joined or self._miss_count >= MOST_MISSES:
+            if not self.is_joined or self.miss_count >= MOST_MISSES:
                 return self.elsewhere
             self._block = self._free_block()
             if self._block is None:
@@ -114,11 +114,7 @@ class BlockPool:
         """Note that requests were joined; `as_view` if they lay in one piece."""
         self.is_joined = True
         self._has_missed = not as_view
-        self._miss_count = 0 if as_view else self._miss_count + 1
-
-    def forget(self) -> None:
-        """Forget how many batches did not lie in one piece."""
-        self._miss_count = 0
+        self.miss_count = 0 if as_view else self.miss_count + 1
 
     def drop(self) -> None:
         """Let go of all blocks; those in use stay, and count, until they no longer are."""
@@ -207,7 +203,7 @@ class BatchMemory:
                 pool.drop()
                 del self._pools[target]
             elif not self._sweep_count % FORGETS_SWEEPS:
-                pool.forget()
+                pool.miss_count = 0
         self.reclaim()
 
 

@@ -8,14 +8,13 @@ from inferd.api.routes import HttpRoutes
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest
 from inferd.http.message import HttpAnswer, HttpRequest
-from inferd.wire.v2 import binary as v2_binary
+from inferd.wire.v2.binary import HEADER_KEY
 from inferd.wire.v2.content_type import BinaryType
 
 NOT_READY = 503
 """The status of failed health checks; both platforms look only at the status."""
 
-_HEADER = v2_binary.HEADER.lower().encode()
-_SIZE = re.compile(rb"^%b: ([0-9]+)\r$" % _HEADER, re.IGNORECASE | re.MULTILINE)
+_SIZE = re.compile(rb"^%b: ([0-9]+)\r$" % HEADER_KEY, re.IGNORECASE | re.MULTILINE)
 
 
 class CloudCalls:
@@ -51,7 +50,7 @@ class CloudCalls:
         size = self._binary_type.json_size(headers.get(b"content-type", b""))
         if size is not None:
             request = copy(request)
-            request.headers = {**headers, _HEADER: size}
+            request.headers = {**headers, HEADER_KEY: size}
         answer = await self._v2.answer(request)
         if found := _SIZE.search(answer.headers):
             answer.content_type = self._binary_type.with_size(found[1])

@@ -29,7 +29,6 @@ from inferd.wire.v2.generate import (
 )
 from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules
 
-_HEADER = v2_binary.HEADER.lower().encode()
 # For proxies: they must pass events on as they come and never store them.
 _NOT_STORED = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
 _UNEXPECTED = "the server failed in a way it does not understand; see its log"
@@ -90,7 +89,7 @@ class GenerateRoutes:
     ) -> GenerateMessage:
         inputs = self._engine.model_metadata(model, version).inputs
         body = request.body
-        json_size = v2_binary.json_length(request.headers.get(_HEADER), len(body))
+        json_size = v2_binary.json_length(request.headers.get(v2_binary.HEADER_KEY), len(body))
         is_v2 = is_v2 or json_size != len(body)
         message = GenerateMessage(model, version, body, inputs, json_size, is_v2=is_v2)
         message.request = decoded = await self._inference.decode(message, request)

@@ -6,7 +6,6 @@ from typing import Any
 from inferd.api.coded_bodies import CODING, CodedBodies
 from inferd.api.inference import HttpInference
 from inferd.api.tracing import until_sent
-from inferd.api.v2.rows import INFER_HEADER
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
@@ -18,6 +17,7 @@ from inferd.memory.batch_memory import LEAST_BYTES, BatchMemory
 from inferd.tensor.dtype import DataType
 from inferd.wire.infer_codec import InferCodec
 from inferd.wire.v2 import binary as v2_binary
+from inferd.wire.v2.binary import HEADER_KEY
 from inferd.wire.v2.rest.codec import JsonRules, V2Rest
 
 _INFER_HEADER_LINE = v2_binary.HEADER.encode() + b": %d\r\n"
@@ -115,7 +115,7 @@ class RestCodec(InferCodec):
                 return request
         body = http_request.body
         json_size = len(body)
-        if (declared := http_request.headers.get(INFER_HEADER)) is not None:
+        if (declared := http_request.headers.get(HEADER_KEY)) is not None:
             json_size = v2_binary.json_length(declared, json_size)
         return self._rest.decode_infer_request(model, version, body, json_size)
 
@@ -194,4 +194,4 @@ def _names(names: tuple[str, ...]) -> tuple[str, str]:
 
 def _json_size(request: HttpRequest) -> int:
     """Return how many bytes of the body are JSON. Raises InvalidRequest."""
-    return v2_binary.json_length(request.headers.get(INFER_HEADER), len(request.body))
+    return v2_binary.json_length(request.headers.get(HEADER_KEY), len(request.body))

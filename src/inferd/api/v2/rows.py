@@ -3,9 +3,7 @@
 from inferd.api.coded_bodies import CODING
 from inferd.http.message import HttpRequest
 from inferd.memory.batch_memory import LEAST_BYTES, BatchMemory, BlockSlot
-from inferd.wire.v2 import binary as v2_binary
-
-INFER_HEADER = v2_binary.HEADER.lower().encode()
+from inferd.wire.v2.binary import HEADER_KEY
 
 
 def slot_for(
@@ -22,7 +20,7 @@ def slot_for(
         return None
     headers = request.headers
     json_size = length - pool.slot_bytes
-    if not 0 < json_size <= received or headers.get(INFER_HEADER) != b"%d" % json_size:
+    if not 0 < json_size <= received or headers.get(HEADER_KEY) != b"%d" % json_size:
         return None
     if CODING in headers:
         return None

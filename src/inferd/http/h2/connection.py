@@ -322,7 +322,7 @@ class H2Connection(H2Receiver):
 
     def _trailers(self, stream_id: int, block: bytes, flags: int) -> None:
         """Take a second header block on a stream (section 8.1)."""
-        fields = self._blocks.trailers(block)
+        fields, _ = self._blocks.decode(block)
         stream = self.streams.get(stream_id)
         if stream is None:
             if any(low < stream_id < high for low, high in self._gaps):

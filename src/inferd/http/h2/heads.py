@@ -59,7 +59,7 @@ class HeaderBlocks:
         head = self.known.get(block)
         if head is not None:
             return head
-        fields, size = self._decode(block)
+        fields, size = self.decode(block)
         try:
             head = self._head(fields, size)
         except MalformedRequest as error:
@@ -89,11 +89,8 @@ class HeaderBlocks:
             self._bases.append(BaseHead(fields, head))
         return head
 
-    def trailers(self, block: bytes) -> list[Field]:
-        """Return the fields of a block of trailers. Raises ConnectionFault."""
-        return self._decode(block)[0]
-
-    def _decode(self, block: bytes) -> tuple[list[Field], int]:
+    def decode(self, block: bytes) -> tuple[list[Field], int]:
+        """Return the fields in `block` and their size. Raises ConnectionFault."""
         decoded = self._decoder.decode(block)
         if self._decoder.is_table_changed and self.known:
             self.known.clear()

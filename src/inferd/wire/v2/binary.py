@@ -14,6 +14,9 @@ from inferd.tensor.tensor import Tensor
 HEADER = "Inference-Header-Content-Length"
 """The header that says how many bytes of a body are JSON."""
 
+HEADER_KEY = HEADER.lower().encode()
+"""Its name among the headers of a request."""
+
 
 def json_length(header: bytes | None, body_length: int) -> int:
     """Return how many bytes of a body of `body_length` are JSON; 0 marks a raw binary request.
