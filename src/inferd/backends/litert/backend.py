@@ -1,6 +1,6 @@
 """LitertBackend: runs TensorFlow Lite files (.tflite) in LiteRT."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -132,14 +132,14 @@ def _details(
         msg = f"{what} has no signature '{wanted}'; it has {', '.join(known) or 'none'}"
         raise InvalidConfig(msg)
     if not known:
-        return _by_name(made.get_input_details), _by_name(made.get_output_details), 0
+        return _by_name(made.get_input_details()), _by_name(made.get_output_details()), 0
     chosen = wanted or (SERVING if SERVING in known else known[0])
     runner = made.get_signature_runner(chosen)
     return runner.get_input_details(), runner.get_output_details(), int(runner._subgraph_index)
 
 
-def _by_name(details: Callable[[], list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    return {str(detail["name"]).removesuffix(":0"): detail for detail in details()}
+def _by_name(details: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {str(detail["name"]).removesuffix(":0"): detail for detail in details}
 
 
 def _declared(details: dict[str, dict[str, Any]]) -> dict[str, Declared]:

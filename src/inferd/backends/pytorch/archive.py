@@ -149,8 +149,8 @@ def has_native_code(file: Path, what: str) -> bool:
         return any(name.startswith("data/aotinductor/") for name in archive.members)
 
 
-def check_export(file: Path, what: str) -> None:
-    """Check that `file` is a torch.export graph without pickles and with plain names.
+def check_export(file: Path, what: str) -> Any:
+    """Check that `file` is a torch.export graph without pickles and with plain names; return it.
 
     Raises InvalidConfig, whose text begins with `what`.
     """
@@ -167,7 +167,9 @@ def check_export(file: Path, what: str) -> None:
                 archive.refuse(f"its member '{name}' is another program, expected one")
         for kind in ("weights", "constants"):
             _check_payloads(archive, f"data/{kind}/model_{kind}_config.json", kind)
-        _check_graph(archive, _json(archive, "models/model.json"), 0, "")
+        graph = _json(archive, "models/model.json")
+        _check_graph(archive, graph, 0, "")
+        return graph
 
 
 def sample_inputs(file: Path, what: str) -> bytes:

@@ -6,14 +6,13 @@ not understand are left to PyTorch, which can tell more.
 
 import json
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from inferd.backends.pytorch.archive import Archive, check_export
+from inferd.backends.pytorch.archive import check_export
 from inferd.backends.pytorch.naming import outputs_in_order
 from inferd.backends.pytorch.runtime import DATATYPES
 from inferd.config.model import ModelConfig
@@ -56,9 +55,7 @@ def read_interface(file: Path, what: str) -> Interface | None:
 
     Raises InvalidConfig, whose text begins with `what`, for a file that would not be loaded.
     """
-    check_export(file, what)
-    with closing(Archive(file, what)) as archive:
-        content = json.loads(archive.read("models/model.json"))
+    content = check_export(file, what)
     try:
         return _interface(content["graph_module"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):

@@ -1,6 +1,7 @@
 """TensorrtBackend: runs TensorRT plans on the GPU they were built for."""
 
 from collections.abc import Callable
+from contextlib import closing
 from types import ModuleType
 
 from inferd.backends.tensorrt.device import Device, find_device
@@ -33,13 +34,10 @@ class TensorrtBackend:
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. Raises Unsupported without a GPU."""
-        device = self._device(config, 0)
-        try:
+        with closing(self._device(config, 0)) as device:
             plan = self._plan(files, config, device, 0)
-            completed = complete_config(config, plan.signature, plan.max_batch_size or 1)
-            check_config(completed, plan.signature)
-        finally:
-            device.close()
+        completed = complete_config(config, plan.signature, plan.max_batch_size or 1)
+        check_config(completed, plan.signature)
         return completed
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
