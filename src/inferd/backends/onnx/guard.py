@@ -6,7 +6,8 @@ dim, through a Reshape that fails if there is nothing to reshape; the results ar
 numbers are those of onnx.proto.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def guarded(file: Path) -> bytes | None:
     try:
         if _opset(model) < _FIRST_OPSET:
             return None
-        return b"".join(_rewritten(model, {n: _graph(0) for n in _NODE_OF}))
+        return b"".join(_rewritten(model, dict.fromkeys(_NODE_OF, partial(_graph, 0))))
     except Malformed as error:
         msg = f"'{file.name}' is no ONNX model: {error}"
         raise InvalidConfig(msg) from error
@@ -70,7 +71,7 @@ def _opset(model: memoryview) -> int:
     return version
 
 
-def _rewritten(message: memoryview, rewrites: dict[int, Rewrite]) -> Chunks:
+def _rewritten(message: memoryview, rewrites: Mapping[int, Rewrite]) -> Chunks:
     """Return `message` with the fields in `rewrites` replaced by their functions' results."""
     chunks: Chunks = []
     for number, kind, value in fields(message):
@@ -82,36 +83,30 @@ def _rewritten(message: memoryview, rewrites: dict[int, Rewrite]) -> Chunks:
     return chunks
 
 
-def _graph(depth: int) -> Rewrite:
-    """Return a Rewrite for a GraphProto or FunctionProto at nesting level `depth`."""
-
-    def rewrite(number: int, graph: memoryview) -> Chunks:
-        if depth >= MAX_DEPTH:
-            msg = f"graphs lie in graphs, deeper than {MAX_DEPTH}"
-            raise Malformed(msg)
-        node = _NODE_OF.get(number, _NODE_OF[_GRAPH])
-        return bytes_field(number, *_rewritten(graph, {node: _node(depth)}))
-
-    return rewrite
+def _graph(depth: int, number: int, graph: memoryview) -> Chunks:
+    """Rewrite a GraphProto or FunctionProto at nesting level `depth`."""
+    if depth >= MAX_DEPTH:
+        msg = f"graphs lie in graphs, deeper than {MAX_DEPTH}"
+        raise Malformed(msg)
+    node = _NODE_OF.get(number, _NODE_OF[_GRAPH])
+    return bytes_field(number, *_rewritten(graph, {node: partial(_node, depth)}))
 
 
-def _node(depth: int) -> Rewrite:
-    """Return a Rewrite for a NodeProto."""
-    subgraphs = dict.fromkeys(_SUBGRAPHS, _graph(depth + 1))
+def _node(depth: int, number: int, node: memoryview) -> Chunks:
+    """Rewrite a NodeProto in a graph at nesting level `depth`."""
+    found = [(n, bytes(v)) for n, kind, v in fields(node) if kind == BYTES and n != _ATTRIBUTE]
+    by_field = dict(found)
+    inputs, outputs = ([v for n, v in found if n == field] for field in (_INPUT, _OUTPUT))
+    is_guarded = by_field.get(_OP) == GUARDED and by_field.get(_DOMAIN, b"") in _DEFAULT_DOMAINS
+    if is_guarded and inputs and outputs:
+        return _normalization(number, node, _name(inputs[0]), _name(outputs[0]))
+    return bytes_field(number, *_rewritten(node, {_ATTRIBUTE: partial(_attribute, depth)}))
 
-    def attribute(number: int, value: memoryview) -> Chunks:
-        return bytes_field(number, *_rewritten(value, subgraphs))
 
-    def rewrite(number: int, node: memoryview) -> Chunks:
-        found = [(n, bytes(v)) for n, kind, v in fields(node) if kind == BYTES and n != _ATTRIBUTE]
-        by_field = dict(found)
-        inputs, outputs = ([v for n, v in found if n == field] for field in (_INPUT, _OUTPUT))
-        is_guarded = by_field.get(_OP) == GUARDED and by_field.get(_DOMAIN, b"") in _DEFAULT_DOMAINS
-        if is_guarded and inputs and outputs:
-            return _normalization(number, node, _name(inputs[0]), _name(outputs[0]))
-        return bytes_field(number, *_rewritten(node, {_ATTRIBUTE: attribute}))
-
-    return rewrite
+def _attribute(depth: int, number: int, attribute: memoryview) -> Chunks:
+    """Rewrite an AttributeProto, which may hold graphs."""
+    subgraphs = dict.fromkeys(_SUBGRAPHS, partial(_graph, depth + 1))
+    return bytes_field(number, *_rewritten(attribute, subgraphs))
 
 
 def _normalization(number: int, node: memoryview, x: str, y: str) -> Chunks:
