@@ -152,7 +152,7 @@ def release(scheduler):
         if hasattr(scheduler, "_instances")
         else scheduler._execution
     )
-    for instance in execution._instances:
+    for instance in execution.instances:
         instance.close()
 
 

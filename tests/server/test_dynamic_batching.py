@@ -297,7 +297,7 @@ def test_large_bodies_are_received_side_by_side_and_each_gets_its_own_answer(mod
             got = await wide.ask(numbers, order, 1 + turn % 4, **fields)
             assert got == [{-number} for number in numbers]
             [pool] = batch_memory._pools.values()
-            view_count += pool.is_joined and not pool._miss_count
+            view_count += pool.is_joined and not pool.miss_count
         assert view_count > 8
         assert batch_memory.block_bytes <= 2 * 32 * 4 * WIDE
         assert server.engine.capacity.buffered_bytes == 0
