@@ -117,8 +117,8 @@ class Engine:
         Raises ModelNotFound, InvalidRequest, Unsupported for a decoupled model, Overloaded, or
         whatever InferdError the scheduler and the model raise.
         """
-        begun = self.begin(request)
-        return begun if isinstance(begun, InferResponse) else await begun
+        response = self.begin(request)
+        return response if isinstance(response, InferResponse) else await response
 
     def begin(self, request: InferRequest) -> InferResponse | Coroutine[Any, Any, InferResponse]:
         """Return what `infer` does: the answer if it is there at once, otherwise a coroutine.

@@ -74,8 +74,8 @@ class SummaryCounts(Counts):
         queued_ns = request.queued_ns or request.started_ns
         computing_ns = request.computing_ns or request.started_ns
         computed_ns = request.computed_ns or request.ended_ns
-        request_, queue, compute_input, compute_infer, compute_output = self.summaries
-        request_.add((request.answered_ns or request.ended_ns) - queued_ns)
+        whole, queue, compute_input, compute_infer, compute_output = self.summaries
+        whole.add((request.answered_ns or request.ended_ns) - queued_ns)
         queue.add(request.started_ns - queued_ns)
         compute_input.add(computing_ns - request.started_ns)
         compute_infer.add(computed_ns - computing_ns)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.core.request import InferRequest, InferResponse, Span, wanted_of
+from inferd.core.request import InferRequest, InferResponse, Span
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.tensor.tensor import Tensor
 
@@ -57,18 +57,16 @@ def place_now(request: InferRequest, response: InferResponse) -> None:
 
 def _fitting(
     request: InferRequest, response: InferResponse
-) -> tuple[list[Span | None], list[memoryview]]:
-    """Return the place of each output, and its bytes. Raises RegionFailed if one does not fit."""
-    outputs = response.outputs
-    places: list[Span | None]
-    if request.outputs:
-        places = [output.place for output in wanted_of(request, response)]
-    else:
-        places = [None] * len(outputs)
+) -> tuple[dict[str, Span | None], list[memoryview]]:
+    """Return the places of outputs by name, and the bytes of each output.
+
+    Raises RegionFailed if one does not fit.
+    """
+    places = {output.name: output.place for output in request.outputs}
     views = []
-    for index, tensor in enumerate(outputs):
+    for tensor in response.outputs:
         view = tensor.view()
-        place = places[index]
+        place = places.get(tensor.name)
         if place is not None and len(view) > len(place.view):
             raise _no_room(tensor.name, len(view), place)
         views.append(view)
@@ -83,12 +81,15 @@ def _check(spans: list[Span]) -> None:
 
 
 def _placed(
-    places: list[Span | None], outputs: list[Tensor], views: list[memoryview], spans: list[Span]
+    places: dict[str, Span | None],
+    outputs: list[Tensor],
+    views: list[memoryview],
+    spans: list[Span],
 ) -> list[Tensor]:
     placed = []
-    for index, tensor in enumerate(outputs):
+    for tensor, view in zip(outputs, views, strict=True):
         data: Any = tensor.data
-        place, view = places[index], views[index]
+        place = places.get(tensor.name)
         if place is not None:
             _fill(place, view, is_there=_is_there(data, place))
             data = b""

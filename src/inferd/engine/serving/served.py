@@ -132,8 +132,7 @@ class Served:
         }
         self._outputs = {o.name: _TensorRule(o, batch_dims) for o in config.output}
         self._all_outputs = list(self._outputs.values())
-        named = config.parameters.get(DEFAULT_OUTPUTS, "").split(",")
-        self._default_outputs = [name for name in self._outputs if name in named]
+        self._default_outputs = _default_outputs(config)
         takes_any_name = len(self._inputs) == 1 and config.parameters.get(ANY_INPUT_NAME) == "true"
         self._only = next(iter(self._inputs.values())) if takes_any_name else None
         self._table = table_of(config)
@@ -413,9 +412,7 @@ class Served:
         """
         inputs = request.inputs
         if self._default_outputs and not request.outputs:
-            request.outputs = [
-                WantedOutput(name, request.binary_output) for name in self._default_outputs
-            ]
+            request.outputs = self._default_outputs[request.binary_output]
         if request.raw:
             request.inputs = [self._deduced(inputs[0].data)]
             request.raw = False  # a stream's request is checked twice
@@ -525,6 +522,18 @@ class Served:
             )
             raise InvalidRequest(msg)
         return [names[name] for name in self._outputs if name in names]
+
+
+def _default_outputs(config: ModelConfig) -> dict[bool, list[WantedOutput]]:
+    """Return the outputs of requests that name none, by whether these want binary data.
+
+    Return {} unless the configuration names them.
+    """
+    named = config.parameters.get(DEFAULT_OUTPUTS, "").split(",")
+    names = [output.name for output in config.output if output.name in named]
+    if not names:
+        return {}
+    return {binary: [WantedOutput(name, binary) for name in names] for binary in (False, True)}
 
 
 def _are_named(outputs: Sequence[Tensor | WantedOutput], rules: Sequence[_TensorRule]) -> bool:
