@@ -7,9 +7,13 @@ import ssl
 import numpy as np
 import pytest
 
+from inferd.api.routes import HttpRoutes
 from inferd.core.request import InferResponse
+from inferd.engine.engine import Engine
 from inferd.errors import BackendFailed, InvalidRequest, Unavailable
+from inferd.http.message import NO_BODY, HttpRequest
 from inferd.tensor.dtype import DataType
+from inferd.wire.v2.rest.codec import JsonRules
 
 GENERATE = "/v2/models/{}/generate"
 STREAM = "/v2/models/{}/generate_stream"
@@ -335,6 +339,28 @@ async def test_a_model_that_answers_once_gives_one_event(serving, asking):
         assert await stream.head() == 200
         assert (await stream.event())["T"] == 1.5
         assert await stream.event() is None
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        (STREAM, {"T": 1.5}),
+        (STREAM, {"inputs": [{"name": "T", "datatype": "FP32", "shape": [1], "data": [1.5]}]}),
+    ],
+)
+async def test_a_stream_keeps_nothing_of_its_body(scripted, add_model, path, content):
+    engine = Engine()
+    add_model(engine, "s", scripted, decoupled=True)
+    rules = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**20)
+    body = bytearray(json.dumps(content).encode())
+    target = path.format("s").encode()
+    request = HttpRequest(b"POST", target, {}, True, False, memoryview(body))
+    scripted.say.put_nowait(2.5)
+    found = await HttpRoutes(engine, rules, not_ready_status=400).answer(request)
+    request.body = NO_BODY  # as its connection forgets it
+    body.clear()  # raises BufferError while there is a view of it
+    await found.rest.aclose()
+    assert found.status == 200
 
 
 async def test_no_answer_is_an_empty_stream(talking, asking, scripted):

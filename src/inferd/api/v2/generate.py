@@ -14,7 +14,7 @@ from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, Overloaded
 from inferd.http.failure import FailureLog
-from inferd.http.message import HttpAnswer, HttpRequest
+from inferd.http.message import NO_BODY, HttpAnswer, HttpRequest
 from inferd.http.overload import RETRY_AFTER
 from inferd.observe import trace as times
 from inferd.observe.trace import Trace
@@ -94,6 +94,7 @@ class GenerateRoutes:
         message = GenerateMessage(model, version, body, inputs, json_size, is_v2=is_v2)
         message.request = decoded = await self._inference.decode(message, request)
         decoded.copied_bytes = copied_bytes(decoded, body)
+        message.body = NO_BODY  # a stream, which may last, keeps nothing of it
         return message
 
     def _responses(self, message: GenerateMessage, http: HttpRequest) -> Responses:
