@@ -58,6 +58,21 @@ def test_an_annotation_tells_datatype_and_shape(annotation, expected):
     assert read(annotation) == expected
 
 
+@pytest.mark.parametrize("annotation", [int, list[int]])
+def test_int_is_of_64_bits_even_where_numpy_takes_32(annotation, monkeypatch):
+    class NarrowNumpy:
+        """NumPy, as it is on machines of 32 bits, and before 2.0 on Windows."""
+
+        def __getattr__(self, name):
+            return getattr(np, name)
+
+        def dtype(self, kind):
+            return np.dtype(np.int32 if kind is int else kind)
+
+    monkeypatch.setattr("inferd.backends.function.annotation.np", NarrowNumpy())
+    assert read(annotation)[0] == "INT64"
+
+
 @pytest.mark.parametrize(
     ("annotation", "expected"),
     [

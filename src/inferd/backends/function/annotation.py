@@ -209,7 +209,8 @@ def _datatype(spec: Spec, place: str) -> DataType | None:
 
 
 def _element_type(kind: type, spec: Spec, place: str) -> DataType:
-    own = _own_datatype(kind, place)
+    # NumPy's own int is of 32 bits on some machines.
+    own = _own_datatype(np.int64 if kind is int else kind, place)
     datatype = _datatype(spec, place) or own
     if datatype is DataType.BF16 or datatype.numpy.kind not in _KINDS.get(kind, own.numpy.kind):
         msg = f"{place}: {kind.__name__} cannot be {spec.datatype}"
