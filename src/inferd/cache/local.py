@@ -45,8 +45,8 @@ class LocalStore:
 
     async def close(self) -> None:
         """See Store.close."""
-        self.entries.clear()
-        self.used_bytes = 0
+        for shelf in {shelf for shelf, _ in self.entries}:
+            shelf.clear()
 
     def keep(self, shelf: "LocalShelf", key: bytes, packed: Packed) -> None:
         """Keep an answer, and make room for it."""
@@ -54,7 +54,7 @@ class LocalStore:
             return
         self.drop(shelf, key)
         self.entries[shelf, key] = packed
-        shelf.keys.add(key)
+        shelf.keys[key] = None
         self.used_bytes += len(packed) + ENTRY_BYTES
         while self.used_bytes > self.size_bytes:
             self.eviction_count += 1
@@ -64,16 +64,24 @@ class LocalStore:
         """Drop the answer that `shelf` has under `key`, if there is one."""
         packed = self.entries.pop((shelf, key), None)
         if packed is not None:
-            shelf.keys.remove(key)
+            del shelf.keys[key]
             self.used_bytes -= len(packed) + ENTRY_BYTES
+
+    def drop_all(self, shelf: "LocalShelf") -> None:
+        """Drop the answers of `shelf`. They may be millions, and requests wait meanwhile."""
+        entries, freed_bytes = self.entries, ENTRY_BYTES * len(shelf.keys)
+        for key in shelf.keys:  # in the order in which they came, and mostly lie in memory
+            freed_bytes += len(entries.pop((shelf, key)))
+        shelf.keys.clear()
+        self.used_bytes -= freed_bytes
 
 
 class LocalShelf:
-    """See Shelf. `keys` are those of its answers."""
+    """See Shelf. `keys` are those of its answers, in the order in which they came."""
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store
-        self.keys: set[bytes] = set()
+        self.keys: dict[bytes, None] = {}
 
     async def find(self, key: bytes) -> Packed | None:
         """See Shelf.find."""
@@ -88,5 +96,4 @@ class LocalShelf:
 
     def clear(self) -> None:
         """See Shelf.clear."""
-        for key in list(self.keys):
-            self._store.drop(self, key)
+        self._store.drop_all(self)
