@@ -9,6 +9,9 @@ should be None.
 
 Compiled functions accept an object as one of a compiled class only if it is exactly that, or if its
 class is compiled too: a class with heirs in plain modules has to say so. A Struct cannot.
+
+`raise ... from` sets no cause, and the log has the traceback of what made a model fail by that: who
+makes the error has to set it.
 """
 
 import ast
@@ -18,6 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULES = (ROOT / "tools" / "compiled_modules.txt").read_text().split()
+RUNNING_MODELS = ("inferd/backends/", "inferd/schedulers/")
 WAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Yield, ast.YieldFrom)
 CHOICES = 2
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -101,6 +105,31 @@ def test_compiled_classes_with_plain_heirs_say_so():
                 if name in compiled.get(places.get(name, ""), ()):
                     wrong.append(f"{kind.name} of {path.name}: {name}")
     assert wrong == []
+
+
+def made(tree):
+    """Yield the names of the functions that make errors which `tree` raises from others."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and node.cause and isinstance(node.exc, ast.Call):
+            name = ast.unparse(node.exc.func).rpartition(".")[2]
+            if name.strip("_")[0].islower():
+                yield name
+
+
+def sets_cause(tree, name):
+    """Whether the function `name` of `tree` sets the cause of what it makes."""
+    return any(
+        isinstance(node, FUNCTIONS[:2]) and node.name == name and "__cause__ =" in ast.unparse(node)
+        for node in ast.walk(tree)
+    )
+
+
+@pytest.mark.parametrize("module", [one for one in MODULES if one.startswith(RUNNING_MODELS)])
+def test_what_made_a_model_fail_is_not_lost(module):
+    tree = ast.parse((ROOT / "src" / module).read_text())
+    for name in made(tree):
+        place = ROOT / "src" / imported(tree).get(name, module)
+        assert sets_cause(ast.parse(place.read_text()), name), f"{name} of {place.name}"
 
 
 def test_a_default_that_would_be_lost_is_found():

@@ -83,4 +83,6 @@ def failure(config: ModelConfig, doing: str, error: BaseException) -> BackendFai
     text = lines[-1] if is_traced else " ".join(lines)
     is_plain = type(error) in (RuntimeError, ValueError, IndexError, TypeError)
     shown = foreign_text((type(error) if is_plain else RuntimeError)(text))
-    return BackendFailed(f"model '{config.name}': PyTorch cannot {doing}: {shown}")
+    failed = BackendFailed(f"model '{config.name}': PyTorch cannot {doing}: {shown}")
+    failed.__cause__ = error  # for the log; compiled, `raise ... from` would not set it
+    return failed

@@ -91,4 +91,6 @@ def failure(tf: ModuleType, config: ModelConfig, doing: str, error: BaseExceptio
     is_fault = isinstance(error, tf.errors.InvalidArgumentError) and doing == "run it"
     kind = InvalidRequest if is_fault else BackendFailed
     reason_text = foreign_text(RuntimeError(text)).removeprefix("RuntimeError: ")
-    return kind(f"model '{config.name}': TensorFlow cannot {doing}: {reason_text}")
+    failed = kind(f"model '{config.name}': TensorFlow cannot {doing}: {reason_text}")
+    failed.__cause__ = error  # for the log; compiled, `raise ... from` would not set it
+    return failed
