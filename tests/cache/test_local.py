@@ -1,5 +1,4 @@
 import asyncio
-import time
 import tracemalloc
 
 from hypothesis import given, settings
@@ -211,25 +210,6 @@ def test_no_more_memory_is_taken_than_is_counted():
         run(go())
     finally:
         tracemalloc.stop()
-
-
-def test_a_shelf_is_cleared_in_a_fraction_of_the_time_that_filling_it_took():
-    """A model is unloaded on the event loop, where requests to all others wait meanwhile."""
-
-    async def share():
-        store = room_for(50_000)
-        shelf = store.shelf()
-        keys = [number.to_bytes(32, "little") for number in range(50_000)]
-        began = time.process_time()
-        for key in keys:
-            await shelf.keep(key, b"")
-        filled = time.process_time()
-        shelf.clear()
-        cleared = time.process_time()
-        assert (store.entry_count, store.used_bytes) == (0, 0)
-        return (cleared - filled) / (filled - began)
-
-    assert min(asyncio.run(share()) for _ in range(3)) < 0.5
 
 
 def test_a_closed_store_is_empty_and_may_be_filled_again():
