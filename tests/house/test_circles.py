@@ -1,6 +1,7 @@
 """Modules know each other one way only; imports under TYPE_CHECKING are knowledge, too."""
 
 import ast
+import configparser
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "inferd"
@@ -75,6 +76,17 @@ def find_circles(imports):
 def test_no_modules_know_each_other_in_a_circle():
     allowed = {frozenset(f"inferd.{name}" for name in one.split()) for one in ALLOWED}
     assert find_circles(imports_by_module()) == allowed
+
+
+def test_the_contract_of_worker_processes_names_each_module():
+    """Its layers run through two folders, which the contract cannot be told to cover whole."""
+    contracts = configparser.ConfigParser()
+    contracts.read(PACKAGE.parents[1] / ".importlinter")
+    layers = contracts["importlinter:contract:inferd-worker"]["layers"]
+    named = set(layers.replace("|", " ").split())
+    folder = f"{BOOTSTRAP}inferd_worker"
+    there = {name for name in all_modules() if name.startswith(f"{folder}.")}
+    assert named == there - {f"{folder}.pb_utils"}
 
 
 def test_a_circle_is_found_through_modules_between():
