@@ -10,6 +10,7 @@ from inferd.config.model import (
     ModelConfig,
     ModelInput,
     ModelOutput,
+    QueuePolicy,
     SequenceBatching,
     Warmup,
     WarmupInput,
@@ -67,3 +68,43 @@ def test_what_the_old_layout_lacks_is_left_out():
     sent = told.SerializeToString()
     told.DiscardUnknownFields()
     assert told.SerializeToString() == sent
+
+
+@pytest.mark.parametrize("most", [2**32 - 1, 2**32, 2**33 + 3])
+def test_priority_levels_that_the_old_layout_cannot_hold_are_left_out(most):
+    policies = {1: QueuePolicy(max_queue_size=1), most: QueuePolicy(max_queue_size=2)}
+    batching = DynamicBatching(
+        priority_levels=most, default_priority_level=most, priority_queue_policy=policies
+    )
+    seen = shown(max_batch_size=8, dynamic_batching=batching).dynamic_batching
+    fits = most < 2**32
+    assert seen.priority_levels == seen.default_priority_level == (most if fits else 0)
+    assert list(seen.priority_queue_policy) == ([1, most] if fits else [1])
+
+
+def pairs(old, new, seen):
+    """Yield the fields of both layouts that have the same number, in all messages below."""
+    for field in old.fields:
+        twin = new.fields_by_number.get(field.number)
+        if twin is None:
+            assert field.name not in new.fields_by_name, f"{field.full_name} has another number"
+            continue
+        yield field, twin
+        if field.message_type is not None and field.message_type.full_name not in seen:
+            seen.add(field.message_type.full_name)
+            yield from pairs(field.message_type, twin.message_type, seen)
+
+
+def test_both_layouts_are_the_same_on_the_wire_where_they_meet():
+    old = message_class("nvidia.inferenceserver.ModelConfig").DESCRIPTOR
+    new = message_class("inference.ModelConfig").DESCRIPTOR
+    unlike, values = set(), set()
+    for field, twin in pairs(old, new, set()):
+        if (field.name, field.type) != (twin.name, twin.type):
+            unlike.add(field.full_name.partition(".ModelDynamicBatching.")[2] or field.full_name)
+        if field.enum_type is not None:
+            known = {value.number: value.name for value in field.enum_type.values}
+            values |= {v.name for v in twin.enum_type.values if known.get(v.number) != v.name}
+    # These are dealt with one by one.
+    assert unlike == {"priority_levels", "default_priority_level", "PriorityQueuePolicyEntry.key"}
+    assert values == {"TYPE_BF16"}

@@ -25,6 +25,7 @@ _PLATFORMS = {
 }
 _OTHER_PLATFORM = "custom"
 _BF16, _INVALID = 14, 0  # the old API has no BF16
+_MOST_LEVELS = (1 << 32) - 1
 _FILLED_SIZES = (4, 8)
 """The preferred batch sizes that the old API shows where none are configured."""
 
@@ -33,6 +34,7 @@ def write_config(config: ModelConfig, target: Any) -> None:
     """Write `config` into `target`, an empty nvidia.inferenceserver.ModelConfig."""
     message = message_class("inference.ModelConfig")()
     write_message(config, message)
+    _leave_out_wide_levels(message.dynamic_batching)
     target.MergeFromString(serialized(message))
     target.DiscardUnknownFields()
     for tensor in _tensors(target):
@@ -42,6 +44,16 @@ def write_config(config: ModelConfig, target: Any) -> None:
     if config.dynamic_batching is not None and config.dynamic_batching.is_filled:
         sizes = [size for size in _FILLED_SIZES if size <= config.max_batch_size]
         target.dynamic_batching.preferred_batch_size[:] = sizes
+
+
+def _leave_out_wide_levels(batching: Any) -> None:
+    """Leave out priority levels that have no place in the 32 bits of the old layout."""
+    for name in ("priority_levels", "default_priority_level"):
+        if getattr(batching, name) > _MOST_LEVELS:
+            batching.ClearField(name)
+    policies = batching.priority_queue_policy
+    for level in [level for level in policies if level > _MOST_LEVELS]:
+        del policies[level]
 
 
 def _tensors(target: Any) -> Iterator[Any]:
