@@ -19,8 +19,9 @@ class DelayedTiming(FixedTiming):
 
     def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
         """See BatchTiming.choose. While delayed, only another request makes a difference."""
-        if len([*queue]) < self._count:
-            return 0, 0
-        self._count = 0
-        self.starts_at_once, self.enough = self._usual
+        if self._count:
+            if len([*queue]) < self._count:
+                return 0, 0
+            self._count = 0
+            self.starts_at_once, self.enough = self._usual
         return super().choose(queue, now_ns)
