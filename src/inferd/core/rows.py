@@ -1,0 +1,34 @@
+"""Rows: what is known of whether a model computes the items of a batch independently."""
+
+from typing import Literal
+
+import msgspec
+
+INDEPENDENT: Literal["independent"] = "independent"
+DEPENDENT: Literal["dependent"] = "dependent"
+OPEN: Literal["open"] = "open"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether requests may share an execution without changing each other's answers.
+
+    `rows` is "independent" (each row of each output depends on that row of the inputs alone),
+    "dependent" (some operator mixes rows) or "open" (nobody can tell before it has run). `reason`
+    says why in a few words, naming the operator that decided: it stands in the log, in the index
+    and in the statistics. `has_batch_dim` is false if the first dim is known to be no batch dim,
+    so that the model takes any length of it, and max_batch_size becomes 0.
+    """
+
+    rows: Literal["independent", "dependent", "open"]
+    reason: str = ""
+    has_batch_dim: bool = True
+
+
+UNKNOWN = Verdict(OPEN, "the model's file does not tell")
+"""The verdict on models whose framework, or whose backend, says nothing."""
+
+
+def verdict_of(instance: object) -> Verdict:
+    """Return what an open instance says of its model's rows, in its attribute `verdict`."""
+    found: Verdict = getattr(instance, "verdict", UNKNOWN)
+    return found
