@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import aclosing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,7 +98,7 @@ def scheduler_of(
         [execution] = executions[numbers]
         return execution
 
-    return choose_scheduler(config, execution_of, len(executions), Path(), SimulatedTimer)
+    return choose_scheduler(config, execution_of, len(executions), timer=SimulatedTimer)
 
 
 class Sent:

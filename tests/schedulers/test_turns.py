@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import aclosing
-from pathlib import Path
 
 from simulation import SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
@@ -36,7 +35,7 @@ def scheduler_of(config, *executions):
         [execution] = executions[numbers]
         return execution
 
-    return choose_scheduler(config, execution_of, len(executions), Path(), SimulatedTimer)
+    return choose_scheduler(config, execution_of, len(executions), timer=SimulatedTimer)
 
 
 def sequences(*executions, state=()):

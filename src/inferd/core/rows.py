@@ -1,4 +1,7 @@
-"""Rows: what is known of whether a model computes the items of a batch independently."""
+"""Rows: what is known of whether a model computes the items of a batch independently.
+
+A backend says what it knows in a Verdict; what the server makes of it is a Joining.
+"""
 
 from typing import Literal
 
@@ -32,3 +35,26 @@ def verdict_of(instance: object) -> Verdict:
     """Return what an open instance says of its model's rows, in its attribute `verdict`."""
     found: Verdict = getattr(instance, "verdict", UNKNOWN)
     return found
+
+
+class Joining(msgspec.Struct):
+    """Whether the requests of one loaded version are joined, and why; both may change as it serves.
+
+    `state` is "joined", "alone" (each request runs by itself, always) or "compared" (each runs by
+    itself, while joined runs are compared with it). An empty `reason` means that its configuration
+    leaves no choice, as with max_batch_size 0. `is_risky`: it is joined as its configuration asks,
+    though its rows are known to depend on each other.
+    """
+
+    state: Literal["joined", "alone", "compared"] = "alone"
+    reason: str = ""
+    is_risky: bool = False
+
+    @property
+    def never_joins(self) -> bool:
+        """Whether requests could be joined, by the configuration, and are not."""
+        return self.state == "alone" and bool(self.reason)
+
+
+AS_CONFIGURED = Joining()
+"""For models that have no choice, or whose configuration was not asked."""

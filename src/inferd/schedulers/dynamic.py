@@ -135,10 +135,15 @@ class DynamicScheduler(QueueingScheduler):
         """
         if self._plan.reshapes or not self._joins:
             return False
+        self.run_alone()
+        return True
+
+    def run_alone(self) -> None:
+        """Run each request alone from now on."""
         self._joins = False
+        self._max_batch_size = 1  # for `hurry`, too
         self._timing = FixedTiming(1, (), 0)
         self._settle()
-        return True
 
     # --- into the queue, and out of it ---
 

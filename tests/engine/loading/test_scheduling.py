@@ -1,4 +1,5 @@
 import asyncio
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,8 @@ from inferd.config.model import (
 from inferd.config.options.delay import DelayedStart
 from inferd.core.interfaces import Opened, Placement
 from inferd.core.request import InferRequest, InferResponse, Sequence
-from inferd.engine.loading.scheduling import as_executed, build_scheduler, opened
+from inferd.core.rows import Joining
+from inferd.engine.loading.scheduling import Given, as_executed, build_scheduler, opened
 from inferd.errors import BackendFailed, InvalidConfig, Overloaded, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.concurrent import ConcurrentScheduler
@@ -43,7 +45,7 @@ class Separate:
     """A backend that takes the requests of a batch one by one."""
 
 
-class Joining:
+class Together:
     joins = True
 
 
@@ -92,9 +94,9 @@ def request_of(*shape):
     )
 
 
-def built(config, backend, instances, counts, **more):
+def built(config, backend, instances, counts, **given):
     pairs = [opened(config, backend, instance) for instance in instances]
-    return build_scheduler(config, pairs, counts, **more)
+    return build_scheduler(config, pairs, counts, Given(**given), may_run_inline=False)
 
 
 def executions(config, backend, *requests, instance=None):
@@ -102,7 +104,7 @@ def executions(config, backend, *requests, instance=None):
     instance = instance or Noting()
 
     async def serve():
-        scheduler = built(config, backend, [instance], Counts(), may_run_inline=False)
+        scheduler = built(config, backend, [instance], Counts())
         answers = await asyncio.gather(*map(scheduler.run, requests))
         await scheduler.close(PATIENCE_S)
         return [answer.outputs[0].shape[0] for answer in answers]
@@ -120,7 +122,7 @@ def executions(config, backend, *requests, instance=None):
     ],
 )
 def test_the_configuration_chooses_the_scheduler(config, kind):
-    scheduler = built(config, Separate(), [Noting()], Counts(), may_run_inline=False)
+    scheduler = built(config, Separate(), [Noting()], Counts())
     assert type(scheduler) is kind
 
 
@@ -141,18 +143,18 @@ class Asynchronous:
 )
 def test_asynchronous_instances_run_requests_at_once_unless_these_wait_for_each_other(config, kind):
     instances = [Asynchronous()]
-    scheduler = built(config, Separate(), instances, Counts(), may_run_inline=False)
+    scheduler = built(config, Separate(), instances, Counts())
     assert type(scheduler) is kind
 
 
 def test_a_configured_model_without_a_scheduler_runs_each_request_alone():
-    seen, _ = executions(config_of(), Joining(), request_of(1, 1), request_of(2, 1))
+    seen, _ = executions(config_of(), Together(), request_of(1, 1), request_of(2, 1))
     assert seen == [[[(1, 1)]], [[(2, 1)]]]
 
 
 @pytest.mark.parametrize(
     ("backend", "expected"),
-    [(Separate(), [[[(1, 1)], [(2, 1)]]]), (Joining(), [[[(3, 1)]]])],
+    [(Separate(), [[[(1, 1)], [(2, 1)]]]), (Together(), [[[(3, 1)]]])],
 )
 def test_a_batch_is_joined_for_backends_that_say_so(backend, expected):
     batching = DynamicBatching(max_queue_delay_microseconds=DELAY_US)
@@ -166,9 +168,7 @@ def test_preferred_sizes_delay_and_policies_are_the_configurations():
 
     async def serve():
         instance = Noting()
-        scheduler = built(
-            config_of(batching), Separate(), [instance], Counts(), may_run_inline=False
-        )
+        scheduler = built(config_of(batching), Separate(), [instance], Counts())
         await asyncio.gather(*(scheduler.run(request_of(1, 1)) for _ in range(2)))
         late = [asyncio.ensure_future(scheduler.run(request_of(3, 1))) for _ in range(2)]
         await asyncio.wait(late, timeout=0)
@@ -185,9 +185,7 @@ def test_a_full_queue_is_the_configurations_too():
     )
 
     async def serve():
-        scheduler = built(
-            config_of(batching), Separate(), [Noting()], Counts(), may_run_inline=False
-        )
+        scheduler = built(config_of(batching), Separate(), [Noting()], Counts())
         waits = asyncio.ensure_future(scheduler.run(request_of(1, 1)))
         await asyncio.wait([waits], timeout=0)
         with pytest.raises(Unavailable, match="max_queue_size is 1"):
@@ -206,7 +204,7 @@ def test_a_ragged_model_gets_its_batch_inputs_whatever_schedules_it(batching):
 
     counts = BatchInput("BATCH_ELEMENT_COUNT", ("N",), DataType.INT32, ("A",))
     config = config_of(batching, ragged=True, batch_input=(counts,))
-    seen, rows = executions(config, Joining(), request_of(1, 5), instance=Ragged())
+    seen, rows = executions(config, Together(), request_of(1, 5), instance=Ragged())
     assert (seen, rows) == ([[[(5,), (1,)]]], [1])
 
 
@@ -224,7 +222,7 @@ def test_what_is_joined_elsewhere_is_not_joined_here_too_though_a_rate_limiter_h
     limiter = ResourceLimiter({})
     place = Placement("m_0", rate_limiter=RateLimiter())
     instance = limited(Elsewhere(), limiter.enter("m", place))
-    assert opened(config, Joining(), instance) == Opened(instance, instance)
+    assert opened(config, Together(), instance) == Opened(instance, instance)
 
 
 def sequence_config(**fields):
@@ -242,7 +240,7 @@ def stepped(config, backend, instances, steps):
 
     async def go():
         counts = Counts()
-        scheduler = built(config, backend, instances, counts, may_run_inline=False)
+        scheduler = built(config, backend, instances, counts)
         async with asyncio.timeout(PATIENCE_S):
             runs = [scheduler.run(request_of_sequence(*step)) for step in steps]
             outcomes = await asyncio.gather(*runs, return_exceptions=True)
@@ -272,7 +270,7 @@ def test_sequences_run_as_their_strategy_says(strategy, shapes):
     config = sequence_config(sequence_batching=SequenceBatching(1_000_000, **strategy))
     instance = Noting()
     steps = [(1, name) for name in "abcd"]
-    assert stepped(config, Joining(), [instance], steps) == [None] * 4
+    assert stepped(config, Together(), [instance], steps) == [None] * 4
     assert {shape for [shapes] in instance.seen for shape in shapes} <= shapes
 
 
@@ -294,7 +292,7 @@ def test_a_share_of_the_rows_is_enough_though_32_bits_make_it_a_little_more(shar
     config = sequence_config(sequence_batching=batching, max_batch_size=rows)
     instance = Noting()
     steps = [(1, f"s{n}") for n in range(enough)]
-    assert stepped(config, Joining(), [instance], steps) == [None] * enough
+    assert stepped(config, Together(), [instance], steps) == [None] * enough
     assert instance.seen == [[[(enough, 1)]]]
 
 
@@ -314,7 +312,7 @@ def test_a_row_that_fails_takes_others_with_it_only_where_rows_count(strategy, f
             return super().execute(requests)
 
     config = sequence_config(sequence_batching=SequenceBatching(1_000_000, **strategy))
-    errors = stepped(config, Joining(), [Picky()], [(n, f"s{n}") for n in (1, 9, 2, 3)])
+    errors = stepped(config, Together(), [Picky()], [(n, f"s{n}") for n in (1, 9, 2, 3)])
     assert len([error for error in errors if error]) == failures
 
 
@@ -331,7 +329,7 @@ def test_parameters_of_the_model_bound_what_waits_in_sequences():
 def test_a_bound_that_is_no_number_is_refused(name, text):
     config = sequence_config(parameters={f"inferd_sequence_{name}": text})
     with pytest.raises(InvalidConfig, match=f"inferd_sequence_{name}"):
-        built(config, Separate(), [Noting()], Counts(), may_run_inline=False)
+        built(config, Separate(), [Noting()], Counts())
 
 
 def test_a_backend_sees_controls_and_states_as_inputs_and_outputs():
@@ -359,7 +357,7 @@ def test_a_backend_sees_controls_and_states_as_inputs_and_outputs():
 def test_numbers_that_are_not_given_are_found(batching, max_batch_size, timing):
     config = replace(config_of(batching), max_batch_size=max_batch_size)
     filled_in = normalised(normalised(config, "m"), "m")
-    scheduler = built(filled_in, Separate(), [Noting()], Counts(), may_run_inline=False)
+    scheduler = built(filled_in, Separate(), [Noting()], Counts())
     assert type(scheduler._timing) is timing
 
 
@@ -372,7 +370,6 @@ def test_what_batches_is_held_until_so_many_wait(batching):
             Separate(),
             [instance],
             Counts(),
-            may_run_inline=False,
             delayed_start=DelayedStart(3),
         )
         await asyncio.gather(*(scheduler.run(request_of(1, 1)) for _ in range(3)))
@@ -381,6 +378,39 @@ def test_what_batches_is_held_until_so_many_wait(batching):
 
     [[*together]] = asyncio.run(go())
     assert len(together) == 3
+
+
+@pytest.mark.parametrize(
+    ("batching", "kind"),
+    [
+        (DynamicBatching(is_adaptive=True), DirectScheduler),
+        (DynamicBatching(preserve_ordering=True), DynamicScheduler),
+        (DynamicBatching(priority_levels=2, default_priority_level=1), DynamicScheduler),
+    ],
+)
+def test_requests_that_are_not_to_be_joined_never_are_whatever_waits(batching, kind):
+    class Slow(Noting):
+        def execute(self, requests):
+            time.sleep(0.01)
+            return super().execute(requests)
+
+    async def go():
+        instance, joining = Slow(), Joining("alone", "its rows depend on each other")
+        scheduler = built(
+            config_of(batching),
+            Together(),
+            [instance],
+            Counts(),
+            joining=joining,
+        )
+        assert type(scheduler) is kind
+        waiting = [asyncio.ensure_future(scheduler.run(request_of(1, 1))) for _ in range(5)]
+        await asyncio.sleep(0)
+        await scheduler.close(PATIENCE_S)  # nor does the hurry of the end join what waits
+        await asyncio.gather(*waiting)
+        return instance.seen
+
+    assert asyncio.run(go()) == [[[(1, 1)]]] * 5
 
 
 def test_sequences_are_held_as_well():
@@ -393,7 +423,6 @@ def test_sequences_are_held_as_well():
             Separate(),
             [instance],
             Counts(),
-            may_run_inline=False,
             delayed_start=delayed_start,
         )
         async with asyncio.timeout(PATIENCE_S):

@@ -37,12 +37,14 @@ from inferd.core.interfaces import (
     Placement,
 )
 from inferd.core.load import Attempt
+from inferd.core.rows import verdict_of
 from inferd.engine.loading.attempts import Attempts
 from inferd.engine.loading.caching import NOT_LOOKED, Keeper
 from inferd.engine.loading.ensemble import build_ensemble, find_steps
+from inferd.engine.loading.joining import joining_of, tell_joining
 from inferd.engine.loading.lookup import backend_named, python_based
 from inferd.engine.loading.opening import Machine, open_all
-from inferd.engine.loading.scheduling import as_executed, build_scheduler
+from inferd.engine.loading.scheduling import Given, as_executed, build_scheduler
 from inferd.engine.loading.warmup import samples_of
 from inferd.engine.serving.instances import Instances, Resize, remote_of
 from inferd.engine.serving.served import Served
@@ -204,13 +206,11 @@ class Loader:
             alone = [pair.alone for pair in pairs]
             inline = _may_run_inline(config, backend, alone)
             counts = counts_of(config, with_summaries=self._options.summary_latencies)
+            joins = getattr(backend, "joins", False)
+            joining = joining_of(config, verdict_of(alone[0]), joins=joins)
+            given = Given(files.folder, self._options.delayed_start, joining)
             scheduler = instances.scheduler = build_scheduler(
-                config,
-                pairs,
-                counts,
-                may_run_inline=inline,
-                folder=files.folder,
-                delayed_start=self._options.delayed_start,
+                config, pairs, counts, given, may_run_inline=inline
             )
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
@@ -218,6 +218,7 @@ class Loader:
         if self._loop is not None:
             for instance in remote_of(alone):
                 self._loop.call_soon_threadsafe(instance.attach, self._loop)
+        tell_joining(config, version, joining)
         served.instances = instances
         served.is_lax = getattr(backend, "lax", False)
         served.is_on_gpu = any(place.gpu for place in instances.places)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from inferd.core.interfaces import (
     Opened,
     Scheduler,
 )
+from inferd.core.rows import AS_CONFIGURED, Joining
 from inferd.observe.stats import Counts
 from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.direct import DirectScheduler
@@ -53,6 +55,21 @@ _MOST = 10**18 - 1  # the largest value of these parameters
 
 _NO_TIMEOUT_US = 1 << 62
 """A timeout that never comes; a request's own is shorter."""
+
+
+class Given(NamedTuple):
+    """What a scheduler depends on beside the configuration.
+
+    `folder` is the model's. `delayed_start` is for schedulers that batch, and `joining` says
+    whether they may.
+    """
+
+    folder: Path = Path()
+    delayed_start: DelayedStart = NO_DELAY
+    joining: Joining = AS_CONFIGURED
+
+
+NOTHING_GIVEN = Given()
 
 
 def opened(
@@ -92,15 +109,13 @@ def build_scheduler(
     config: ModelConfig,
     instances: Sequence[Opened],
     counts: Counts,
+    given: Given = NOTHING_GIVEN,
     *,
     may_run_inline: bool,
-    folder: Path = Path(),
-    delayed_start: DelayedStart = NO_DELAY,
 ) -> Scheduler:
     """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
 
-    `folder` is the model's, `delayed_start` for schedulers that batch. Raises InvalidConfig for
-    sequence_batching that is not possible.
+    Raises InvalidConfig for sequence_batching that is not possible.
     """
     are_concurrent = all(isinstance(one.alone, ConcurrentInstance) for one in instances)
     if are_concurrent and not _is_scheduled(config):
@@ -112,18 +127,15 @@ def build_scheduler(
             return RemoteExecution(config.name, some, counts=counts)
         return Execution(config.name, some, may_run_inline=may_run_inline, counts=counts)
 
-    return choose_scheduler(
-        config, execution_of, len(instances), folder, delayed_start=delayed_start
-    )
+    return choose_scheduler(config, execution_of, len(instances), given)
 
 
 def choose_scheduler(
     config: ModelConfig,
     execution_of: Callable[[slice], Execution],
     instance_count: int,
-    folder: Path = Path(),
+    given: Given = NOTHING_GIVEN,
     timer: _Timers = PreciseTimer,
-    delayed_start: DelayedStart = NO_DELAY,
 ) -> Scheduler:
     """Return the scheduler for `instance_count` instances.
 
@@ -134,15 +146,23 @@ def choose_scheduler(
     plan = BatchPlan(as_executed(config))
     if config.sequence_batching is not None:
         executions = [execution_of(slice(n, n + 1)) for n in range(instance_count)]
-        return _sequence(config, executions, plan, folder, timer, delayed_start)
+        return _sequence(config, executions, plan, given, timer)
     execution = execution_of(slice(None))
     batching = config.dynamic_batching
     if batching is None or config.decoupled:
         return DirectScheduler(execution, Levels(batching))
-    timing = _dynamic_timing(config, batching, execution.instance_count, delayed_start)
+    never_joins = given.joining.never_joins
+    if never_joins and not (batching.preserve_ordering or batching.priority_levels):
+        return DirectScheduler(execution, Levels(batching))
+    timing = _dynamic_timing(config, batching, execution.instance_count, given.delayed_start)
     queue = RequestQueue(config.name, batching)
     keeps_order = batching.preserve_ordering
-    return DynamicScheduler(execution, queue, timing, plan, keeps_order=keeps_order, timer=timer)
+    scheduler = DynamicScheduler(
+        execution, queue, timing, plan, keeps_order=keeps_order, timer=timer
+    )
+    if never_joins:
+        scheduler.run_alone()
+    return scheduler
 
 
 def _is_scheduled(config: ModelConfig) -> bool:
@@ -182,9 +202,8 @@ def _sequence(
     config: ModelConfig,
     executions: Sequence[Execution],
     plan: BatchPlan,
-    folder: Path,
+    given: Given,
     timer: _Timers,
-    delayed_start: DelayedStart,
 ) -> SequenceScheduler:
     sequence = config.sequence_batching
     assert sequence is not None
@@ -199,10 +218,10 @@ def _sequence(
         timing = FixedTiming(rows, oldest.preferred_batch_size, delay_us)
         per_instance = oldest.max_candidate_sequences or rows
     iterates = sequence.iterative_sequence
-    rules = SequenceRules(per_instance, oldest is None, idle_us, iterates, delayed_start)
+    rules = SequenceRules(per_instance, oldest is None, idle_us, iterates, given.delayed_start)
     batching = DynamicBatching(default_queue_policy=_queue_policy(config))
     queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
-    tensors = SequenceTensors(plan, Controls(config), States(config, folder))
+    tensors = SequenceTensors(plan, Controls(config), States(config, given.folder))
     return SequenceScheduler(executions, queues, timing, tensors, rules, timer=timer)
 
 

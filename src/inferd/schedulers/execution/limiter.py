@@ -19,6 +19,7 @@ from inferd.config.model import RateLimiterResource
 from inferd.config.options.rate_limit import Limits
 from inferd.core.interfaces import AsyncInstance, DecoupledInstance, Instance, Placement
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.rows import verdict_of
 from inferd.errors import InferdError, InvalidConfig, Unavailable
 
 ResourceKey = tuple[str, int | None]
@@ -212,6 +213,7 @@ class LimitedInstance:
     def __init__(self, instance: Instance, claim: Claim) -> None:
         self.inner = instance
         self.turn = claim
+        self.verdict = verdict_of(instance)
         self.works_elsewhere = isinstance(instance, AsyncInstance)
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:

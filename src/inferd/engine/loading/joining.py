@@ -1,0 +1,79 @@
+"""Joining: decides whether the requests of a model are joined, from its configuration and verdict.
+
+A configuration that gives dynamic_batching a number asks for it. Where it does not, requests are
+joined only if the rows of the model are known to be independent.
+"""
+
+import logging
+
+from inferd.config.model import ModelConfig
+from inferd.core.rows import AS_CONFIGURED, DEPENDENT, INDEPENDENT, Joining, Verdict
+from inferd.errors import InvalidConfig
+from inferd.schedulers.execution.batch import BatchPlan
+
+log = logging.getLogger("inferd.engine")
+
+JOIN_PARAMETER = "inferd_join"
+"""The config parameter that decides: "auto" (as described above), "always" or "never"."""
+
+
+def joining_of(config: ModelConfig, verdict: Verdict, *, joins: bool) -> Joining:
+    """Return whether requests are joined if the model's instances say `verdict` of its rows.
+
+    `joins`: its backend gets a batch as one request. Otherwise the model gets requests side by
+    side, and its author keeps them apart. Raises InvalidConfig for an unknown JOIN_PARAMETER.
+    """
+    word = config.parameters.get(JOIN_PARAMETER) or "auto"
+    if word not in ("auto", "always", "never"):
+        msg = (
+            f"model '{config.name}': parameter {JOIN_PARAMETER} is '{word[:100]}', "
+            f"expected auto, always or never"
+        )
+        raise InvalidConfig(msg)
+    batching = config.dynamic_batching
+    if batching is None or config.decoupled or config.max_batch_size < 2:
+        return AS_CONFIGURED
+    if word == "never":
+        return Joining("alone", f"parameter {JOIN_PARAMETER} is never")
+    if not joins:
+        return Joining("joined", "the model itself gets several requests, and keeps them apart")
+    if word == "always":
+        return _wanted(f"parameter {JOIN_PARAMETER} is always", verdict)
+    if BatchPlan(config).reshapes:
+        return Joining("joined", "its configuration says how inputs and outputs are joined")
+    if not batching.is_adaptive:
+        return _wanted("dynamic_batching gives numbers", verdict)
+    if verdict.rows == DEPENDENT:
+        return Joining("alone", verdict.reason or "its rows depend on each other")
+    if verdict.rows == INDEPENDENT:
+        return Joining("joined", verdict.reason or "its rows are independent")
+    return Joining("joined", verdict.reason)
+
+
+def _wanted(why: str, verdict: Verdict) -> Joining:
+    if verdict.rows != DEPENDENT:
+        return Joining("joined", why)
+    return Joining("joined", f"{why}, though {verdict.reason}", is_risky=True)
+
+
+def tell_joining(config: ModelConfig, version: int, joining: Joining) -> None:
+    """Log, if there is a choice, what was decided for a version that has just been loaded."""
+    model, reason = f"model '{config.name}' version {version}", joining.reason
+    if joining.is_risky:
+        log.warning(
+            "%s: requests are joined, and one client's data may change the answers to others: %s",
+            model,
+            reason,
+        )
+    elif joining.state == "joined" and reason:
+        log.info("%s: requests are joined: %s", model, reason)
+    elif config.parameters.get(JOIN_PARAMETER) == "never":
+        log.info("%s: each request runs alone: %s", model, reason)
+    elif reason:
+        log.info(
+            "%s: each request runs alone: %s (to have requests joined all the same, give "
+            "dynamic_batching a size or a delay, or set parameter %s to always)",
+            model,
+            reason,
+            JOIN_PARAMETER,
+        )
