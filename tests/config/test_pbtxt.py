@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -155,7 +156,8 @@ def test_a_config_that_says_everything_survives_text_and_json(full_message, choi
     message = full_message(choice)
     config = read_message(message)
     assert parse_pbtxt(text_format.MessageToString(message), "") == config
-    assert parse_json(orjson.dumps(to_json(config)), "") == config
+    in_json = replace(config, is_unbatched=not config.max_batch_size)  # JSON has every number
+    assert parse_json(orjson.dumps(to_json(config)), "") == in_json
 
 
 @settings(max_examples=25)
@@ -164,7 +166,8 @@ def test_any_config_survives_text_and_json(random_message, seed):
     message = random_message(seed)
     config = read_message(message)
     assert parse_pbtxt(text_format.MessageToString(message), "") == config
-    assert parse_json(orjson.dumps(to_json(config)), "") == config
+    in_json = replace(config, is_unbatched=not config.max_batch_size)  # JSON has every number
+    assert parse_json(orjson.dumps(to_json(config)), "") == in_json
 
 
 @settings(max_examples=200)
@@ -200,6 +203,41 @@ def outcome(parse, text):
         return parse(text, "f")
     except InvalidConfig as error:
         return error
+
+
+@pytest.mark.parametrize(
+    ("text", "is_unbatched"),
+    [
+        ("", False),
+        ("max_batch_size: 0", True),
+        ("max_batch_size : 0", True),
+        ("name: 'm' max_batch_size: 8", False),
+        ("# max_batch_size: 0", False),
+        ("name: 'm' # max_batch_size: 0\nplatform: 'x'", False),
+        ("name: 'max_batch_size: 0'", False),
+        ("name: 'm\\'' max_batch_size: 0", True),
+        ("parameters { key: 'max_batch_size' value: { string_value: '0' } }", False),
+        ("model_warmup { name: 'w' batch_size: 0 }", False),
+    ],
+)
+def test_a_batch_size_of_0_that_is_written_is_told_from_none(text, is_unbatched):
+    assert parse_pbtxt(text, "c").is_unbatched is is_unbatched
+
+
+@pytest.mark.parametrize(
+    ("document", "is_unbatched"),
+    [
+        ({}, False),
+        ({"max_batch_size": 0}, True),
+        ({"maxBatchSize": 0}, True),
+        ({"max_batch_size": "0"}, True),
+        ({"max_batch_size": None}, False),
+        ({"max_batch_size": 8}, False),
+        ({"name": "max_batch_size"}, False),
+    ],
+)
+def test_so_it_is_in_json(document, is_unbatched):
+    assert parse_json(json.dumps(document), "c").is_unbatched is is_unbatched
 
 
 def test_json_fills_in_defaults_and_leaves_unset_messages_out():
@@ -254,7 +292,7 @@ def test_json_of_floats_that_are_no_numbers_or_the_largest_is_read_again():
         *("Infinity", "-Infinity"),
         *(FLOAT_MAX, -FLOAT_MAX),
     ]
-    assert parse_json(orjson.dumps(document), "config") == config
+    assert parse_json(orjson.dumps(document), "config") == replace(config, is_unbatched=True)
 
 
 def test_json_of_a_float_that_is_no_number_is_its_name():

@@ -223,6 +223,13 @@ def test_a_configuration_beside_them_adds_what_they_cannot_say(folder):
     assert model.config.backend == "xgboost"
 
 
+@pytest.mark.parametrize(("beside", "most"), [("", 4), ("max_batch_size: 0", 0)])
+def test_a_batch_size_of_0_beside_them_counts_if_it_is_written(folder, beside, most):
+    said = {"implementation": "mlserver_xgboost.XGBoostModel", "max_batch_size": 4}
+    model = found(folder(said, "model.bst", config=beside))
+    assert model.config.max_batch_size == most
+
+
 def test_version_folders_come_first(folder):
     where = folder(MLFLOW, "model.xgb", "1/model.onnx")
     model = found(where)

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -71,7 +72,7 @@ def parse_pbtxt(text: str, file: str) -> ModelConfig:
         msg = f"{file}: {_complaint(str(error), 'an enum')}"
         raise InvalidConfig(msg) from error
     with _in_file(file):
-        return read_message(message)
+        return _noted(read_message(message), is_sized=_names_size(text))
 
 
 def parse_json(text: str | bytes, file: str) -> ModelConfig:
@@ -95,7 +96,10 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
         msg = f"{file}: {_json_complaint(str(error))}"
         raise InvalidConfig(msg) from error
     with _in_file(file):
-        return read_message(message)
+        is_sized = any(
+            document.get(name) is not None for name in ("max_batch_size", "maxBatchSize")
+        )
+        return _noted(read_message(message), is_sized=is_sized)
 
 
 def to_json(config: ModelConfig) -> dict[str, Any]:
@@ -110,6 +114,17 @@ def to_json(config: ModelConfig) -> dict[str, Any]:
 
 
 # --- messages ---
+
+
+def _names_size(text: str) -> bool:
+    """Return whether `text`, which is sound, gives max_batch_size, the only field of that name."""
+    code = _STRING_OR_COMMENT.sub(b"", text.encode())
+    return re.search(rb"\bmax_batch_size\b", code) is not None
+
+
+def _noted(config: ModelConfig, *, is_sized: bool) -> ModelConfig:
+    """Return `config`, noting whether its 0 was written: a message cannot tell that."""
+    return replace(config, is_unbatched=is_sized and not config.max_batch_size)
 
 
 def _empty_message() -> Message:

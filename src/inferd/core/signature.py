@@ -75,11 +75,11 @@ def complete_config(
 
     Nothing is filled in when both input and output are given. The model can batch when the first
     dim of every input and output is variable; max_batch_size 0 then becomes
-    `default_max_batch_size`, unless a tensor the configuration does give has as many dims as in
-    the file, which shows that its dims include the batch dim. A model that batches and has no
-    scheduling gets dynamic batching, unless it `may_mix_rows`. Raises InvalidConfig when
-    max_batch_size is given for a model that cannot batch, or when the protocol has no equivalent
-    of a type.
+    `default_max_batch_size`, unless the 0 was written, or a tensor the configuration does give has
+    as many dims as in the file, which shows that its dims include the batch dim. A model that
+    batches and has no scheduling gets dynamic batching, unless it `may_mix_rows`. Raises
+    InvalidConfig when max_batch_size is given for a model that cannot batch, or when the protocol
+    has no equivalent of a type.
     """
     if (config.input or config.batch_input) and config.output:
         return config
@@ -95,7 +95,7 @@ def complete_config(
         )
         raise InvalidConfig(msg)
     max_batch_size = config.max_batch_size
-    if not fixed and not _counts_batch_dim(config, signature):
+    if not (fixed or config.is_unbatched or _counts_batch_dim(config, signature)):
         max_batch_size = max_batch_size or default_max_batch_size
     is_scheduled = config.dynamic_batching or config.sequence_batching
     return replace(

@@ -127,11 +127,12 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
     if not file.exists():
         msg = f"model '{folder.name}': there is no file '{filename}'"
         raise InvalidConfig(msg)
+    most = config.max_batch_size or (0 if config.is_unbatched else settings.max_batch_size)
     merged = replace(
         config,
         name=config.name or settings.name,
         backend=config.backend or settings.backend,
-        max_batch_size=config.max_batch_size or settings.max_batch_size,
+        max_batch_size=most,
         dynamic_batching=config.dynamic_batching or settings.dynamic_batching,
         input=config.input or settings.input,
         output=config.output or settings.output,

@@ -146,6 +146,13 @@ def test_a_given_max_batch_size_stays(add_sub_signature):
     assert completed.max_batch_size == 32
 
 
+def test_a_max_batch_size_of_0_that_was_written_stays(add_sub_signature):
+    completed = complete_config(ModelConfig("m", is_unbatched=True), add_sub_signature, 4)
+    assert completed.max_batch_size == 0
+    assert completed.dynamic_batching is None
+    assert {tensor.dims[0] for tensor in (*completed.input, *completed.output)} == {-1}
+
+
 def test_a_complete_configuration_is_left_alone(add_sub_signature):
     config = replace(ADD_SUB, max_batch_size=0)
     assert complete_config(config, add_sub_signature, 4) is config

@@ -132,6 +132,21 @@ def test_a_package_that_is_not_there_is_told(monkeypatch):
     assert caught.value.name == "torch"
 
 
+class Filling(IdentityBackend):
+    """Fills in a max_batch_size of 5 unless the 0 was written."""
+
+    def complete(self, files, config):
+        return replace(config, max_batch_size=0 if config.is_unbatched else 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("is_unbatched", "expected"), [(False, 5), (True, 0)])
+def test_a_worker_knows_whether_a_batch_size_of_0_was_written(files, is_unbatched, expected):
+    backend = HostedBackend(f"{__name__}:Filling", ["numpy"])
+    config = replace(identity(FP32, **WORKER), input=(), is_unbatched=is_unbatched)
+    assert backend.complete(files, config).max_batch_size == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("datatype", [FP32, DataType.BF16, DataType.BOOL, DataType.BYTES])
 def test_tensors_go_through_a_worker_as_they_are(opened, datatype):

@@ -5,6 +5,7 @@ import logging
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
@@ -62,7 +63,7 @@ class HostedModels:
                 "version_folder": str(files.version_folder),
                 "file": str(files.file),
                 "place": [placement.name, placement.gpu, placement.device_id],
-                "config": json.dumps(to_json(config)),
+                "config": json.dumps(_as_written(config)),
                 "settings": dict(self._context.settings),
                 "verbose": log.isEnabledFor(logging.DEBUG),
             },
@@ -72,6 +73,14 @@ class HostedModels:
             timeout_s=timeout_s(config),
             ahead=AHEAD,
         )
+
+
+def _as_written(config: ModelConfig) -> dict[str, Any]:
+    """Return `config` as JSON, without a max_batch_size that nobody wrote: it may be filled in."""
+    document = to_json(config)
+    if not (config.max_batch_size or config.is_unbatched):
+        del document["max_batch_size"]
+    return document
 
 
 def merged(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
