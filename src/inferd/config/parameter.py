@@ -28,6 +28,9 @@ DEFAULT_OUTPUTS = "inferd_default_outputs"
 ALLOW_NATIVE = "inferd_allow_native_code"
 """If "true", the model may contain compiled code. See `check_native`."""
 
+EXECUTION_TIMEOUT = "inferd_execution_timeout_seconds"
+"""The seconds an execution may take; a worker process that takes longer is replaced."""
+
 VERSION_NAME = "inferd_version_name"
 """A name for the model's version in addition to its number, such as v0.1.0."""
 

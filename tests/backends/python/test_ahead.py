@@ -82,7 +82,7 @@ def test_what_is_cancelled_before_its_turn_is_cancelled_when_it_comes():
     os.ftruncate(fd, SIZE)
     ours, theirs = socket.socketpair()
     with ours, theirs, open(fd, "rb"):
-        memory = Arena(fd, SIZE, most=0), Received(fd, SIZE, writable=True)
+        memory = Arena(fd, SIZE, most=0), Received(fd, SIZE, 0, writable=True)
         worker = Worker(theirs, *memory)
         for number in (1, 2, 3):
             worker._receive(packet.EXECUTE, [[], [request], []], None, (number, 0, 0))

@@ -65,13 +65,13 @@ class Peer:
         for fd in self._fds:
             os.ftruncate(fd, SIZE)
         self.arena = Arena(self._fds[0], SIZE, MOST)
-        self.received = Received(self._fds[1], SIZE, writable=False)
+        self.received = Received(self._fds[1], SIZE, MOST, writable=False)
         self.said = []  # by the server: kind, document without its first element, data
         self.workers_arena = Arena(self._fds[1], SIZE, MOST)
         self.line = Line(
             self.other,
             self.workers_arena,
-            Received(self._fds[0], SIZE, writable=True),
+            Received(self._fds[0], SIZE, MOST, writable=True),
             lambda kind, document, data, *_: self.said.append((kind, document[1:], data)),
         )
 

@@ -22,7 +22,7 @@ def pair():
     """An arena and the other side's view of it."""
     fd = os.memfd_create("test-inferd-arena")
     os.ftruncate(fd, SIZE)
-    yield Arena(fd, SIZE, most=1 << 20), Received(fd, SIZE, writable=True)
+    yield Arena(fd, SIZE, most=1 << 20), Received(fd, SIZE, 1 << 20, writable=True)
     os.close(fd)
 
 
@@ -49,6 +49,18 @@ def test_a_block_is_released_when_the_last_view_of_it_is_gone(pair):
     assert received.released() == []
     del flat
     assert received.released() == [0]
+
+
+def test_blocks_beyond_the_arena_have_the_room_that_their_sender_has(pair):
+    arena, received = pair
+    most = 1 << 20
+    whole = received.block(write(arena, bytes(most)), most)
+    os.ftruncate(arena._fd, SIZE + 4 * most)  # a writer may grow its file as it likes
+    with pytest.raises(ValueError, match="there is no block of 4096 bytes"):
+        received.block(SIZE + 2 * most, 4096)
+    del whole
+    received.released()
+    assert received.block(SIZE + 2 * most, 4096).size == 4096
 
 
 def test_what_could_not_be_told_is_told_later(pair):

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import sys
 import threading
 
 import numpy as np
@@ -40,6 +41,8 @@ class Doubler:
         if request.id == "odd":
             msg = "/opt/secret/x: what is this"
             raise ValueError(msg)
+        if request.id == "exit":
+            sys.exit(3)
         [tensor] = request.inputs
         names = [wanted.name for wanted in request.outputs] or ["Y"]
         twice = tensor.numpy() * 2
@@ -84,8 +87,8 @@ class ThreadProcess:
         for fd in fds:
             os.ftruncate(fd, SIZE)
         self.arena, outgoing = (Arena(fd, SIZE, 0) for fd in fds)
-        self.received = Received(fds[1], SIZE, writable=False)
-        host = Host(other, outgoing, Received(fds[0], SIZE, writable=True))
+        self.received = Received(fds[1], SIZE, 0, writable=False)
+        host = Host(other, outgoing, Received(fds[0], SIZE, 0, writable=True))
         self.has_ended = threading.Event()
         self._fds = fds
         self._other = other
@@ -172,6 +175,10 @@ def test_failures_keep_their_reason_and_their_words(started):
     assert isinstance(odd, BackendFailed)
     assert odd.message.startswith("model 'm': ")
     assert "secret" not in odd.message
+    [left] = instance.execute([asked(1, id="exit")])
+    assert left.message == "model 'm': SystemExit: 3"
+    [good] = instance.execute([asked(1)])
+    assert isinstance(good, InferResponse)
 
 
 def test_outputs_that_find_no_room_are_told(started):

@@ -162,6 +162,9 @@ GARBAGE = {
     "a block of nothing": packed(packet.RESULT, [[]], offset=0, sizes=(None, 0)),
     "a block of everything": packed(packet.RESULT, [[]], offset=0, sizes=(None, (1 << 64) - 1)),
     "a block far away": packed(packet.RESULT, [[]], offset=(1 << 62), sizes=(None, 4096)),
+    "a document without end": packed(
+        packet.RESULT, [[]], offset=SIZE, sizes=((16 << 20) + 1, 17 << 20)
+    ),
     "a block that is no document": packed(packet.RESULT, [[]], offset=0, sizes=(None, 4096)),
     "more than a datagram may hold": bytes(packet.MAX_PACKET * 2),
 }

@@ -32,7 +32,7 @@ class Ends:
         self.reader = self._end(theirs, back, there, self._note)
 
     def _end(self, sock, outgoing, incoming, receive):
-        received = Received(incoming, SIZE, writable=False)
+        received = Received(incoming, SIZE, 0, writable=False)
         return Link(sock, Arena(outgoing, SIZE, 0), received, receive, self.lost.append)
 
     def _note(self, kind, _document, data, numbers):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.backends.worker.parameters import runs_in_server, setting, timeout_s
+from inferd.backends.worker.parameters import check_in_server, runs_in_server, setting, timeout_s
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig
 
@@ -18,6 +18,12 @@ def config_of(**parameters):
         ({}, {"process": "server"}, True),
         ({"inferd_process": "worker"}, {"process": "server"}, False),
         ({"inferd_process": "server"}, {}, True),
+        ({"inferd_execution_timeout_seconds": "5"}, {"process": "server"}, False),
+        ({"inferd_memory_limit_bytes": "5e9"}, {"process": "server"}, False),
+        ({"inferd_retry_lost_requests": "true"}, {"process": "server"}, False),
+        ({"inferd_execution_timeout_seconds": "0"}, {"process": "server"}, True),
+        ({"inferd_retry_lost_requests": "False"}, {"process": "server"}, True),
+        ({"inferd_execution_timeout_seconds": "5", "inferd_process": "server"}, {}, True),
     ],
 )
 def test_the_model_says_where_it_runs_and_else_its_backends_setting(parameters, settings, expected):
@@ -34,6 +40,15 @@ def test_the_model_says_where_it_runs_and_else_its_backends_setting(parameters, 
 def test_another_place_is_refused(parameters, settings, expected):
     with pytest.raises(InvalidConfig, match=expected):
         runs_in_server(config_of(**parameters), settings)
+
+
+def test_what_needs_a_process_of_its_own_is_refused_in_the_server():
+    check_in_server(config_of(inferd_execution_timeout_seconds="0"))
+    expected = "parameter inferd_execution_timeout_seconds needs a process of its own"
+    with pytest.raises(InvalidConfig, match=expected):
+        check_in_server(config_of(inferd_execution_timeout_seconds="5"))
+    with pytest.raises(InvalidConfig, match="its environment needs a process of its own"):
+        check_in_server(config_of(), "environment")
 
 
 def test_numbers_are_read():

@@ -8,7 +8,8 @@ from line_peer import PATIENCE_S, packed, result, taken_count
 from scene import READY, begun, played, until
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.supervisor import PATIENCE
+from inferd.backends.worker.rate import Rate
+from inferd.backends.worker.supervisor import MAX_LOGS_PER_S, PATIENCE
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, Unavailable
 from inferd.tensor.dtype import DataType
@@ -353,6 +354,42 @@ def test_a_worker_that_fails_again_and_again_is_tried_later(scene):
         assert one.instance.is_free
 
     played(play, one)
+
+
+@pytest.mark.slow  # it is tried again after three seconds and a half
+def test_a_worker_that_its_requests_end_again_and_again_is_soon_back(scene):
+    one = scene()
+    one.instance.start()
+
+    async def play():
+        for count in range(1, 5):
+            outcomes, _ = begun(one, "a")
+            one.process.end("was killed by signal 11 (SIGSEGV)")
+            await until(lambda outcomes=outcomes: outcomes)
+            assert outcomes[0].is_lost
+            assert not one.instance.unavailable_reason
+            await until(lambda count=count: one.instance.is_free and len(one.processes) > count)
+
+    played(play, one)
+
+
+def test_a_worker_that_logs_without_end_is_logged_in_part(scene, caplog):
+    one = scene()
+    one.instance.start()
+    one.instance._logs = Rate(MAX_LOGS_PER_S, lambda: 7.0)
+
+    async def play():
+        for number in range(MAX_LOGS_PER_S + 500):
+            one.peer.say(packed(packet.LOG, [[], 1, f"line {number}"]))
+            one.instance._link.read()
+        outcomes, number = begun(one, "a")
+        one.peer.say(result(number, [[number, *FINE]]))
+        await until(lambda: outcomes)
+
+    played(play, one)
+    assert [one.getMessage() for one in caplog.records if "line" in one.getMessage()] == [
+        f"model 'm': line {number}" for number in range(MAX_LOGS_PER_S)
+    ]
 
 
 @pytest.mark.slow  # it is tried again after a quarter of a second

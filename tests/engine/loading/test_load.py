@@ -233,6 +233,20 @@ def test_an_unknown_place_to_run_is_refused_and_nothing_stays_open(theirs, repos
     assert theirs.log[1:] == [("open", "m_0"), ("close", "m_0")]
 
 
+def test_a_limit_that_nothing_keeps_is_refused_and_nothing_stays_open(theirs, repository):
+    text = complaint(
+        repository(
+            m='backend: "theirs"' + PARAMETER.format("inferd_execution_timeout_seconds", "5")
+        ),
+        InvalidConfig,
+    )
+    assert text == (
+        "model 'm': parameter inferd_execution_timeout_seconds needs a process of its own, but "
+        "backend 'theirs' runs in the server, where nothing can end an execution"
+    )
+    assert theirs.log[1:] == [("open", "m_0"), ("close", "m_0")]
+
+
 def test_a_backend_that_runs_in_one_thread_cannot_run_inline(theirs, repository):
     text = complaint(
         repository(m='backend: "single"' + PARAMETER.format("inferd_execution", "inline")),

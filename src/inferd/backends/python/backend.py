@@ -22,8 +22,9 @@ from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.model_calls.calls import WorkerCalls
 from inferd.backends.worker.model_calls.loads import Loads
 from inferd.backends.worker.parameters import (
-    PROCESS_PARAMETER,
-    TIMEOUT_PARAMETER,
+    RETRY_PARAMETER,
+    check_in_server,
+    memory_bytes,
     runs_in_server,
     setting,
     timeout_s,
@@ -32,18 +33,12 @@ from inferd.backends.worker.plan import AHEAD, Make, WorkerPlan, python_settings
 from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.backends.worker.reshapes import reshapes_of
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import is_on, number
+from inferd.config.parameter import is_on
 from inferd.config.pbtxt import parse_json
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.errors import InvalidConfig
 
 log = logging.getLogger("inferd.backends")
-
-RETRY_PARAMETER = "inferd_retry_lost_requests"
-"""The config parameter that lets requests run once more if their worker process has ended."""
-
-MEMORY_PARAMETER = "inferd_memory_limit_bytes"
-"""The config parameter that limits the data of a worker process."""
 
 ARENA_SETTING = "shm-default-byte-size"
 """The setting of --backend-config=python,... with the bytes of shared memory per direction."""
@@ -145,10 +140,10 @@ class PythonBackend:
         sizes = Sizes(
             arena=_pages(setting(config, settings, ARENA_SETTING)),
             most=int(setting(config, settings, GROWTH_SETTING)) or Sizes.most,
-            memory=int(number(config, MEMORY_PARAMETER)),
+            memory=memory_bytes(config),
         )
         if runs_in_server(config, self._context.settings):
-            _check_in_server(files, config)
+            check_in_server(config, requested_environment(files, config))
             make: Make = partial(ModelThread, config.name, files, sizes)
         else:
             make = partial(WorkerProcess, config.name, self.environment(files, config), sizes)
@@ -180,20 +175,6 @@ def _ahead(config: ModelConfig) -> int:
         max(1, group.count) * max(1, len(group.gpus)) for group in config.instance_group
     )
     return 1 if instance_count > 1 or timeout_s(config) else AHEAD
-
-
-def _check_in_server(files: ModelFiles, config: ModelConfig) -> None:
-    """Raise InvalidConfig for settings that need a worker process."""
-    what = requested_environment(files, config)
-    for name in (TIMEOUT_PARAMETER, MEMORY_PARAMETER, RETRY_PARAMETER):
-        if not what and config.parameters.get(name):
-            what = f"parameter {name}"
-    if what:
-        msg = (
-            f"model '{config.name}': its {what} needs a process of its own, but "
-            f"{PROCESS_PARAMETER} is server"
-        )
-        raise InvalidConfig(msg)
 
 
 def _pages(size: float) -> int:

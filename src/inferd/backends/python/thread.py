@@ -79,7 +79,7 @@ class ModelThread(WorkerProcess):
 
     def _work(self, modules: PrivateModules, sock: socket.socket, fds: list[int]) -> None:
         arena, sizes = modules.ours("arena"), self._sizes
-        received = arena.Received(fds[0], sizes.arena, writable=True)
+        received = arena.Received(fds[0], sizes.arena, sizes.most, writable=True)
         outgoing = arena.Arena(fds[1], sizes.arena, sizes.most)
         worker = modules.ours("worker").Worker(sock, outgoing, received, modules.find_class)
         modules.ours("current").set_calls(worker.calls)

@@ -1,12 +1,15 @@
 """Documents: the contents of packets, as msgspec parses them. See `packet` for the kinds."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters
+
+MAX_DIMS = 64
+"""More than any framework has. Endless shapes take endless time to multiply."""
 
 
 class Content(msgspec.Struct, array_like=True, gc=False):
@@ -23,7 +26,7 @@ class Described(msgspec.Struct, array_like=True, gc=False):
 
     name: str
     datatype: DataType
-    shape: tuple[int, ...]
+    shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_DIMS)]
     offset: int
     size: int
     block: int = packet.NO_BLOCK

@@ -2,7 +2,8 @@
 
 It uses the same Link as the server, but with a blocking socket, as it has nothing else to do.
 Input tensors are views of the received memory, the instance is called as it is in the server, and
-outputs are written to memory that the server reads.
+outputs are written to memory that the server reads. Each execution is answered before the next
+begins, so that an end costs one alone.
 """
 
 import gc
@@ -29,9 +30,6 @@ from inferd.errors import BackendFailed, InferdError, foreign_text
 Task = Callable[[dict[str, Any]], Opened | str]
 """The function that START names: given the settings, it opens the instance or returns a text."""
 
-HOLD_NS = 200_000
-"""How long an answer may wait for those of the other executions that arrived with its own."""
-
 
 class Host:
     """One instance, from the START packet to the end of the process."""
@@ -43,14 +41,12 @@ class Host:
         self._askings: dict[bytes, BatchReader] = {}  # earlier EXECUTEs, by their documents
         self._model = ""
         self._opened: Opened | None = None
-        self._flushed_ns = 0
         self._is_over = False
 
     def run(self) -> None:
         """Open the instance and execute until the server ends it."""
         while not self._is_over:
             self._link.read()
-            self._link.flush()
         if self._opened is not None:
             self._opened.alone.close()
 
@@ -112,15 +108,12 @@ class Host:
             for less, answer in zip(numbers, answers, strict=True)
         ]
         try:
-            self._link.send(packet.RESULT, [documents], payload, (number, *times), holds=True)
+            self._link.send(packet.RESULT, [documents], payload, (number, *times))
         except ArenaFull as error:
             failed = BackendFailed(f"model '{self._model}': the outputs are too large: {error}")
             documents = [described_answer(less, failed, payload) for less in numbers]
             self._link.send(packet.RESULT, [documents], None, (number, *times))
         del answers, payload
-        if ended_ns - self._flushed_ns > HOLD_NS:
-            self._flushed_ns = ended_ns
-            self._link.flush()
         self._link.release()
 
     def _answers(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
@@ -131,7 +124,7 @@ class Host:
             return instance.execute(requests)
         except InferdError as error:
             return [error] * len(requests)
-        except Exception as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001  sys.exit() in a model must not end it
             failed = BackendFailed(f"model '{self._model}': {foreign_text(error)}")
             return [failed] * len(requests)
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
-from inferd.backends.worker.parameters import timeout_s
+from inferd.backends.worker.parameters import RETRY_PARAMETER, memory_bytes, timeout_s
 from inferd.backends.worker.plan import AHEAD, WorkerPlan
 from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import is_on
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 
@@ -67,11 +68,15 @@ class HostedModels:
                 "settings": dict(self._context.settings),
                 "verbose": log.isEnabledFor(logging.DEBUG),
             },
-            make=partial(WorkerProcess, config.name, environment, Sizes()),
+            make=partial(
+                WorkerProcess, config.name, environment, Sizes(memory=memory_bytes(config))
+            ),
             start_timeout_s=self._context.load_timeout_s,
             is_wanted=files.is_wanted,
             timeout_s=timeout_s(config),
-            ahead=AHEAD,
+            ahead=1 if timeout_s(config) else AHEAD,  # the server measures from when it is sent
+            answers_each=True,
+            retries=is_on(config, RETRY_PARAMETER),
         )
 
 

@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from inferd.backends.worker.parameters import runs_in_server
+from inferd.backends.worker.parameters import check_in_server, runs_in_server
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import (
     Backend,
@@ -75,6 +75,7 @@ class HostedBackend:
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """See Backend.open."""
         if not self._is_in_worker(config):
+            check_in_server(config)
             return self._in_server().open(files, config, placement)
         return self._in_workers().open(files, config, placement)
 

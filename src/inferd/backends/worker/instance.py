@@ -249,6 +249,9 @@ class WorkerInstance(Supervisor):
         elif not self._receive_common(content) and self._calls is not None:
             self._calls.receive(kind, content, number)
 
+    def _is_used(self) -> bool:
+        return bool(self._batches or self._streams)
+
     def _lose(self, reason: str) -> None:
         if self._calls is not None:
             self._calls.end()

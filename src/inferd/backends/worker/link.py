@@ -170,6 +170,9 @@ class Link:
                 raise ValueError(msg)
             kind, document_size, offset, payload_size, one, two, three = _unpack(self._buffer, at)
             at += packet.HEADER_SIZE
+            if document_size > packet.MAX_DOCUMENT:
+                msg = f"a document of {document_size} bytes"
+                raise ValueError(msg)
             start = (document_size + packet.ALIGN - 1) & -packet.ALIGN
             if offset == packet.INLINE:
                 end = min(at + payload_size, size)

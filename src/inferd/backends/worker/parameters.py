@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import MAX_SHOWN, number
+from inferd.config.parameter import EXECUTION_TIMEOUT, MAX_SHOWN, number
 from inferd.errors import InvalidConfig
 
 PROCESS_PARAMETER = "inferd_process"
@@ -12,8 +12,13 @@ PROCESS_PARAMETER = "inferd_process"
 PROCESS_SETTING = "process"
 """The setting of --backend-config for models without that parameter."""
 
-TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
-"""The seconds an execution may take; a worker that takes longer is killed."""
+RETRY_PARAMETER = "inferd_retry_lost_requests"
+"""If "true", requests run once more if their worker process has ended."""
+
+MEMORY_PARAMETER = "inferd_memory_limit_bytes"
+"""The most bytes of data that a worker process may have."""
+
+_OFF = ("", "0", "false")
 
 
 def runs_in_server(
@@ -21,22 +26,53 @@ def runs_in_server(
 ) -> bool:
     """Return whether the model runs in the server's own process; `default` if nothing says so.
 
-    Raises InvalidConfig.
+    One whose configuration has a parameter that only a worker can keep runs in a worker, unless it
+    says "server" itself. Raises InvalidConfig.
     """
     what = f"parameter {PROCESS_PARAMETER}"
     where = config.parameters.get(PROCESS_PARAMETER)
     if where is None:
         what = f"setting {PROCESS_SETTING} of its backend"
         where = settings.get(PROCESS_SETTING, default)
+        if where == "server" and _parameter_for_worker(config):
+            return False
     if where not in ("server", "worker"):
         msg = f"model '{config.name}': {what} is '{where}', expected server or worker"
         raise InvalidConfig(msg)
     return where == "server"
 
 
+def check_in_server(config: ModelConfig, what: str = "") -> None:
+    """Raise InvalidConfig for a model in the server with parameters that need a worker process.
+
+    `what` is something else of it that needs one, if anything does.
+    """
+    if name := _parameter_for_worker(config):
+        what = what or f"parameter {name}"
+    if what:
+        msg = (
+            f"model '{config.name}': its {what} needs a process of its own, but "
+            f"{PROCESS_PARAMETER} is server"
+        )
+        raise InvalidConfig(msg)
+
+
+def _parameter_for_worker(config: ModelConfig) -> str:
+    """Return the name of a parameter of the model that only a worker can keep, "" without any."""
+    for name in (EXECUTION_TIMEOUT, MEMORY_PARAMETER, RETRY_PARAMETER):
+        if config.parameters.get(name, "").lower() not in _OFF:
+            return name
+    return ""
+
+
 def timeout_s(config: ModelConfig) -> float:
     """Return how long an execution may take, 0 for no limit. Raises InvalidConfig."""
-    return number(config, TIMEOUT_PARAMETER)
+    return number(config, EXECUTION_TIMEOUT)
+
+
+def memory_bytes(config: ModelConfig) -> int:
+    """Return how many bytes of data a worker may have, 0 for no limit. Raises InvalidConfig."""
+    return int(number(config, MEMORY_PARAMETER))
 
 
 def setting(config: ModelConfig, settings: Mapping[str, str], name: str) -> float:

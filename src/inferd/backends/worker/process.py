@@ -18,7 +18,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from pathlib import Path
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 from inferd.backends.worker.descendants import VARIABLE, end_descendants
 from inferd.backends.worker.environments.environment import Environment
+from inferd.backends.worker.rate import Rate
 from inferd.errors import BackendFailed, Unsupported
 
 _HERE = Path(__file__).parent
@@ -96,7 +96,7 @@ class WorkerProcess:
             theirs = _memory(name, sizes.arena)
             undo.callback(os.close, theirs)
             self.arena = Arena(ours, sizes.arena, sizes.most)
-            self.received = Received(theirs, sizes.arena, writable=False)
+            self.received = Received(theirs, sizes.arena, sizes.most, writable=False)
             undo.pop_all()
         self._fds: tuple[int, ...] = (self._other.fileno(), ours, theirs)
 
@@ -217,9 +217,7 @@ class _Lines:
         self._on_line = on_line
         self._is_error = is_error
         self._rest = b""
-        self._second = 0
-        self._count = 0
-        self._dropped_count = 0
+        self._rate = Rate(MAX_LINES_PER_S)
 
     def read(self, fd: int) -> bool:
         """Pass on the available lines; return whether there may be more."""
@@ -241,25 +239,19 @@ class _Lines:
         """Pass on the last line, and the number of dropped lines."""
         if self._rest:
             self._tell(self._rest)
-        self._tell_dropped()
+        self._tell_missed(self._rate.missed(at_end=True))
 
     def _tell(self, line: bytes) -> None:
-        second = int(time.monotonic())
-        if second != self._second:
-            self._tell_dropped()
-            self._second, self._count = second, 0
-        self._count += 1
-        if self._count > MAX_LINES_PER_S:
-            self._dropped_count += 1
+        self._tell_missed(self._rate.missed())
+        if not self._rate.allows():
             return
         text = line[:MAX_LINE].decode(errors="replace").rstrip()
         if text:
             self._on_line(text, self._is_error)
 
-    def _tell_dropped(self) -> None:
-        if self._dropped_count:
-            self._on_line(f"{self._dropped_count} more lines were printed", self._is_error)
-            self._dropped_count = 0
+    def _tell_missed(self, count: int) -> None:
+        if count:
+            self._on_line(f"{count} more lines were printed", self._is_error)
 
 
 def bootstrap_of(environment: Environment, compiled: Path = _COMPILED) -> Path:

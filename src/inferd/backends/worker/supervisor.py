@@ -1,7 +1,8 @@
 """Supervisor: keeps one worker process running.
 
-When the process ends, another is started: at once the first time, then with growing delays if
-that does not help. A start takes as long as the model's initialize, so it runs in a thread; from
+When the process ends, another is started: at once the first time, then with growing delays, at last
+once a minute. If it was ended by its requests, the delay stays within seconds: these may be few
+among many good ones. A start takes as long as the model's initialize, so it runs in a thread; from
 then on the event loop reads what the process sends.
 """
 
@@ -17,6 +18,7 @@ from inferd.backends.worker.document import Content, Failed, Logged, Started
 from inferd.backends.worker.link import CLOSED, Link, LinkClosed
 from inferd.backends.worker.plan import WorkerPlan
 from inferd.backends.worker.process import WorkerProcess
+from inferd.backends.worker.rate import Rate
 from inferd.errors import BackendFailed, InferdError, Unavailable, foreign_text
 
 if TYPE_CHECKING:
@@ -35,8 +37,16 @@ CALM_S = 10.0
 
 FIRST_DELAY_S, MOST_DELAY_S = 0.25, 60.0
 
+MOST_PAUSE_S = 2.0
+"""The longest delay after processes that ended with requests in them, without any answer."""
+
 PATIENCE = 3
-"""After this many failures in a row, requests are refused until a process has come up."""
+"""After this many failed starts in a row, requests are refused until a process has come up."""
+
+MAX_LOGS_PER_S = 1000
+"""Log packets of a worker beyond this rate are counted, not logged."""
+
+_DOUBLINGS = 10
 
 _LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.DEBUG)
 
@@ -61,7 +71,9 @@ class Supervisor:
         self._link: Link | None = None
         self._started: Started | InferdError | None = None
         self._has_answered = False
-        self._failures = 0
+        self._failures = 0  # failed starts in a row, or processes that soon ended by themselves
+        self._ends = 0  # processes in a row that were soon ended by their requests
+        self._logs = Rate(MAX_LOGS_PER_S)
         self._born_s = 0.0
         self._is_closing = False
         self._ahead = 1
@@ -74,6 +86,10 @@ class Supervisor:
 
     def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         """Take a packet."""
+        raise NotImplementedError
+
+    def _is_used(self) -> bool:
+        """Return whether there are requests in the process."""
         raise NotImplementedError
 
     def _lose(self, reason: str) -> None:
@@ -247,7 +263,13 @@ class Supervisor:
         if not self._is_closing:
             log.error("%s", reason)
         is_calm = self._has_answered or time.monotonic() - self._born_s > CALM_S
-        self._failures = 0 if is_calm else self._failures + 1
+        if is_calm:
+            self._failures = self._ends = 0
+        elif self._is_used():
+            self._ends += 1
+            self._failures = 0
+        else:
+            self._failures += 1
         if not self._is_closing:
             self._start_again(reason)
         self._lose(f"{reason} while the request was in it")
@@ -255,9 +277,7 @@ class Supervisor:
 
     def _start_again(self, why: str) -> None:
         assert self._home is not None
-        delay_s = 0.0
-        if self._failures:
-            delay_s = min(FIRST_DELAY_S * 2 ** (self._failures - 1), MOST_DELAY_S)
+        delay_s = _delay_s(self._failures, MOST_DELAY_S) or _delay_s(self._ends, MOST_PAUSE_S)
         if self._failures >= PATIENCE:
             self.unavailable_reason = f"{why}; the next start is in {delay_s:g} s"
         self._home.call_later(delay_s, self._start_in_thread)
@@ -320,16 +340,29 @@ class Supervisor:
         elif isinstance(content, Failed):
             self._started = BackendFailed(f"model '{self.plan.model}': {content.text}")
         elif isinstance(content, Logged):
-            self._log(_LEVELS[content.level & 3], content.text)
+            self._log_packet(content)
         else:
             return False
         return True
+
+    def _log_packet(self, content: Logged) -> None:
+        if missed_count := self._logs.missed():
+            self._log(logging.WARNING, f"{missed_count} more lines were logged")
+        if self._logs.allows():
+            self._log(_LEVELS[content.level & 3], content.text)
 
     def _log_line(self, line: str, is_error: bool) -> None:  # noqa: FBT001
         self._log(logging.WARNING if is_error else logging.INFO, line)
 
     def _log(self, level: int, text: str) -> None:
         log.log(level, "model '%s': %s", self.plan.model, text, extra=_KEEPS_LINES)
+
+
+def _delay_s(count: int, most_s: float) -> float:
+    """Return how long to wait after `count` failures of a kind in a row."""
+    if not count:
+        return 0.0
+    return min(FIRST_DELAY_S * 2.0 ** min(count - 1, _DOUBLINGS), most_s)
 
 
 def _settle(closed: "asyncio.Future[None]") -> None:

@@ -24,6 +24,7 @@ from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.config.options.gpu_limit import GpuLimits
 from inferd.config.options.host_policy import HostPolicies
 from inferd.config.options.rate_limit import Limits
+from inferd.config.parameter import EXECUTION_TIMEOUT, number
 from inferd.config.platform import is_python_based, reported_platform
 from inferd.core.interfaces import (
     Backend,
@@ -204,6 +205,7 @@ class Loader:
             for pair in pairs:
                 undo.callback(pair.alone.close)
             alone = [pair.alone for pair in pairs]
+            _check_timeout(config, alone)
             inline = _may_run_inline(config, backend, alone)
             counts = counts_of(config, with_summaries=self._options.summary_latencies)
             joins = getattr(backend, "joins", False)
@@ -395,6 +397,16 @@ def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[I
         return True
     msg = f"model '{config.name}': parameter {EXECUTION_PARAMETER} is '{wanted}'{wrong}"
     raise InvalidConfig(msg)
+
+
+def _check_timeout(config: ModelConfig, instances: Sequence[Instance]) -> None:
+    """Raise InvalidConfig for a limit on executions that nothing can end."""
+    if number(config, EXECUTION_TIMEOUT) and len(remote_of(instances)) < len(instances):
+        msg = (
+            f"model '{config.name}': parameter {EXECUTION_TIMEOUT} needs a process of its own, but "
+            f"backend '{config.backend}' runs in the server, where nothing can end an execution"
+        )
+        raise InvalidConfig(msg)
 
 
 def gpu_count(folder: Path = Path("/proc/driver/nvidia/gpus")) -> int:

@@ -179,11 +179,16 @@ class Arena:
 
 
 class Received:
-    """The blocks of the other side's arena, the file `fd`, as they arrive here."""
+    """The blocks of the other side's arena, the file `fd`, as they arrive here.
 
-    def __init__(self, fd: int, size: int, *, writable: bool) -> None:
+    `size` and `most` are those of the arena. A file can be made as large as its writer likes, and
+    reading a hole in it takes memory: so blocks beyond `size` may have `most` bytes together.
+    """
+
+    def __init__(self, fd: int, size: int, most: int, *, writable: bool) -> None:
         self._fd = fd
         self._size = size
+        self._region_room = most
         self._access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._map: Any = mmap.mmap(fd, size, access=self._access)
         self._address = _address(np.ndarray((size,), np.uint8, self._map))
@@ -200,10 +205,12 @@ class Received:
         if offset + size <= self._size:
             array = np.ndarray((size,), _BYTE, self._map, offset)
         else:
-            if offset % _PAGE or offset + size > os.fstat(self._fd).st_size:
+            is_there = offset % _PAGE == 0 and offset + size <= os.fstat(self._fd).st_size
+            if not is_there or size > self._region_room:
                 raise ValueError(f"there is no block of {size} bytes at {offset}")
             region = mmap.mmap(self._fd, size, access=self._access, offset=offset)
             array = np.ndarray((size,), _BYTE, region)
+            self._region_room -= size
         block = Block(array, self._release)
         block.offset, block.size, block.is_claimed = offset, size, False
         self._alive[offset] = block
@@ -259,7 +266,9 @@ class Received:
         offsets: list[int] = []
         while self.fresh:
             offset = self.fresh.popleft()
-            self._alive.pop(offset, None)
+            block = self._alive.pop(offset, None)
+            if block is not None and offset + block.size > self._size:
+                self._region_room += block.size
             offsets.append(offset)
         return offsets
 

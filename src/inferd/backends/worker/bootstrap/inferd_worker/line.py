@@ -174,7 +174,8 @@ class Line:
 
         A document that is sent again and again is a tuple, which must be hashable. Blocks that
         were `claimed` are reported as released, in a later packet if this one cannot be sent.
-        Raises TritonModelException for a document with numbers that JSON cannot express.
+        Raises TritonModelException for a document that is too long, or has numbers that JSON cannot
+        express.
         """
         if not self._sending.acquire(False):
             if self._sender == get_ident():
@@ -240,6 +241,11 @@ class Line:
             raise TritonModelException(
                 "NaN and infinity cannot be sent to the server, except in tensors"
             ) from None
+        if len(text) > packet.MAX_DOCUMENT:
+            raise TritonModelException(
+                f"{len(text)} bytes cannot be sent to the server, except in tensors; at most "
+                f"{packet.MAX_DOCUMENT} can"
+            )
         written = len(text), text + packet.ZEROS[: -len(text) % packet.ALIGN]
         if key is not None:
             packet.keep(self._written_before, key, written, len(text))

@@ -45,7 +45,7 @@ def inherit(arguments: list[str]) -> tuple[socket.socket, Arena, Received]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when to end
     for fd in (sock, incoming, outgoing):
         os.set_inheritable(fd, False)
-    received = Received(incoming, size, writable=True)
+    received = Received(incoming, size, most, writable=True)
     return socket.socket(fileno=sock), Arena(outgoing, size, most), received
 
 

@@ -104,11 +104,15 @@ class Outbox:
         return text + f"--backend-config=BACKEND,{GROWTH_SETTING}=BYTES lets it grow further"
 
 
+MAX_TEXT = 64 << 10
+"""The most characters of an error that clients get."""
+
+
 def refusal(
     number: int, text: str, code: int = INTERNAL, *, is_final: bool = True, share: int = 1
 ) -> tuple[Any, ...]:
     """Return the packet's description of an answer that is an error; see Outbox.describe."""
-    return number, None, (code, text), None, is_final, share
+    return number, None, (code, text[:MAX_TEXT]), None, is_final, share
 
 
 def window_share(size: int) -> int:

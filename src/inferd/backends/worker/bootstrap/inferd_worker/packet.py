@@ -43,6 +43,9 @@ NO_BLOCK: Final = -1
 ZEROS: Final = bytes(64)
 """The padding of tensors, up to multiples of ALIGN."""
 
+MAX_DOCUMENT: Final = 16 << 20
+"""The longest document of a worker: longer ones would hold up the server while it reads them."""
+
 MAX_PACKET: Final = HEADER.size + INLINE_BYTES
 ALIGN: Final = 64
 
