@@ -317,3 +317,29 @@ def test_there_are_summaries_of_hits_and_misses_where_there_are_summaries():
 
 def test_without_a_cache_there_is_no_word_of_it():
     assert not any("cache" in name for name in families(observed(), settings=ALL))
+
+
+# --- joining ---
+
+JOINING = {
+    "inferd_model_joined": "gauge",
+    "inferd_join_comparison": "counter",
+    "inferd_join_disagreement": "counter",
+    "inferd_request_rerun": "counter",
+}
+
+
+@pytest.mark.parametrize(("is_joined", "shown"), [(True, 1), (False, 0)])
+def test_of_models_that_may_be_joined_it_is_told_whether_they_are_and_what_was_compared(
+    is_joined, shown
+):
+    counts = Counts()
+    counts.comparison_count, counts.disagreement_count, counts.rerun_count = 30, 2, 5
+    found = families(observed(counts=counts)._replace(is_joined=is_joined), observed("other"))
+    told = {name: found[name] for name in JOINING}
+    assert {name: family.type for name, family in told.items()} == JOINING
+    assert [value(family) for family in told.values()] == [shown, 30, 2, 5]
+
+
+def test_of_models_whose_configuration_leaves_no_choice_nothing_is_told():
+    assert not JOINING.keys() & families(observed()).keys()

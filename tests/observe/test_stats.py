@@ -180,6 +180,15 @@ def test_requests_that_shared_an_execution_count_it_once_and_its_time_each():
     assert (row.batch_size, row.compute_infer) == (3, Duration(1, 800))
 
 
+def test_requests_that_ran_again_by_themselves_are_counted():
+    counts, ran = Counts(), request(*ALONE)
+    counts.add_shared_execution(ran, [ran, request()])
+    assert counts.rerun_count == 0
+    ran.ran_again = True
+    counts.add_shared_execution(ran, [ran, request(), request()])
+    assert counts.rerun_count == 3
+
+
 def test_one_batch_size_has_one_row_whether_shared_or_not():
     counts = Counts()
     counts.add_success(request(*ALONE, batch_size=2))

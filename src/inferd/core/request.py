@@ -157,7 +157,8 @@ class InferRequest(Record):
     execution in a thread, `answered_ns` is when the event loop had its answer, and `cpu_ns` the CPU
     time that the thread spent on it. After a miss in the response cache `answered_ns` is later by
     what that took. `shared`: other requests were in the same execution, or an earlier one's answer
-    was kept (inferd.observe.stats).
+    was kept (inferd.observe.stats). `ran_again`: it has run by itself after
+    a run joined with others had failed.
     """
 
     _fields = (
@@ -191,6 +192,7 @@ class InferRequest(Record):
         "answered_ns",
         "cpu_ns",
         "shared",
+        "ran_again",
     )
     __slots__ = _fields
 
@@ -226,6 +228,7 @@ class InferRequest(Record):
         answered_ns: int = 0,
         cpu_ns: int = 0,
         shared: bool = False,
+        ran_again: bool = False,
     ) -> None:
         self.model = model
         self.version = version
@@ -257,6 +260,7 @@ class InferRequest(Record):
         self.answered_ns = answered_ns
         self.cpu_ns = cpu_ns
         self.shared = shared
+        self.ran_again = ran_again
 
     def __copy__(self) -> "InferRequest":
         """Return a copy with the same fields."""
@@ -291,6 +295,7 @@ class InferRequest(Record):
             self.answered_ns,
             self.cpu_ns,
             self.shared,
+            self.ran_again,
         )
 
 

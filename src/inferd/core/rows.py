@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+Rows = Literal["independent", "dependent", "open"]
+
 INDEPENDENT: Literal["independent"] = "independent"
 DEPENDENT: Literal["dependent"] = "dependent"
 OPEN: Literal["open"] = "open"
@@ -22,7 +24,7 @@ class Verdict(msgspec.Struct, frozen=True):
     so that the model takes any length of it, and max_batch_size becomes 0.
     """
 
-    rows: Literal["independent", "dependent", "open"]
+    rows: Rows
     reason: str = ""
     has_batch_dim: bool = True
 

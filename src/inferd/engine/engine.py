@@ -276,6 +276,10 @@ class Engine:
         """Return the configuration a ready model runs with. Raises ModelNotFound, Unavailable."""
         return self._find(name, version).config
 
+    def shown_config(self, name: str, version: str) -> ModelConfig:
+        """Return what `model_config` does; parameters tell whether requests are joined."""
+        return self._find(name, version).shown_config()
+
     def known_config(self, name: str) -> ModelConfig | None:
         """Return the configuration of a known model, ready or not, None if there is none."""
         model = self._models.get(name)

@@ -41,7 +41,8 @@ _POOL = [
 class Observed(NamedTuple):
     """What metrics report of one model version; `tags` are the labels its configuration adds.
 
-    `is_cached`: its answers are kept in the response cache.
+    `is_cached`: its answers are kept in the response cache. `is_joined`: whether its requests may
+    be joined; None if its configuration leaves no choice.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Observed(NamedTuple):
     tags: Mapping[str, str]
     is_on_gpu: bool = False
     is_cached: bool = False
+    is_joined: bool | None = None
 
 
 class _Snapshot:
@@ -87,6 +89,7 @@ def exposition(
         yield ""
     if readings:
         yield from _counts(readings)
+        yield from _joining(readings)
         if settings.counter_latencies:
             yield from _latencies(readings, _PHASES)
         if settings.histogram_latencies:
@@ -157,6 +160,36 @@ def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
         "counter",
         "Requests turned away because too many were waiting",
         (reading.counts.refused_count for reading in readings),
+    )
+
+
+def _joining(readings: Sequence[_Snapshot]) -> Iterator[str]:
+    """Yield what is known of joining, for models whose configuration leaves a choice."""
+    readings = [reading for reading in readings if reading.observed.is_joined is not None]
+    if not readings:
+        return
+
+    def counted(name: str, help: str, values: Iterable[int]) -> str:
+        labels = (reading.labels for reading in readings)
+        return Family(name, "counter", help, list(zip(labels, values, strict=True))).text()
+
+    states = [(one.labels, int(one.observed.is_joined is True)) for one in readings]
+    help = "Whether requests may be joined into one execution (1) or run alone (0)"
+    yield Family("inferd_model_joined", "gauge", help, states).text()
+    yield counted(
+        "inferd_join_comparison_total",
+        "Joined answers that were compared with the same requests run alone",
+        (reading.counts.comparison_count for reading in readings),
+    )
+    yield counted(
+        "inferd_join_disagreement_total",
+        "Joined answers that differed from those of the same requests run alone",
+        (reading.counts.disagreement_count for reading in readings),
+    )
+    yield counted(
+        "inferd_request_rerun_total",
+        "Requests run again by themselves after their joined execution had failed",
+        (reading.counts.rerun_count for reading in readings),
     )
 
 

@@ -52,7 +52,8 @@ class Timed(Protocol):
     """The parts of a request that are counted: its batch size and its times.
 
     Times are read from time.perf_counter_ns, and 0 if the request did not get that far. `shared`:
-    the execution is counted separately, or the answer came from the response cache.
+    the execution is counted separately, or the answer came from the response cache. `ran_again`:
+    it ran once more by itself, because an execution with others failed.
     """
 
     batch_size: int
@@ -63,6 +64,7 @@ class Timed(Protocol):
     ended_ns: int
     answered_ns: int
     shared: bool
+    ran_again: bool
 
 
 class Phases:
@@ -103,8 +105,9 @@ class Counts:
     that failed, alone or shared. `other_inference_count` has the batch sizes in rows 0. Histograms
     count successful requests; one that had no queue is in none of `queue_histogram`'s buckets.
     `refused_count` counts requests turned away before a queue or an instance had them, which are no
-    failures of the model. `first_responses`, for decoupled models, counts the milliseconds to the
-    first answer.
+    failures of the model. `rerun_count` counts those that `ran_again`, `comparison_count` the
+    joined answers that were compared with answers computed alone, `disagreement_count` those that
+    differed. `first_responses`, for decoupled models, counts the milliseconds to the first answer.
     """
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -118,7 +121,8 @@ class Counts:
         self.failed: dict[int, Phases] = {}
         self.failures: dict[int, Duration] = {}
         self.fail_counts = dict.fromkeys(FAILURE_REASONS, 0)
-        self.refused_count = 0
+        self.refused_count = self.rerun_count = 0
+        self.comparison_count = self.disagreement_count = 0
         self.cache_hits: dict[int, Duration] = {}
         self.cache_miss = Duration()
         self.responses: list[ResponseStatistics] = []
@@ -209,6 +213,8 @@ class Counts:
             request.answered_ns = ran.answered_ns
             request.shared = True
             batch_size += request.batch_size
+        if ran.ran_again:
+            self.rerun_count += len(served)
         self._add_execution(self.failed if failed else self.shared, ran, batch_size)
 
     def _add_execution(self, rows: dict[int, Phases], ran: Timed, batch_size: int) -> None:

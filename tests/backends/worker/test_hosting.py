@@ -13,7 +13,8 @@ from inferd.backends.worker.instance import WorkerInstance
 from inferd.config.model import BatchOutput, ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.request import InferRequest, WantedOutput
-from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
+from inferd.core.rows import UNKNOWN, Verdict, verdict_of
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -184,8 +185,46 @@ def sum_model(tmp_path, shape):
     return ModelFiles(tmp_path, 1, file.parent, file)
 
 
-def add(width, value):
-    return [Tensor(name, FP32, (1, width), np.full((1, width), value, np.float32)) for name in "XZ"]
+def add(width, value, rows=1):
+    array = np.full((rows, width), value, np.float32)
+    return [Tensor(name, FP32, array.shape, array) for name in "XZ"]
+
+
+@pytest.mark.slow
+def test_requests_of_several_rows_are_joined_in_the_worker_and_split_by_their_rows(opened, double):
+    instance = opened(ONNX, ModelConfig("m", parameters=WORKER), double)
+    requests = [InferRequest("m", inputs=add(2, rows, rows), batch_size=rows) for rows in (2, 1)]
+    answers = instance.execute(requests)
+    assert [one.outputs[0].numpy().tolist() for one in answers] == [[[4, 4]] * 2, [[2, 2]]]
+    assert not any(request.ran_again for request in requests)
+
+
+@pytest.mark.slow
+def test_a_worker_says_which_requests_ran_again_after_their_batch_failed(opened, double):
+    instance = opened(ONNX, ModelConfig("m", parameters=WORKER), double)
+    wrong = [add(3, 1)[0], add(2, 1)[1]]  # widths that do not fit together
+    requests = [InferRequest("m", inputs=inputs) for inputs in (add(3, 1), wrong)]
+    good, bad = instance.execute(requests)
+    assert good.outputs[0].numpy().tolist() == [[2, 2, 2]]
+    assert isinstance(bad, InferdError)
+    assert all(request.ran_again for request in requests)
+
+
+class Judged(IdentityBackend):
+    """Says of its models' rows what it knows."""
+
+    def open(self, files, config, placement):
+        instance = super().open(files, config, placement)
+        instance.verdict = Verdict("dependent", "CumSum adds up rows", has_batch_dim=False)
+        return instance
+
+
+@pytest.mark.slow
+def test_a_verdict_made_in_a_worker_is_known_in_the_server(opened):
+    judged = opened(f"{__name__}:Judged", identity(FP32, **WORKER))
+    expected = Verdict("dependent", "CumSum adds up rows", has_batch_dim=False)
+    assert verdict_of(judged) == expected
+    assert verdict_of(opened(IDENTITY, identity(FP32, **WORKER))) == UNKNOWN
 
 
 @pytest.mark.slow
@@ -198,6 +237,7 @@ def test_a_worker_tells_what_the_file_does_and_joins_requests(opened, double):
     requests = [InferRequest("m", inputs=add(3, value)) for value in (1, 2)]
     answers = instance.execute(requests)
     assert [one.outputs[0].numpy().tolist() for one in answers] == [[[2, 2, 2]], [[4, 4, 4]]]
+    assert not any(request.ran_again for request in requests)
     wanted = InferRequest("m", inputs=add(3, 1), outputs=[WantedOutput("Y")])
     assert [tensor.name for tensor in instance.execute([wanted])[0].outputs] == ["Y"]
 

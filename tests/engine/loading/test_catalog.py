@@ -4,6 +4,7 @@ import pytest
 
 from inferd.config.model import ModelConfig
 from inferd.core.metadata import IndexEntry, ModelState
+from inferd.core.rows import Joining
 from inferd.engine.loading.catalog import NO_VERSION, Catalog
 from inferd.engine.serving.served import Served
 from inferd.errors import ModelNotFound
@@ -56,6 +57,15 @@ def test_a_version_that_could_not_be_replaced_says_why_until_it_is():
     assert catalog.is_sound()
     catalog.add(served(1))
     assert list(catalog.rows()) == [IndexEntry("m", "1", ModelState.READY)]
+
+
+def test_the_row_of_a_version_says_why_its_requests_are_never_joined():
+    catalog, alone, joined, fixed = Catalog(), served(1), served(2), served(3)
+    alone.joining = Joining("alone", "CumSum 'c' adds up rows")
+    joined.joining = Joining("joined", "its rows are independent")
+    catalog.add(alone, joined, fixed)
+    reasons = [row.reason for row in catalog.rows()]
+    assert reasons == ["its requests are not joined: CumSum 'c' adds up rows", "", ""]
 
 
 def test_a_catalog_is_sound_when_what_is_not_ready_is_excused():

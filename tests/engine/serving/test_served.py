@@ -8,6 +8,7 @@ import pytest
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.core.rows import Joining
 from inferd.engine.serving.served import INLINE_CLASSES, INLINE_ELEMENTS, MOST_SOUND, Served
 from inferd.errors import BackendFailed, InvalidRequest
 from inferd.tensor.dtype import DataType
@@ -61,6 +62,21 @@ def complaint(served, request):
     with pytest.raises(InvalidRequest) as caught:
         served.check_request(request)
     return caught.value.message
+
+
+# --- whether its requests are joined ---
+
+
+def test_a_shown_configuration_tells_whether_requests_are_joined_and_why():
+    served = model(A, max_batch_size=8, parameters={"mine": "1"})
+    assert served.shown_config() is served.config
+    served.joining = Joining("joined", "its rows are independent")
+    assert served.shown_config().parameters == {
+        "mine": "1",
+        "inferd_joined": "joined",
+        "inferd_joining_reason": "its rows are independent",
+    }
+    assert served.config.parameters == {"mine": "1"}
 
 
 # --- metadata ---

@@ -64,11 +64,12 @@ def values(tensors):
 def test_variable_dims_make_a_kind_and_the_batch_dim_does_not():
     plan = plan_of(FIXED, VARIABLE)
 
-    def kind(batch, length):
-        a, v = np.zeros((batch, 2)), np.zeros((batch, length))
-        return plan.kind(request_of(tensor("V", v), tensor("A", a, np.int32)))
+    def kind(batch, length, dtype=np.float32):
+        a, v = np.zeros((batch, 2)), np.zeros((batch, length), dtype)
+        return plan.kind(request_of(tensor("V", v, dtype), tensor("A", a, np.int32)))
 
     assert kind(1, 3) == kind(2, 3) != kind(1, 4)
+    assert kind(1, 3) != kind(1, 3, np.int32)  # the same number of bytes
 
 
 def test_the_order_of_the_inputs_makes_no_kind():
@@ -425,6 +426,7 @@ def test_requests_of_an_execution_run_as_one():
     answers = JoinedInstance(doubler, plan_of(FIXED)).execute(requests)
     assert [values(answer.outputs)["Y"] for answer in answers] == [[[2, 4]], [[6, 8], [10, 12]]]
     assert doubler.seen == [3]
+    assert not any(request.ran_again for request in requests)
     assert (requests[0].computing_ns, requests[0].computed_ns) == (5, 7)
 
 
@@ -433,11 +435,13 @@ def test_requests_of_an_execution_run_as_one():
 )
 def test_a_request_that_fails_the_batch_fails_alone(raises, text):
     doubler = Doubler(raises)
-    answers = JoinedInstance(doubler, plan_of(FIXED)).execute([a([1, 2]), a([-1, 0]), a([3, 4])])
+    requests = [a([1, 2]), a([-1, 0]), a([3, 4])]
+    answers = JoinedInstance(doubler, plan_of(FIXED)).execute(requests)
     assert values(answers[0].outputs) == {"Y": [[2, 4]]}
     assert values(answers[2].outputs) == {"Y": [[6, 8]]}
     assert answers[1].message == text
     assert doubler.seen == [3, 1, 1, 1]
+    assert all(request.ran_again for request in requests)
 
 
 def test_a_model_whose_output_cannot_be_split_still_answers():

@@ -118,7 +118,7 @@ CALLS = (
             partial(decode_model_request, "ModelConfig"),
             model_config.encode_config_message,
         ),
-        function=lambda engine, model, version="": engine.model_config(model, version),
+        function=lambda engine, model, version="": engine.shown_config(model, version),
         encode_work=Work.CONFIG,
     ),
 )

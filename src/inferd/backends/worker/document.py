@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.core.rows import Rows
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters
 
@@ -36,6 +37,7 @@ class DescribedAnswer(msgspec.Struct, array_like=True, gc=False):
     """One answer of the worker; `share` is its part of the stream's window.
 
     `number` is the request's number; in a RESULT, the batch's number minus the request's.
+    `ran_again`: it is from a run of its own, after the requests of its batch failed as one.
     """
 
     number: int
@@ -44,6 +46,7 @@ class DescribedAnswer(msgspec.Struct, array_like=True, gc=False):
     parameters: Parameters | None
     is_final: bool
     share: int
+    ran_again: bool = False
 
     @property
     def is_again(self) -> bool:
@@ -126,12 +129,14 @@ class Metered(Content):
 class Started(Content):
     """READY. `can_say`: the model can be asked whether it is ready.
 
-    `is_in_turn`: it executes one batch after another, so that more may be sent ahead.
+    `is_in_turn`: it executes one batch after another, so that more may be sent ahead. `verdict` has
+    the fields of a Verdict, if it says one.
     """
 
     done: str | None = None
     can_say: bool = False
     is_in_turn: bool = False
+    verdict: tuple[Rows, str, bool] | None = None
 
 
 class Said(Content):

@@ -25,6 +25,7 @@ from inferd.backends.worker.link import Link, LinkClosed
 from inferd.backends.worker.message import BatchReader, described_answer
 from inferd.core.interfaces import Answer, Opened
 from inferd.core.request import InferRequest
+from inferd.core.rows import UNKNOWN, verdict_of
 from inferd.errors import BackendFailed, InferdError, foreign_text
 
 Task = Callable[[dict[str, Any]], Opened | str]
@@ -89,7 +90,9 @@ class Host:
             if isinstance(done, Opened):
                 self._opened = done
             said = done if isinstance(done, str) else None
-            self._link.send(packet.READY, [said, False, True])
+            verdict = UNKNOWN if self._opened is None else verdict_of(self._opened.alone)
+            spoken = [verdict.rows, verdict.reason, verdict.has_batch_dim]
+            self._link.send(packet.READY, [said, False, True, spoken])
 
     def _execute(self, asking: BatchReader, data: Any, number: int) -> None:
         if asking.released:
@@ -99,12 +102,13 @@ class Host:
         answers = self._answers(requests)
         ended_ns = perf_counter_ns()
         first, count = requests[0], len(requests)
+        ran_again = first.ran_again
         times = first.computing_ns or began_ns, first.computed_ns or ended_ns
         del first, requests, data  # releases what they hold, except what an answer views
         numbers = range(count - 1, -1, -1)  # the batch's number minus each request's
         payload = packet.Payload()
         documents = [
-            described_answer(less, answer, payload)
+            described_answer(less, answer, payload, ran_again=ran_again)
             for less, answer in zip(numbers, answers, strict=True)
         ]
         try:

@@ -37,6 +37,7 @@ from inferd.backends.worker.supervisor import Supervisor
 from inferd.backends.worker.under_way import Deliver, RunningBatch, RunningStream, joined
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.rows import UNKNOWN, Verdict
 from inferd.errors import InferdError, TooLarge, Unavailable
 
 if TYPE_CHECKING:
@@ -152,6 +153,13 @@ class WorkerInstance(Supervisor):
         if plan.timeout_s and self.reads_on is not None:
             batch.timer = self.reads_on.call_later(plan.timeout_s, self._time_out)
         return None
+
+    @property
+    def verdict(self) -> Verdict:
+        """See inferd.core.rows: what the backend in the worker knows of the model's rows."""
+        started = self._started
+        spoken = started.verdict if isinstance(started, Started) else None
+        return Verdict(*spoken) if spoken is not None else UNKNOWN
 
     @property
     def _has_room(self) -> bool:
@@ -345,6 +353,7 @@ class WorkerInstance(Supervisor):
             return
         batch, index = place
         request, reshapes = batch.requests[index], self.plan.reshapes
+        request.ran_again = answer.ran_again
         response = response_of(answer, data, request, self._version, loans, reshapes)
         before = batch.answers[index]
         if before is not None or not answer.is_final or answer.outputs is None:

@@ -201,15 +201,24 @@ class BatchReader:
             inputs = placed(places, data)
             wanted = [WantedOutput(name) for name in request.outputs] if request.outputs else []
             parameters = dict(request.parameters) if request.parameters else {}
-            requests.append(InferRequest(model, "", request.id, inputs, wanted, parameters))
+            shape = inputs[0].shape if inputs else ()
+            size = shape[0] if shape else 1  # where there is no batch dim, nobody asks for it
+            requests.append(
+                InferRequest(model, "", request.id, inputs, wanted, parameters, batch_size=size)
+            )
         return requests
 
 
 def described_answer(
-    number: int, answer: InferResponse | InferdError, payload: Payload
+    number: int,
+    answer: InferResponse | InferdError,
+    payload: Payload,
+    *,
+    ran_again: bool = False,
 ) -> tuple[Any, ...]:
     """Return the packet's description of the answer to request `number`."""
+    more = (True,) if ran_again else ()  # most documents are shorter, and many are the same
     if isinstance(answer, InferdError):
-        return number, None, (code_of(answer), answer.message), None, True, 1
+        return number, None, (code_of(answer), answer.message), None, True, 1, *more
     outputs = [described(tensor, payload) for tensor in answer.outputs]
-    return number, outputs, None, answer.parameters or None, True, 1
+    return number, outputs, None, answer.parameters or None, True, 1, *more

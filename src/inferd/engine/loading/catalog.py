@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import VERSION_NAME
 from inferd.core.metadata import IndexEntry, ModelState
+from inferd.core.rows import AS_CONFIGURED
 from inferd.engine.serving.served import Served
 from inferd.errors import ModelNotFound, Unavailable
 
@@ -152,7 +153,9 @@ class Catalog:
                 if unavailable_reason := _why_stuck(version):
                     yield IndexEntry(name, shown, ModelState.UNAVAILABLE, unavailable_reason)
                 else:
-                    yield IndexEntry(name, shown, version.state, version.reason)
+                    yield IndexEntry(
+                        name, shown, version.state, version.reason or _why_alone(version)
+                    )
 
     def is_sound(self) -> bool:
         """Tell whether every version is ready and can run, or is excused."""
@@ -235,6 +238,12 @@ def _not_ready(name: str, number: int, version: Version) -> str:
 def _why_stuck(version: Version) -> str:
     """Return why a version that serves cannot run at the moment, "" if it can."""
     return "" if version.served is None else version.served.unavailable_reason
+
+
+def _why_alone(version: Version) -> str:
+    """Return why each request to a version that serves runs alone, "" if it need not."""
+    joining = version.served.joining if version.served is not None else AS_CONFIGURED
+    return f"its requests are not joined: {joining.reason}" if joining.never_joins else ""
 
 
 def _no_version(name: str, version: str, model: KnownModel) -> str:

@@ -222,6 +222,7 @@ class Loader:
                 self._loop.call_soon_threadsafe(instance.attach, self._loop)
         tell_joining(config, version, joining)
         served.instances = instances
+        served.joining = joining
         served.is_lax = getattr(backend, "lax", False)
         served.is_on_gpu = any(place.gpu for place in instances.places)
         return served

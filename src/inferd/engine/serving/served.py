@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS
 from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput, wanted_of
+from inferd.core.rows import AS_CONFIGURED
 from inferd.engine.serving.identity import Identity
 from inferd.engine.serving.table import table_of
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
@@ -38,6 +40,9 @@ MAX_WARNINGS = 1000
 
 INLINE_CLASSES = 8 << 10
 """Outputs of which more classes are wanted are classified in a thread, too."""
+
+JOINED, JOINING_REASON = "inferd_joined", "inferd_joining_reason"
+"""The parameters of a shown configuration: the state and reason of a Joining."""
 
 MOST_ROWS = 2**31 - 1
 """The most rows a table may have."""
@@ -89,10 +94,11 @@ class Served:
     versions that they call, and the scheduler of an `ensemble`, which may be behind a cache.
     `prompt` is its scheduler, if that may have answers at once.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
-    (inferd.engine.loading.caching). What a model that `is_lax` gives may have other shapes and
-    datatypes than its configuration says, and be more or less. One that `has_sequences` takes
-    requests that belong together, itself or in a step of the ensemble it is. The one input of a
-    model whose parameters say so has any name, or comes as a table.
+    (inferd.engine.loading.caching). `joining` tells whether its requests are joined. What a model
+    that `is_lax` gives may have other shapes and datatypes than its configuration says, and be more
+    or less. One that `has_sequences` takes requests that belong together, itself or in a step of
+    the ensemble it is. The one input of a model whose parameters say so has any name, or comes as a
+    table.
     """
 
     def __init__(
@@ -120,6 +126,7 @@ class Served:
         self.steps: Sequence[Served] = ()
         self.identity = Identity()
         self.is_cached = self.is_lax = False
+        self.joining = AS_CONFIGURED
         self.has_sequences = config.sequence_batching is not None
         self._sound: dict[object, int] = {}  # the batch sizes of requests by their batch_key
         self._warned_of: set[str] = set()  # the outputs of which the log says that they are odd
@@ -187,7 +194,16 @@ class Served:
             self.config.metric_tags,
             self.is_on_gpu,
             self.is_cached,
+            self.joining.state == "joined" if self.joining.reason else None,
         )
+
+    def shown_config(self) -> ModelConfig:
+        """Return the configuration as clients see it: its parameters tell of joining, too."""
+        config, joining = self.config, self.joining
+        if not joining.reason:
+            return config
+        shown = {JOINED: joining.state, JOINING_REASON: joining.reason}
+        return replace(config, parameters=config.parameters | shown)
 
     def check_request(self, request: InferRequest) -> None:
         """Check `request`, put its wanted outputs in the model's order, and note its batch size.

@@ -22,6 +22,7 @@ import numpy as np
 from inferd.config.model import BatchInput, ModelConfig
 from inferd.core.interfaces import Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.core.rows import verdict_of
 from inferd.errors import BackendFailed, InferdError
 from inferd.schedulers.execution.batch_view import batch_view_of
 from inferd.schedulers.execution.job import Answer, failure
@@ -63,15 +64,16 @@ class BatchPlan:
     def kind(self, request: InferRequest) -> Hashable:
         """Return the key that requests must share to run together.
 
-        It holds the shapes of inputs with variable dims and, where inputs are optional, which of
-        them are present. Fixed dims have already been checked.
+        It holds the datatypes and shapes of inputs with variable dims and, where inputs are
+        optional, which of them are present. All others have already been checked to be as the
+        configuration says.
         """
         compared = self._compared
         if not compared:
             return None
         ragged = self._ragged
         return frozenset(
-            (tensor.name, None if tensor.name in ragged else tensor.shape[1:])
+            (tensor.name, tensor.datatype, None if tensor.name in ragged else tensor.shape[1:])
             for tensor in request.inputs
             if tensor.name in compared
         )
@@ -180,6 +182,7 @@ class JoinedInstance:
         self._plan = plan
         self._keeps_rows = keeps_rows
         self._views = views and not plan.reshapes
+        self.verdict = verdict_of(instance)
         if hasattr(instance, "turn"):
             self.turn = instance.turn
 
@@ -190,6 +193,8 @@ class JoinedInstance:
                 return self._together(requests)
             with suppress(Exception):
                 return self._together(requests)
+            for request in requests:
+                request.ran_again = True
         return [self._alone(request) for request in requests]
 
     def close(self) -> None:
