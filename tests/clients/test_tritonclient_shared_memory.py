@@ -196,6 +196,22 @@ def test_what_cannot_be_registered_is_told_why(client, region, key, size, offset
     assert client.regions() == ["one"]
 
 
+def test_a_region_beyond_its_object_is_the_clients_fault(client, region):
+    region("one", 64)
+    with pytest.raises(InferenceServerException) as told:
+        client.triton.register_system_shared_memory("new", f"{KEYS}one", 65)
+    statuses = {tritonclient.http: "400", tritonclient.grpc: "StatusCode.INVALID_ARGUMENT"}
+    assert told.value.status() == statuses[client.module]
+
+
+@pytest.mark.parametrize("client", ["grpc"], indirect=True)
+def test_a_region_without_a_name_is_internal_over_grpc(client, region):
+    region("one", 64)
+    with pytest.raises(InferenceServerException, match="needs a name") as told:
+        client.triton.register_system_shared_memory("", f"{KEYS}one", 8)
+    assert told.value.status() == "StatusCode.INTERNAL"
+
+
 def test_a_cuda_region_needs_a_gpu(client):
     register = client.triton.register_cuda_shared_memory
     handle = base64.b64encode(bytes(64)).decode()

@@ -169,7 +169,7 @@ def test_the_same_memory_under_two_names_is_the_same(regions):
 
 
 def test_a_region_larger_than_its_memory_is_refused(regions, gpu):
-    with pytest.raises(RegionFailed, match="has 48 bytes, byte_size is 49"):
+    with pytest.raises(InvalidRequest, match="has 48 bytes, byte_size is 49"):
         regions.register_cuda("g", HANDLE, 0, 49)
     assert gpu.opened == 0
 

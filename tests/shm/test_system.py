@@ -122,7 +122,7 @@ def _bind(path):
     [(0, 65), (1, 64), (64, 1), (65, 1), (2**63 - 1, 1), (2**64 - 1, 2**64 - 1), (0, 2**80)],
 )
 def test_a_region_beyond_its_object_is_refused(shared, offset, size):
-    with pytest.raises(RegionFailed, match="has 64 bytes"):
+    with pytest.raises(InvalidRequest, match="has 64 bytes"):
         region(shared(64), offset, size)
 
 

@@ -139,8 +139,8 @@ def cuda_driver() -> CudaDriver | None:
 class CudaRegion:
     """A part of a GPU's memory, registered under the client's name for it.
 
-    Raises InvalidRequest for an invalid handle or device or if there is no GPU, RegionFailed if the
-    memory cannot be opened or is smaller than `status.size_bytes`.
+    Raises InvalidRequest for an invalid handle or device, if there is no GPU or if the memory is
+    smaller than `status.size_bytes`, RegionFailed if it cannot be opened.
     """
 
     def __init__(self, status: CudaRegionStatus, handle: bytes, driver: CudaDriver | None) -> None:
@@ -167,7 +167,7 @@ class CudaRegion:
                 f"the memory of shared memory region '{status.name}' has {memory.size_bytes} "
                 f"bytes, byte_size is {status.size_bytes}"
             )
-            raise RegionFailed(msg)
+            raise InvalidRequest(msg)
         self._memory: _GpuMemory | None = memory
         self.spans: dict[tuple[int, int], Span] = {}
         """Always empty: each span is a copy and cannot be shared."""

@@ -63,8 +63,8 @@ def _fits(name: str) -> bool:
 def open_mapping(key: str, offset: int, size_bytes: int) -> Mapping:
     """Map `size_bytes` from `offset` of the object `key`, which has been checked.
 
-    Raises RegionFailed if there is no such object or it is too small, Unavailable if the process
-    has no file descriptors or memory left.
+    Raises RegionFailed if there is no such object, InvalidRequest if it is too small, Unavailable
+    if the process has no file descriptors or memory left.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -88,7 +88,7 @@ def _mapped(fd: int, key: str, offset: int, size_bytes: int) -> Mapping:
             f"Invalid shared memory region: '{key}' has {status.st_size} bytes, offset {offset} "
             f"and byte_size {size_bytes} ask for {needed}"
         )
-        raise RegionFailed(msg)
+        raise InvalidRequest(msg)
     skipped = offset % mmap.ALLOCATIONGRANULARITY
     options: dict[str, Any] = {"offset": offset - skipped}
     if sys.version_info >= (3, 13):

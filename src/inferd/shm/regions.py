@@ -6,7 +6,14 @@ from typing import TypeVar
 from inferd.aio.round_number import RoundNumber
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.core.request import Span
-from inferd.errors import AlreadyExists, InvalidRequest, RegionNotFound, Unavailable, Unsupported
+from inferd.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    RegionFailed,
+    RegionNotFound,
+    Unavailable,
+    Unsupported,
+)
 from inferd.shm.cuda import CudaDriver, CudaRegion, cuda_driver
 from inferd.shm.guard import IS_SUPPORTED
 from inferd.shm.system import SystemRegion
@@ -56,9 +63,10 @@ class Regions:
     def register_system(self, name: str, key: str, offset: int, size_bytes: int) -> None:
         """Register a POSIX shared memory object, or a part of it, as `name`.
 
-        Raises Unsupported if not allowed or not possible here, InvalidRequest for an invalid name,
-        key or range, AlreadyExists, Unavailable if there are too many regions, and RegionFailed if
-        the object cannot be opened or is too small. (V2, System Shared Memory extension.)
+        Raises Unsupported if not allowed or not possible here, InvalidRequest for an invalid name
+        or key, or a range that is not inside the object, AlreadyExists, Unavailable if there are
+        too many regions, and RegionFailed if there is no name or the object cannot be opened. (V2,
+        System Shared Memory extension.)
         """
         self._check_new(name, size_bytes)
         if not self._has_guard:
@@ -128,8 +136,11 @@ class Regions:
 
     def _check_new(self, name: str, size_bytes: int) -> None:
         self.check_allowed()
-        if not name or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
-            msg = f"a shared memory region needs a name of 1 to {MAX_NAME_BYTES} bytes"
+        if not name:  # only gRPC can leave it out; Triton's clients expect INTERNAL there
+            msg = "a shared memory region needs a name, this one has none"
+            raise RegionFailed(msg)
+        if len(name.encode(errors="replace")) > MAX_NAME_BYTES:
+            msg = f"the name of a shared memory region may have {MAX_NAME_BYTES} bytes at most"
             raise InvalidRequest(msg)
         if name in self._regions:
             msg = f"shared memory region '{name}' already in manager, unregister it first"

@@ -87,7 +87,7 @@ class SystemRegion:
     """`size_bytes` from `offset` of the object `key`, registered under the client's name for it.
 
     In each round of `round_number` the object is checked once, however many requests use it. Raises
-    InvalidRequest for an invalid key, RegionFailed if there is no such object or it is too small,
+    InvalidRequest for an invalid key or an object that is too small, RegionFailed if there is none,
     and Unavailable if the process has no file descriptors or memory left.
     """
 
