@@ -5,12 +5,14 @@ number of steps. Everything here is worked out when the ensemble is loaded; erro
 that the data would take (Triton, Ensemble Models).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
 from inferd.config.model import EnsembleStep, ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import WantedOutput
 from inferd.errors import InvalidConfig
+from inferd.schedulers.ensemble_parts.batch_dim import BatchDim, Shape, agree
 from inferd.tensor.dtype import DataType
 
 LATEST = -1
@@ -19,15 +21,14 @@ LATEST = -1
 MAX_DECOUPLED = 16
 """How many decoupled steps may follow each other."""
 
-Shape = tuple[int, ...]
-
 
 class Step(NamedTuple):
     """A call of another model, the `number`th of the configuration; version "" is the latest.
 
     `inputs` are pairs of the model's input name and the ensemble's tensor name, `outputs` map the
     model's output names to tensor names. `wanted` asks for just these outputs; [] means all of the
-    model's outputs. `depth` counts the decoupled steps that its inputs come through.
+    model's outputs. `depth` counts the decoupled steps that its inputs come through. `batch_dims`
+    has the inputs, by their names in the model, that may get or lose a batch dim on their way.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Step(NamedTuple):
     wanted: list[WantedOutput]
     is_decoupled: bool
     depth: int = 0
+    batch_dims: Mapping[str, BatchDim] = MappingProxyType({})
 
     def __str__(self) -> str:
         """Name it in a message."""
@@ -80,16 +82,24 @@ class StepOrder:
 
 
 class _End(NamedTuple):
-    """One end of a tensor's path: an input or output of the ensemble or of a step."""
+    """One end of a tensor's path: an input or output of the ensemble or of a step.
+
+    `is_batched` says whether a batch dim comes before its `dims`.
+    """
 
     place: str
+    name: str
     datatype: DataType
-    shape: Shape
+    dims: Shape
+    is_batched: bool
     step: int | None = None
-    is_optional: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        return (-1, *self.dims) if self.is_batched else self.dims
 
     def __str__(self) -> str:
-        return f"{self.place}, {self.datatype.value} {list(self.shape)}"
+        return f"{self.place} '{self.name}', {self.datatype.value} {list(self.shape)}"
 
 
 class EnsemblePlan:
@@ -122,9 +132,14 @@ class EnsemblePlan:
         for wanted in config.output:
             end = _end("the ensemble's output", wanted, config)
             self._readers.setdefault(wanted.name, []).append(end)
+        batch_dims: dict[int | None, dict[str, BatchDim]] = {}
         for tensor, readers in self._readers.items():
             for reader in readers:
-                self._check_way(tensor, reader, is_batched=config.max_batch_size > 0)
+                batch_dim = self._check_way(tensor, reader, is_batched=config.max_batch_size > 0)
+                if batch_dim is not None:
+                    batch_dims.setdefault(reader.step, {})[reader.name] = batch_dim
+        self.output_batch_dims = batch_dims.get(None, {})
+        called = [step._replace(batch_dims=batch_dims.get(step.number, {})) for step in called]
         self.steps = self._with_depths(self._in_order(called))
         self.is_chain = all(map(_reads, self.steps[1:], self.steps))
 
@@ -173,16 +188,18 @@ class EnsemblePlan:
                 f"{model.max_batch_size}"
             )
 
-    def _check_way(self, tensor: str, reader: _End, *, is_batched: bool) -> None:
+    def _check_way(self, tensor: str, reader: _End, *, is_batched: bool) -> BatchDim | None:
+        """Check that `reader` can read `tensor`; return what may become of its batch dim."""
         writer = self._writers[tensor]
         way = f"{writer} → tensor '{tensor}' → {reader}"
         if writer.datatype is not reader.datatype:
             self._refuse(f"datatypes differ: {way}")
-        if not _fit(writer.shape, reader.shape):
+        if not agree(writer.dims, reader.dims) and not agree(writer.shape, reader.shape):
             hint = "" if is_batched else "; the ensemble has no batch dim, its max_batch_size is 0"
             self._refuse(f"shapes do not fit: {way}{hint}")
-        if writer.is_optional and reader.step is not None and not reader.is_optional:
-            self._refuse(f"what is optional is read by what is not: {way}")
+        if writer.is_batched is reader.is_batched:
+            return None
+        return BatchDim(reader.dims, adds=reader.is_batched)
 
     def _in_order(self, called: Sequence[Step]) -> list[Step]:
         """Return the steps sorted so that each comes after those it reads from."""
@@ -265,19 +282,10 @@ def _reads(step: Step, other: Step) -> bool:
 def _end(
     place: str, tensor: ModelInput | ModelOutput, config: ModelConfig, step: int | None = None
 ) -> _End:
-    """Return the end for `tensor` of `config`: with the batch dim, and the ensemble's reshape."""
+    """Return the end for `tensor` of `config`, with the ensemble's reshape."""
     is_own = step is None
     dims = tensor.reshape if is_own and tensor.reshape is not None else tensor.dims
-    shape = (-1, *dims) if config.max_batch_size > 0 else dims
-    is_optional = isinstance(tensor, ModelInput) and tensor.optional
-    return _End(f"{place} '{tensor.name}'", tensor.datatype, shape, step, is_optional)
-
-
-def _fit(one: Shape, other: Shape) -> bool:
-    """Return whether a tensor can have both shapes; -1 is any size."""
-    return len(one) == len(other) and all(
-        a == b or -1 in (a, b) for a, b in zip(one, other, strict=True)
-    )
+    return _End(place, tensor.name, tensor.datatype, dims, config.max_batch_size > 0, step)
 
 
 def _reshapes(tensors: Sequence[ModelInput | ModelOutput]) -> dict[str, tuple[Shape, Shape]]:

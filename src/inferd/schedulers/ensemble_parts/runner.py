@@ -82,13 +82,16 @@ class StepRunner:
 
     def _shape(self, name: str, output: Tensor) -> tuple[int, ...]:
         """Return the shape that clients see. Raises BackendFailed when the reshape does not fit."""
+        given = output.shape
+        if (batch_dim := self.plan.output_batch_dims.get(name)) is not None:
+            given = batch_dim.of(given)
         if name not in self.plan.output_reshapes:
-            return output.shape
+            return given
         dims, target = self.plan.output_reshapes[name]
-        shape = reshaped(output.shape, target, dims)
-        if prod(shape) != prod(output.shape):
+        shape = reshaped(given, target, dims)
+        if prod(shape) != prod(given):
             msg = (
-                f"ensemble '{self.plan.name}': output '{name}' is {list(output.shape)}, which its "
+                f"ensemble '{self.plan.name}': output '{name}' is {list(given)}, which its "
                 f"reshape from {list(target)} to {list(dims)} does not fit"
             )
             raise BackendFailed(msg)
@@ -128,6 +131,10 @@ class StepRunner:
             for inner, outer in step.inputs
             if (one := tensors.get(outer)) is not None
         ]
+        if step.batch_dims:
+            for tensor in inputs:
+                if (batch_dim := step.batch_dims.get(tensor.name)) is not None:
+                    tensor.shape = batch_dim.of(tensor.shape)
         return InferRequest(
             step.model,
             step.version,
