@@ -251,7 +251,7 @@ class World:
             return
         assert now_ns - min(one.request.queued_ns for one in waiting) < self.delay_ns
         sizes = list(accumulate(one.request.batch_size for one in waiting))
-        assert sizes[-1] < MOST
+        assert sizes[-1] < max(self.batching.preferred_batch_size)
         assert not set(sizes) & set(self.batching.preferred_batch_size)
         assert len({one.request.inputs[0].shape[1] for one in waiting}) == 1
 

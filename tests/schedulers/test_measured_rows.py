@@ -96,6 +96,13 @@ DYNAMIC = (
         ["@0 a b c d", "@300 e f"],
     ),
     Row(
+        "a request larger than all preferred sizes, and a delay: it goes at once",
+        "max_batch_size: 8 dynamic_batching { preferred_batch_size: 4 "
+        "max_queue_delay_microseconds: 300000 }",
+        "a*6 @20 b*3 @40 c*3",
+        ["@0 a", "@40 b", "@340 c"],
+    ),
+    Row(
         "no delay: the largest preferred size of what waits goes first",
         "max_batch_size: 8 dynamic_batching { preferred_batch_size: [2, 4] }",
         "a b c d e f g",

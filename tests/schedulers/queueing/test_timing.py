@@ -40,7 +40,7 @@ def test_a_request_of_another_kind_ends_it():
 
 @pytest.mark.parametrize(
     ("sizes", "preferred", "count"),
-    [((1, 1, 1), {2}, 2), ((2, 2, 2), {2, 4}, 2), ((2, 1), {2}, 1), ((2, 2), {3}, 0)],
+    [((1, 1, 1), {2}, 2), ((2, 2, 2), {2, 4}, 2), ((2, 1), {2}, 1), ((2, 1), {4}, 0)],
 )
 def test_the_largest_preferred_size_is_found(sizes, preferred, count):
     assert beginning(queue_of(*sizes), 8, frozenset(preferred)).preferred_count == count
@@ -63,12 +63,29 @@ def test_the_oldest_of_a_batch_need_not_be_its_first():
         ((1, 1, 2, 1), 1, 4, (3, 0)),  # 4 is preferred
         ((1, 1, 2, 1, 8), 1, 4, (3, 0)),
         ((3, 3, 3), 1, 3, (2, 0)),
+        ((1, 1, 2, 1), 1, 1001, (4, 0)),  # late: all that waits
     ],
 )
 def test_when_how_many_are_sent(sizes, delay_us, now_ns, chosen):
     timing = FixedTiming(8, (4, 8), delay_us)
     assert timing.choose(queue_of(*sizes), now_ns) == chosen
     assert timing.starts_at_once == (delay_us == 0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "now_ns", "chosen"),
+    [
+        ((3,), 3, (0, 1001)),
+        ((6,), 3, (1, 0)),  # larger than all preferred sizes
+        ((3, 3), 3, (1, 0)),  # the second would make it so
+        ((1, 2, 3), 3, (2, 0)),
+        ((4, 3), 3, (1, 0)),
+        ((2, 3, 3), 3, (1, 0)),  # 2 is preferred
+        ((3, 3), 1001, (2, 0)),
+    ],
+)
+def test_a_batch_does_not_wait_to_grow_beyond_the_largest_preferred_size(sizes, now_ns, chosen):
+    assert FixedTiming(8, (2, 4), 1).choose(queue_of(*sizes), now_ns) == chosen
 
 
 def test_without_a_batch_dim_each_is_a_batch():

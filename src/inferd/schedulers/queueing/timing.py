@@ -2,9 +2,10 @@
 
 Triton's rules (docs: dynamic batcher): a batch is the longest prefix of the queue whose batch
 sizes add up to at most max_batch_size and whose requests are of one kind. No request is overtaken
-to fill a batch, and none is split. A prefix that adds up to a preferred size is sent at once.
-Otherwise the batch waits for more until its oldest request has waited for the queue delay, unless
-no more can join.
+to fill a batch, and none is split. A prefix that adds up to a preferred size is sent at once, and
+if none does, so is one that the next request would make larger than all of these sizes, or that is
+so already. Otherwise the batch waits for more until its oldest request has waited for the queue
+delay, unless no more can join; once it has, all of it is sent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,8 +18,9 @@ from inferd.schedulers.queueing.queue import RequestQueue, Waiting
 class Beginning(NamedTuple):
     """The longest prefix of a queue that may run as one batch.
 
-    Its first `preferred_count` requests add up to the largest preferred size reached, 0 if none.
-    If it `is_closed`, no other request can join. `oldest_ns` is when its oldest was queued.
+    Its first `preferred_count` requests add up to the largest preferred size reached; if none is,
+    they are those before the request that exceeds the largest of these sizes; 0 if none does. If it
+    `is_closed`, no other request may join. `oldest_ns` is when its oldest was queued.
     """
 
     request_count: int
@@ -30,19 +32,23 @@ class Beginning(NamedTuple):
 def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) -> Beginning:
     """Return the beginning of `queue`, which is not empty, for a batch of at most `most` items."""
     requests = iter(queue)
+    largest = max(preferred) if preferred else most
     first = next(requests)
     count, size, oldest_ns = 1, first.request.batch_size, first.request.queued_ns
     preferred_count = 1 if size in preferred else 0
     for waiting in requests:
         request = waiting.request
-        if size + request.batch_size > most or waiting.kind != first.kind:
+        larger = size + request.batch_size
+        if larger > most or waiting.kind != first.kind:
             return Beginning(count, preferred_count, True, oldest_ns)
+        if not preferred_count and larger > largest:
+            preferred_count = count
         count += 1
-        size += request.batch_size
+        size = larger
         oldest_ns = min(oldest_ns, request.queued_ns)
         if size in preferred:
             preferred_count = count
-    return Beginning(count, preferred_count, size >= most, oldest_ns)
+    return Beginning(count, preferred_count, size >= largest, oldest_ns)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -100,9 +106,10 @@ class FixedTiming(BatchTiming):
     def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
         """See BatchTiming.choose."""
         found = beginning(queue, self._most, self._preferred)
-        if found.preferred_count:
-            return found.preferred_count, 0
         due_ns = found.oldest_ns + self._delay_ns
+        is_late = self._delay_ns > 0 and due_ns <= now_ns
+        if found.preferred_count and not is_late:
+            return found.preferred_count, 0
         if found.is_closed or due_ns <= now_ns:
             return found.request_count, 0
         return 0, due_ns
