@@ -84,7 +84,7 @@ class ServerConfig:
     )
     model_load_thread_count: int = _models(
         4,
-        "Number of model versions that load at the same time.",
+        "Number of model versions that load at the same time, and of instances of each.",
         is_raised=True,  # as in Triton
         **_COUNT,
     )

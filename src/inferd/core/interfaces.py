@@ -207,8 +207,9 @@ class Backend(Protocol):
     the requests of a batch as one, joined along the batch dim, with ragged inputs and batch_input
     as the configuration says; others get a batch as several requests. With `leaves_inputs = True`
     it promises never to write to its inputs: a batch may then be a view of the requests, which run
-    again one by one if it fails. A backend that is `lax` has
-    models whose authors have always been free to leave outputs out and to give them any shape.
+    again one by one if it fails. With `opens_in_turn = True` the instances of a version are opened
+    one after the other. A backend that is `lax` has models whose authors have always been free to
+    leave outputs out and to give them any shape.
     """
 
     bounded: bool

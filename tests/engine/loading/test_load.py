@@ -166,7 +166,7 @@ def test_a_named_config_is_chosen(repository):
 
 def test_instances_are_as_many_as_the_groups_say(theirs, repository):
     served = load(repository(m='backend: "theirs"\ninstance_group { count: 2 }'))
-    assert theirs.log == ["backend", ("open", "m_0_0"), ("open", "m_0_1")]
+    assert sorted(theirs.log[1:]) == [("open", "m_0_0"), ("open", "m_0_1")]
     asyncio.run(served.scheduler.close(PATIENCE_S))
     assert sorted(theirs.log[3:]) == [("close", "m_0_0"), ("close", "m_0_1")]
 
@@ -184,7 +184,16 @@ def test_instances_are_closed_when_a_later_one_cannot_be_opened(theirs, reposito
     theirs.failures += [None, None, BackendFailed("the third")]
     root = repository(m='backend: "theirs"\ninstance_group { count: 3 }')
     assert complaint(root, BackendFailed) == "the third"
-    assert sorted(theirs.log[3:]) == [("close", "m_0_0"), ("close", "m_0_1")]
+    opened = sorted(name for what, name in theirs.log[1:] if what == "open")
+    assert len(opened) == 2
+    assert sorted(theirs.log[3:]) == [("close", name) for name in opened]
+
+
+def test_instances_of_a_version_are_opened_side_by_side(theirs, repository):
+    theirs.pairs = threading.Barrier(2)  # who is alone there waits until the test fails
+    served = load(repository(m='backend: "theirs"\ninstance_group { count: 4 }'))
+    assert theirs.peak >= 2
+    asyncio.run(served.scheduler.close(PATIENCE_S))
 
 
 def test_a_decoupled_model_needs_a_backend_that_can(theirs, repository):

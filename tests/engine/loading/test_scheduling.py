@@ -164,7 +164,7 @@ def test_a_batch_is_joined_for_backends_that_say_so(backend, expected):
 
 def test_preferred_sizes_delay_and_policies_are_the_configurations():
     policy = QueuePolicy(max_queue_size=3)
-    batching = DynamicBatching((2,), 10**9, default_queue_policy=policy)
+    batching = DynamicBatching((2, 8), 10**9, default_queue_policy=policy)
 
     async def serve():
         instance = Noting()

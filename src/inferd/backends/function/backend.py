@@ -21,6 +21,7 @@ class FunctionBackend:
 
     bounded = False
     concurrent = False
+    opens_in_turn = True  # a class of the user's program need not expect threads
 
     def __init__(self, target: Callable[..., Any], signature: FunctionSignature) -> None:
         self._target = target

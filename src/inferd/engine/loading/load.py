@@ -136,7 +136,12 @@ class Loader:
         self.reading = Reading(
             options.model_config_name, self._gpu_count, options.disable_auto_complete_config
         )
-        self._machine = Machine(options.host_policies, options.gpu_limits, Gpus().memory_use)
+        self._machine = Machine(
+            options.host_policies,
+            options.gpu_limits,
+            Gpus().memory_use,
+            options.model_load_thread_count,
+        )
         self.attempts = Attempts()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[tuple[str, bool], Backend] = {}

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple
 
 from inferd.config.model import ModelConfig
@@ -10,6 +11,7 @@ from inferd.config.options.gpu_limit import GpuLimits
 from inferd.config.options.host_policy import HostPolicies
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance, Opened, Placement
 from inferd.engine.loading.scheduling import opened
+from inferd.engine.loading.side_by_side import open_side_by_side
 from inferd.engine.loading.warmup import warm_up
 from inferd.engine.serving.instances import kind_of
 from inferd.errors import InvalidConfig, Unavailable
@@ -23,12 +25,14 @@ class Machine(NamedTuple):
     """What instances can be placed on: GPUs, and CPU cores as `policies` choose them.
 
     `memory_use` returns the share of a GPU's memory that is in use, None when that is not known;
-    when it is above the GPU's entry in `limits`, nothing is opened there.
+    when it is above the GPU's entry in `limits`, nothing is opened there. Up to `thread_count`
+    instances of a version are opened at once.
     """
 
     policies: HostPolicies
     limits: GpuLimits
     memory_use: Callable[[int], float | None]
+    thread_count: int = 1
 
     def check_room(self, config: ModelConfig, places: Sequence[Placement]) -> None:
         """Raise Unavailable when a GPU among `places` is too full for one more load."""
@@ -69,17 +73,20 @@ def open_all(
 ) -> list[Opened]:
     """Return an open instance of the model of `config` for each of `places` on `machine`.
 
-    `open_one` loads one of them, which answers `samples` before it is used. When one fails, those
-    before are closed.
+    `open_one` loads one of them, which answers `samples` before it is used; several are
+    loaded side by side, unless the backend opens in turn. When one fails, the others are closed.
     """
     machine.check_room(config, places)
+    all_cores = [machine.cores_of(config, place) for place in places]
+    openers = [
+        partial(_open_on, cores, open_one, place)
+        for place, cores in zip(places, all_cores, strict=True)
+    ]
+    in_turn = getattr(backend, "opens_in_turn", False)
+    instances = open_side_by_side(openers, 1 if in_turn else machine.thread_count)
     with ExitStack() as undo:
-        instances: list[Instance] = []
-        all_cores = [machine.cores_of(config, place) for place in places]
-        for place, cores in zip(places, all_cores, strict=True):
-            with pinned(cores):
-                instances.append(open_one(place))
-            undo.callback(instances[-1].close)
+        for instance in instances:
+            undo.callback(instance.close)
         if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
             msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
             raise InvalidConfig(msg)
@@ -91,3 +98,10 @@ def open_all(
         warm_up(config, instances if config.decoupled else together, samples)
         undo.pop_all()
     return pairs
+
+
+def _open_on(
+    cores: frozenset[int], open_one: Callable[[Placement], Instance], place: Placement
+) -> Instance:
+    with pinned(cores):
+        return open_one(place)
