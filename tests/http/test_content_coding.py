@@ -24,6 +24,8 @@ from inferd.http.content_coding import choose_coding
         (b"identity;q=0.5, gzip", b"gzip"),
         (b"identity;q=1, gzip;q=0.9", b"identity"),
         (b"GZip", b"gzip"),
+        (b"x-gzip", b"gzip"),
+        (b"X-GZIP;q=0.5, Deflate", b"deflate"),
         (b"gzip;level=9", b"gzip"),
         (b"gzip;q=much", b"identity"),
         (b"gzip;q=nan", b"identity"),

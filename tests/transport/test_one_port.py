@@ -379,6 +379,18 @@ def test_errors_have_their_status():
     run(test, http_max_body_bytes=1000, http_max_header_bytes=8192)
 
 
+@pytest.mark.parametrize("body", [None, b""], ids=["in the head", "in an empty frame"])
+@pytest.mark.parametrize("fields", [[], [(b"content-length", b"0")]])
+def test_a_request_that_ends_without_a_body_is_400(body, fields):
+    async def test(client, port, held):
+        held.release.set()
+        asked = client.ask(b"POST", b"/v2/models/m/infer", body, fields=fields)
+        status, _, answer = await client.answer(asked)
+        assert status == 400 and b"the request has no body" in answer
+
+    run(test)
+
+
 def test_browsers_are_told_though_the_call_is_not_open_to_everybody():
     async def test(client, port, held):
         origin = [(b"origin", b"https://page")]

@@ -5,7 +5,7 @@ from typing import Any
 
 from inferd.errors import InvalidRequest
 from inferd.http.coder import Coder
-from inferd.http.coding import WINDOW_BITS, BadCoding, InflatesTooFar
+from inferd.http.coding import WINDOW_BITS, BadCoding, InflatesTooFar, coding_named
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import HttpCall, Route
 from inferd.memory.capacity import Capacity
@@ -48,13 +48,14 @@ class CodedBodies:
         return taking
 
     async def _answer(self, call: HttpCall, request: HttpRequest, *more: Any) -> HttpAnswer:
-        coding = request.headers[CODING]
+        declared = request.headers[CODING]
+        coding = coding_named(declared)
         plain = copy(request)
         plain.headers = {**request.headers, CODING: b""}
         if coding == b"identity":
             return await call(plain, *more)
         if coding not in WINDOW_BITS:
-            return _unknown(coding)
+            return _unknown(declared)
         plain.body = await self._inflated(request.body, coding)
         size = len(plain.body)
         try:
@@ -75,8 +76,8 @@ class CodedBodies:
             raise InvalidRequest(msg) from None
 
 
-def _unknown(coding: bytes) -> HttpAnswer:
+def _unknown(declared: bytes) -> HttpAnswer:
     # 501 as in Triton, not 415: clients match on it.
-    shown = coding[:40].decode("latin-1")
+    shown = declared[:40].decode("latin-1")
     text = f"Unsupported compression type: Content-Encoding '{shown}' is not one of gzip, deflate"
     return HttpAnswer(501, [encode_error(text)], headers=_TAKEN)

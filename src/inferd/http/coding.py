@@ -20,6 +20,15 @@ _GZIP_BEGIN = b"\x1f\x8b"
 _MOST_MEMBERS = 10_000  # empty ones inflate to nothing and still take time
 
 
+def coding_named(name: bytes) -> bytes:
+    """Return the coding that a header calls `name`, as WINDOW_BITS spells it if it is one of these.
+
+    Case does not count, and x-gzip is gzip (RFC 9110, section 8.4.1).
+    """
+    name = name.strip().lower()
+    return b"gzip" if name == b"x-gzip" else name
+
+
 class BadCoding(Exception):
     """The data are not in their declared coding; the text continues "the body ..."."""
 

@@ -1,6 +1,6 @@
 """The choice of an answer's content coding (RFC 9110, section 12.5.3)."""
 
-from inferd.http.coding import WINDOW_BITS
+from inferd.http.coding import WINDOW_BITS, coding_named
 
 MIN_BYTES = 1024
 """Answers below this size are not compressed: identity is always allowed."""
@@ -14,7 +14,7 @@ def choose_coding(accept: bytes) -> bytes:
     best, best_weight = b"identity", 0.0
     for item in accept.split(b","):
         name, _, rest = item.partition(b";")
-        name = name.strip().lower()
+        name = coding_named(name)
         weight = _weight(rest)
         if (name in WINDOW_BITS or name == b"identity") and weight > best_weight:
             best, best_weight = name, weight

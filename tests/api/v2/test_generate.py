@@ -279,6 +279,16 @@ async def test_binary_data_are_taken_and_the_answer_is_json(talking, asking, scr
 
 
 @pytest.mark.parametrize("path", [GENERATE, STREAM, INFER_STREAM])
+async def test_a_request_whose_body_got_lost_is_400(serving, asking, path):
+    async with serving() as site:
+        status, content = await whole(site, asking(path, b"", CLOSE, model="id"))
+        assert status == 400 and b"the request has no body" in content
+        line = "Inference-Header-Content-Length: 0"
+        status, content = await whole(site, asking(path, b"", line, CLOSE, model="id"))
+        assert status == 200 and b'"shape":[0]' in content
+
+
+@pytest.mark.parametrize("path", [GENERATE, STREAM, INFER_STREAM])
 async def test_a_raw_body_is_the_one_string_itself(serving, asking, add_model, identity, path):
     async with serving() as site:
         add_model(site.engine, "words", identity, datatype=DataType.BYTES)

@@ -63,6 +63,11 @@ async def test_other_headers_do_not_matter(serving, infer, line):
         assert (await site.ask(infer([1.5], line))).status == 200
 
 
+def packed(data):
+    """The same bytes at any time of day, as the names of tests have to be."""
+    return gzip.compress(data, mtime=0)
+
+
 def binary_request(post, data, *lines, extra=b""):
     parameters = {"binary_data_size": len(data)}
     tensor = {"name": "T", "datatype": "FP32", "shape": [len(data) // 4], "parameters": parameters}
@@ -103,6 +108,44 @@ async def test_a_bad_body_is_400_and_the_connection_goes_on(serving, post, body)
         assert (await client.ask(request("GET", "/v2"))).status == 200
 
 
+NO_BODY = {
+    "of length 0": ("Content-Length: 0",),
+    "of no length": (),
+    "in no chunks": ("Transfer-Encoding: chunked",),
+    "of coding identity": ("Content-Length: 0", "Content-Encoding: identity"),
+    "compressed": ("Content-Encoding: gzip",),
+}
+
+
+@pytest.mark.parametrize("version", ["", "/versions/3"])
+@pytest.mark.parametrize("lines", NO_BODY.values(), ids=NO_BODY)
+async def test_a_request_whose_body_got_lost_is_400(serving, lines, version):
+    """Though the model has one input with a free dim, which no bytes would fill."""
+    content = {"Transfer-Encoding: chunked": b"0\r\n\r\n", "Content-Encoding: gzip": packed(b"")}
+    body = content.get(lines[-1] if lines else "", b"")
+    if lines == NO_BODY["compressed"]:
+        lines = (*lines, f"Content-Length: {len(body)}")
+    head = "\r\n".join([f"POST /v2/models/id{version}/infer HTTP/1.1", "Host: there", *lines])
+    async with serving() as site:
+        client = await site.connect()
+        answer = await client.ask(head.encode() + b"\r\n\r\n" + body)
+        assert answer.status == 400
+        assert answer.error.startswith("the request has no body, expected an inference request")
+        assert (await client.ask(request("GET", "/v2"))).status == 200
+
+
+async def test_a_model_that_is_not_there_is_404_without_a_body(serving, post):
+    async with serving() as site:
+        assert (await site.ask(post("/v2/models/none/infer"))).status == 404
+
+
+async def test_a_raw_request_may_have_no_bytes(serving, binary):
+    async with serving() as site:
+        answer = await site.ask(binary(b""))
+        assert answer.status == 200
+        assert b'"shape":[0]' in answer.body
+
+
 async def test_what_is_read_in_a_thread_leaves_no_error_behind():
     rules = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26)
     routes = HttpRoutes(Engine(), rules, not_ready_status=400)
@@ -125,7 +168,17 @@ def coded(post, infer_request, coding, compress):
 
 @pytest.mark.parametrize(
     ("coding", "compress"),
-    [("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes), ("", bytes)],
+    [
+        ("gzip", gzip.compress),
+        ("GZIP", gzip.compress),
+        ("x-gzip", gzip.compress),
+        ("X-Gzip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("Deflate", zlib.compress),
+        ("identity", bytes),
+        ("Identity", bytes),
+        ("", bytes),
+    ],
 )
 @pytest.mark.parametrize("count", [1, 20_000])
 async def test_compressed_requests_are_read(serving, infer, post, coding, compress, count):
@@ -145,7 +198,7 @@ async def test_a_compressed_body_holds_json_and_binary(serving, post):
         assert answer.body.endswith(FLOATS)
 
 
-@pytest.mark.parametrize("coding", ["br", "GZIP", "gzip, deflate", "zstd", "x" * 100])
+@pytest.mark.parametrize("coding", ["br", "gzip, deflate", "zstd", "x-deflate", "x" * 100])
 async def test_other_codings_are_501_with_those_there_are(serving, infer, post, coding):
     async with serving() as site:
         answer = await site.ask(coded(post, infer([1.5]), coding, bytes))
@@ -200,6 +253,8 @@ async def test_a_client_that_leaves_takes_its_inflated_body_along(serving, binar
     ("accept", "coding", "decompress"),
     [
         ("gzip", "gzip", gzip.decompress),
+        ("GZIP", "gzip", gzip.decompress),
+        ("x-gzip", "gzip", gzip.decompress),
         ("deflate", "deflate", zlib.decompress),
         ("gzip;q=0.5, deflate;q=0.8", "deflate", zlib.decompress),
         ("gzip;q=0, identity;q=0.1", None, bytes),

@@ -89,8 +89,11 @@ class GenerateRoutes:
     ) -> GenerateMessage:
         inputs = self._engine.model_metadata(model, version).inputs
         body = request.body
-        json_size = v2_binary.json_length(request.headers.get(v2_binary.HEADER_KEY), len(body))
-        is_v2 = is_v2 or json_size != len(body)
+        declared = request.headers.get(v2_binary.HEADER_KEY)
+        if declared is None and len(body) == 0:
+            raise v2_binary.no_body()
+        json_size = v2_binary.json_length(declared, len(body))
+        is_v2 = is_v2 or json_size == 0 or json_size != len(body)
         message = GenerateMessage(model, version, body, inputs, json_size, is_v2=is_v2)
         message.request = decoded = await self._inference.decode(message, request)
         decoded.copied_bytes = copied_bytes(decoded, body)

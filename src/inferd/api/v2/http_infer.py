@@ -117,6 +117,8 @@ class RestCodec(InferCodec):
         json_size = len(body)
         if (declared := http_request.headers.get(HEADER_KEY)) is not None:
             json_size = v2_binary.json_length(declared, json_size)
+        elif json_size == 0:
+            raise v2_binary.no_body()
         return self._rest.decode_infer_request(model, version, body, json_size)
 
     def _decode_in_slot(

@@ -34,6 +34,17 @@ def json_length(header: bytes | None, body_length: int) -> int:
     return length
 
 
+def no_body() -> InvalidRequest:
+    """Return the error for an inference whose body got lost.
+
+    A raw request says that it is one, by a JSON part of 0 bytes; only such a body may be empty.
+    """
+    return InvalidRequest(
+        f"the request has no body, expected an inference request as JSON, or the data of a model's "
+        f"only input with {HEADER}: 0"
+    )
+
+
 def _wrong_length(header: bytes, body_length: int) -> InvalidRequest:
     shown = header[:40].decode("latin-1")
     if header.removeprefix(b"-").isdigit():
