@@ -551,7 +551,7 @@ FAULTS: dict[str, Fault] = {
     "S35": each_value(lambda _: False),
     "S37": each_value(lambda value: value.strip("\0\t\n 😀")),
     "S38": edits(lambda body: body["outputs"].pop()),
-    "S51": edits(lambda body: body["outputs"].append(body["outputs"][0])),
+    "S51": edits(lambda body: body["outputs"].pop()),
     "S53": edits(lambda body: body.update(id=body["id"][:-1])),
     "S54": edits(lambda body: body.setdefault("id", "")),
     "S63": edits(lambda body: body.update(model_version=int(body["model_version"]))),

@@ -161,6 +161,9 @@ class Server:
             if output not in model.outputs:
                 msg = f"model '{name}' has no output '{output}'"
                 raise Refused(msg)
+            if wanted.count(output) > 1:
+                msg = f"output '{output}' is requested twice"
+                raise Refused(msg)
         given = {tensor.name: tensor for tensor in inputs}
         outputs = model.run(given | controls(model, extra))
         asked = (name, chosen, str(sorted(given.items())), tuple(wanted), str(extra))

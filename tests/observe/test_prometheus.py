@@ -56,8 +56,8 @@ def answered(counts, *, queued=1_000, started=501_000, batch_size=1):
     )
 
 
-def observed(name="m", version="1", counts=None, tags=(), *, is_on_gpu=False):
-    return Observed(name, version, counts or Counts(), 4, 1.5, dict(tags), is_on_gpu)
+def observed(name="m", version="1", counts=None, tags=(), *, is_on_gpu=False, is_cached=False):
+    return Observed(name, version, counts or Counts(), 4, 1.5, dict(tags), is_on_gpu, is_cached)
 
 
 def families(*models, settings=DEFAULTS, **more):
@@ -166,6 +166,18 @@ def test_failures_are_reported_by_all_four_reasons_from_the_start():
         ("OTHER",): 0,
     }
     assert values(found["inferd_request_refused"]) == {(): 1}
+
+
+def test_labels_are_in_alphabetical_order():
+    text = "".join(exposition([observed(tags={"zone": "a"})], DEFAULTS))
+    assert '_failure{_zone="a",model="m",reason="OTHER",version="1"} 0\n' in text
+    assert '_success{_zone="a",model="m",version="1"} 0\n' in text
+
+
+def test_the_summary_of_whole_requests_is_left_out_where_answers_are_cached():
+    found = families(observed(counts=SummaryCounts(), is_cached=True), settings=ALL)
+    assert not found["nv_inference_request_summary_us"].samples
+    assert found["nv_inference_queue_summary_us"].samples
 
 
 def test_a_histogram_has_every_duration_below_its_bounds():

@@ -97,11 +97,11 @@ class Failing(Identity):
         raise self.error
 
 
-def served(name, scheduler, version=1, datatype=DataType.FP32, **settings):
+def served(name, scheduler, version=1, datatype=DataType.FP32, dims=(-1,), **settings):
     config = ModelConfig(
         name=name,
-        input=(ModelInput("T", datatype, (-1,)),),
-        output=(ModelOutput("T", datatype, (-1,)),),
+        input=(ModelInput("T", datatype, dims),),
+        output=(ModelOutput("T", datatype, dims),),
         **settings,
     )
     return Served(config, version, "onnx_onnxv1", scheduler)

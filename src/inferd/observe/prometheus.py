@@ -8,6 +8,7 @@ pieces, so that the event loop can do other work between them.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from inferd.config.options.metrics import MetricsSettings
@@ -28,6 +29,8 @@ FIRST_RESPONSE_BUCKETS_MS = (100.0, 500.0, 2000.0, 5000.0)
 _FIRST_BUCKET, _LAST_BUCKET = 12, 34
 _BOUNDS = [f"{2**bits / 1e9!r}" for bits in range(_FIRST_BUCKET, _LAST_BUCKET + 1)]
 """The upper bounds of the buckets in seconds: 4 µs, 8 µs, ... 17 s."""
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 _NOT_IN_A_LABEL = re.compile("[^a-zA-Z0-9_]")
 
@@ -62,7 +65,8 @@ class _Snapshot:
     def __init__(self, observed: Observed, gpu_uuid: str) -> None:
         self.observed = observed
         self.counts = observed.counts
-        self.labels = _labels(observed, gpu_uuid if observed.is_on_gpu else "")
+        self.gpu_uuid = gpu_uuid if observed.is_on_gpu else ""
+        self.labels = _labels(observed, self.gpu_uuid)
         self.statistics = self.counts.statistics(observed.name, observed.version)
         self.failures = dict(self.counts.fail_counts)
         self.histograms = self.counts.histograms()
@@ -126,7 +130,7 @@ def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
         "counter",
         "Requests that failed after they had been accepted, by reason",
         [
-            (f'{reading.labels},reason="{reason}"', count)
+            (_labels(reading.observed, reading.gpu_uuid, {"reason": reason}), count)
             for reading in readings
             for reason, count in reading.failures.items()
         ],
@@ -231,7 +235,7 @@ def _latencies(readings: Sequence[_Snapshot], phases: Sequence[_Phase]) -> Itera
 
 def _first_responses(readings: Sequence[_Snapshot]) -> Iterator[str]:
     name = FIRST_RESPONSES
-    yield head(name, "histogram", "Time to the first answer of a stream, in milliseconds")
+    yield head(name, "histogram", "Time to the first answer, in milliseconds")
     lines: list[str] = []
     for reading in readings:
         if histogram := reading.counts.first_responses:
@@ -257,6 +261,8 @@ def _summaries(
         yield head(name, "summary", f"{phase.help}, of the last minute, in microseconds")
         for reading in readings:
             counts = reading.counts
+            if phase is _PHASES[0] and reading.observed.is_cached:
+                continue  # hits and misses in one would say nothing; Triton has neither
             if isinstance(counts, SummaryCounts):
                 summaries = counts.cache_summaries if phases is _LOOKUPS else counts.summaries
                 found = zip(levels, summaries[index].quantiles(levels), strict=True)
@@ -288,14 +294,17 @@ def _phase_histograms(readings: Sequence[_Snapshot]) -> Iterator[str]:
             yield "".join(lines)
 
 
-def _labels(observed: Observed, gpu_uuid: str) -> str:
-    """Return the labels of a model version; names of tags get an underscore in front."""
-    labels = {"model": observed.name, "version": observed.version}
+def _labels(observed: Observed, gpu_uuid: str, more: Mapping[str, str] = NO_LABELS) -> str:
+    """Return the labels of a model version in alphabetical order, with `more` among them.
+
+    Names of tags get an underscore in front.
+    """
+    labels = {"model": observed.name, "version": observed.version, **more}
     if gpu_uuid:
         labels["gpu_uuid"] = gpu_uuid
     for name, value in observed.tags.items():
         labels["_" + _NOT_IN_A_LABEL.sub("_", name)] = value
-    return ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items())
+    return ",".join(f'{name}="{escaped(value)}"' for name, value in sorted(labels.items()))
 
 
 def _groups(items: Sequence[T]) -> Iterator[Sequence[T]]:

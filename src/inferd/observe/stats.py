@@ -107,7 +107,8 @@ class Counts:
     `refused_count` counts requests turned away before a queue or an instance had them, which are no
     failures of the model. `rerun_count` counts those that `ran_again`, `comparison_count` the
     joined answers that were compared with answers computed alone, `disagreement_count` those that
-    differed. `first_responses`, for decoupled models, counts the milliseconds to the first answer.
+    differed. `first_responses`, for decoupled models, counts the milliseconds to the first answer;
+    for others, too, if it `times_answers`.
     """
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -127,6 +128,7 @@ class Counts:
         self.cache_miss = Duration()
         self.responses: list[ResponseStatistics] = []
         self.first_responses: Histogram | None = None
+        self.times_answers = False
         self.request_histogram = [0] * BUCKETS
         self.queue_histogram = [0] * BUCKETS
         self.input_histogram = [0] * BUCKETS
@@ -165,6 +167,8 @@ class Counts:
             phases.handover_ns += answered_ns - ended_ns
             ended_ns = answered_ns
         self.request_histogram[(ended_ns - started_ns).bit_length()] += 1
+        if self.times_answers and (histogram := self.first_responses) is not None:
+            histogram.add((ended_ns - started_ns) / 1e6)
 
     def _add_cache_hit(self, request: Timed) -> None:
         took_ns = request.ended_ns - request.queued_ns

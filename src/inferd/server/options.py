@@ -63,9 +63,11 @@ def load_options(config: ServerConfig) -> LoadOptions:
     resources = read_resources(config.rate_limit_resource)
     same = _same_named(config, LoadOptions.__struct_fields__)
     same["model_config_name"] = config.model_config_name or ""
+    metrics = read_metrics_config(config.metrics_config)
     return LoadOptions(
         **same,
-        summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
+        summary_latencies=metrics.summary_latencies,
+        histogram_latencies=metrics.histogram_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
         cache=read_cache_config(config.cache_config, os.environ),
         delayed_start=read_delayed_start(os.environ),

@@ -291,7 +291,7 @@ async def test_a_request_whose_body_got_lost_is_400(serving, asking, path):
 @pytest.mark.parametrize("path", [GENERATE, STREAM, INFER_STREAM])
 async def test_a_raw_body_is_the_one_string_itself(serving, asking, add_model, identity, path):
     async with serving() as site:
-        add_model(site.engine, "words", identity, datatype=DataType.BYTES)
+        add_model(site.engine, "words", identity, datatype=DataType.BYTES, dims=(1,))
         line = "Inference-Header-Content-Length: 0"
         status, content = await whole(site, asking(path, b"hi", line, CLOSE, model="words"))
         assert status == 200 and b'"data":["hi"]' in content

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from inferd.config.model import MetricControl, ModelConfig
-from inferd.core.request import WantedOutput
+from inferd.core.request import InferRequest, WantedOutput
 from inferd.engine.engine import Engine
 from inferd.engine.loading.load import (
     MAX_IGNORED_SHOWN,
@@ -398,17 +398,25 @@ def decoupled(*buckets, family=FIRST_RESPONSES):
     ],
 )
 def test_a_decoupled_model_counts_its_first_answers_in_its_buckets(config, bounds):
-    assert counts_of(config, with_summaries=False).first_responses.bounds == bounds
+    counts = counts_of(config, with_summaries=False, with_histograms=False)
+    assert counts.first_responses.bounds == bounds
 
 
-def test_a_model_that_is_not_decoupled_has_no_first_answers():
-    assert counts_of(ModelConfig("m"), with_summaries=False).first_responses is None
+def test_a_model_that_is_not_decoupled_counts_its_answers_where_histograms_are_on():
+    config = ModelConfig("m")
+    off = counts_of(config, with_summaries=False, with_histograms=False)
+    on = counts_of(config, with_summaries=True, with_histograms=True)
+    request = InferRequest("m", queued_ns=1, started_ns=2, ended_ns=1_000_001)
+    for counts in (off, on):
+        counts.add_success(request)
+    assert off.first_responses is None
+    assert (sum(on.first_responses.counts), on.first_responses.sum) == (1, 1.0)
 
 
 @pytest.mark.parametrize("buckets", [(2.0, 1.0), (1.0, 1.0), (1.0, float("inf")), (float("nan"),)])
 def test_buckets_out_of_order_are_refused(buckets):
     with pytest.raises(InvalidConfig, match=r"model 'm': the buckets of nv_\w+ are not in order"):
-        counts_of(decoupled(*buckets), with_summaries=False)
+        counts_of(decoupled(*buckets), with_summaries=False, with_histograms=False)
 
 
 LIMITED = """

@@ -16,8 +16,8 @@ _QUANTILES = "summary_quantiles"
 class MetricsSettings:
     """What /metrics contains. Names and defaults are Triton's, except `phase_histograms`.
 
-    `counter_latencies`: sums of durations. `histogram_latencies`: the time to the first answer of
-    decoupled models. `summary_latencies`: quantiles over the last minute, at the levels in
+    `counter_latencies`: sums of durations. `histogram_latencies`: the time to the first
+    answer. `summary_latencies`: quantiles over the last minute, at the levels in
     `summary_quantiles`. `phase_histograms`: the durations of requests and of their phases.
     """
 

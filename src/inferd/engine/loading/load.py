@@ -81,7 +81,8 @@ MAX_IGNORED_SHOWN = 5
 class LoadOptions(msgspec.Struct, frozen=True):
     """Which models are loaded, and how; the fields are the server options of the same names.
 
-    `summary_latencies` is the setting of --metrics-config: loaded versions count for them, too.
+    `summary_latencies` and `histogram_latencies` are those of --metrics-config: loaded versions
+    count for them, too.
     `rate_limits` is None when --rate-limit is off, `cache` when there is no cache.
     `delayed_start` is for tests: schedulers that batch run nothing until that many requests wait.
     """
@@ -98,6 +99,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     load_model: tuple[str, ...] = ()
     repository_poll_secs: float = 15.0
     summary_latencies: bool = False
+    histogram_latencies: bool = False
     rate_limits: Limits | None = None
     backend_config: tuple[str, ...] = ()
     backend_directory: str | None = None
@@ -212,7 +214,7 @@ class Loader:
             alone = [pair.alone for pair in pairs]
             _check_timeout(config, alone)
             inline = _may_run_inline(config, backend, alone)
-            counts = counts_of(config, with_summaries=self._options.summary_latencies)
+            counts = self._counts(config)
             joins = getattr(backend, "joins", False)
             joining = joining_of(config, verdict_of(alone[0]), joins=joins)
             given = Given(files.folder, self._options.delayed_start, joining)
@@ -256,8 +258,16 @@ class Loader:
             given=config.given | {"model_transaction_policy"},  # as Triton shows for all ensembles
         )
         check_config(config)
-        counts = counts_of(config, with_summaries=self._options.summary_latencies)
+        counts = self._counts(config)
         return build_ensemble(config, version, steps, self._models, counts, labels)
+
+    def _counts(self, config: ModelConfig) -> Counts:
+        options = self._options
+        return counts_of(
+            config,
+            with_summaries=options.summary_latencies,
+            with_histograms=options.histogram_latencies,
+        )
 
     async def load_in_thread(self, model: FoundModel, version: int) -> Served:
         """Load one version in a thread of its own, retrying as often as the options say.
@@ -367,11 +377,12 @@ def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> 
         raise BackendFailed(msg) from error
 
 
-def counts_of(config: ModelConfig, *, with_summaries: bool) -> Counts:
+def counts_of(config: ModelConfig, *, with_summaries: bool, with_histograms: bool) -> Counts:
     """Return the Counts for a model. Raises InvalidConfig for invalid histogram buckets."""
     counts = SummaryCounts() if with_summaries else Counts()
-    if config.decoupled:
+    if config.decoupled or with_histograms:
         counts.first_responses = Histogram(_first_response_buckets(config))
+        counts.times_answers = not config.decoupled
     return counts
 
 

@@ -387,9 +387,9 @@ class Served:
         [rule] = rules
         batch = (1,) * rule.batch_dims
         if rule.datatype is DataType.BYTES:
-            if prod(abs(dim) for dim in rule.dims) != 1:
-                raise self._not_deducible(rule, "BYTES are taken only as a single element")
-            inner = tuple(abs(dim) for dim in rule.dims)
+            if -1 in rule.dims or prod(rule.dims) != 1:
+                raise self._not_deducible(rule, "BYTES need dims [1], one element")
+            inner = rule.dims
             if len(data) > MAX_ELEMENT_BYTES:
                 raise self._not_deducible(rule, "one element has at most 2^32 - 1 bytes")
             prefix = len(data).to_bytes(4, "little")
@@ -529,8 +529,16 @@ class Served:
                 request.has_top_k = True
 
     def _in_order(self, outputs: Sequence[WantedOutput]) -> list[WantedOutput]:
-        """Return the wanted outputs in the model's order, each once. Raises InvalidRequest."""
-        names = {output.name: output for output in outputs}
+        """Return the wanted outputs in the model's order. Raises InvalidRequest."""
+        names: dict[str, WantedOutput] = {}
+        for output in outputs:
+            if output.name in names:
+                msg = (
+                    f"output '{output.name}' already exists in request, model '{self.name}' gives "
+                    f"each once"
+                )
+                raise InvalidRequest(msg)
+            names[output.name] = output
         if not names.keys() <= self._outputs.keys():
             msg = (
                 f"unexpected inference output {_quoted(names.keys() - self._outputs.keys())} for "
