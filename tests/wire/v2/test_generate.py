@@ -109,6 +109,16 @@ def test_parameters_that_mean_something_to_infer_are_the_models():
         ((-1, -1), [1, 2, 3], (1, 3)),
         ((-1, -1, 2), [1] * 6, (1, 3, 2)),
         ((-1, 2, -1), [1] * 6, (1, 2, 3)),
+        ((-1, -1), [[1, 2], [3, 4]], (2, 2)),
+        ((-1, -1), [[1, 2, 3]], (1, 3)),
+        ((-1, -1), [[1], [2], [3]], (3, 1)),
+        ((-1, -1), [[], []], (2, 0)),
+        ((-1, 2, 2), [[1, 2], [3, 4]], (1, 2, 2)),
+        ((-1, -1, -1), [[1, 2], [3, 4], [5, 6]], (1, 3, 2)),
+        ((-1, -1, -1), [[[1], [2]], [[3], [4]]], (2, 2, 1)),
+        ((-1, 4), [[1, 2], [3, 4]], (1, 4)),
+        ((-1, 1), [[[1]]], (1, 1)),
+        ((-1, -1), [[1.5] * 3] * LONG_BYTES, (LONG_BYTES, 3)),
     ],
 )
 def test_the_shape_is_worked_out_from_the_elements(shape, value, becomes):
@@ -127,6 +137,37 @@ def test_elements_that_do_not_fill_the_shape_are_refused(shape, value, count):
         f"The schema can not convert input 'x' to tensor with proper shape: it is FP32 "
         f"{list(shape)}, which {count} elements do not fill"
     )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [[1, 2], [3]],
+        [[1, 2], 3],
+        [1, [2]],
+        [[1, [2]], [3, 4]],
+        [[1], [[2]]],
+        [[], [1]],
+        [[[1], [2]], [[3, 4], []]],
+        [[1, 2]] * LONG_BYTES + [[3]],
+        [[1, 2]] * LONG_BYTES + [3, 4],
+    ],
+)
+@pytest.mark.parametrize("shape", [(-1,), (-1, -1), (2, 2), (4,)])
+def test_ragged_arrays_are_refused(shape, value):
+    text = refusal({"x": value}, declared(shape=shape))
+    assert text.startswith("input 'x': its arrays are ragged, expected")
+
+
+def test_brackets_in_long_strings_are_no_arrays():
+    value = ["[" * LONG_BYTES, "[1]"]
+    [tensor] = decode({"x": value}, declared(datatype=BYTES)).request.inputs
+    assert (tensor.shape, tensor.strings()) == ((2,), [one.encode() for one in value])
+
+
+def test_arrays_of_another_shape_than_the_variable_dims_are_refused():
+    text = refusal({"x": [[[1, 2]], [[3, 4]]]}, declared(shape=(-1, -1)))
+    assert text.endswith("it is FP32 [-1, -1], and its arrays have the shape [2, 1, 2]")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, Resolve
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
-from inferd.tensor.tensor import Tensor
+from inferd.tensor.tensor import Tensor, fits
 from inferd.wire.infer_codec import InferCodec
 from inferd.wire.json.data import decode_data, decode_flat, encode_data, flatten
 from inferd.wire.json.document import MAX_EXACT_BYTES, Input, array_of, loads_exact, read_members
@@ -183,8 +183,10 @@ class V2Generate(InferCodec):
             raise no_halves_in(name, datatype)
         if type(value) is msgspec.Raw:
             return _long_tensor(declared, value)
-        elements = flatten(value) if type(value) is list else [value]
-        return decode_data(name, datatype, _shape_for(declared, len(elements)), elements)
+        elements, nesting = [value], (1,)
+        if type(value) is list:
+            elements, nesting = flatten(value), _nesting(name, value)
+        return decode_data(name, datatype, _shape_for(declared, nesting), elements)
 
     def encode(
         self, request: InferRequest, response: InferResponse, message: GenerateMessage, call: Any
@@ -262,7 +264,10 @@ def _long_tensor(declared: TensorMetadata, raw: msgspec.Raw) -> Tensor:
     array = array_of(raw)
     flat = decode_flat(Input(name, (-1,), datatype.value, data=array))
     tensor = flat or decode_data(name, datatype, (-1,), array)
-    tensor.shape = _shape_for(declared, tensor.shape[0])
+    nesting = tensor.shape
+    if array is not raw and bytes(raw).count(b"[") > 1:  # perhaps in a string alone
+        nesting = _nesting(name, array)
+    tensor.shape = _shape_for(declared, nesting)
     return tensor
 
 
@@ -280,17 +285,53 @@ def _members(
             raise InvalidRequest(msg)
 
 
-def _shape_for(declared: TensorMetadata, count: int) -> tuple[int, ...]:
-    """Return the shape of `count` elements: the last variable dim takes the remaining factor.
+def _nesting(name: str, values: Any) -> tuple[int, ...]:
+    """Return the shape that nested arrays spell, of Python's or simdjson's.
 
-    Other variable dims are 1. Raises InvalidRequest when the elements do not fill the fixed dims.
+    Raises InvalidRequest if they are ragged: arrays side by side that differ in length or depth.
     """
-    shape = list(declared.shape)
+    kind = type(values)
+    shape: list[int] = []
+    level = [values]
+    while level:
+        count = len(level[0])
+        inner = [one for array in level for one in array if type(one) is kind]
+        if any(len(array) != count for array in level) or len(inner) not in (0, len(level) * count):
+            msg = (
+                f"input '{name}': its arrays are ragged, expected those side by side to have the "
+                f"same number of elements (found where {len(shape)} arrays are open)"
+            )
+            raise InvalidRequest(msg)
+        shape.append(count)
+        level = inner
+    return tuple(shape)
+
+
+def _shape_for(declared: TensorMetadata, nesting: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of an input whose elements are in arrays of the shape `nesting`.
+
+    Nested arrays that fit, perhaps with dims of 1 before theirs, say it. Of a flat array, or where
+    no more than one dim is variable, the number of elements does: the last variable dim takes the
+    remaining factor, others are 1. Raises InvalidRequest when the elements do not fill the fixed
+    dims, or the nesting is another than two variable dims could have.
+    """
+    name, shape = declared.name, list(declared.shape)
+    if len(nesting) > 1:
+        spelt = (1,) * (len(shape) - len(nesting)) + nesting
+        if fits(declared.shape, spelt):
+            return spelt
+        if shape.count(-1) > 1:
+            msg = (
+                f"The schema can not convert input '{name}' to tensor with proper shape: it is "
+                f"{declared.datatype.value} {shape}, and its arrays have the shape {list(nesting)}"
+            )
+            raise InvalidRequest(msg)
+    count = prod(nesting)
     rest, left_over = divmod(count, prod(dim for dim in shape if dim != -1))
     last = max((index for index, dim in enumerate(shape) if dim == -1), default=None)
     if left_over or (last is None and rest != 1):
         msg = (
-            f"The schema can not convert input '{declared.name}' to tensor with proper shape: it "
+            f"The schema can not convert input '{name}' to tensor with proper shape: it "
             f"is {declared.datatype.value} {shape}, which {count} elements do not fill"
         )
         raise InvalidRequest(msg)
