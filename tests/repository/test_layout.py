@@ -31,9 +31,9 @@ def test_version_folders_have_plain_decimal_numbers(tmp_path):
 def test_other_folders_are_ignored_with_the_reason(tmp_path, name):
     found, ignored = version_folders(folders(tmp_path, "1", name))
     assert list(found) == [1]
-    assert ignored == (
-        f"folder '{name}' is no version: expected a decimal number without leading 0",
-    )
+    text = f"folder '{name}' is no version: expected a decimal number without leading 0"
+    likely = {"01": 1, "00": 0, "v1": 1, "1.0": 1}
+    assert ignored == (f"{text}, here {likely[name]}" if name in likely else text,)
 
 
 def test_reserved_and_hidden_folders_and_files_are_passed_over(tmp_path):

@@ -23,12 +23,16 @@ from inferd.config.platform import (
 )
 from inferd.core.interfaces import Backend, ModelFiles, Placement, always
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
+from inferd.repository.slips import found_instead, shown
 from inferd.repository.tree import NO_MODELS
 
 RESERVED_FOLDERS = ("warmup", "initial_state", "configs", *NO_MODELS)
 """Folders of a model that hold no version; hidden folders hold none, either."""
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}")
+_VERSION_IN_A_NAME = re.compile(
+    r"(?:(?:v|ver|version)[-_. ]?)?0*(0|[1-9][0-9]{0,18})(?:\.0*)*", re.I
+)
 _SEPARATORS = frozenset("/\\\0")
 _SHOWN = 200
 
@@ -85,10 +89,20 @@ def version_folders(folder: Path) -> tuple[dict[int, Path], tuple[str, ...]]:
         if is_version(child.name):
             found[int(child.name)] = child
         else:
-            ignored.append(
-                f"folder '{child.name}' is no version: expected a decimal number without leading 0"
-            )
+            ignored.append(_no_version(child))
     return dict(sorted(found.items())), tuple(ignored)
+
+
+def _no_version(folder: Path) -> str:
+    """Return why `folder` is no version, and what it should perhaps be."""
+    text = (
+        f"folder '{shown(folder.name)}' is no version: expected a decimal number without leading 0"
+    )
+    if likely := _VERSION_IN_A_NAME.fullmatch(folder.name):
+        return f"{text}, here {likely[1]}"
+    if (folder / CONFIG_FILE).is_file() or (folder / "1").is_dir():
+        return f"{text}; it looks like a model itself, which belongs in the repository's folder"
+    return text
 
 
 def choose_versions(policy: VersionPolicy | None, available: Iterable[int]) -> tuple[int, ...]:
@@ -108,12 +122,17 @@ def choose_versions(policy: VersionPolicy | None, available: Iterable[int]) -> t
 
 
 def derived(
-    config: ModelConfig, version_folder: Path | None, name: str, file: str = CONFIG_FILE
+    config: ModelConfig,
+    version_folder: Path | None,
+    name: str,
+    file: str = CONFIG_FILE,
+    slips: Callable[[], str] = str,
 ) -> ModelConfig:
     """Return `config` with the backend and model file that lie in `version_folder` filled in.
 
     A configuration that names a platform or backend keeps it. Raises InvalidConfig when nothing
-    tells the backend of the model called `name`; complaints call the configuration `file`.
+    tells the backend of the model called `name`; complaints call the configuration `file`, and say
+    which `slips` explain that.
     """
     if config.platform == ENSEMBLE or config.ensemble_scheduling is not None:
         return config
@@ -138,7 +157,7 @@ def derived(
         if not filename and version_folder is not None and (version_folder / own).exists():
             filename = own
         return replace(config, backend=suffix, default_model_filename=filename)
-    raise InvalidConfig(_no_backend(config, name, file))
+    raise InvalidConfig(_no_backend(config, name, file, slips()))
 
 
 def _found_in(
@@ -163,12 +182,14 @@ def _filled(config: ModelConfig, found: Platform) -> ModelConfig:
     )
 
 
-def _no_backend(config: ModelConfig, name: str, file: str) -> str:
+def _no_backend(config: ModelConfig, name: str, file: str, slips: str) -> str:
     wanted = config.default_model_filename
     expected = ", ".join(platform.filename for platform in PLATFORMS if platform.filename)
     sought = f"'{wanted}' has no known ending" if wanted else "no known model file was found"
+    if slips:
+        slips += "; "
     return (
-        f"model '{name}': nothing says which backend runs it; {file} names no platform and "
+        f"model '{name}': nothing says which backend runs it; {slips}{file} names no platform and "
         f"no backend, and {sought}, expected one of {expected} in the version folder"
     )
 
@@ -193,6 +214,8 @@ def files_of(
     file = folder / filename
     if filename and not file.exists():
         msg = f"model '{model.name}' version {version}: there is no {version}/{filename}"
+        if found := found_instead(model.folder, folder, filename):
+            msg += f"; {found}"
         raise InvalidConfig(msg)
     return ModelFiles(model.folder, version, folder, file, is_wanted)
 

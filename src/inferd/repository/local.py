@@ -1,8 +1,9 @@
 """Reads one model in a local folder, or a bare model file, without loading it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from inferd.repository.agent import run_agents
 from inferd.repository.contents import read_limited
 from inferd.repository.foreign import is_foreign, read_foreign
 from inferd.repository.layout import FoundModel, choose_versions, derived, version_folders
+from inferd.repository.slips import found_instead
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 """A larger config.pbtxt is refused unread: no real one comes near this size."""
@@ -79,11 +81,13 @@ def find_model(
             versions = (version,)
         if wanted == "":
             name = config.name or name
-        config = _prepared(config, name, _first(available.values()), reading.gpu_count, file)
+        first = _first(available.values())
+        slips = partial(found_instead, folder, first, config.default_model_filename, ignored)
+        config = _prepared(config, name, first, reading.gpu_count, file, slips)
         run_agents(folder, config)
         versions = versions or choose_versions(config.version_policy, available)
         if not versions:
-            raise NoVersion(_no_version(name, available))
+            raise NoVersion(_no_version(name, available, slips()))
     except OSError as error:
         # strerror, not str(error): clients should not see the path.
         failure = InvalidConfig(f"model '{name}' cannot be read: {error.strerror}")
@@ -166,9 +170,14 @@ def _read_config(folder: Path, reading: Reading) -> tuple[str, ModelConfig]:
 
 
 def _prepared(
-    config: ModelConfig, name: str, version_folder: Path | None, gpu_count: int, file: str
+    config: ModelConfig,
+    name: str,
+    version_folder: Path | None,
+    gpu_count: int,
+    file: str,
+    slips: Callable[[], str] = str,
 ) -> ModelConfig:
-    config = derived(config, version_folder, name, file)
+    config = derived(config, version_folder, name, file, slips)
     config = normalised(config, name, gpu_count, file)
     check_config(config, file)
     return config
@@ -178,8 +187,9 @@ def _first(folders: Iterable[Path]) -> Path | None:
     return min(folders, key=lambda folder: folder.name, default=None)
 
 
-def _no_version(name: str, available: Iterable[int]) -> str:
+def _no_version(name: str, available: Iterable[int], slips: str) -> str:
     numbers = ", ".join(str(number) for number in available)
     if numbers:
         return f"model '{name}': its version_policy allows none of the versions {numbers}"
-    return f"model '{name}' has no version folder, such as {name}/1"
+    text = f"model '{name}' has no version folder, such as {name}/1"
+    return f"{text}; {slips}" if slips else text

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import mmap
 from math import prod
 
@@ -261,7 +262,9 @@ def test_a_shape_that_fits_its_dims_passes(dims, shape):
 def test_a_shape_that_does_not_fit_is_refused(dims, shape):
     text = complaint(model(("A", FP32, dims)), ask(tensor("A", shape)))
     expected, got = (str(list(sizes)).replace(" ", "") for sizes in (dims, shape))
-    assert text == f"unexpected shape for input 'A' for model 'm'. Expected {expected}, got {got}"
+    start = f"unexpected shape for input 'A' for model 'm'. Expected {expected}, got {got}"
+    assert text in (start, f"{start}; the model does not batch, leave out the 1 in front: [4]")
+    assert (text != start) == (shape == (1, 4))
 
 
 def test_a_scalar_is_what_a_configuration_calls_dims_of_1():
@@ -273,11 +276,36 @@ def test_a_scalar_is_what_a_configuration_calls_dims_of_1():
     )
 
 
+HINTS = [  # dims, max_batch_size, the shape sent, the one that the text tells to send
+    ((4,), 8, (4,), "[1,4]"),
+    ((1,), 8, (2,), "[2,1]"),
+    ((1,), 8, (1,), "[1,1]"),
+    ((-1,), 8, (7,), "[1,7]"),
+    ((3, 1), 8, (2, 3), "[2,3,1]"),
+    ((4,), 0, (1, 4), "[4]"),
+    ((1,), 8, (9,), None),
+    ((1,), 8, (0,), None),
+    ((4,), 8, (1, 5), None),
+    ((4,), 0, (2, 4), None),
+    ((4, 4), 8, (4,), None),
+]
+
+
+@pytest.mark.parametrize(("dims", "max_batch_size", "shape", "hint"), HINTS)
+def test_what_the_text_tells_to_send_is_taken(dims, max_batch_size, shape, hint):
+    asked = model(("A", FP32, dims), max_batch_size=max_batch_size)
+    text = complaint(asked, ask(tensor("A", shape)))
+    _, _, told = text.partition("; ")
+    assert told.endswith(f": {hint}") if hint else told == ""
+    if hint:
+        asked.check_request(ask(tensor("A", tuple(json.loads(hint)))))
+
+
 def test_a_shape_without_its_batch_dim_says_how_to_add_it():
     text = complaint(model(A, max_batch_size=8), ask(tensor("A", (4,))))
     assert text == (
         "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [4]; "
-        "the first dim is the batch size, put a 1 before your shape for one item"
+        "the first dim is the batch size, put a 1 before your shape for one item: [1,4]"
     )
     text = complaint(model(A, max_batch_size=8), ask(tensor("A", (1, 5))))
     assert text == "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [1,5]"

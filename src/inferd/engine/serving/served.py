@@ -496,9 +496,26 @@ class Served:
             f"unexpected shape for input '{tensor.name}' for model '{self.name}'. "
             f"Expected {_dims(rule.shape)}, got {_dims(tensor.shape)}"
         )
-        if rule.batch_dims and len(tensor.shape) == len(rule.dims):
-            text += "; the first dim is the batch size, put a 1 before your shape for one item"
-        return InvalidRequest(text)
+        return InvalidRequest(text + self._shape_hint(rule, tensor.shape))
+
+    def _shape_hint(self, rule: _TensorRule, shape: tuple[int, ...]) -> str:
+        """Return what to send instead of `shape`, "" unless a 1 more or less makes it fit."""
+        if not rule.batch_dims:
+            if shape[:1] != (1,) or not rule.fits(shape[1:]):
+                return ""
+            return f"; the model does not batch, leave out the 1 in front: {_dims(shape[1:])}"
+        if rule.fits((1, *shape)):
+            return (
+                f"; the first dim is the batch size, put a 1 before your shape for one item: "
+                f"{_dims((1, *shape))}"
+            )
+        behind = (*shape, 1)
+        if rule.fits(behind) and 1 <= shape[0] <= self._most_rows:
+            return (
+                f"; the first dim is the batch size, put a 1 behind your shape for {shape[0]} "
+                f"item(s): {_dims(behind)}"
+            )
+        return ""
 
     def _bad_batch(self, tensor: Tensor, batch_size: int | None) -> InferdError:
         size = tensor.shape[0]
