@@ -31,7 +31,7 @@ RESERVED_FOLDERS = ("warmup", "initial_state", "configs", *NO_MODELS)
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}")
 _VERSION_IN_A_NAME = re.compile(
-    r"(?:(?:v|ver|version)[-_. ]?)?0*(0|[1-9][0-9]{0,18})(?:\.0*)*", re.I
+    r"(?:(?:v|ver|version)[-_. ]?)?0*(0|[1-9][0-9]{0,18})(?:\.0*)*", re.IGNORECASE
 )
 _SEPARATORS = frozenset("/\\\0")
 _SHOWN = 200

@@ -183,7 +183,8 @@ class V2Generate(InferCodec):
             raise no_halves_in(name, datatype)
         if type(value) is msgspec.Raw:
             return _long_tensor(declared, value)
-        elements, nesting = [value], (1,)
+        elements = [value]
+        nesting: tuple[int, ...] = (1,)
         if type(value) is list:
             elements, nesting = flatten(value), _nesting(name, value)
         return decode_data(name, datatype, _shape_for(declared, nesting), elements)
