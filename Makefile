@@ -157,8 +157,9 @@ FIRST_torch := torch==2.13.0
 EXTRAS_torch := torch
 MORE_torch := transformers
 EXTRAS_tensorflow := tensorflow,openvino
-EXTRAS_classic := litert,sklearn
-MORE_classic := xgboost-cpu lightgbm
+# xgboost-cpu is the same package as the extra xgboost, without 700 MB for GPUs; skl2onnx converts.
+EXTRAS_classic := litert,sklearn,lightgbm,catboost,pandas
+MORE_classic := xgboost-cpu skl2onnx
 ALONE_classic := mxnet==1.9.1
 
 .venv-%/.installed: pyproject.toml

@@ -14,6 +14,8 @@ from server_thread import server_in_thread
 
 from inferd.config.server import ServerConfig
 
+sys.path.append(str(Path(__file__).parent))  # for asking.py
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "platforms"
 
 NEEDS = {
@@ -24,7 +26,12 @@ NEEDS = {
     "test_openvino.py": ("openvino",),
     "test_litert.py": ("ai_edge_litert",),
     "test_litert_files.py": ("ai_edge_litert", "flatbuffers"),
-    "test_sklearn.py": ("sklearn", "skl2onnx", "skops"),
+    "test_sklearn.py": ("sklearn", "skops"),
+    "test_estimators.py": ("sklearn", "skops", "xgboost", "lightgbm"),
+    "test_boosters.py": ("sklearn", "xgboost", "lightgbm"),
+    "test_catboost.py": ("catboost",),
+    "test_frames.py": ("sklearn", "xgboost", "lightgbm", "pandas"),
+    "test_all_estimators.py": ("sklearn", "skops"),
     "test_transformers.py": ("torch", "transformers"),
     "test_trees.py": ("xgboost", "lightgbm"),
     "test_mxnet.py": ("mxnet",),

@@ -1,13 +1,11 @@
-"""Models of XGBoost and LightGBM, against what these libraries themselves predict."""
-
-import json
+"""Forests of XGBoost and LightGBM in the FIL backend, against what these libraries predict."""
 
 import lightgbm
 import numpy as np
 import pytest
 import xgboost
 
-from inferd.backends.onnx.trees import LightgbmBackend, XgboostBackend
+from inferd.backends.onnx.trees import FilBackend
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
@@ -24,9 +22,14 @@ BINARY = (SUMS > 0).astype(int)
 POSITIVE = np.exp(SUMS / 4)
 
 
-def answer(backend, folder, name, rows=ROWS):
+KINDS = {".ubj": "xgboost_ubj", ".json": "xgboost_json", ".txt": "lightgbm"}
+
+
+def answer(folder, name, rows=ROWS):
     files = ModelFiles(folder, 1, folder, folder / name)
-    config = backend.complete(files, ModelConfig("m", max_batch_size=1000))
+    backend, parameters = FilBackend(), {"model_type": KINDS[files.file.suffix]}
+    said = ModelConfig("m", max_batch_size=1000, default_model_filename=name, parameters=parameters)
+    config = backend.complete(files, said)
     instance = backend.open(files, config, Placement("m_0"))
     given = Tensor.from_numpy("input__0", rows, DataType.FP32)
     [response] = instance.execute([InferRequest("m", inputs=[given])])
@@ -63,7 +66,7 @@ def test_xgboost_predicts_the_same(tmp_path, objective, labels, suffix):
     booster = xgboost.train(settings, data, 12)
     booster.save_model(tmp_path / f"m.{suffix}")
     expected = booster.predict(xgboost.DMatrix(ROWS))
-    got = answer(XgboostBackend(), tmp_path, f"m.{suffix}")
+    got = answer(tmp_path, f"m.{suffix}")
     np.testing.assert_allclose(got, expected.reshape(len(ROWS), -1), rtol=2e-6, atol=2e-6)
 
 
@@ -80,7 +83,7 @@ def test_xgboosts_other_trees_predict_the_same(tmp_path, settings):
     booster = xgboost.train({"nthread": 1, **settings}, xgboost.DMatrix(ROWS, BINARY), 8)
     booster.save_model(tmp_path / "m.ubj")
     expected = booster.predict(xgboost.DMatrix(ROWS)).reshape(-1, 1)
-    got = answer(XgboostBackend(), tmp_path, "m.ubj")
+    got = answer(tmp_path, "m.ubj")
     np.testing.assert_allclose(got, expected, rtol=2e-6, atol=2e-6)
 
 
@@ -88,7 +91,7 @@ def test_several_outputs_of_xgboost_predict_the_same(tmp_path):
     labels = np.stack([SUMS, -SUMS, SUMS * 2], axis=1)
     booster = xgboost.train({"nthread": 1}, xgboost.DMatrix(ROWS, labels), 5)
     booster.save_model(tmp_path / "m.json")
-    got = answer(XgboostBackend(), tmp_path, "m.json")
+    got = answer(tmp_path, "m.json")
     np.testing.assert_allclose(got, booster.predict(xgboost.DMatrix(ROWS)), rtol=2e-6, atol=2e-6)
 
 
@@ -96,7 +99,7 @@ def test_a_linear_booster_is_told(tmp_path):
     settings = {"booster": "gblinear", "nthread": 1}
     xgboost.train(settings, xgboost.DMatrix(ROWS, SUMS), 3).save_model(tmp_path / "m.json")
     with pytest.raises(Unsupported, match=r"^model 'm': 'm\.json': booster 'gblinear'"):
-        answer(XgboostBackend(), tmp_path, "m.json")
+        answer(tmp_path, "m.json")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_lightgbm_predicts_the_same(tmp_path, objective, labels, more):
     booster = lightgbm.train(settings, lightgbm.Dataset(ROWS, labels), 10)
     booster.save_model(tmp_path / "m.txt")
     expected = booster.predict(ROWS).reshape(len(ROWS), -1)
-    got = answer(LightgbmBackend(), tmp_path, "m.txt")
+    got = answer(tmp_path, "m.txt")
     np.testing.assert_allclose(got, expected, rtol=5e-6, atol=5e-6)
 
 
@@ -155,7 +158,7 @@ def test_xgboosts_splits_by_category_predict_the_same(tmp_path, count, one_hot):
         booster.save_model(tmp_path / f"m.{suffix}")
         given = xgboost.DMatrix(asked, feature_types=kinds, enable_categorical=True)
         expected = booster.predict(given).reshape(-1, 1)
-        got = answer(XgboostBackend(), tmp_path, f"m.{suffix}", asked)
+        got = answer(tmp_path, f"m.{suffix}", asked)
         np.testing.assert_allclose(got, expected, rtol=2e-6, atol=2e-6)
 
 
@@ -168,7 +171,7 @@ def test_lightgbms_splits_by_category_predict_the_same(tmp_path, count, use_miss
     data = lightgbm.Dataset(rows, labels, categorical_feature=[0, 1])
     booster = lightgbm.train(settings, data, 10)
     booster.save_model(tmp_path / "m.txt")
-    got = answer(LightgbmBackend(), tmp_path, "m.txt", asked)
+    got = answer(tmp_path, "m.txt", asked)
     expected = booster.predict(asked).reshape(-1, 1)
     np.testing.assert_allclose(got, expected, rtol=5e-6, atol=5e-6)
 
@@ -187,7 +190,7 @@ def test_zeros_that_mean_missing_go_where_lightgbm_sends_them(tmp_path, use_miss
     lightgbm.train(settings, lightgbm.Dataset(rows, labels), 20).save_model(tmp_path / "m.txt")
     rows[:120, 0], rows[60:180, 1] = NEAR_ZERO * 10, NEAR_ZERO * 10
     expected = lightgbm.Booster(model_file=tmp_path / "m.txt").predict(rows).reshape(-1, 1)
-    got = answer(LightgbmBackend(), tmp_path, "m.txt", rows)
+    got = answer(tmp_path, "m.txt", rows)
     np.testing.assert_allclose(got, expected, rtol=5e-6, atol=5e-6)
 
 
@@ -233,38 +236,4 @@ def test_thresholds_near_zero_compare_as_in_lightgbm(tmp_path, threshold, kind):
     rows = np.zeros((len(NEAR_ZERO), 4), np.float32)
     rows[:, 0] = NEAR_ZERO
     expected = lightgbm.Booster(model_str=text).predict(rows).reshape(-1, 1)
-    assert np.array_equal(answer(LightgbmBackend(), tmp_path, "m.txt", rows), expected)
-
-
-NAMES = [f"column {i}" for i in range(ROWS.shape[1])]
-TABULAR = {"inferd_table": "true"}
-
-
-def columns_of(backend, folder, name, parameters=TABULAR):
-    """Return what the configuration says of the columns of the model's rows."""
-    files = ModelFiles(folder, 1, folder, folder / name)
-    config = backend.complete(files, ModelConfig("m", parameters=parameters))
-    backend.open(files, config, Placement("m_0"))
-    return config.parameters.get("inferd_table")
-
-
-@pytest.mark.parametrize("suffix", ["ubj", "json"])
-def test_xgboosts_features_name_the_columns_of_tables(tmp_path, suffix):
-    for names, expected in ((NAMES, json.dumps(NAMES, separators=(",", ":"))), (None, "true")):
-        data = xgboost.DMatrix(ROWS, BINARY, feature_names=names)
-        xgboost.train({"nthread": 1}, data, 2).save_model(tmp_path / f"model.{suffix}")
-        backend = XgboostBackend()
-        assert columns_of(backend, tmp_path, f"model.{suffix}") == expected
-        given = {"inferd_table": '["a"]'}
-        assert columns_of(backend, tmp_path, f"model.{suffix}", given) == '["a"]'
-        assert columns_of(backend, tmp_path, f"model.{suffix}", {}) is None
-
-
-@pytest.mark.parametrize("names", [NAMES, "auto"])
-def test_lightgbms_features_name_the_columns_of_tables(tmp_path, names):
-    data = lightgbm.Dataset(ROWS, BINARY, feature_name=names)
-    settings = {"verbose": -1, "num_threads": 1}
-    lightgbm.train(settings, data, 2).save_model(tmp_path / "model.txt")
-    plain = [name.replace(" ", "_") for name in NAMES]
-    expected = "true" if names == "auto" else json.dumps(plain, separators=(",", ":"))
-    assert columns_of(LightgbmBackend(), tmp_path, "model.txt") == expected
+    assert np.array_equal(answer(tmp_path, "m.txt", rows), expected)

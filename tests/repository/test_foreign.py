@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from inferd.config.model import ModelInput, ModelOutput
+from inferd.config.model import ModelInput
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.repository.layout import files_of
 from inferd.repository.local import find_model, is_model
@@ -65,6 +65,7 @@ def found(where):
         ("mlserver_sklearn.SKLearnModel", "model.skops", "sklearn"),
         ("mlserver_xgboost.XGBoostModel", "model.json", "xgboost"),
         ("mlserver_lightgbm.LightGBMModel", "model.bst", "lightgbm"),
+        ("mlserver_catboost.CatboostModel", "model.cbm", "catboost"),
     ],
 )
 @pytest.mark.parametrize("uri", ["", ".", "./{file}", "{file}"])
@@ -73,9 +74,9 @@ def test_settings_name_the_runtime_and_the_file(folder, implementation, file, ba
     where = folder({"implementation": implementation, "parameters": parameters}, file)
     model = found(where)
     assert (model.config.backend, model.versions, model.file) == (backend, (1,), where / file)
-    given = {"inferd_default_outputs": "predict"} if backend == "sklearn" else {}
-    assert model.config.parameters == given | {
+    assert model.config.parameters == {
         "inferd_any_input_name": "true",
+        "inferd_default_outputs": "predict",
         "inferd_table": "true",
         "inferd_version_name": "v0.1.0",
     }
@@ -162,11 +163,12 @@ def test_settings_tell_tensors_batches_and_parameters(folder):
     )
     config = found(where).config
     assert config.input == (ModelInput("x", DataType.FP32, (4,)),)
-    assert config.output == (ModelOutput("y", DataType.FP32, (1,)),)
+    assert config.output == ()  # what the model gives, whatever the settings say
     assert config.max_batch_size == 8
     assert config.dynamic_batching.max_queue_delay_microseconds == 500_000
     assert config.parameters == {
         "inferd_any_input_name": "true",
+        "inferd_default_outputs": "predict",
         "inferd_table": "true",
         "inferd_allow_pickle": "true",
         "n": "3",
@@ -177,19 +179,18 @@ def test_several_inputs_in_settings_are_the_columns_of_a_table(folder):
     inputs = [{"name": name, "datatype": "FP64", "shape": [-1]} for name in ("b", "a")]
     settings = {"implementation": "mlserver_sklearn.SKLearnModel", "inputs": inputs}
     config = found(folder(settings, "model.joblib")).config
-    assert config.input == ()
-    assert config.parameters["inferd_table"] == '["b","a"]'
+    assert config.input == tuple(ModelInput(name, DataType.FP64, (1,)) for name in ("b", "a"))
 
 
-@pytest.mark.parametrize(("said", "taken"), [("FP64", "FP32"), ("INT64", "FP32"), ("BYTES",) * 2])
-def test_rows_have_the_datatype_that_the_runtime_takes(folder, said, taken):
+@pytest.mark.parametrize("said", ["FP64", "INT64", "BYTES"])
+def test_inputs_are_those_of_the_settings_and_outputs_those_of_the_model(folder, said):
     tensors = {
         "inputs": [{"name": "x", "datatype": said, "shape": [-1, 4]}],
         "outputs": [{"name": "predict", "datatype": "FP64", "shape": [-1]}],
     }
     settings = {"implementation": "mlserver_sklearn.SKLearnModel", **tensors}
     config = found(folder(settings, "model.joblib")).config
-    assert config.input == (ModelInput("x", DataType(taken), (4,)),)
+    assert config.input == (ModelInput("x", DataType(said), (4,)),)
     assert config.output == ()
 
 
@@ -202,6 +203,21 @@ def test_models_that_take_no_rows_take_no_tables(folder):
 def test_mlflows_flavor_names_the_file(folder):
     model = found(folder(MLFLOW, "model.xgb"))
     assert (model.config.backend, model.file.name) == ("xgboost", "model.xgb")
+
+
+PYFUNC = """flavors:
+  lightgbm:
+    data: model.skops
+    model_class: lightgbm.sklearn.LGBMClassifier
+  python_function:
+    predict_fn: predict_proba
+"""
+
+
+def test_a_flavor_may_hold_a_python_object(folder):
+    config = found(folder(PYFUNC, "model.skops")).config
+    assert config.backend == "sklearn"
+    assert config.parameters["inferd_default_outputs"] == "predict_proba"
 
 
 def test_settings_may_lead_to_mlflow(folder):
@@ -217,6 +233,8 @@ def test_a_configuration_beside_them_adds_what_they_cannot_say(folder):
     model = found(folder(MLFLOW, "model.xgb", config=config))
     assert model.config.parameters == {
         "inferd_any_input_name": "true",
+        "inferd_default_outputs": "predict",
+        "inferd_model_class": "xgboost.core.Booster",
         "inferd_table": "true",
         "inferd_allow_pickle": "true",
     }

@@ -19,8 +19,14 @@ ANY_INPUT_NAME = "inferd_any_input_name"
 """If "true", requests may call the model's only input by any name."""
 
 TABLE = "inferd_table"
-"""If "true", the rows of the model's only input may come as a table: one input per column, any
-number of rows, any numeric type. It may also list the names of the columns, as JSON."""
+"""If "true", the model takes rows as clients have them: an array of any datatype, or a table with
+one input per column; and any number of rows."""
+
+FOUND_OUTPUTS = "inferd_found_outputs"
+"""If "true", datatypes and dims of the outputs are only expected: what the model gives is right."""
+
+MODEL_CLASS = "inferd_model_class"
+"""The class, with its module, that a file of XGBoost's was saved from, as MLflow writes it."""
 
 DEFAULT_OUTPUTS = "inferd_default_outputs"
 """The outputs, separated by commas, of a request that asks for none."""
@@ -92,6 +98,11 @@ def is_on(config: ModelConfig, key: str, *, default: bool = False) -> bool:
     if text.lower() not in _BOOLEANS:
         raise _refused(config, key, "true or false")
     return _BOOLEANS[text.lower()]
+
+
+def takes_table(config: ModelConfig) -> bool:
+    """Tell whether the model takes rows as clients have them. Raises InvalidConfig."""
+    return is_on(config, TABLE)
 
 
 def check_native(config: ModelConfig, what: str) -> None:

@@ -47,6 +47,7 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform("xgboost_ubj", "xgboost", "model.ubj", ("xgboost_ubj",)),
     Platform("xgboost_json", "xgboost", "xgboost.json", ("xgboost_json",)),
     Platform("lightgbm_txt", "lightgbm", "lightgbm.txt", ("lightgbm_txt",)),
+    Platform("catboost_cbm", "catboost", "model.cbm", ("catboost_cbm",)),
     Platform("fil_forest", "fil", ""),  # its parameters give the format, and so the file
     Platform("inferd_python", "python", "model.py"),
     Platform("ensemble", ENSEMBLE, "", (ENSEMBLE,)),

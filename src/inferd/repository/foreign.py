@@ -19,12 +19,18 @@ import orjson
 
 from inferd.config.checks import CONFIG_FILE, is_inside
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
-from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS, TABLE, VERSION_NAME
+from inferd.config.parameter import (
+    ANY_INPUT_NAME,
+    DEFAULT_OUTPUTS,
+    MODEL_CLASS,
+    TABLE,
+    VERSION_NAME,
+)
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.repository.contents import read_limited
 from inferd.repository.layout import is_version
 from inferd.repository.tree import is_noise
-from inferd.tensor.dtype import DATATYPES, DataType
+from inferd.tensor.dtype import DATATYPES
 
 SETTINGS_FILE = "model-settings.json"
 MLFLOW_FILE = "MLmodel"
@@ -46,21 +52,26 @@ _RUNTIMES = {
     "mlserver_sklearn": ("sklearn", ("model.skops", "model.joblib", "model.pickle", "model.pkl")),
     "mlserver_xgboost": ("xgboost", ("model.ubj", "model.json", "model.bst")),
     "mlserver_lightgbm": ("lightgbm", ("model.txt", "model.bst")),
+    "mlserver_catboost": ("catboost", ("model.cbm", "model.bst")),
     "mlserver_mlflow": ("mlflow", ("",)),
 }
 """MLServer's packages -> our backend, and the files to look for when no uri is given."""
 
-_TABULAR = ("sklearn", "xgboost", "lightgbm")
-"""Backends whose models take rows of numbers, which those servers pass on as they come."""
+_TABULAR = ("sklearn", "xgboost", "lightgbm", "catboost")
+"""Backends whose models take rows, which those servers pass on as they come."""
 
 _FLAVORS = {
     "onnx": ("onnxruntime", ("data",)),
     "xgboost": ("xgboost", ("data", "model_data")),
     "lightgbm": ("lightgbm", ("data", "model_data")),
+    "catboost": ("catboost", ("data", "model_data")),
     "tensorflow": ("tensorflow", ("saved_model_dir",)),
     "sklearn": ("sklearn", ("pickled_model", "model_path", "data")),
 }
 """MLflow's flavors -> our backend, and the keys that may name the file; the first found counts."""
+
+_ESTIMATORS = (".skops", ".joblib", ".pkl", ".pickle")
+"""Endings of files that hold a Python object, whichever flavor it is of."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
@@ -147,7 +158,6 @@ def _defaults(backend: str) -> dict[str, str]:
     taken = {ANY_INPUT_NAME: "true"}
     if backend in _TABULAR:
         taken[TABLE] = "true"
-    if backend == "sklearn":
         taken[DEFAULT_OUTPUTS] = "predict"  # MLServer's clients decode one output
     return taken
 
@@ -207,9 +217,11 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str,
     backend, usual = _RUNTIMES[package]
     parameters = settings.get("parameters") or {}
     filename = _local(folder, str(parameters.get("uri") or ""))
+    extra: dict[str, str] = {}
     if backend == "mlflow" and is_inside(filename or "."):
         inner, path = _read_mlflow(folder / filename)
         backend, filename = inner.backend, str(Path(filename) / path)
+        extra = inner.parameters
     elif not filename or (folder / filename).is_dir():
         names = [str(Path(filename) / name) for name in usual]
         filename = next((name for name in names if (folder / name).is_file()), names[0])
@@ -218,11 +230,9 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str,
     batching = DynamicBatching(max_queue_delay_microseconds=delay_us) if most > 1 else None
     inputs = tuple(ModelInput(*_tensor(one)) for one in settings.get("inputs") or ())
     outputs = tuple(ModelOutput(*_tensor(one)) for one in settings.get("outputs") or ())
-    extra = {k: _text(v) for k, v in (parameters.get("extra") or {}).items()}
+    extra |= {k: _text(v) for k, v in (parameters.get("extra") or {}).items()}
     if backend in _TABULAR:
-        inputs, extra = _tabular(inputs, extra)
-    if backend == "sklearn":
-        outputs = ()  # the estimator determines them
+        outputs = ()  # the model determines them; MLServer does not look at those in its settings
     version, version_name = _version(str(parameters.get("version") or ""))
     config = ModelConfig(
         str(settings.get("name") or ""),
@@ -236,21 +246,6 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str,
     if most == 0 and (config.input or config.output):
         config = replace(config, max_batch_size=1)  # shapes in its settings include the batch dim
     return config, filename, version
-
-
-def _tabular(
-    inputs: tuple[ModelInput, ...], extra: dict[str, str]
-) -> tuple[tuple[ModelInput, ...], dict[str, str]]:
-    """Return the inputs and parameters of a model of rows; MLServer does not check its settings.
-
-    Several inputs are the columns of a table. A single numeric one becomes FP32, whatever its type.
-    """
-    if len(inputs) > 1:
-        names = orjson.dumps([one.name for one in inputs]).decode()
-        return (), {TABLE: names} | extra
-    if inputs and inputs[0].datatype is not DataType.BYTES:
-        inputs = (replace(inputs[0], datatype=DataType.FP32),)
-    return inputs, extra
 
 
 def _version(text: str) -> tuple[int, dict[str, str]]:
@@ -303,12 +298,24 @@ def _read_mlflow(folder: Path) -> tuple[ModelConfig, str]:
         named = flavors.get(flavor, {})
         filename = next((named[key] for key in keys if named.get(key)), "")
         if filename:
-            return ModelConfig("", backend=backend), filename
+            if backend in _TABULAR and filename.endswith(_ESTIMATORS):
+                backend = "sklearn"
+            return ModelConfig("", backend=backend, parameters=_of_mlflow(flavors, named)), filename
     msg = (
         f"model '{folder.name}': {MLFLOW_FILE} has the flavors {', '.join(flavors) or 'none'}, "
         f"known are {', '.join(_FLAVORS)}"
     )
     raise Unsupported(msg)
+
+
+def _of_mlflow(flavors: dict[str, dict[str, str]], named: dict[str, str]) -> dict[str, str]:
+    """Return the parameters that an MLmodel's flavors mean: a class, and what pyfunc calls."""
+    parameters = {}
+    if kind := named.get("model_class"):
+        parameters[MODEL_CLASS] = kind
+    if method := flavors.get("python_function", {}).get("predict_fn"):
+        parameters[DEFAULT_OUTPUTS] = method
+    return parameters
 
 
 def _flavors(text: str) -> dict[str, dict[str, str]]:

@@ -1,27 +1,28 @@
-"""Requests to models whose rows may come as a table."""
+"""Requests to models that take rows as clients have them."""
 
 import numpy as np
 import pytest
 
-from inferd.config.model import ModelConfig, ModelInput
-from inferd.core.request import InferRequest
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.serving.served import Served
-from inferd.engine.serving.table import table_of
+from inferd.engine.serving.table import row_count
 from inferd.errors import InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
-from inferd.tensor.halves import float32_to_bf16
 from inferd.tensor.tensor import Tensor
 
-NUMBERS = [datatype for datatype in DataType if datatype not in (DataType.BYTES, DataType.BF16)]
 
-
-def model(width=4, said="true", datatype=DataType.FP32, max_batch_size=8):
-    """A served version called 'm' that takes rows, as a table where `said`."""
+def model(width=4, said="true", max_batch_size=8, names=("x",), **parameters):
+    """A served version called 'm' that takes rows, as clients have them if `said`."""
     config = ModelConfig(
         "m",
         max_batch_size=max_batch_size,
-        input=(ModelInput("x", datatype, (width,)),),
-        parameters={"inferd_table": said, "inferd_any_input_name": "true"},
+        input=tuple(
+            ModelInput(name, DataType.FP32, (width,) if max_batch_size else (-1, width))
+            for name in names
+        ),
+        output=(ModelOutput("y", DataType.FP64, (-1,)),),
+        parameters={"inferd_table": said, **parameters},
     )
     return Served(config, 1, "sklearn_skops", scheduler=None)
 
@@ -31,16 +32,15 @@ def tensor(name, values, datatype=DataType.FP32, shape=None):
     return Tensor.from_numpy(name, array.reshape(shape or array.shape), datatype)
 
 
-def taken(served, *inputs):
-    """Return the rows that the model gets of a request with `inputs`."""
+def checked(served, *inputs):
+    """Return the checked request, whose inputs are still those that came."""
     request = InferRequest("m", inputs=list(inputs))
-    request.batch_key = object()
+    data = [one.data for one in inputs]
     served.check_request(request)
-    [one] = request.inputs
-    assert (one.name, one.datatype) == ("x", DataType.FP32)
-    rows = one.numpy()
-    assert request.batch_size == len(rows)
-    return rows.tolist()
+    assert [one.data for one in request.inputs] == data or all(
+        got.data is one for got, one in zip(request.inputs, data, strict=True)
+    )
+    return request
 
 
 def complaint(served, *inputs):
@@ -49,119 +49,111 @@ def complaint(served, *inputs):
     return caught.value.message
 
 
-@pytest.mark.parametrize("datatype", NUMBERS, ids=lambda one: one.value)
-def test_numbers_of_any_type_are_taken(datatype):
-    assert taken(model(), tensor("rows", [[1, 0, 1, 1], [0, 1, 1, 0]], datatype)) == [
-        [1, 0, 1, 1],
-        [0, 1, 1, 0],
-    ]
+@pytest.mark.parametrize("datatype", list(DataType), ids=lambda one: one.value)
+def test_rows_of_any_datatype_reach_the_model_as_they_are(datatype):
+    values = np.array([b"a", b"b"]) if datatype is DataType.BYTES else np.array([1, 0])
+    given = tensor("x", np.tile(values.astype(datatype.numpy), (3, 2)), datatype)
+    request = checked(model(), given)
+    assert request.inputs[0].datatype is datatype
+    assert request.batch_size == 3
 
 
-def test_bf16_is_a_number_too():
-    bits = float32_to_bf16(np.array([[1.5, -2, 0, 4]], np.float32))
-    assert taken(model(), Tensor("x", DataType.BF16, (1, 4), bits)) == [[1.5, -2, 0, 4]]
-
-
-def test_rows_of_the_models_own_type_are_not_copied():
-    request = InferRequest("m", inputs=[tensor("x", [[1, 2, 3, 4]])])
-    data, request.batch_key = request.inputs[0].data, (batch_key := object())
-    outputs = request.outputs
-    model().check_request(request)
-    assert request.inputs[0].data is data
-    assert request.batch_key is batch_key
-    assert request.outputs is outputs  # so that the next one like it is not looked at again
-
-
-def test_what_was_made_anew_is_like_no_other():
-    request = InferRequest("m", inputs=[tensor("x", [[1, 2, 3, 4]], DataType.INT64)])
-    request.batch_key = object()
-    model().check_request(request)
-    assert request.batch_key is None
+def test_a_request_like_an_earlier_one_is_not_checked_again():
+    served, key = model(), object()
+    first = InferRequest("m", inputs=[tensor("x", [[1, 2, 3, 4]])])
+    first.batch_key = key
+    served.check_request(first)
+    assert first.batch_key is key
+    second = InferRequest("m", inputs=[])
+    second.batch_key = key
+    served.check_request(second)
+    assert second.batch_size == 1
 
 
 @pytest.mark.parametrize("count", [1, 8, 9, 1000])
 @pytest.mark.parametrize("max_batch_size", [1, 8])
 def test_there_may_be_any_number_of_rows(count, max_batch_size):
     served = model(max_batch_size=max_batch_size)
-    assert len(taken(served, tensor("x", [[1, 2, 3, 4]] * count))) == count
+    assert checked(served, tensor("x", [[1, 2, 3, 4]] * count)).batch_size == count
     assert "batch size 0" in complaint(served, tensor("x", [], shape=(0, 4)))
 
 
-def test_others_have_their_limits():
+def test_without_batching_rows_are_a_dim_like_others():
+    assert checked(model(max_batch_size=0), tensor("x", [[1, 2, 3, 4]] * 9)).batch_size == 1
+
+
+def test_models_that_take_no_tables_have_their_limits():
     served = model(said="false")
     assert "batch-size must be <= 8" in complaint(served, tensor("x", [[1, 2, 3, 4]] * 9))
     assert "data-type is 'INT64'" in complaint(served, tensor("x", [[1, 2, 3, 4]], DataType.INT64))
 
 
-def test_columns_are_put_side_by_side():
+def test_columns_have_names_and_datatypes_of_their_own():
     columns = (
         tensor("a", [1, 2], DataType.INT32),
         tensor("b", [0.5, 1.5], DataType.FP64),
         tensor("c", [True, False], DataType.BOOL, (2, 1)),
-        tensor("d", [7, 8]),
+        tensor("d", [b"u", b"v"], DataType.BYTES),
     )
-    assert taken(model(), *columns) == [[1, 0.5, 1, 7], [2, 1.5, 0, 8]]
+    assert checked(model(), *columns).batch_size == 2
 
 
-def test_columns_that_are_known_come_in_any_order():
-    served = model(2, '["a", "b"]')
+def test_columns_that_the_configuration_lists_are_all_needed():
+    served = model(1, names=("a", "b"))
     a, b = tensor("a", [1, 2]), tensor("b", [3, 4])
-    assert taken(served, a, b) == taken(served, b, a) == [[1, 3], [2, 4]]
-    assert taken(served, tensor("rows", [[1, 3]])) == [[1, 3]]
-    for wrong in ([a, a], [a, tensor("z", [3, 4])], [a, b, tensor("z", [3, 4])]):
-        text = complaint(served, *wrong)
-        assert text.endswith("the model takes 'a', 'b', each once")
+    assert checked(served, b, a).batch_size == 2
+    assert "unexpected inference input 'z'" in complaint(served, a, tensor("z", [3, 4]))
+    assert "expected 2 inputs but got 1" in complaint(served, a)
+    assert "already exists in request" in complaint(served, a, a)
+    whole = tensor("rows", [[1, 3]])
+    anything = model(1, names=("a", "b"), inferd_any_input_name="true")
+    assert checked(anything, whole).batch_size == 1
 
 
-def test_names_may_have_lost_their_spaces():
-    served = model(2, '["fixed_acidity", "pH"]')
-    columns = tensor("pH", [1, 2]), tensor("fixed acidity", [3, 4])
-    assert taken(served, *columns) == [[3, 1], [4, 2]]
+def test_a_name_that_occurs_twice_is_refused():
+    a = tensor("a", [1, 2])
+    assert "already exists in request" in complaint(model(), a, a)
 
 
-def test_one_column_may_come_flat():
-    assert taken(model(1), tensor("x", [1, 2, 3])) == [[1], [2], [3]]
-    assert "got [4]" in complaint(model(4), tensor("x", [1, 2, 3, 4]))
+def test_columns_have_equally_many_rows():
+    text = complaint(model(), tensor("a", [1, 2]), tensor("b", [1]))
+    assert text == "all columns of a table have the same number of rows, these are 'a' [2], 'b' [1]"
+    with pytest.raises(InvalidRequest, match=r"'a' \[\]"):
+        row_count([tensor("a", 1, shape=())])
 
 
-def test_texts_may_come_flat():
-    served = model(1, datatype=DataType.BYTES)
-    request = InferRequest("m", inputs=[tensor("t", [b"a", b"bc"], DataType.BYTES)])
-    served.check_request(request)
-    assert (request.inputs[0].shape, request.inputs[0].strings()) == ((2, 1), [b"a", b"bc"])
+def test_a_single_column_needs_no_second_dim():
+    assert checked(model(1), tensor("x", [1, 2, 3])).batch_size == 3
+    assert "Expected [-1,4], got [3]" in complaint(model(), tensor("x", [1, 2, 3]))
+    assert "Expected [-1,4], got [2,3]" in complaint(model(), tensor("x", [[1, 2, 3]] * 2))
 
 
-def test_texts_may_be_columns():
-    served = model(2, datatype=DataType.BYTES)
-    columns = [tensor(name, [name.encode(), b"x"], DataType.BYTES) for name in "ab"]
-    request = InferRequest("m", inputs=columns)
-    served.check_request(request)
-    assert request.inputs[0].shape == (2, 2)
-    assert request.inputs[0].strings() == [b"a", b"b", b"x", b"x"]
+def test_a_name_is_any_if_the_configuration_says_so():
+    served = model(inferd_any_input_name="true")
+    assert checked(served, tensor("rows", [[1, 2, 3, 4]])).inputs[0].name == "x"
+    assert "unexpected inference input 'rows'" in complaint(model(), tensor("rows", [[1, 2, 3, 4]]))
 
 
-@pytest.mark.parametrize(
-    ("inputs", "text"),
-    [
-        ([tensor("a", [1, 2]), tensor("b", [1])], "as many rows each, these are 'a' [2], 'b' [1]"),
-        ([tensor("a", [1]), tensor("b", [b"1"], DataType.BYTES)], "column 'b' has datatype BYTES"),
-        ([tensor("a", [1]), tensor("b", [[[1]]])], "column 'b' has shape [1, 1, 1]"),
-        ([tensor("a", 1), tensor("b", [1])], "column 'a' has shape []"),
-        ([tensor("a", [1]), tensor("b", [1])], "for model 'm'. Expected [-1,4], got [1,2]"),
-        ([tensor("a", [[b"1"] * 4], DataType.BYTES)], "data-type is 'BYTES'"),
-        ([], "missing required input(s) ['x']"),
-    ],
-)
-def test_what_is_no_table_is_refused(inputs, text):
-    assert text in complaint(model(), *inputs)
+def test_a_parameter_that_is_no_boolean_is_told():
+    with pytest.raises(InvalidConfig, match="inferd_table is 'a', expected true or false"):
+        model(said="a")
 
 
-def test_a_model_of_several_inputs_takes_no_table():
-    inputs = tuple(ModelInput(name, DataType.FP32, (1,)) for name in "ab")
-    assert table_of(ModelConfig("m", input=inputs, parameters={"inferd_table": "true"})) is None
+def answered(served, array, datatype):
+    request = checked(served, tensor("x", [[1, 2, 3, 4]] * len(array)))
+    output = Tensor.from_numpy("y", np.asarray(array, datatype.numpy), datatype)
+    served.check_response(request, InferResponse("m", "1", outputs=[output]))
+    [found] = served.outputs()
+    assert served.config.output[0].dims == found.shape[1:]
+    assert served.config.output[0].datatype is found.datatype
+    return found.datatype.value, found.shape
 
 
-@pytest.mark.parametrize("said", ["yes", "{}", "[1]", '["a"'])
-def test_columns_are_a_list_of_texts(said):
-    with pytest.raises(InvalidConfig, match=r"^model 'm': parameter inferd_table is no list of"):
-        model(said=said)
+def test_the_first_answer_shows_what_an_output_is():
+    served = model(inferd_found_outputs="true")
+    assert served.outputs()[0].shape == (-1, -1)
+    assert answered(served, [[1, 2, 3]], DataType.INT64) == ("INT64", (-1, 3))
+    assert answered(served, [[1, 2, 3]] * 2, DataType.INT64) == ("INT64", (-1, 3))
+    assert answered(served, [[1, 2]], DataType.INT64) == ("INT64", (-1, -1))
+    assert answered(served, [[1, 2, 3]], DataType.INT64) == ("INT64", (-1, -1))
+    assert answered(served, [[[1]]], DataType.FP32) == ("FP32", (-1, 1, 1))

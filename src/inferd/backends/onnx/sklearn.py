@@ -1,4 +1,4 @@
-"""SklearnBackend: scikit-learn models, converted to ONNX at load, or else run natively.
+"""ConvertedSklearn: scikit-learn models, converted to ONNX at load, or else run natively.
 
 Converted, a small model takes 5 µs where scikit-learn takes 70 to 3000. A model that cannot be
 converted, or gives different results on a few rows, is run by scikit-learn itself.
@@ -31,7 +31,7 @@ _MAX_KNOWN = 1000
 _MOST_TRIED = 64
 
 
-class SklearnBackend(ConvertedBackend):
+class ConvertedSklearn(ConvertedBackend):
     """Runs .skops files, and pickles where the configuration allows them."""
 
     def __init__(self) -> None:

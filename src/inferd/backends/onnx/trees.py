@@ -1,4 +1,4 @@
-"""XgboostBackend, LightgbmBackend and FilBackend: forests, converted to ONNX at load."""
+"""FilBackend: forests as Triton's FIL backend has them, converted to ONNX at load."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,18 +48,6 @@ class TreesBackend(ConvertedBackend):
 
     def _settle(self, ensemble: Ensemble, config: ModelConfig) -> None:
         """Have `ensemble` answer as the configuration asks; by default as the file says."""
-
-
-class XgboostBackend(TreesBackend):
-    """Runs XGBoost's .ubj and .json files; XGBoost itself is not needed."""
-
-    _parse = staticmethod(read_xgboost)
-
-
-class LightgbmBackend(TreesBackend):
-    """Runs LightGBM's text files; LightGBM itself is not needed."""
-
-    _parse = staticmethod(read_lightgbm)
 
 
 # --- as Triton's FIL backend has them ---

@@ -97,4 +97,5 @@ def merged(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
         max_batch_size=completed.max_batch_size,
         dynamic_batching=config.dynamic_batching or completed.dynamic_batching,
         decoupled=completed.decoupled,
+        parameters={**completed.parameters, **config.parameters},
     )

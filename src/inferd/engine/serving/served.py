@@ -9,13 +9,19 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS
+from inferd.config.parameter import (
+    ANY_INPUT_NAME,
+    DEFAULT_OUTPUTS,
+    FOUND_OUTPUTS,
+    is_on,
+    takes_table,
+)
 from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput, wanted_of
 from inferd.core.rows import AS_CONFIGURED
 from inferd.engine.serving.identity import Identity
-from inferd.engine.serving.table import table_of
+from inferd.engine.serving.table import MOST_ROWS, is_single_column, row_count
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
 from inferd.observe.prometheus import Observed
 from inferd.observe.stats import Counts
@@ -44,9 +50,6 @@ INLINE_CLASSES = 8 << 10
 JOINED, JOINING_REASON = "inferd_joined", "inferd_joining_reason"
 """The parameters of a shown configuration: the state and reason of a Joining."""
 
-MOST_ROWS = 2**31 - 1
-"""The most rows a table may have."""
-
 MOST_SOUND = 512
 """The number of batch keys remembered as having passed the check."""
 
@@ -54,7 +57,7 @@ MOST_SOUND = 512
 class _TensorRule:
     """What the configuration says of one input or output, ready to be compared."""
 
-    __slots__ = ("batch_dims", "bit", "datatype", "dims", "fixed_dims", "name")
+    __slots__ = ("batch_dims", "bit", "datatype", "dims", "fixed_dims", "is_expected", "name")
 
     def __init__(self, declared: ModelInput | ModelOutput, batch_dims: int, bit: int = 0) -> None:
         self.name = declared.name
@@ -64,6 +67,7 @@ class _TensorRule:
         self.bit = bit
         # None never equals a slice of a shape, so one comparison serves fixed and variable dims.
         self.fixed_dims = None if -1 in declared.dims else declared.dims
+        self.is_expected = False  # until the first answer shows what an output is
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,7 +76,7 @@ class _TensorRule:
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Tell whether `shape`, batch dim included, is one the configuration allows."""
-        if len(shape) != len(self.dims) + self.batch_dims:
+        if len(shape) != len(self.dims) + self.batch_dims or self.is_expected:
             return False
         dims, at = self.dims, self.batch_dims
         for want in dims:  # this is compiled code, where all() and zip() would be calls
@@ -131,7 +135,7 @@ class Served:
         self._sound: dict[object, int] = {}  # the batch sizes of requests by their batch_key
         self._warned_of: set[str] = set()  # the outputs of which the log says that they are odd
         self.labels = labels or {}
-        self._max_batch_size = self._most_rows = config.max_batch_size
+        self._max_batch_size = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
         self._inputs = {
             declared.name: _TensorRule(declared, batch_dims, 1 << index)
@@ -140,12 +144,12 @@ class Served:
         self._outputs = {o.name: _TensorRule(o, batch_dims) for o in config.output}
         self._all_outputs = list(self._outputs.values())
         self._default_outputs = _default_outputs(config)
-        takes_any_name = len(self._inputs) == 1 and config.parameters.get(ANY_INPUT_NAME) == "true"
-        self._only = next(iter(self._inputs.values())) if takes_any_name else None
-        self._table = table_of(config)
-        self._is_obliging = self._table is not None or bool(self._default_outputs)
-        if self._table is not None:
-            self._most_rows = MOST_ROWS  # a table of more than max_batch_size rows runs alone
+        self._takes_any_name = is_on(config, ANY_INPUT_NAME)
+        self._only = _only_of(self._inputs) if self._takes_any_name else None
+        self._is_table = takes_table(config)  # if of more than max_batch_size rows, it runs alone
+        self._most_rows = MOST_ROWS if self._is_table else config.max_batch_size
+        self._finds_outputs = is_on(config, FOUND_OUTPUTS)
+        _expect(self._all_outputs if self._finds_outputs else ())
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
 
@@ -224,8 +228,11 @@ class Served:
         self._sound[request.batch_key] = request.batch_size
 
     def _check_anew(self, request: InferRequest) -> None:
-        if request.raw or self._is_obliging:
+        if request.raw or self._default_outputs:
             self._complete(request)
+        if self._is_table and request.inputs:
+            self._check_table(request)
+            return
         rules = self._inputs
         seen_bits = 0
         batch_size = None
@@ -245,6 +252,30 @@ class Served:
         request.batch_size = batch_size or 1
         if seen_bits != self._all_bits or len(request.inputs) != len(rules):
             self._check_absent(request.inputs)
+        if request.outputs:
+            self._check_outputs(request)
+
+    def _check_table(self, request: InferRequest) -> None:
+        """Check a request of rows, one input or the columns of a table, of any datatypes."""
+        inputs = request.inputs
+        rows = row_count(inputs)
+        rules = self._inputs
+        if len(inputs) > 1:
+            if len({tensor.name for tensor in inputs}) < len(inputs) or (
+                len(rules) > 1 and {tensor.name for tensor in inputs} != rules.keys()
+            ):
+                raise self._bad_names(inputs)
+        elif len(rules) == 1:
+            rule = rules.get(inputs[0].name) or self._renamed(request)
+            shape = inputs[0].shape
+            if not rule.fits(shape) and not is_single_column(shape, rule.dims):
+                raise self._bad_shape(inputs[0], rule)
+        elif not self._takes_any_name:
+            raise self._bad_names(inputs)
+        if self._batch_dims:
+            if not 1 <= rows <= self._most_rows:
+                raise self._bad_batch(inputs[0], None)
+            request.batch_size = rows
         if request.outputs:
             self._check_outputs(request)
 
@@ -325,11 +356,14 @@ class Served:
 
     def _check_odd(self, request: InferRequest, tensor: Tensor, rule: _TensorRule) -> None:
         """Raise BackendFailed unless an output may differ from the configuration, as this does."""
-        is_wrong = not self.is_lax or (
+        is_wrong = not (self.is_lax or self._finds_outputs) or (
             request.has_top_k
             and not is_classifiable(tensor.datatype)
             and any(one.name == tensor.name and one.top_k for one in request.outputs)
         )
+        if self._finds_outputs and not is_wrong:
+            self._find(tensor, rule)
+            return
         if not is_wrong and tensor.name in self._warned_of:
             return
         what = (
@@ -340,6 +374,27 @@ class Served:
             msg = f"model '{self.name}' {what}"
             raise BackendFailed(msg)
         self._warn_once(tensor.name, f"{what}: clients get it as it is")
+
+    def _find(self, tensor: Tensor, rule: _TensorRule) -> None:
+        """Have metadata and configuration say of an output what its answer shows it to be.
+
+        Dims in which later answers differ are variable.
+        """
+        shape, was_expected = tensor.shape[rule.batch_dims :], rule.is_expected
+        if was_expected or len(shape) != len(rule.dims):
+            dims = shape
+        else:
+            pairs = zip(shape, rule.dims, strict=True)
+            dims = tuple([got if got == want else -1 for got, want in pairs])
+        rule.datatype, rule.dims, rule.is_expected = tensor.datatype, dims, False
+        rule.fixed_dims = None if -1 in dims else dims
+        outputs = [
+            replace(output, datatype=rule.datatype, dims=dims)
+            if output.name == rule.name
+            else output
+            for output in self.config.output
+        ]
+        self.config = replace(self.config, output=tuple(outputs))
 
     def _warn_once(self, output: str, what: str) -> None:
         """Log, once per output, what is odd about it."""
@@ -422,23 +477,12 @@ class Served:
         return rule
 
     def _complete(self, request: InferRequest) -> None:
-        """Fill in the default outputs, and make one input of raw bytes or of a table's columns.
-
-        Raises InvalidRequest.
-        """
-        inputs = request.inputs
+        """Fill in the default outputs, and make one input of raw bytes. Raises InvalidRequest."""
         if self._default_outputs and not request.outputs:
             request.outputs = self._default_outputs[request.binary_output]
         if request.raw:
-            request.inputs = [self._deduced(inputs[0].data)]
+            request.inputs = [self._deduced(request.inputs[0].data)]
             request.raw = False  # a stream's request is checked twice
-            return
-        if self._table is None or not inputs:
-            return
-        tensor = self._table.input_of(inputs)
-        if len(inputs) > 1 or tensor.shape != inputs[0].shape or tensor.data is not inputs[0].data:
-            request.inputs = [tensor]
-            request.batch_key = None  # the inputs have changed
 
     def _take_scalar(self, tensor: Tensor, rule: _TensorRule) -> None:
         """Give a tensor without dims the dims [1], which is how a configuration declares a scalar.
@@ -563,6 +607,17 @@ class Served:
             )
             raise InvalidRequest(msg)
         return [names[name] for name in self._outputs if name in names]
+
+
+def _only_of(rules: Mapping[str, _TensorRule]) -> _TensorRule | None:
+    """Return the one rule of `rules`, None if there are others."""
+    return next(iter(rules.values())) if len(rules) == 1 else None
+
+
+def _expect(outputs: Sequence[_TensorRule]) -> None:
+    """Have the first answer decide what `outputs` are."""
+    for output in outputs:
+        output.is_expected, output.fixed_dims = True, None
 
 
 def _default_outputs(config: ModelConfig) -> dict[bool, list[WantedOutput]]:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from inferd.config.model import BatchInput, ModelConfig
+from inferd.config.parameter import takes_table
 from inferd.core.interfaces import Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.core.rows import verdict_of
@@ -55,7 +56,8 @@ class BatchPlan:
             for i in config.input
             if has_optional or (-1 in i.dims and not i.allow_ragged_batch)
         )
-        self.has_kinds = bool(self._compared)
+        self._is_table = takes_table(config)  # whose inputs have any names and datatypes
+        self.has_kinds = self._is_table or bool(self._compared)
         """Whether some requests may not run together."""
         self._output_names = [output.name for output in config.output]
         self.reshapes = bool(self._ragged or self._batch_inputs or self._sources)
@@ -66,8 +68,12 @@ class BatchPlan:
 
         It holds the datatypes and shapes of inputs with variable dims and, where inputs are
         optional, which of them are present. All others have already been checked to be as the
-        configuration says.
+        configuration says. Of tables it holds the names, datatypes and shapes of all columns.
         """
+        if self._is_table:
+            return frozenset(
+                (tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in request.inputs
+            )
         compared = self._compared
         if not compared:
             return None

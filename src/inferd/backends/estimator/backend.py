@@ -1,0 +1,92 @@
+"""EstimatorBackend: the base of backends whose models a library for tables runs itself."""
+
+from dataclasses import replace
+from importlib.util import find_spec
+
+from inferd.backends.estimator.instance import EstimatorInstance, outputs_named
+from inferd.backends.estimator.model import PREDICT, PROBABILITY, LoadedModel
+from inferd.config.model import ModelConfig
+from inferd.config.parameter import DEFAULT_OUTPUTS, FOUND_OUTPUTS, TABLE
+from inferd.core.completing import CompletingBackend
+from inferd.core.interfaces import Instance, ModelFiles, Placement
+from inferd.core.signature import Declared, Signature, complete_config
+from inferd.errors import InferdError
+from inferd.tensor.dtype import DataType
+
+INPUT = "input"
+"""The default name of the input."""
+
+_USUAL = (PREDICT, PROBABILITY)
+"""The outputs of a request that names none, of a model that has more."""
+
+
+class EstimatorBackend(CompletingBackend):
+    """Completes configurations from models, and opens them; `packages` are those it needs."""
+
+    packages: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        for package in self.packages:  # imported with the first model
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(name=package)
+
+    def complete_alone(self, files: ModelFiles, config: ModelConfig) -> ModelConfig | None:
+        """Return `config` completed without the library, None if the model has to be loaded."""
+        del files
+        return _as_table(config) if config.input and config.output else None
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete.
+
+        The input is FP32 [features], or BYTES [1] for texts. Outputs are those that the model can
+        compute.
+        """
+        return completed(config, self._model(files, config), self._default_max_batch_size)
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
+        """See Backend.open."""
+        del placement
+        return EstimatorInstance(config, files.version, self._model(files, config))
+
+    def _model(self, files: ModelFiles, config: ModelConfig) -> LoadedModel:
+        try:
+            return self._read(files, config)
+        except InferdError as error:
+            error.args = (f"model '{config.name}': {error.message}",)
+            raise
+
+    def _read(self, files: ModelFiles, config: ModelConfig) -> LoadedModel:
+        """Return the model in the file. Raises InferdError."""
+        raise NotImplementedError
+
+
+def completed(config: ModelConfig, model: LoadedModel, default_max_batch_size: int) -> ModelConfig:
+    """Return `config` with what it leaves out, as `model` tells it. Raises InvalidConfig."""
+    features = model.features
+    name = config.input[0].name if config.input else INPUT
+    datatype = DataType.BYTES if features.are_texts else DataType.FP32
+    width = 1 if features.are_texts else features.width or -1
+    taken = Declared(name, datatype.value, (-1, width), datatype)
+    given = {
+        output.name: Declared(
+            output.name, output.datatype.value, (-1, *output.dims), output.datatype
+        )
+        for output in model.outputs.values()
+    }
+    whole = complete_config(config, Signature({name: taken}, {}, given), default_max_batch_size)
+    outputs_named(whole, model.outputs)
+    parameters = {**whole.parameters}
+    if not config.output:
+        parameters.setdefault(FOUND_OUTPUTS, "true")
+        usual = [output for output in _USUAL if output in model.outputs]
+        if usual and len(usual) < len(model.outputs):
+            parameters.setdefault(DEFAULT_OUTPUTS, ",".join(usual))
+    return _as_table(replace(whole, parameters=parameters))
+
+
+def _as_table(config: ModelConfig) -> ModelConfig:
+    """Return `config`, saying that rows are passed on as they come, unless it says otherwise."""
+    if config.parameters.get(TABLE):
+        return config
+    return replace(config, parameters={**config.parameters, TABLE: "true"})

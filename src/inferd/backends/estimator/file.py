@@ -1,0 +1,101 @@
+"""Estimator: loads a scikit-learn model; the file must not run code unless allowed to."""
+
+import re
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from threading import Lock
+from types import ModuleType
+from typing import Any
+
+from inferd.config.model import ModelConfig
+from inferd.config.parameter import is_on
+from inferd.errors import BackendFailed, InvalidConfig, Unsupported, foreign_text
+
+ALLOW_PICKLE = "inferd_allow_pickle"
+"""The config parameter that allows a model file to be a pickle, which can run any code."""
+
+TRUSTED = "inferd_trusted_types"
+"""The config parameter with a comma-separated list of types that a skops file may have."""
+
+PICKLES = (".joblib", ".pkl", ".pickle")
+
+_PACKAGES = ("sklearn", "joblib", "skops.io")
+
+_importing = Lock()
+"""Guards imports: the modules of these packages import each other, so two threads that start at
+different ends would deadlock, and Python raises an error in one. One lock for the process."""
+
+_MOST_TRIES = 10
+_PAUSE_S = 0.05
+_PARTIAL = "partially initialized module"
+
+# Types that hold only numbers, which skops leaves to its callers to judge.
+_HARMLESS = re.compile(
+    r"sklearn\.(tree\._tree\.Tree|_loss\.(link|loss)\.\w+|"
+    r"neural_network\._stochastic_optimizers\.\w+|"
+    r"ensemble\._hist_gradient_boosting\.predictor\.TreePredictor|"
+    r"ensemble\._hist_gradient_boosting\.binning\._BinMapper|"
+    r"neighbors\._(kd|ball)_tree\.(KD|Ball)Tree(64|32)?|"
+    r"metrics\._dist_metrics\.(?!PyFunc)\w+Distance(64|32)?|"
+    r"utils\._bunch\.Bunch)"
+)
+
+
+def read_estimator(file: Path, config: ModelConfig) -> Any:
+    """Return the estimator in `file`. Raises InvalidConfig, Unsupported, BackendFailed."""
+    what = f"'{file.name}'"
+    if file.suffix in PICKLES and not is_on(config, ALLOW_PICKLE):
+        msg = (
+            f"{what} is a pickle, which can run any code when it is loaded; set parameter "
+            f"{ALLOW_PICKLE} to true if you trust it, or save the model with skops"
+        )
+        raise Unsupported(msg)
+    try:
+        with _importing:  # loading a file imports modules as well
+            estimator = _untangled(lambda: _read(file, config))
+    except (InvalidConfig, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        msg = f"{what} cannot be loaded: {foreign_text(error)}"
+        raise BackendFailed(msg) from error
+    if not any(callable(getattr(estimator, call, None)) for call in ("predict", "transform")):
+        msg = f"{what} holds a {type(estimator).__name__}, which can neither predict nor transform"
+        raise InvalidConfig(msg)
+    return estimator
+
+
+def _read(file: Path, config: ModelConfig) -> Any:
+    _, joblib, io = map(import_module, _PACKAGES)
+    if file.suffix in PICKLES:
+        return joblib.load(file)
+    return io.load(file, trusted=_trusted(io, file, config))
+
+
+def _untangled(load: Callable[[], Any]) -> Any:
+    """Return the result of `load`; retry if it lost an import race against another thread.
+
+    Python reports that with an error of its own, or exposes a partially initialized module.
+    """
+    for turn in range(_MOST_TRIES):
+        try:
+            return load()
+        except (RuntimeError, ImportError, AttributeError) as error:
+            if type(error).__name__ != "_DeadlockError" and _PARTIAL not in str(error):
+                raise
+            time.sleep(turn * _PAUSE_S)  # until the other import has finished
+    return load()
+
+
+def _trusted(io: ModuleType, file: Path, config: ModelConfig) -> list[str]:
+    listed = {name.strip() for name in config.parameters.get(TRUSTED, "").split(",")}
+    flagged = list(io.get_untrusted_types(file=file))
+    unknown = [name for name in flagged if name not in listed and not _HARMLESS.fullmatch(name)]
+    if unknown:
+        msg = (
+            f"'{file.name}' has types that are not trusted: {', '.join(sorted(unknown)[:5])}; "
+            f"parameter {TRUSTED} may list those that you trust"
+        )
+        raise InvalidConfig(msg)
+    return flagged

@@ -1,0 +1,164 @@
+"""Rows: the inputs of a request as arrays, exactly as the client sent them.
+
+One input is an array of rows. Several are the columns of a table. No number ever becomes another
+one: what numpy cannot hold side by side is refused.
+"""
+
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from inferd.backends.estimator.model import Columns, LoadedModel
+from inferd.core.arrays import Array
+from inferd.errors import InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.halves import bf16_to_float32
+from inferd.tensor.tensor import Tensor
+
+_SHOWN = 10
+
+
+def rows_of(inputs: Sequence[Tensor], model: LoadedModel, order: Sequence[str] = ()) -> Any:
+    """Return what the calls of `model` take, made of the `inputs` of a request, at least one.
+
+    `order` is the order of columns whose names the model does not know. Raises InvalidRequest, or
+    one of the model's faults.
+    """
+    if len(inputs) > 1:
+        columns = _columns(inputs, model.features.names or order)
+        count = model.features.width
+        if count is not None and len(columns) != count:
+            msg = f"the request has {len(columns)} columns, the model takes {count}"
+            raise InvalidRequest(msg)
+        return model.table(columns)
+    array = array_of(inputs[0])
+    if array.ndim < 1 or not len(array):
+        msg = f"input '{inputs[0].name}' has shape {list(array.shape)}, expected at least one row"
+        raise InvalidRequest(msg)
+    are_texts = model.features.are_texts or (array.dtype == object and not model.features.width)
+    if are_texts and array.size == len(array):
+        array = array.reshape(-1)
+    elif array.ndim == 1:
+        array = array.reshape(-1, 1)
+    count = model.features.width
+    if count is not None and array.ndim == 2 and array.shape[1] != count:
+        msg = f"input '{inputs[0].name}' has {array.shape[1]} columns, the model takes {count}"
+        raise InvalidRequest(msg)
+    return model.rows(array)
+
+
+def array_of(tensor: Tensor) -> Array:
+    """Return a copy of the elements of `tensor`, BF16 as float32, BYTES as `str`.
+
+    A copy, because some estimators write to their input. Raises InvalidRequest for texts that are
+    not UTF-8.
+    """
+    if tensor.datatype is DataType.BF16:
+        return bf16_to_float32(tensor.numpy())
+    array = np.array(tensor.numpy())
+    if tensor.datatype is not DataType.BYTES:
+        return array
+    try:
+        texts = [element.decode() for element in array.ravel().tolist()]
+    except UnicodeDecodeError as error:
+        msg = f"input '{tensor.name}' has a text that is not UTF-8: {error}"
+        raise InvalidRequest(msg) from error
+    array.ravel()[:] = texts
+    return array
+
+
+def _columns(inputs: Sequence[Tensor], names: Sequence[str]) -> Columns:
+    """Return the columns that `inputs` are, in the order of `names` if these are known.
+
+    An input of several columns takes the names that follow. Raises InvalidRequest.
+    """
+    arrays = [(tensor, array_of(tensor)) for tensor in inputs]
+    counts = {array.shape[:1] for _, array in arrays}
+    if len(counts) > 1 or any(not 1 <= array.ndim <= 2 for _, array in arrays):
+        shapes = ", ".join(f"'{tensor.name}' {list(tensor.shape)}" for tensor in inputs[:_SHOWN])
+        msg = f"the columns of a table have the shape [rows] or [rows,1], these are {shapes}"
+        raise InvalidRequest(msg)
+    if counts == {(0,)}:
+        msg = "the columns of the request have no rows, expected at least one row"
+        raise InvalidRequest(msg)
+    columns: dict[str, Array] = {}
+    for tensor, array in arrays:
+        parts = array.reshape(len(array), -1).T
+        if len(parts) == 1:
+            columns[tensor.name] = parts[0]
+        else:
+            columns.update((f"{tensor.name}__{n}", part) for n, part in enumerate(parts))
+    return _in_order(columns, names) if names else columns
+
+
+def _in_order(columns: Columns, names: Sequence[str]) -> Columns:
+    found = {_plain(name): column for name, column in columns.items()}
+    if found.keys() != set(map(_plain, names)) or len(columns) != len(names):
+        msg = (
+            f"the request has the columns {_quoted(columns)}, the model takes {_quoted(names)}, "
+            f"each once"
+        )
+        raise InvalidRequest(msg)
+    return {name: found[_plain(name)] for name in names}
+
+
+def _plain(name: str) -> str:
+    """Return `name` as LightGBM stores it, which allows no spaces in names."""
+    return name.replace(" ", "_")
+
+
+def _quoted(names: Iterable[str]) -> str:
+    some = list(names)
+    more = ", ..." if len(some) > _SHOWN else ""
+    return ", ".join(f"'{name}'" for name in some[:_SHOWN]) + more
+
+
+def stacked(columns: Columns) -> Array:
+    """Return `columns` side by side as one array, of texts and numbers if they are both.
+
+    Raises InvalidRequest if no datatype holds the numbers of all of them exactly.
+    """
+    arrays = list(columns.values())
+    if any(array.dtype == object for array in arrays):
+        return np.stack([array.astype(object) for array in arrays], axis=1)
+    whole = np.stack(arrays, axis=1)
+    for number, (name, array) in enumerate(columns.items()):
+        if not is_same(whole[:, number], array):
+            msg = (
+                f"column '{name}' holds numbers that {whole.dtype}, the datatype of all columns "
+                f"together, cannot hold: send all columns in a datatype that holds them"
+            )
+            raise InvalidRequest(msg)
+    return whole
+
+
+def is_same(converted: Array, array: Array) -> bool:
+    """Tell whether `array` lost nothing when it became `converted`; both are numbers."""
+    if converted.dtype == array.dtype:
+        return True
+    with np.errstate(all="ignore"):
+        back = converted.astype(array.dtype)
+    return bool(np.array_equal(back, array, equal_nan=array.dtype.kind == "f"))
+
+
+def has_pandas() -> bool:
+    """Tell whether pandas is installed."""
+    return find_spec("pandas") is not None
+
+
+def framed(columns: Columns, categories: Iterable[str] = ()) -> Any:
+    """Return `columns` as a pandas.DataFrame, each in its own datatype, or as `categories`.
+
+    Raises InvalidRequest if pandas is not installed.
+    """
+    if not has_pandas():
+        msg = (
+            "a table with categories or texts needs the Python package 'pandas' on the server: "
+            "pip install 'inferd[pandas]'"
+        )
+        raise InvalidRequest(msg)
+    frame = import_module("pandas").DataFrame(dict(columns))
+    return frame.astype(dict.fromkeys(categories, "category"))
