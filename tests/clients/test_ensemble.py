@@ -56,6 +56,21 @@ def test_its_platform_is_ensemble(package, client):
         assert step.input_map == {"INPUT0": "INPUT0"}
 
 
+@pytest.mark.parametrize("id", [0, 7])
+def test_its_answers_name_the_sequence_of_the_request(package, client, id):
+    for _ in range(3):  # the second time the answer is known but for its numbers
+        answer = client.infer("zoo", [tensor(package, SCORES, "FP32")], sequence_id=id)
+        found = answer.get_response()
+        if package is tritonclient.http:
+            said = found["parameters"]
+            assert said == {"sequence_id": id, "sequence_start": False, "sequence_end": False}
+        else:
+            assert found.parameters["sequence_id"].int64_param == id
+            assert not found.parameters["sequence_start"].bool_param
+            assert not found.parameters["sequence_end"].bool_param
+            assert len(found.parameters) == 3
+
+
 def test_one_with_a_decoupled_step_is_refused_where_there_is_no_stream(package, client):
     values = np.array([1, 2], np.int32)
     with pytest.raises(InferenceServerException, match="model 'repeated' is decoupled"):

@@ -722,6 +722,68 @@ async def test_answers_are_worked_on_side_by_side_as_far_as_allowed():
 
 
 @run
+async def test_so_many_requests_are_in_each_step_at_once_those_of_all_runs_together():
+    models = Models(a=plus(1), b=plus(1))
+    models.gates = {"b": asyncio.Event()}
+    scheduler = ensemble(models, (A, "X", "t"), (B, "t", "Y"), inflight=2)
+    tasks = [asyncio.create_task(scheduler.run(ask())) for _ in range(4)]
+    await settled()
+    assert sorted(models.names()) == ["a"] * 4 + ["b"] * 2
+    tasks[0].cancel()  # who leaves makes room
+    await settled()
+    assert models.names()[6:] == ["b"]
+    models.gates["b"].set()
+    assert [values(await task) for task in tasks[1:]] == [{"Y": [3, 4, 5]}] * 3
+
+
+@run
+async def test_without_a_limit_all_are_in_a_step_at_once():
+    models = Models(a=plus(1))
+    models.gates = {"a": asyncio.Event()}
+    scheduler = ensemble(models, (A, "X", "Y"))
+    tasks = [asyncio.create_task(scheduler.run(ask())) for _ in range(40)]
+    await settled()
+    assert len(models.asked) == 40
+    models.gates["a"].set()
+    await asyncio.gather(*tasks)
+
+
+def said_of(id, *, start=False, end=False):
+    return {"sequence_id": id, "sequence_start": start, "sequence_end": end}
+
+
+@pytest.mark.parametrize(
+    ("sequence", "said"),
+    [
+        (None, said_of(0)),
+        (Sequence(7, start=True), said_of(7, start=True)),
+        (Sequence("s", end=True), said_of("s", end=True)),
+        (Sequence(2**64 - 1), said_of(-1)),
+    ],
+)
+@run
+async def test_an_answer_names_the_sequence_of_its_request(sequence, said):
+    scheduler = ensemble(Models(a=plus(1)), (A, "X", "Y"))
+    assert (await scheduler.run(ask(sequence=sequence))).parameters == said
+
+
+@run
+async def test_the_sequence_that_a_steps_answer_names_is_that_of_what_follows():
+    class Renaming(Models):
+        def _answer(self, request, outputs, *, is_final=True):
+            answer = super()._answer(request, outputs, is_final=is_final)
+            if request.model == "a":
+                answer.parameters = {"sequence_id": 9, "sequence_end": True}
+            return answer
+
+    models = Renaming(a=plus(1), b=plus(1))
+    scheduler = ensemble(models, (A, "X", "t"), (B, "t", "Y"))
+    answer = await scheduler.run(ask(sequence=Sequence(7, start=True)))
+    assert answer.parameters == said_of(9, end=True)
+    assert models.asked[1].sequence == Sequence(9, end=True)
+
+
+@run
 async def test_an_error_of_a_decoupled_step_comes_after_its_answers():
     def one(i):
         return [{"O": i}, BackendFailed("no luck")]

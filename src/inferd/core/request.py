@@ -131,6 +131,23 @@ class Sequence(Record):
         )
 
 
+UNSEQUENCED: Parameters = {"sequence_id": 0, "sequence_start": False, "sequence_end": False}
+"""What the answers of ensembles say of a sequence when there is none; never changed."""
+
+
+def sequence_parameters(sequence: Sequence | None) -> Parameters:
+    """Return the parameters that name `sequence` in an answer, as those of ensembles do (Triton).
+
+    A number from 2^63 on becomes the int64 of the same bits, as parameters have no other integers.
+    """
+    if sequence is None:
+        return UNSEQUENCED
+    id = sequence.id
+    if isinstance(id, int) and id >= 2**63:
+        id -= 2**64
+    return {"sequence_id": id, "sequence_start": sequence.start, "sequence_end": sequence.end}
+
+
 class InferRequest(Record):
     """A decoded inference request.
 

@@ -108,7 +108,8 @@ class Counts:
     failures of the model. `rerun_count` counts those that `ran_again`, `comparison_count` the
     joined answers that were compared with answers computed alone, `disagreement_count` those that
     differed. `first_responses`, for decoupled models, counts the milliseconds to the first answer;
-    for others, too, if it `times_answers`.
+    for others, too, if it `times_answers`. What fails in an ensemble, fails in a step: its own
+    reason is OTHER (Triton).
     """
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -128,7 +129,7 @@ class Counts:
         self.cache_miss = Duration()
         self.responses: list[ResponseStatistics] = []
         self.first_responses: Histogram | None = None
-        self.times_answers = False
+        self.times_answers = self.is_ensemble = False
         self.request_histogram = [0] * BUCKETS
         self.queue_histogram = [0] * BUCKETS
         self.input_histogram = [0] * BUCKETS
@@ -189,9 +190,18 @@ class Counts:
             self.refused_count += isinstance(error, Unavailable)
             return
         _row(self.failures, request.batch_size, Duration).add(self.clock() - began_ns)
-        self.fail_counts[_reason(request, error)] += 1
+        self.fail_counts[self._reason(request, error)] += 1
         if request.started_ns and not request.shared:
             self._add_execution(self.failed, request, request.batch_size)
+
+    def _reason(self, request: Timed, error: BaseException) -> str:
+        if _is_cancel(error):
+            return CANCELED
+        if self.is_ensemble:
+            return OTHER
+        if request.started_ns:
+            return BACKEND
+        return REJECTED if isinstance(error, Unavailable) else OTHER
 
     def add_outcome(self, request: Timed, failure: BaseException | None) -> None:
         """Count a request whose answers are complete; `failure` is the error among them, if any."""
@@ -400,14 +410,6 @@ def _durations(all_phases: Sequence[Phases]) -> tuple[Duration, Duration, Durati
         Duration(count, sum(phases.infer_ns for phases in all_phases)),
         Duration(count, sum(phases.output_ns for phases in all_phases)),
     )
-
-
-def _reason(request: Timed, error: BaseException) -> str:
-    if _is_cancel(error):
-        return CANCELED
-    if request.started_ns:
-        return BACKEND
-    return REJECTED if isinstance(error, Unavailable) else OTHER
 
 
 def _is_cancel(error: BaseException) -> bool:

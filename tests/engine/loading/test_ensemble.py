@@ -179,6 +179,9 @@ async def test_a_failure_is_counted_where_it_happens_and_above(repository, ask):
             await engine.infer(ask("e", X=ROWS))
         fails = {row.name: row.inference_stats.fail.count for row in engine.statistics()}
         assert fails == {"a": 0, "bad": 1, "e": 1}
+        reasons = {one.name: one.counts.fail_counts for one in engine.observed()}
+        assert (reasons["bad"]["BACKEND"], reasons["e"]["BACKEND"]) == (1, 0)
+        assert reasons["e"]["OTHER"] == 1
 
 
 @run

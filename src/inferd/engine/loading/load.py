@@ -259,6 +259,7 @@ class Loader:
         )
         check_config(config)
         counts = self._counts(config)
+        counts.is_ensemble = True
         return build_ensemble(config, version, steps, self._models, counts, labels)
 
     def _counts(self, config: ModelConfig) -> Counts:

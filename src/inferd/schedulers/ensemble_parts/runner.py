@@ -13,7 +13,7 @@ from functools import partial
 from math import prod
 
 from inferd.core.interfaces import Models, PromptModels
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferRequest, InferResponse, sequence_parameters
 from inferd.errors import BackendFailed, InferdError, Unavailable
 from inferd.schedulers.ensemble_parts.parallel_steps import BREATH_NS, run_side_by_side
 from inferd.schedulers.ensemble_parts.plan import EnsemblePlan, Step
@@ -29,7 +29,8 @@ class StepRunner:
     """Runs the steps of `plan` by requests to `models`; `clock` is in ns.
 
     The steps of the numbers `with_sequences` get the requests of a sequence in the order in which
-    these come here. (Behind a decoupled step this holds for none: each answer is a request.)
+    these come here. (Behind a decoupled step this holds for none: each answer is a request.) Each
+    step has `slots` for max_inflight_requests of all runs, if that is not 0.
     """
 
     def __init__(
@@ -45,6 +46,8 @@ class StepRunner:
         self._prompt = models if isinstance(models, PromptModels) else None
         self._clock = clock
         self.places = _places(plan, with_sequences)
+        most = plan.max_inflight_requests
+        self.slots = {step.number: asyncio.Semaphore(most) for step in plan.steps if most}
 
     def line_up(self, run: EnsembleRun) -> None:
         """Let a request that names a sequence take its turn at the steps that it needs.
@@ -78,7 +81,8 @@ class StepRunner:
             if one is not None:  # else not asked for, or it needs a missing optional input
                 outputs.append(Tensor(name, one.datatype, self._shape(name, one), one.data))
         request = run.request
-        return InferResponse(request.model, "", request.id, outputs, final=is_final)
+        said = sequence_parameters(run.sequence)
+        return InferResponse(request.model, "", request.id, outputs, said, final=is_final)
 
     def _shape(self, name: str, output: Tensor) -> tuple[int, ...]:
         """Return the shape that clients see. Raises BackendFailed when the reshape does not fit."""
@@ -114,6 +118,17 @@ class StepRunner:
     async def _run_step(self, run: EnsembleRun, step: Step) -> None:
         if run.ticket is not None:
             await self.order.enter(run.ticket, self.places.get(step.number))
+        slot = self.slots.get(step.number) if self.slots else None
+        if slot is None:
+            await self._ask(run, step)
+            return
+        await slot.acquire()
+        try:
+            await self._ask(run, step)
+        finally:
+            slot.release()
+
+    async def _ask(self, run: EnsembleRun, step: Step) -> None:
         call = self.call(run, step)
         try:
             response = self._prompt.infer_now(call) if self._prompt is not None else None
@@ -145,7 +160,7 @@ class StepRunner:
             request.parameters,
             priority=request.priority,
             timeout_us=self._left_us(run, step) if request.timeout_us else 0,
-            sequence=request.sequence,
+            sequence=run.sequence,
             arrived_ns=request.arrived_ns,
             callers=request.callers,
             trace=request.trace,

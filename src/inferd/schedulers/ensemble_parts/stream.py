@@ -60,15 +60,22 @@ async def _parts(
     """Yield the run as it goes on with each answer of `step`, and that answer."""
     if run.ticket is not None:
         await runner.order.enter(run.ticket, runner.places.get(step.number))
-    call = runner.call(run, step)
+    slot = runner.slots.get(step.number)
+    if slot is not None:
+        await slot.acquire()
     try:
-        async with aclosing(runner.models.stream(call)) as responses:
-            async for response in responses:
-                part = run.part()
-                part.take(step, response)
-                yield part, response
-    except InferdError as error:
-        raise runner.failed(step, call, error) from error
+        call = runner.call(run, step)
+        try:
+            async with aclosing(runner.models.stream(call)) as responses:
+                async for response in responses:
+                    part = run.part()
+                    part.take(step, response)
+                    yield part, response
+        except InferdError as error:
+            raise runner.failed(step, call, error) from error
+    finally:
+        if slot is not None:
+            slot.release()
 
 
 async def _finished(runner: StepRunner, steps: Sequence[Step], part: _AnsweredRun) -> InferResponse:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput
+from inferd.core.request import UNSEQUENCED, InferRequest, InferResponse, Span, WantedOutput
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -21,6 +21,21 @@ SIZED = [datatype for datatype in DataType if datatype is not DataType.BYTES]
 def codec(**rules):
     defaults = {"half_floats": True, "non_finite": "tokens", "max_json_bytes": 2**26}
     return V2Rest(JsonRules(**(defaults | rules)))
+
+
+def test_answers_of_ensembles_are_known_too_and_others_told_apart():
+    wire, request = codec(), InferRequest("m", batch_key=object())
+
+    def text(parameters):
+        response = InferResponse("m", "1", "", [output()], parameters)
+        [buffer], _ = wire.encode_infer_response(request, response)
+        return buffer
+
+    first, second = text(UNSEQUENCED), text(UNSEQUENCED)
+    assert first == second
+    assert b'"parameters":{"sequence_id":0,"sequence_start":false,"sequence_end":false}' in first
+    assert b"parameters" not in text(None)
+    assert b'"parameters":{"sequence_id":7}' in text({"sequence_id": 7})
 
 
 def output(name="y", values=(1, 2), datatype=DataType.INT32, shape=None):

@@ -9,11 +9,18 @@ from functools import lru_cache
 from typing import Any
 
 from inferd.aio.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
-from inferd.core.request import InferRequest, InferResponse, Resolve, Span, WantedOutput
+from inferd.core.request import (
+    UNSEQUENCED,
+    InferRequest,
+    InferResponse,
+    Resolve,
+    Span,
+    WantedOutput,
+)
 from inferd.errors import InvalidRequest
 from inferd.record import Record
 from inferd.tensor.dtype import DataType
-from inferd.tensor.tensor import Tensor
+from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire.infer_codec import InferCodec
 from inferd.wire.proto import malformed, message_class, parse, serialized
 from inferd.wire.proto.fields import (
@@ -182,9 +189,10 @@ class V2Grpc(InferCodec):
         if request.id:
             head += encode_field(ID, request.id.encode())
         if response.parameters:
-            details = message_class(_RESPONSE)()
-            encode_parameters(details.parameters, response.parameters)
-            head += details.SerializeToString()
+            if response.parameters is UNSEQUENCED:
+                head += _unsequenced()
+            else:
+                head += _details(response.parameters)
         if self._typed_answers and not request.binary_output and have_contents_fields(outputs):
             return [
                 head,
@@ -517,11 +525,20 @@ def _head(model: str, version: str) -> bytes:
     return encode_field(_NAME, model.encode()) + encode_field(_VERSION, version.encode())
 
 
+def _details(parameters: Parameters) -> bytes:
+    message = message_class(_RESPONSE)()
+    encode_parameters(message.parameters, parameters)
+    return serialized(message)
+
+
+@lru_cache(maxsize=1)
+def _unsequenced() -> bytes:
+    return _details(UNSEQUENCED)
+
+
 @lru_cache(maxsize=2)
 def _final(final: bool) -> bytes:
-    message = message_class(_RESPONSE)()
-    encode_parameters(message.parameters, {"triton_final_response": final})
-    return serialized(message)
+    return _details({"triton_final_response": final})
 
 
 @lru_cache(maxsize=1024)

@@ -8,7 +8,7 @@ import orjson
 from inferd.aio.inline import INLINE_ELEMENTS
 from inferd.core.request import InferResponse, WantedOutput
 from inferd.tensor.dtype import DataType
-from inferd.tensor.tensor import Tensor
+from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire.json.data import encode_data, unpack_short
 
 JOIN_BYTES = 65536
@@ -18,15 +18,20 @@ JOIN_BYTES = 65536
 class KnownAnswer:
     """The JSON of an answer around the parts that change: the id, and arrays of numbers.
 
-    `texts` are the pieces around those arrays; outputs `chosen` as binary, or with a place in
-    shared memory, have no array.
+    Its `parameters` are none, or UNSEQUENCED. `texts` are the pieces around those arrays; outputs
+    `chosen` as binary, or with a place in shared memory, have no array.
     """
 
-    __slots__ = ("_are_binary", "_are_placed", "_outputs", "_texts", "_unpack")
+    __slots__ = ("_are_binary", "_are_placed", "_outputs", "_parameters", "_texts", "_unpack")
 
     def __init__(
-        self, outputs: list[Tensor], chosen: list[WantedOutput], texts: list[bytes]
+        self,
+        outputs: list[Tensor],
+        chosen: list[WantedOutput],
+        texts: list[bytes],
+        parameters: Parameters | None = None,
     ) -> None:
+        self._parameters = parameters
         self._outputs = [Tensor(one.name, one.datatype, one.shape, b"") for one in outputs]
         self._are_binary = [bool(one.binary) for one in chosen]
         self._are_placed = [one.place is not None for one in chosen]
@@ -37,7 +42,10 @@ class KnownAnswer:
         """Return whether `response` differs only in its id and its data."""
         known = self._outputs
         outputs = response.outputs
-        if len(outputs) != len(known) or response.parameters:
+        if len(outputs) != len(known) or (
+            (response.parameters or self._parameters is not None)
+            and response.parameters is not self._parameters
+        ):
             return False
         for index, tensor in enumerate(outputs):
             one = known[index]

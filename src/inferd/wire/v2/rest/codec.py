@@ -15,7 +15,14 @@ from inferd.aio.inline import (
     INLINE_STRINGS,
     NotFast,
 )
-from inferd.core.request import InferRequest, InferResponse, Resolve, WantedOutput, wanted_of
+from inferd.core.request import (
+    UNSEQUENCED,
+    InferRequest,
+    InferResponse,
+    Resolve,
+    WantedOutput,
+    wanted_of,
+)
 from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.tensor.dtype import DATATYPES, DataType, datatype_named
 from inferd.tensor.tensor import Parameters, Tensor
@@ -304,7 +311,11 @@ class V2Rest:
         choices = _choices(request, response)
         if not outputs or not all(map(is_repeatable, outputs, choices)):
             return
-        texts = [_model_head(response.model, response.version)]
+        head, parameters = _model_head(response.model, response.version), None
+        if response.parameters is UNSEQUENCED:
+            parameters = UNSEQUENCED
+            head = head[: -len(_OUTPUTS)] + _parameters(parameters) + _OUTPUTS
+        texts = [head]
         for index, tensor in enumerate(outputs):
             choice, datatype = choices[index], tensor.datatype
             if choice.place is not None:
@@ -321,7 +332,7 @@ class V2Rest:
         texts[-1] = texts[-1].removesuffix(b",") + b"]}"
         if len(self._answers) >= MOST_ANSWERS:
             self._answers.clear()
-        self._answers[key] = KnownAnswer(outputs, choices, texts)
+        self._answers[key] = KnownAnswer(outputs, choices, texts, parameters)
 
 
 # --- pieces of requests ---
