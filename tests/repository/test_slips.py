@@ -6,7 +6,7 @@ from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig, NoVersion
 from inferd.repository.layout import FoundModel, files_of
 from inferd.repository.local import find_model
-from inferd.repository.slips import MOST_TOLD, found_instead
+from inferd.repository.slips import MOST_SLIPS, found_instead
 
 BACKEND = "backend: 'onnxruntime' max_batch_size: 4"
 
@@ -121,7 +121,7 @@ def test_names_are_escaped_and_cut_and_few_are_told(tmp_path):
     names = [f"1/{'x' * 100}{number}.onnx" for number in range(9)]
     folder = write(tmp_path / "m", *names, "1/b\udcff.onnx")
     told = found_instead(folder, folder / "1", "model.onnx")
-    assert told.count("found '") == MOST_TOLD
+    assert told.count("found '") == MOST_SLIPS
     assert "'1/b\\xff.onnx'" in told
     assert "x" * 61 not in told
 

@@ -11,7 +11,7 @@ from inferd.config.checks import CONFIG_FILE
 from inferd.config.platform import PLATFORMS, platform_of_file
 from inferd.repository.tree import is_noise
 
-MOST_TOLD = 3
+MOST_SLIPS = 3
 """The most slips that one error tells."""
 
 _MOST_LISTED = 1000  # of a folder's entries
@@ -31,7 +31,7 @@ def found_instead(
     found = [*ignored, *_beside(folder)]
     if version_folder is not None and version_folder.is_dir():
         found += _inside(version_folder, wanted)
-    return "; ".join(found[:MOST_TOLD])
+    return "; ".join(found[:MOST_SLIPS])
 
 
 def _beside(folder: Path) -> Iterator[str]:
@@ -52,10 +52,10 @@ def _inside(folder: Path, wanted: str) -> list[str]:
     entries = _entries(folder)
     if not entries:
         return [f"{folder.name}/ is empty"]
-    if told := [text for entry in entries if (text := _misplaced(entry, wanted))]:
-        return told
-    names = ", ".join(f"'{shown(entry.name)}'" for entry in entries[:MOST_TOLD])
-    more = f" and {len(entries) - MOST_TOLD} more" if len(entries) > MOST_TOLD else ""
+    if found := [text for entry in entries if (text := _misplaced(entry, wanted))]:
+        return found
+    names = ", ".join(f"'{shown(entry.name)}'" for entry in entries[:MOST_SLIPS])
+    more = f" and {len(entries) - MOST_SLIPS} more" if len(entries) > MOST_SLIPS else ""
     return [f"{folder.name}/ holds {names}{more}"]
 
 

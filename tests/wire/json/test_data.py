@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inferd.aio.inline import NotFast
 from inferd.errors import InferdError, InvalidRequest
 from inferd.tensor.dtype import DATATYPES, DataType
-from inferd.tensor.halves import float64_to_half
+from inferd.tensor.halves import bf16_to_float32, float64_to_half
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire.json import document as json_document
@@ -164,6 +164,35 @@ def test_integers_are_exact_up_to_their_limits_and_not_beyond(datatype):
         assert str(beyond) in text and f"{low} to {high}" in text and datatype.value in text
 
 
+@pytest.mark.parametrize("datatype", ["FP16", "BF16", "FP32", "FP64"])
+@pytest.mark.parametrize(
+    ("data", "shape"), [("[null]", b"[1]"), ("[1.5,null,-2]", b"[3]"), ("[[1],[null]]", b"[2,1]")]
+)
+def test_null_is_nan_in_floats(datatype, data, shape):
+    name, _, taken, packed = decoded(datatype, data, shape)
+    found = Tensor(name, DataType(datatype), taken, packed).numpy()
+    if datatype == "BF16":
+        found = bf16_to_float32(found)
+    wanted = [math.nan if one is None else one for one in np.ravel(json.loads(data))]
+    np.testing.assert_array_equal(found.ravel().astype(float), wanted)
+    assert list(taken) == json.loads(shape)
+
+
+@pytest.mark.parametrize("datatype", ["FP16", "FP32", "FP64"])
+@pytest.mark.parametrize("row", ["1.5,null,7", "[1.5,null,7]"])
+def test_long_arrays_with_nulls_are_read_by_the_fast_reader(datatype, row):
+    count = 2 * json_document.LARGE_BYTES // len(row)
+    text = body_of(datatype, f"[{','.join([row] * count)}]", b"[%d,3]" % count)
+    document = json_document.JsonReader().read_fast(memoryview(text))
+    found = decode_data("x", DataType(datatype), (-1, 3), document.inputs[0].data).numpy()
+    np.testing.assert_array_equal(found.reshape(-1, 3)[-1].astype(float), [1.5, math.nan, 7])
+
+
+@pytest.mark.parametrize("odd", ["true", '"1"', "{}", "1e39", "1e400"])
+def test_values_beside_nulls_are_still_refused(odd):
+    assert "element 1 is" in refusal("FP32", f"[null,{odd}]", b"[2]")
+
+
 # --- single elements: what is refused ---
 
 
@@ -172,7 +201,6 @@ def test_integers_are_exact_up_to_their_limits_and_not_beyond(datatype):
     [
         ("FP32", "true", "true", "a number"),
         ("FP32", '"1.5"', '"1.5"', "a number"),
-        ("FP32", "null", "null", "a number"),
         ("FP64", "{}", "an object", "a number"),
         ("FP64", '{"a": [1]}', "an object", "a number"),
         ("FP32", "1e39", "1E+39", "3.4028235e38"),
@@ -198,6 +226,7 @@ def test_integers_are_exact_up_to_their_limits_and_not_beyond(datatype):
         ("INT32", "true", "true", "whole number"),
         ("INT32", '"1"', '"1"', "whole number"),
         ("INT32", "null", "null", "whole number"),
+        ("UINT8", "null", "null", "0 to 255"),
         ("INT32", "NaN", "NaN", "whole number"),
         ("INT32", "-Infinity", "-Infinity", "whole number"),
         ("INT8", "200", "200", "-128 to 127"),

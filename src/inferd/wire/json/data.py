@@ -2,7 +2,7 @@
 
 V2 protocol, Tensor Data. Integers are exact over all 64 bits and never wrap: a value that the
 datatype cannot hold is refused. Whole numbers such as 1.0 and 1e2 are integers. Any nesting is
-accepted; only the element count matters.
+accepted; only the element count matters. In floats null is NaN, as libraries for tables write it.
 """
 
 import base64
@@ -39,6 +39,7 @@ _FLOATS = (DataType.FP32, DataType.FP64, *_HALVES)
 
 _read_integers = msgspec.json.Decoder(list[int]).decode
 _read_floats = msgspec.json.Decoder(list[float]).decode
+_read_floats_or_nulls = msgspec.json.Decoder(list[float | None]).decode
 _read_texts = msgspec.json.Decoder(list[str]).decode
 _read_booleans = msgspec.json.Decoder(list[bool]).decode
 
@@ -79,12 +80,22 @@ def decode_flat(one: Input) -> Tensor | None:
         count = len(values)
         packed = struct.pack(f"<{count}{code}", *values)
     except (msgspec.MsgspecError, struct.error, OverflowError) as error:
-        raise NotFast from error
+        if read is not _read_floats:
+            raise NotFast from error
+        packed, count = _from_floats_or_nulls(data, code)
     shape = one.shape
     # Two negative dims can multiply to the right count; no model's configuration fits them.
     if prod(shape) != count or -1 in shape:
         shape = resolve_shape(one.name, shape, count)
     return Tensor(one.name, datatype, shape, packed)
+
+
+def _from_floats_or_nulls(data: msgspec.Raw, code: str) -> tuple[bytes, int]:
+    try:
+        values = [math.nan if one is None else one for one in _read_floats_or_nulls(data)]
+        return struct.pack(f"<{len(values)}{code}", *values), len(values)
+    except (msgspec.MsgspecError, struct.error, OverflowError) as error:
+        raise NotFast from error
 
 
 def decode_data(name: str, datatype: DataType, shape: Shape, data: Any) -> Tensor:
@@ -133,13 +144,24 @@ def _from_simdjson(datatype: DataType, data: Any) -> tuple[Any, int]:
             if packed.dtype != wide.dtype and not np.array_equal(packed, wide):
                 raise NotFast
         elif datatype in _FLOATS:
-            packed = _packed_floats(datatype, np.frombuffer(data.as_buffer(of_type="d")))
+            packed = _packed_floats(datatype, _wide_floats(data))
         else:
             # Not as_list: see MAX_LIST_BYTES.
             return _from_plain_list(datatype, _flattened(data, type(data)))
     except (TypeError, ValueError, RuntimeError, FloatingPointError) as error:
         raise NotFast from error
     return packed, packed.size
+
+
+def _wide_floats(data: Any) -> Any:
+    """Return the float64 values of a simdjson array. Raises TypeError, as it does, for others."""
+    try:
+        return np.frombuffer(data.as_buffer(of_type="d"))
+    except TypeError:
+        values = _flattened(data, type(data))
+        if not {type(value) for value in values} <= {float, int, type(None)}:
+            raise
+    return np.array([math.nan if one is None else one for one in values], np.float64)
 
 
 def _from_plain_list(datatype: DataType, values: list[Any]) -> tuple[Any, int]:
@@ -244,6 +266,8 @@ def _integer(value: Any, low: int, high: int) -> int:
 def _float64(value: Any) -> float:
     if type(value) is float:  # a NaN or infinity token
         return value
+    if value is None:
+        return math.nan
     if type(value) not in (int, Decimal):
         msg = "a number"
         raise TypeError(msg)

@@ -183,6 +183,9 @@ class V2Generate(InferCodec):
             raise no_halves_in(name, datatype)
         if type(value) is msgspec.Raw:
             return _long_tensor(declared, value)
+        if value is None:
+            msg = f"input '{name}': element 0 is null; leave an input out that has no value"
+            raise InvalidRequest(msg)
         elements = [value]
         nesting: tuple[int, ...] = (1,)
         if type(value) is list:
