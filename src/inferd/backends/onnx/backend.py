@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from inferd.backends.onnx.guard import guarded
+from inferd.backends.onnx.doors.guard import Guarded, guarded
+from inferd.backends.onnx.guarded import GuardedInstance
 from inferd.backends.onnx.instance import OnnxInstance, failures
 from inferd.backends.onnx.library import find_libraries, register, words
 from inferd.backends.onnx.settings import (
@@ -21,7 +22,7 @@ from inferd.backends.onnx.signature import Loaded
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import TABLE
 from inferd.core.completing import CompletingBackend
-from inferd.core.interfaces import BackendContext, ModelFiles, Placement
+from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
 from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import check_config
 from inferd.errors import BackendFailed, InvalidConfig
@@ -56,14 +57,17 @@ class OnnxBackend(CompletingBackend):
             self._completed.append(loaded)
         return completed
 
-    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> OnnxInstance:
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed if the file cannot run."""
         loaded = self._load(files, config, placement)
         check_config(config, loaded.signature)
         with self._lock:
             if loaded in self._completed:
                 self._completed.remove(loaded)
-        return OnnxInstance(loaded, config, files.version)
+        instance = OnnxInstance(loaded, config, files.version)
+        if loaded.checks:
+            return GuardedInstance(instance, loaded.checks, config.name)
+        return instance
 
     def _load(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Loaded:
         available = onnxruntime().get_available_providers()
@@ -77,7 +81,8 @@ class OnnxBackend(CompletingBackend):
     def _read(
         self, files: ModelFiles, config: ModelConfig, chosen: list[Provider], libraries: list[Path]
     ) -> Loaded:
-        model = self._model(files, config)
+        content, checks = self._model(files, config)
+        model = content or str(_model_file(files))
         options = session_options(config, self._threads)
         register(options, libraries, files, config)
         if isinstance(model, bytes):
@@ -90,16 +95,15 @@ class OnnxBackend(CompletingBackend):
         except failures()[1] as error:
             msg = f"model '{config.name}': ONNX Runtime cannot load it: {words(error, files)}"
             raise BackendFailed(msg) from error
-        return Loaded(session)
+        return Loaded(session, checks)
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         """Return a key that is equal for loads that may share a session."""
         return fingerprint_beside(_model_file(files))
 
-    def _model(self, files: ModelFiles, config: ModelConfig) -> str | bytes:
-        """Return the ONNX model: its path, or its bytes if it is rewritten or converted."""
-        file = _model_file(files)
-        return guarded(file) or str(file)
+    def _model(self, files: ModelFiles, config: ModelConfig) -> Guarded:
+        """Return the ONNX model with its doors shut."""
+        return guarded(_model_file(files))
 
 
 def _model_file(files: ModelFiles) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from inferd.backends.onnx.backend import OnnxBackend, fingerprint_beside
+from inferd.backends.onnx.doors.guard import Guarded, guard
 from inferd.config.model import CONTROL_TYPES, ModelConfig, ModelInput
 from inferd.config.parameter import TABLE
 from inferd.convert.onnx_model import OnnxPort
@@ -47,9 +48,11 @@ class ConvertedBackend(OnnxBackend):
         beside = fingerprint_beside(files.file)
         return type(self).__name__, beside, configured, config.sequence_batching
 
-    def _model(self, files: ModelFiles, config: ModelConfig) -> bytes:
+    def _model(self, files: ModelFiles, config: ModelConfig) -> Guarded:
         try:
-            return self._convert(files, config)
+            content = self._convert(files, config)
+            found = guard(memoryview(content), files.file.name)
+            return Guarded(found.content or content, found.checks)
         except InferdError as error:
             error.args = (f"model '{config.name}': {error.message}",)
             raise

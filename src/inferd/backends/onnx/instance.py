@@ -75,6 +75,11 @@ class OnnxInstance:
             return (self._answer_plain(requests[0]),)
         return [self._answer_plain(request) for request in requests]
 
+    def array(self, tensor: Tensor) -> Array:
+        """Return the array that the model takes for an input."""
+        read = self._readers.get(tensor.name)
+        return tensor.numpy() if read is None else read(tensor)
+
     def close(self) -> None:
         """Release the session; the last instance to do so frees it."""
         self._loaded = None

@@ -70,9 +70,7 @@ class MxnetBackend(ConvertedBackend):
         _check_native(_network(files), config)
         return config
 
-    def open(  # type: ignore[override]
-        self, files: ModelFiles, config: ModelConfig, placement: Placement
-    ) -> Instance:
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """See Backend.open."""
         reason = _native_reason(config)
         if not reason:

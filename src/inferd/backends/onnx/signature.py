@@ -1,8 +1,10 @@
 """Signature of an ONNX file: the inputs and outputs it declares, as ONNX Runtime reports them."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+from inferd.backends.onnx.doors.check import Check
 from inferd.core.signature import Declared, Signature
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
@@ -21,10 +23,14 @@ _MADE_UP = re.compile(r"unk_.*|.*_dynamic_axes_\d+|.*_dim_\d+|.*DynamicDimension
 
 
 class Loaded:
-    """A session and its signature, alive as long as a present or coming instance needs it."""
+    """A session and its signature, alive as long as a present or coming instance needs it.
 
-    def __init__(self, session: Any) -> None:
+    `checks` are for the inputs of each request, before it runs.
+    """
+
+    def __init__(self, session: Any, checks: Sequence[Check] = ()) -> None:
         self.session = session
+        self.checks = checks
         self.signature = read_signature(session)
 
 

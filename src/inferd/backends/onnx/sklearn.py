@@ -48,9 +48,7 @@ class ConvertedSklearn(ConvertedBackend):
             signature = Native(load_estimator(files.file, config), config).signature
             return self._with_columns(files, self._complete_checked(config, signature))
 
-    def open(  # type: ignore[override]
-        self, files: ModelFiles, config: ModelConfig, placement: Placement
-    ) -> Instance:
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """See Backend.open."""
         try:
             return super().open(files, config, placement)

@@ -1,0 +1,72 @@
+"""Checks of inputs, on arrays alone."""
+
+import numpy as np
+import pytest
+
+from inferd.backends.onnx.doors.check import DimsCheck, DivisionCheck, NonzeroCheck
+
+LOWEST = np.iinfo(np.int32).min
+
+
+def division(a, b, constants=None):
+    return DivisionCheck("a", "b", "Div 'y'", constants or {}).complaint(
+        {
+            name: np.array(value, np.int32)
+            for name, value in (("a", a), ("b", b))
+            if value is not None
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "shape", "words"),
+    [
+        (DimsCheck("x", "GRU 'y'"), (2, 0, 3), "GRU 'y' takes no dim 1 of 0"),
+        (DimsCheck("x", "GRU 'y'"), (2, 1, 3), ""),
+        (DimsCheck("x", "LSTM 'y'", free=(0, 2)), (0, 1, 0), ""),
+        (DimsCheck("x", "Unique 'y'", free=(-1,)), (2, 0), ""),
+        (DimsCheck("x", "Unique 'y'", free=(-1,)), (0, 2), "takes no dim 0 of 0"),
+        (DimsCheck("x", "Unique 'y'", free=(5,)), (0, 2), "takes no dim 0 of 0"),
+        (DimsCheck("x", "DFT 'y'", 2, any_size=True), (0, 0), ""),
+        (
+            DimsCheck("x", "DFT 'y'", 2, any_size=True),
+            (4,),
+            "has shape [4]; DFT 'y' takes at least",
+        ),
+    ],
+)
+def test_dims(check, shape, words):
+    complaint = check.complaint({"x": np.zeros(shape, np.float32)})
+    assert words in complaint and bool(words) is bool(complaint)
+
+
+def test_a_divisor_that_is_zero_is_named_with_its_place():
+    check = NonzeroCheck("n", "STFT 'y'")
+    assert check.complaint({"n": np.array([[4, 0]])}).startswith("input 'n' is 0 at [0, 1]; STFT")
+    assert check.complaint({"n": np.array(0)}) == "input 'n' is 0; STFT 'y' divides by it"
+    assert check.complaint({"n": np.array(4)}) == ""
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "words"),
+    [
+        ([LOWEST, 1], [2, -1], ""),
+        ([LOWEST + 1], [-1], ""),
+        (
+            [[1, 2], [3, LOWEST]],
+            [[-1]],
+            f"input 'a' at [1, 1] is {LOWEST}; Div 'y' divides it by -1",
+        ),
+        ([1, 2], [[1, 2], [3, 0]], "input 'b' at [1, 1] is 0; Div 'y' divides by it"),
+        ([], [0], ""),
+        ([LOWEST, 1, 1], [-1, 1], ""),  # these two have no common shape
+    ],
+)
+def test_quotients_exist_and_fit(a, b, words):
+    complaint = division(a, b)
+    assert complaint.startswith(words) and bool(words) is bool(complaint)
+
+
+def test_a_side_that_is_a_constant_is_called_one():
+    assert "(of constant 'b' at [0])" in division([LOWEST], None, {"b": np.array([-1], np.int32)})
+    assert DivisionCheck("a", "b", "", {"b": np.array(-1)}).inputs == ("a",)
