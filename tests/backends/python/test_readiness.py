@@ -63,6 +63,8 @@ def test_a_model_is_as_ready_as_it_says(serve, source, place):
             assert asked.grpc.is_model_ready("m") is bool(is_on)
             assert asked.http.is_model_ready("m", "1") is bool(is_on)
             assert status_of(asked, "m") == (200 if is_on else 400)
+            assert asked.grpc.is_server_ready() is bool(is_on)
+            assert asked.http.is_server_ready() is bool(is_on)
 
 
 @pytest.mark.parametrize("what", ODD)

@@ -13,9 +13,9 @@ from inferd.wire.v2.rest import metadata as rest_wire
 _SECTION = "The protocol itself"
 
 
-def server_ready(engine: Engine) -> ReadyReport:
-    """Return whether the server is ready for inference."""
-    ready = engine.is_ready()
+async def server_ready(engine: Engine) -> ReadyReport:
+    """Return whether the server is ready for inference, as far as its models say so, too."""
+    ready = await engine.all_say_ready()
     return ReadyReport(ready, reason="" if ready else "the server is not ready for inference")
 
 

@@ -165,6 +165,11 @@ class Catalog:
             for version in model.versions.values()
         )
 
+    def with_workers(self) -> list[Served]:
+        """Return the versions that serve and have instances that can be asked how they are."""
+        served = [one for model in self.models.values() for one in model.ready.values()]
+        return [one for one in served if one.remote()]
+
     def is_ready(self, name: str, version: str) -> bool:
         """Tell whether the model, or that version of it, is ready. Raises ModelNotFound."""
         model = self._known(name)

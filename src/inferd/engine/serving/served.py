@@ -169,14 +169,15 @@ class Served:
         for step in self.steps:
             if unavailable_reason := step.unavailable_reason:
                 return f"model '{step.name}', which it calls, cannot run: {unavailable_reason}"
-        reasons = [instance.unavailable_reason for instance in self._remote()]
+        reasons = [instance.unavailable_reason for instance in self.remote()]
         return reasons[0] if reasons and all(reasons) else ""
 
     async def says_ready(self) -> bool:
         """Tell whether all instances that can be asked call themselves ready."""
-        return all(await asyncio.gather(*(one.says_ready() for one in self._remote())))
+        return all(await asyncio.gather(*(one.says_ready() for one in self.remote())))
 
-    def _remote(self) -> Sequence[AsyncInstance]:
+    def remote(self) -> Sequence[AsyncInstance]:
+        """Return the instances in workers."""
         return self.instances.remote() if self.instances is not None else ()
 
     def inputs(self) -> list[TensorMetadata]:
