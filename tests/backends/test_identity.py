@@ -7,7 +7,7 @@ from inferd.backends.identity import IdentityBackend
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
-from inferd.errors import InvalidConfig, Unavailable
+from inferd.errors import BackendFailed, InvalidConfig, Unavailable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -43,6 +43,56 @@ def test_the_answer_holds_the_very_buffers_of_the_request():
     for given, got in zip(request.inputs, response.outputs, strict=True):
         assert got.data is given.data
         assert (got.datatype, got.shape) == (given.datatype, given.shape)
+
+
+def test_an_input_that_is_missing_is_zeros_and_one_of_strings_empty():
+    config = ModelConfig(
+        "m",
+        max_batch_size=8,
+        input=(
+            ModelInput("INPUT0", FP32, (2,)),
+            ModelInput("INPUT1", FP32, (-1, 3), optional=True),
+            ModelInput("INPUT2", BYTES, (2,), optional=True),
+        ),
+        output=(
+            ModelOutput("OUTPUT0", FP32, (2,)),
+            ModelOutput("OUTPUT1", FP32, (-1, 3)),
+            ModelOutput("OUTPUT2", BYTES, (2,)),
+        ),
+    )
+    given = Tensor("INPUT0", FP32, (2, 2), np.ones(4, np.float32))
+    request = InferRequest("m", inputs=[given], batch_size=2)
+    [response] = opened(config).execute([request])
+    found = {tensor.name: tensor for tensor in response.outputs}
+    assert found["OUTPUT0"].data is given.data
+    assert found["OUTPUT1"].numpy().tolist() == [[[0, 0, 0]]] * 2
+    assert found["OUTPUT2"].shape == (2, 2)
+    assert found["OUTPUT2"].strings() == [b""] * 4
+
+
+@pytest.mark.parametrize("batch", [0, 8])
+def test_outputs_have_the_shape_of_their_own_reshape(batch):
+    config = ModelConfig(
+        "m",
+        max_batch_size=batch,
+        input=(ModelInput("A", FP32, (4,), reshape=(2, 2)),),
+        output=(ModelOutput("X", FP32, (1, 2, 2), reshape=(2, 2)),),
+    )
+    lead = (1,) if batch else ()
+    tensor = Tensor("A", FP32, (*lead, 4), np.ones(4, np.float32))
+    [response] = opened(config).execute([InferRequest("m", inputs=[tensor])])
+    assert response.outputs[0].shape == (*lead, 1, 2, 2)
+
+
+def test_a_reshape_that_does_not_fit_is_refused():
+    config = ModelConfig(
+        "m",
+        input=(ModelInput("A", FP32, (-1,)),),
+        output=(ModelOutput("X", FP32, (-1, 2), reshape=(-1,)),),
+    )
+    tensor = Tensor("A", FP32, (3,), np.ones(3, np.float32))
+    with pytest.raises(BackendFailed, match="'A' of"):
+        opened(config).execute([InferRequest("m", inputs=[tensor])])
 
 
 @pytest.mark.parametrize("datatype", DataType)

@@ -2,14 +2,18 @@
 
 import threading
 from collections.abc import Sequence
+from math import prod
 
 from inferd.compiled import mypyc_attr
-from inferd.config.model import ModelConfig
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import number
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import InferdError, InvalidConfig, Unavailable
-from inferd.tensor.tensor import Tensor
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unavailable
+from inferd.tensor.tensor import Tensor, reshaped
+
+_EMPTY_STRING_BYTES = 4
+"""A string of no bytes has its length in front."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -17,8 +21,9 @@ class IdentityBackend:
     """Runs models that return their inputs; there is no model file.
 
     Outputs OUTPUT<x> repeat inputs INPUT<x> if all tensors are named so, otherwise the n-th output
-    repeats the n-th input. Parameters: `execute_delay_ms` is a delay in each execution,
-    `creation_delay_sec` one when an instance is opened.
+    repeats the n-th input. Where an optional input is missing, the output is zeros, or empty
+    strings, with 1 for variable dims (Triton's identity backend). Parameters: `execute_delay_ms` is
+    a delay in each execution, `creation_delay_sec` one when an instance is opened.
     """
 
     bounded = True
@@ -38,7 +43,7 @@ class IdentityBackend:
         pairs = _pairs(config)
         delay_s = number(config, "execute_delay_ms", threading.TIMEOUT_MAX) / 1000
         threading.Event().wait(number(config, "creation_delay_sec", threading.TIMEOUT_MAX))
-        return IdentityInstance(pairs, files.version, delay_s)
+        return IdentityInstance(config, pairs, files.version, delay_s)
 
 
 class IdentityInstance:
@@ -47,9 +52,19 @@ class IdentityInstance:
     `bounded` is False for one with a delay, which would block the event loop.
     """
 
-    def __init__(self, outputs_by_input: dict[str, str], version: int, delay_s: float) -> None:
+    def __init__(
+        self, config: ModelConfig, outputs_by_input: dict[str, str], version: int, delay_s: float
+    ) -> None:
         self.bounded = delay_s == 0
         self._outputs_by_input = outputs_by_input
+        outputs = {one.name: one for one in config.output}
+        self._fills = [one for one in config.input if one.optional]
+        self._reshapes = [
+            (one, outputs[outputs_by_input[one.name]])
+            for one in config.input
+            if one.dims != outputs[outputs_by_input[one.name]].dims
+        ]
+        self._has_batch = config.max_batch_size > 0
         self._version = str(version)
         self._delay_s = delay_s
         self._closed = threading.Event()
@@ -60,7 +75,7 @@ class IdentityInstance:
             msg = "the model was unloaded while it waited"
             raise Unavailable(msg)
         names = self._outputs_by_input
-        return [
+        responses = [
             InferResponse(
                 request.model,
                 self._version,
@@ -69,6 +84,31 @@ class IdentityInstance:
             )
             for request in requests
         ]
+        if self._fills or self._reshapes:
+            for request, response in zip(requests, responses, strict=True):
+                self._complete(request, response)
+        return responses
+
+    def _complete(self, request: InferRequest, response: InferResponse) -> None:
+        """Give outputs their own shapes, and add those whose optional inputs are missing."""
+        tensors = {tensor.name: tensor for tensor in response.outputs}
+        batch = (request.batch_size,) if self._has_batch else ()
+        for one in self._fills:
+            name = self._outputs_by_input[one.name]
+            if name not in tensors:
+                shape = batch + tuple(1 if dim == -1 else dim for dim in one.dims)
+                size_bytes = prod(shape) * (one.datatype.size_bytes or _EMPTY_STRING_BYTES)
+                tensors[name] = Tensor(name, one.datatype, shape, bytes(size_bytes))
+        for given, wanted in self._reshapes:
+            tensor = tensors.get(wanted.name)
+            if tensor is not None:
+                seen = reshaped(tensor.shape, given.dims, _seen(given))
+                shape = reshaped(seen, _seen(wanted), wanted.dims)
+                if prod(shape) != prod(tensor.shape):
+                    msg = f"input '{given.name}' of {list(tensor.shape)} cannot be {list(shape)}"
+                    raise BackendFailed(msg)
+                tensor.shape = shape
+        response.outputs = list(tensors.values())
 
     def close(self) -> None:
         """End every wait."""
@@ -91,14 +131,19 @@ def _pairs(config: ModelConfig) -> dict[str, str]:
     }
     for tensor in config.input:
         output = outputs[pairs[tensor.name]]
-        if (tensor.datatype, tensor.dims) != (output.datatype, output.dims):
+        if (tensor.datatype, _seen(tensor)) != (output.datatype, _seen(output)):
             msg = (
                 f"model '{config.name}': output '{output.name}' is "
-                f"{output.datatype.value} {list(output.dims)}, but the input it repeats, "
-                f"'{tensor.name}', is {tensor.datatype.value} {list(tensor.dims)}"
+                f"{output.datatype.value} {list(_seen(output))}, but the input it repeats, "
+                f"'{tensor.name}', is {tensor.datatype.value} {list(_seen(tensor))}"
             )
             raise InvalidConfig(msg)
     return pairs
+
+
+def _seen(tensor: ModelInput | ModelOutput) -> tuple[int, ...]:
+    """Return the dims that a model sees: those of the reshape, if there is one."""
+    return tensor.dims if tensor.reshape is None else tensor.reshape
 
 
 def _twin(name: str) -> str:

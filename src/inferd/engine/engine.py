@@ -238,8 +238,10 @@ class Engine:
         """Tell whether it is ready; if strict, the models that can be asked must say so, too."""
         if not self.is_ready() or not self._strict_readiness:
             return self.is_ready()
-        asked = [one.says_ready() for one in self._catalog.with_workers()]
-        return all(await asyncio.gather(*asked)) and self.is_ready()
+        answers = await asyncio.gather(
+            *(served.says_ready() for served in self._catalog.with_workers())
+        )
+        return all(answers) and self.is_ready()
 
     def is_model_ready(self, name: str, version: str) -> bool:
         """Tell whether the model, or that version of it, is ready. Raises ModelNotFound."""

@@ -61,7 +61,12 @@ class FoundModel(msgspec.Struct, frozen=True):
 
 def check_model_name(name: str) -> None:
     """Raise InvalidRequest unless `name`, sent by a client, can be the name of a model's folder."""
-    if not name.strip() or name.startswith(".") or set(name) & _SEPARATORS or not name.isprintable():
+    if (
+        not name.strip()
+        or name.startswith(".")
+        or set(name) & _SEPARATORS
+        or not name.isprintable()
+    ):
         msg = (
             f"'{name[:_SHOWN]}' is no name of a model, expected that of a folder in the "
             f"repository, without separators"
