@@ -12,6 +12,7 @@ from inferd.config.options.option import options_of
 from inferd.config.options.trace import TraceChange, TraceSettings
 from inferd.config.ports import metrics_port
 from inferd.config.server import ServerConfig
+from inferd.server.crashes import Crashes
 from inferd.server.options import (
     grpc_options,
     http_options,
@@ -99,6 +100,13 @@ def test_each_option_reaches_the_part_it_is_for_and_no_other(build, table):
         assert getattr(built, field) == value
 
 
+def test_what_is_known_of_crashes_reaches_the_loads():
+    crashes = Crashes()
+    crashes.isolated = frozenset({("m", "1")})
+    options = load_options(ServerConfig(), crashes)
+    assert (options.marks, options.isolated) == (crashes.marks, crashes.isolated)
+
+
 def test_half_floats_in_json_are_accepted_unless_refused():
     assert http_options(ServerConfig()).half_floats_in_json is True
     assert http_options(ServerConfig(json_half_floats="refuse")).half_floats_in_json is False
@@ -174,6 +182,8 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "grpc_port",
         "grpc_transport",
         "grpc_restricted_protocol",
+        "isolate_crashed",
+        "crash_record",
         "json_half_floats",
         "allow_client_shm",
         "allow_trtis",

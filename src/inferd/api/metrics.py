@@ -12,6 +12,7 @@ from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import Route
 from inferd.memory.capacity import Capacity
+from inferd.observe.crash.history import History, crash_families
 from inferd.observe.devices import Devices
 from inferd.observe.family import Family
 from inferd.observe.process import process_families
@@ -24,7 +25,7 @@ class MetricsRoutes(TableRoutes):
     """Answers on the metrics port, to anybody who can reach it, as scrapers expect.
 
     Devices that do not respond within `devices_timeout_s` are left out: the other metrics are
-    needed all the more then.
+    needed all the more then. `history` has the crashes of earlier processes.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class MetricsRoutes(TableRoutes):
         settings: MetricsSettings,
         devices: Devices,
         devices_timeout_s: float = 2.0,
+        history: History | None = None,
     ) -> None:
         self._engine = engine
+        self._history = history or History()
         self._settings = settings
         self._devices = devices
         self._devices_timeout_s = devices_timeout_s
@@ -46,6 +49,7 @@ class MetricsRoutes(TableRoutes):
         """Return all metrics. Other connections get their turns between the pieces of the text."""
         others = await self._offload.run(Work.PROCESS_METRICS, process_families)
         others += capacity_families(self._engine.capacity)
+        others += crash_families(self._history)
         others += await self._ask_devices()
         others += self._engine.cache_families()
         pieces = []

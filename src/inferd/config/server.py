@@ -120,6 +120,18 @@ class ServerConfig:
         is_raised=True,  # as in Triton
         **_SECONDS,
     )
+    isolate_crashed: bool = _server(
+        True,
+        "Run a model version in a worker process from the next start on, if the server has crashed "
+        "twice within an hour while it ran it. A model that says where it runs stays there.",
+    )
+    crash_record: str | None = _server(
+        None,
+        "Folder for the record of what runs in the server, from which the next start tells what "
+        "ended this one; off: none.",
+        word="FOLDER",
+        shown="inferd in $XDG_RUNTIME_DIR, else in the folder for temporary files",
+    )
     max_inflight_requests: int = _server(
         20000,
         "Limit on inferences under way, over all protocols; more are refused. Twice what one model "

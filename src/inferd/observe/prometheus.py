@@ -45,7 +45,8 @@ class Observed(NamedTuple):
     """What metrics report of one model version; `tags` are the labels its configuration adds.
 
     `is_cached`: its answers are kept in the response cache. `is_joined`: whether its requests may
-    be joined; None if its configuration leaves no choice.
+    be joined; None if its configuration leaves no choice. `is_isolated`: it runs in a worker,
+    because it crashed the server.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Observed(NamedTuple):
     is_on_gpu: bool = False
     is_cached: bool = False
     is_joined: bool | None = None
+    is_isolated: bool = False
 
 
 class _Snapshot:
@@ -94,6 +96,7 @@ def exposition(
     if readings:
         yield from _counts(readings)
         yield from _joining(readings)
+        yield from _isolation(readings)
         if settings.counter_latencies:
             yield from _latencies(readings, _PHASES)
         if settings.histogram_latencies:
@@ -195,6 +198,14 @@ def _joining(readings: Sequence[_Snapshot]) -> Iterator[str]:
         "Requests run again by themselves after their joined execution had failed",
         (reading.counts.rerun_count for reading in readings),
     )
+
+
+def _isolation(readings: Sequence[_Snapshot]) -> Iterator[str]:
+    """Yield which models run in workers because they crashed the server."""
+    found = [(one.labels, 1) for one in readings if one.observed.is_isolated]
+    if found:
+        help = "Models that run in a worker, because the server crashed while they ran"
+        yield Family("inferd_model_isolated", "gauge", help, found).text()
 
 
 class _Phase(NamedTuple):

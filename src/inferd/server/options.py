@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from inferd.config.options.cache import read_cache_config
 from inferd.config.options.delay import read_delayed_start
 from inferd.config.options.gpu_limit import read_gpu_limits
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from inferd.api.access import KeyRing
     from inferd.api.apis import Apis
+    from inferd.server.crashes import Crashes
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
 
@@ -58,13 +61,13 @@ def tracer(config: ServerConfig) -> Tracer:
     return Tracer(settings, TraceWriter(settings.file), allowed)
 
 
-def load_options(config: ServerConfig) -> LoadOptions:
-    """Return the options for loading models."""
+def load_options(config: ServerConfig, crashes: "Crashes | None" = None) -> LoadOptions:
+    """Return the options for loading models; `crashes` is what the process knows of its crashes."""
     resources = read_resources(config.rate_limit_resource)
     same = _same_named(config, LoadOptions.__struct_fields__)
     same["model_config_name"] = config.model_config_name or ""
     metrics = read_metrics_config(config.metrics_config)
-    return LoadOptions(
+    options = LoadOptions(
         **same,
         summary_latencies=metrics.summary_latencies,
         histogram_latencies=metrics.histogram_latencies,
@@ -74,6 +77,9 @@ def load_options(config: ServerConfig) -> LoadOptions:
         host_policies=read_host_policies(config.host_policy),
         gpu_limits=read_gpu_limits(config.model_load_gpu_limit),
     )
+    if crashes is None:
+        return options
+    return msgspec.structs.replace(options, marks=crashes.marks, isolated=crashes.isolated)
 
 
 def grpc_options(

@@ -17,6 +17,7 @@ from inferd.core.metadata import IndexEntry
 from inferd.errors import InferdError, InvalidConfig
 from inferd.observe.log import Log
 from inferd.server.address import default_address
+from inferd.server.crashes import Crashes
 from inferd.server.memory import keep_freed_memory
 from inferd.server.options import log_folder, log_settings
 from inferd.server.report import failures, model_fields, model_table
@@ -48,8 +49,13 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
     for warning in warnings:
         LOGGER.warning("%s", warning)
     _allow_connections(config)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_ServerProcess(config, log).serve())
+    crashes = Crashes()
+    crashes.open(config)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(_ServerProcess(config, log, crashes).serve())
+    finally:
+        crashes.close()
 
 
 def _allow_connections(config: ServerConfig) -> None:
@@ -85,17 +91,19 @@ def _allow_connections(config: ServerConfig) -> None:
 class _ServerProcess:
     """The life cycle of this process's one server."""
 
-    def __init__(self, config: ServerConfig, log: Log) -> None:
+    def __init__(self, config: ServerConfig, log: Log, crashes: Crashes) -> None:
         self._config = config
         self._log = log
         self._is_on_terminal = sys.stderr.isatty()
         self._default = default_address(os.environ, os.path.exists)
-        self._server = Server(config, self._default.address, log)
+        self._crashes = crashes
+        self._server = Server(config, self._default.address, log, crashes=crashes)
         self._stop = asyncio.Event()
 
     async def serve(self) -> int:
         """Run the server from start to end, and return the exit code."""
         self._catch_signals()
+        self._crashes.start(asyncio.get_running_loop())
         try:
             await self._server.open()
         except InvalidConfig as error:
@@ -114,6 +122,7 @@ class _ServerProcess:
         await self._server.stop()
         LOGGER.info("ended" if is_loaded else "ended while models were loading")
         if code or not is_loaded:
+            self._crashes.close()
             # Threads that load or run a model cannot be stopped, and Python would wait for them.
             end_now(code)
         return code
@@ -193,6 +202,7 @@ class _ServerProcess:
         # loop, and shows where.
         whole_s = max(self._config.exit_timeout_secs, _MARGIN_S)
         faulthandler.dump_traceback_later(whole_s, exit=True)
+        self._crashes.note_stopping()
         LOGGER.info("%s: finishing what is in flight", number.name)
         self._server.engine.drain()
         self._stop.set()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from inferd.api.access import KeyRing
     from inferd.api.apis import Apis
+    from inferd.server.crashes import Crashes
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
     from inferd.transport.http_server import HttpServer
@@ -55,7 +56,8 @@ class Server:
     "inferd", and handles no signals: that is what `inferd.server.process` is for.
     `default_address` is bound by the ports whose address the configuration leaves open. `log` is
     the log that the process has opened, if that is the server's own. `models` are served beside
-    those of the configuration's repositories.
+    those of the configuration's repositories. `crashes` has the record of what runs, if the process
+    keeps one.
     `http_port`, `grpc_port` and `metrics_port` are the ports bound, 0 while there is none;
     `cloud_ports` has those of cloud platforms, by protocol name, and of "Health" checks.
     """
@@ -66,16 +68,18 @@ class Server:
         default_address: str = "127.0.0.1",
         log: Log | None = None,
         models: Sequence[GivenModel] = (),
+        crashes: "Crashes | None" = None,
     ) -> None:
         self.config = config
         self._models = models
+        self._crashes = crashes
         self._default_address = default_address
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
         self.engine = Engine(
             name=config.id or _NAME,
             strict_readiness=config.strict_readiness,
-            load_options=load_options(config),
+            load_options=load_options(config, crashes),
             log=log or Log(log_settings(config), log_folder(config)),
             tracer=tracer(config),
             allow_client_shm=self._allows_client_shm(),
@@ -306,7 +310,9 @@ class Server:
             Gpus() if config.allow_gpu_metrics else None,
             config.metrics_interval_ms / 1000,
         )
-        routes = MetricsRoutes(self.engine, read_metrics_config(config.metrics_config), devices)
+        history = self._crashes.history if self._crashes is not None else None
+        settings = read_metrics_config(config.metrics_config)
+        routes = MetricsRoutes(self.engine, settings, devices, history=history)
         # A capacity of its own: an overloaded server still answers with its metrics.
         self._metrics = HttpServer(
             self.engine, metrics_options(config), routes=routes, capacity=Capacity()

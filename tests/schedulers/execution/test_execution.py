@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import os
 import threading
 import weakref
 from contextlib import aclosing
@@ -19,6 +20,8 @@ from inferd.errors import (
     Overloaded,
     Unavailable,
 )
+from inferd.observe.crash.mark import ModelMarks
+from inferd.observe.crash.record import MARK_COUNT, CrashRecord, open_private, read_record
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution.execution import (
     CALM_NS,
@@ -66,6 +69,57 @@ async def turns(count=5):
 
 
 # --- where a request runs ---
+
+
+class Marking:
+    """An instance that notes what the crash record says while it runs."""
+
+    def __init__(self, echo, descriptor):
+        self.clock = echo.clock
+        self._echo = echo
+        self._descriptor = descriptor
+        self.seen = []
+
+    def execute(self, requests):
+        here = threading.get_ident()
+        [run] = [one for one in read_record(self._descriptor).runs if one.thread == here]
+        self.seen.append((run.model, run.version, run.ids))
+        return self._echo.execute(requests)
+
+    def close(self):
+        self._echo.close()
+
+
+def test_what_runs_is_marked_in_threads_and_on_the_loop(echo, request_of, tmp_path):
+    descriptor = open_private(tmp_path / "a.record")
+    marks = ModelMarks(CrashRecord(descriptor), "m", "3")
+    marking = Marking(echo, descriptor)
+    execution = Execution(
+        "m",
+        [Opened(marking, marking)],
+        may_run_inline=True,
+        counts=Counts(echo.clock),
+        gauges=Gauges(echo.clock, lambda: Usage(0, 0, 0)),
+        marks=marks,
+    )
+
+    async def serve():
+        for number in range(FIRST_RUNS + 2):
+            request = request_of()
+            request.id = f"id-{number}"
+            await run(execution, request)
+        anonymous = request_of()
+        anonymous.id = ""
+        assert execution.run_inline((anonymous,)) is not None
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    expected = [("m", "3", f"id-{number}") for number in range(FIRST_RUNS + 2)]
+    assert marking.seen[: len(expected)] == expected
+    assert marking.seen[len(expected)] == ("m", "3", "")
+    assert not read_record(descriptor).runs
+    assert len(marks._marks._free) == MARK_COUNT - 1
+    os.close(descriptor)
 
 
 def test_the_first_runs_are_in_threads_then_short_ones_move_onto_the_loop(echo, request_of):

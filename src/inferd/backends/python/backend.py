@@ -121,6 +121,10 @@ class PythonBackend:
             )
         return instance
 
+    def is_in_worker(self, config: ModelConfig) -> bool:
+        """Return whether a model runs in worker processes. Raises InvalidConfig."""
+        return not runs_in_server(config, self._context.settings)
+
     def _with_code(self, files: ModelFiles) -> ModelFiles:
         """Return `files` with the file of the class. Raises InvalidConfig if it is not there."""
         if self._code is not None:

@@ -61,7 +61,7 @@ class HostedBackend:
         A worker is asked only if the configuration is incomplete and the backend's own
         `complete_alone`, which works without its framework, is missing or cannot fill the gaps.
         """
-        if not self._is_in_worker(config):
+        if not self.is_in_worker(config):
             return self._in_server().complete(files, config)
         if hasattr(self._kind(), "complete_alone"):  # others would import their framework here
             here: Any = self._in_server()
@@ -74,7 +74,7 @@ class HostedBackend:
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """See Backend.open."""
-        if not self._is_in_worker(config):
+        if not self.is_in_worker(config):
             check_in_server(config)
             return self._in_server().open(files, config, placement)
         return self._in_workers().open(files, config, placement)
@@ -95,5 +95,6 @@ class HostedBackend:
     def _kind(self) -> Any:
         return EntryPoint("", self._target, "").load()
 
-    def _is_in_worker(self, config: ModelConfig) -> bool:
+    def is_in_worker(self, config: ModelConfig) -> bool:
+        """Return whether a model runs in worker processes. Raises InvalidConfig."""
         return not runs_in_server(config, self._context.settings, self._place)

@@ -154,7 +154,7 @@ class Catalog:
                     yield IndexEntry(name, shown, ModelState.UNAVAILABLE, unavailable_reason)
                 else:
                     yield IndexEntry(
-                        name, shown, version.state, version.reason or _why_alone(version)
+                        name, shown, version.state, version.reason or _remarks(version)
                     )
 
     def is_sound(self) -> bool:
@@ -243,6 +243,12 @@ def _not_ready(name: str, number: int, version: Version) -> str:
 def _why_stuck(version: Version) -> str:
     """Return why a version that serves cannot run at the moment, "" if it can."""
     return "" if version.served is None else version.served.unavailable_reason
+
+
+def _remarks(version: Version) -> str:
+    """Return what else there is to say of a version that serves."""
+    why_isolated = version.served.why_isolated if version.served is not None else ""
+    return "; ".join(filter(None, (why_isolated, _why_alone(version))))
 
 
 def _why_alone(version: Version) -> str:

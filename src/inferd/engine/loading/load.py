@@ -42,6 +42,7 @@ from inferd.core.rows import verdict_of
 from inferd.engine.loading.attempts import Attempts
 from inferd.engine.loading.caching import NOT_LOOKED, Keeper
 from inferd.engine.loading.ensemble import build_ensemble, find_steps
+from inferd.engine.loading.isolation import WHY_ISOLATED, isolated, marked_load
 from inferd.engine.loading.joining import joining_of, tell_joining
 from inferd.engine.loading.lookup import backend_named, python_based
 from inferd.engine.loading.opening import Machine, open_all
@@ -55,6 +56,7 @@ from inferd.errors import (
     InvalidConfig,
     foreign_text,
 )
+from inferd.observe.crash.mark import ModelMarks, RunMarks
 from inferd.observe.custom import CustomMetrics
 from inferd.observe.nvml import Gpus
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
@@ -85,6 +87,8 @@ class LoadOptions(msgspec.Struct, frozen=True):
     count for them, too.
     `rate_limits` is None when --rate-limit is off, `cache` when there is no cache.
     `delayed_start` is for tests: schedulers that batch run nothing until that many requests wait.
+    Threads note in `marks` what they run; the versions in `isolated`, each the name of a model and
+    its version, run in workers if they can.
     """
 
     model_config_name: str = ""
@@ -107,6 +111,8 @@ class LoadOptions(msgspec.Struct, frozen=True):
     delayed_start: DelayedStart = NO_DELAY
     host_policies: HostPolicies = msgspec.field(default_factory=dict)
     gpu_limits: GpuLimits = msgspec.field(default_factory=dict)
+    marks: RunMarks | None = None
+    isolated: frozenset[tuple[str, str]] = frozenset()
 
 
 class Loader:
@@ -197,18 +203,19 @@ class Loader:
     ) -> Served:
         backend = model.backend or self._backend(config)
         files = files_of(model, version, config, attempt.is_wanted)
-        if not self._options.disable_auto_complete_config:
-            config = backend.complete(files, config)
-            config = normalised(config, config.name, self._gpu_count)
-            check_config(config)
-        check_io(config)
+        marks = ModelMarks(self._options.marks or RunMarks(), config.name, str(version))
+        in_worker = None
+        if (config.name, str(version)) in self._options.isolated:
+            in_worker = isolated(config, version, backend)
+        config = self._completed(backend, files, in_worker or config, marks)
         labels = read_labels(files.folder, config)
         samples = samples_of(files.folder, config)
-        open_one = partial(self._open, backend, files, as_executed(config))
+        open_one = partial(self._open, backend, files, as_executed(config), marks)
         open_here = partial(open_all, config, backend, open_one, samples, self._machine)
         instances = Instances(self._gpu_count, open_here, attempt)
         with ExitStack() as undo:
-            pairs = instances.open(config)
+            with marked_load(config, backend, marks):  # and warmed up
+                pairs = instances.open(config)
             for pair in pairs:
                 undo.callback(pair.alone.close)
             alone = [pair.alone for pair in pairs]
@@ -217,7 +224,7 @@ class Loader:
             counts = self._counts(config)
             joins = getattr(backend, "joins", False)
             joining = joining_of(config, verdict_of(alone[0]), joins=joins)
-            given = Given(files.folder, self._options.delayed_start, joining)
+            given = Given(files.folder, self._options.delayed_start, joining, marks)
             scheduler = instances.scheduler = build_scheduler(
                 config, pairs, counts, given, may_run_inline=inline
             )
@@ -230,21 +237,39 @@ class Loader:
         tell_joining(config, version, joining)
         served.instances = instances
         served.joining = joining
+        served.why_isolated = WHY_ISOLATED if in_worker is not None else ""
         served.is_lax = getattr(backend, "lax", False)
         served.is_on_gpu = any(place.gpu for place in instances.places)
         return served
 
+    def _completed(
+        self, backend: Backend, files: ModelFiles, config: ModelConfig, marks: ModelMarks
+    ) -> ModelConfig:
+        if not self._options.disable_auto_complete_config:
+            with marked_load(config, backend, marks):
+                config = backend.complete(files, config)
+            config = normalised(config, config.name, self._gpu_count)
+            check_config(config)
+        check_io(config)
+        return config
+
     def _open(
-        self, backend: Backend, files: ModelFiles, config: ModelConfig, place: Placement
+        self,
+        backend: Backend,
+        files: ModelFiles,
+        config: ModelConfig,
+        marks: ModelMarks,
+        place: Placement,
     ) -> Instance:
-        if self._limiter is None or place.rate_limiter is None:
-            return backend.open(files, config, place)
-        claim = self._limiter.enter(config.name, place)
-        try:
-            return limited(backend.open(files, config, place), claim)
-        except BaseException:
-            claim.leave()
-            raise
+        with marked_load(config, backend, marks):
+            if self._limiter is None or place.rate_limiter is None:
+                return backend.open(files, config, place)
+            claim = self._limiter.enter(config.name, place)
+            try:
+                return limited(backend.open(files, config, place), claim)
+            except BaseException:
+                claim.leave()
+                raise
 
     def _ensemble(
         self, model: FoundModel, config: ModelConfig, version: int, steps: Sequence[Served]

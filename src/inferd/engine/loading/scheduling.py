@@ -26,6 +26,7 @@ from inferd.core.interfaces import (
     Scheduler,
 )
 from inferd.core.rows import AS_CONFIGURED, Joining
+from inferd.observe.crash.mark import ModelMarks
 from inferd.observe.stats import Counts
 from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.direct import DirectScheduler
@@ -61,12 +62,13 @@ class Given(NamedTuple):
     """What a scheduler depends on beside the configuration.
 
     `folder` is the model's. `delayed_start` is for schedulers that batch, and `joining` says
-    whether they may.
+    whether they may. `marks` are for the threads that run it.
     """
 
     folder: Path = Path()
     delayed_start: DelayedStart = NO_DELAY
     joining: Joining = AS_CONFIGURED
+    marks: ModelMarks | None = None
 
 
 NOTHING_GIVEN = Given()
@@ -125,7 +127,9 @@ def build_scheduler(
         some = instances[numbers]
         if all(isinstance(one.alone, AsyncInstance) for one in some):
             return RemoteExecution(config.name, some, counts=counts)
-        return Execution(config.name, some, may_run_inline=may_run_inline, counts=counts)
+        return Execution(
+            config.name, some, may_run_inline=may_run_inline, counts=counts, marks=given.marks
+        )
 
     return choose_scheduler(config, execution_of, len(instances), given)
 

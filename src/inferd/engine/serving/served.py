@@ -98,7 +98,8 @@ class Served:
     versions that they call, and the scheduler of an `ensemble`, which may be behind a cache.
     `prompt` is its scheduler, if that may have answers at once.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
-    (inferd.engine.loading.caching). `joining` tells whether its requests are joined. What a model
+    (inferd.engine.loading.caching). `joining` tells whether its requests are joined,
+    `why_isolated` why it runs in a worker that would not otherwise. What a model
     that `is_lax` gives may have other shapes and datatypes than its configuration says, and be more
     or less. One that `has_sequences` takes requests that belong together, itself or in a step of
     the ensemble it is. The one input of a model whose parameters say so has any name, or comes as a
@@ -130,7 +131,7 @@ class Served:
         self.steps: Sequence[Served] = ()
         self.identity = Identity()
         self.is_cached = self.is_lax = False
-        self.joining = AS_CONFIGURED
+        self.joining, self.why_isolated = AS_CONFIGURED, ""
         self.has_sequences = config.sequence_batching is not None
         self._sound: dict[object, int] = {}  # the batch sizes of requests by their batch_key
         self._warned_of: set[str] = set()  # the outputs of which the log says that they are odd
@@ -200,6 +201,7 @@ class Served:
             self.is_on_gpu,
             self.is_cached,
             self.joining.state == "joined" if self.joining.reason else None,
+            bool(self.why_isolated),
         )
 
     def shown_config(self) -> ModelConfig:

@@ -28,6 +28,7 @@ from inferd.config.model import QueuePolicy
 from inferd.core.interfaces import CancellableInstance, Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
+from inferd.observe.crash.mark import IDLE, RUNNING, ModelMarks, RunMark, RunMarks
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution.cores import pin
 from inferd.schedulers.execution.job import (
@@ -95,8 +96,12 @@ class Execution:
         may_run_inline: bool,
         counts: Counts | None = None,
         gauges: Gauges | None = None,
+        marks: ModelMarks | None = None,
     ) -> None:
         self.name = name
+        self._marks = marks or ModelMarks(RunMarks(), name, "")
+        self._mark = RunMark(bytearray(1), 0, 1)  # of runs on the loop, claimed before the first
+        self._has_mark = False
         self._opened = list(instances)
         self._counts = counts or Counts()
         self.instance_count = len(instances)
@@ -158,6 +163,10 @@ class Execution:
         clock = self.clock
         if self._overruns.runs_to_watch:
             self._overruns.watch()
+        mark = self._mark
+        memory, place = mark.memory, mark.place
+        has_ids = is_shared or requests[0].id
+        memory[place] = mark.with_ids(requests) if has_ids else RUNNING
         requests[0].started_ns = started_ns = clock()
         failed = True
         try:
@@ -170,6 +179,7 @@ class Execution:
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             raise failure(self.name, error) from error
         finally:
+            memory[place] = IDLE
             requests[0].ended_ns = ended_ns = clock()
             if (took_ns := ended_ns - started_ns) > OVERRUN_NS:
                 self._note_overrun(size_class, took_ns)
@@ -277,6 +287,9 @@ class Execution:
         self.may_run_inline = False
         self._is_prompt = [False] * _SIZE_CLASSES
         self._has_prompt = False
+        if self._has_mark:
+            self._has_mark = False
+            self._marks.release(self._mark)
         for _ in self._ended:
             self._jobs.end()
         with ExitStack() as at_the_end:
@@ -328,7 +341,11 @@ class Execution:
     def beside(self, instance: Opened) -> "Execution":
         """Return another Execution of the same model whose only instance is `instance`."""
         return Execution(
-            self.name, [instance], may_run_inline=self.may_run_inline, counts=self._counts
+            self.name,
+            [instance],
+            may_run_inline=self.may_run_inline,
+            counts=self._counts,
+            marks=self._marks,
         )
 
     def _dismiss(self, number: int) -> None:
@@ -408,29 +425,31 @@ class Execution:
 
         turn = getattr(instance, "turn", None)
 
-        def run() -> None:
+        def run(mark: RunMark) -> None:
             if turn is None:
-                self._run_next(instance, joined)
+                self._run_next(instance, joined, mark)
                 return
             with turn:
-                self._run_next(instance, joined)
+                self._run_next(instance, joined, mark)
                 while id(instance) not in self._going and self._jobs.has_more():
                     turn.renew()
-                    self._run_next(instance, joined)
+                    self._run_next(instance, joined, mark)
 
         def work() -> None:
             pin(opened.cores)
+            mark = self._marks.claim(threading.get_ident())
             while self._jobs.wait():
                 if id(instance) in self._going:
                     self._jobs.pass_on()
                     break
                 try:
-                    run()
+                    run(mark)
                 except Unavailable:  # the instance was closed while it waited for its turn
                     continue
             else:
                 if id(instance) in self._going:
                     self._jobs.end()  # the end signal was meant for another thread
+            self._marks.release(mark)
             tell(loop, self._note_thread_end, ended)
 
         # A daemon thread, so that a model that hangs cannot keep the process alive.
@@ -438,14 +457,16 @@ class Execution:
         threading.Thread(target=work, name=name, daemon=True).start()
         self._ended.append(ended)
 
-    def _run_next(self, instance: Instance, joined: Instance) -> None:
+    def _run_next(self, instance: Instance, joined: Instance, mark: RunMark) -> None:
         """Run the next job in this thread; returning drops all references to its tensors."""
         job = self._jobs.take()
         if job is None:
             return
         if job.is_wanted():
             job.requests[0].started_ns = self.clock()
+            mark.memory[mark.place] = mark.with_ids(job.requests)
             job.run(joined if len(job.requests) > 1 else instance, self)
+            mark.memory[mark.place] = IDLE
         else:
             job.drop(self)
 
@@ -459,6 +480,9 @@ class Execution:
             missing -= 1
         self._runs_missing[size_class] = missing
         if missing <= 0:
+            if not self._has_mark:
+                self._has_mark = True
+                self._mark = self._marks.claim()
             self._is_prompt[size_class] = self._has_prompt = True
             self._moved_ns[size_class] = self.clock()
             self._overruns.look()

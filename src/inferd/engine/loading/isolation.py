@@ -1,0 +1,51 @@
+"""Isolation: a version that crashed the server runs in a worker. Loads in the server are marked."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from inferd.config.model import ModelConfig
+from inferd.core.interfaces import Backend
+from inferd.observe.crash.mark import IDLE, ModelMarks
+
+log = logging.getLogger("inferd.engine")
+
+PLACE = "inferd_process"
+"""The config parameter that says where a model runs, of backends that can host their models."""
+
+WHY_ISOLATED = "it runs in a worker, because the server crashed twice while it ran"
+
+
+def isolated(config: ModelConfig, version: int, backend: Backend) -> ModelConfig | None:
+    """Return the configuration of a version that is to run in a worker, None if it cannot."""
+    name = config.name
+    if not hasattr(backend, "is_in_worker"):
+        why = f"backend '{config.backend}' has no workers"
+    elif PLACE in config.parameters:
+        why = f"its configuration says {PLACE} {config.parameters[PLACE]}"
+    else:
+        log.warning("model '%s' version %d: %s", name, version, WHY_ISOLATED)
+        return replace(config, parameters=config.parameters | {PLACE: "worker"})
+    text = (
+        "model '%s' version %d: the server crashed twice while it ran; it stays there, because %s"
+    )
+    log.warning(text, name, version, why)
+    return None
+
+
+@contextmanager
+def marked_load(config: ModelConfig, backend: Backend, marks: ModelMarks) -> Iterator[None]:
+    """Mark that this thread loads a version, unless that happens in a worker."""
+    is_in_worker = getattr(backend, "is_in_worker", None)
+    if is_in_worker is not None and is_in_worker(config):
+        yield
+        return
+    mark = marks.claim(threading.get_ident(), is_load=True)
+    mark.memory[mark.place] = mark.with_ids([])
+    try:
+        yield
+    finally:
+        mark.memory[mark.place] = IDLE
+        marks.release(mark)

@@ -1,0 +1,165 @@
+"""CrashRecord: the file that tells what ran in the server's process when it ended.
+
+The file is mapped, so what is written there outlives the process without any system call; only a
+machine that loses power loses it, too. It has a header, a byte for each mark, and an entry for each
+mark that says whose it is. It contains names of models and ids of requests, nothing else of them.
+"""
+
+import contextlib
+import mmap
+import os
+import stat
+import threading
+import time
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from inferd.observe.crash.mark import ID_BYTES, IDLE, RUNNING, RunMark, RunMarks
+
+_MAGIC = b"inferd-runs-1"
+_HEADER = Struct("<16sB7xQQ36s")  # magic, state, start and last beat in ns, boot
+_ENTRY = Struct("<QB23s256s")  # thread, whether it loads, version, model
+_MARKS_AT = 256
+_ENTRIES_AT = 4096
+_ENTRY_SIZE = 416
+_STATE_AT = 16
+_BEAT = Struct("<Q")
+_BEAT_AT = 32
+
+MARK_COUNT = 1024
+"""More threads than that share the last mark."""
+
+SIZE = _ENTRIES_AT + MARK_COUNT * _ENTRY_SIZE
+
+RUNS, STOPS = 1, 2
+"""The states of a server: it was asked to stop, or not."""
+
+_BEYOND = "one of many other models"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class MarkedRun(NamedTuple):
+    """What a thread did when its process ended: it ran `model`, or loaded it."""
+
+    model: str
+    version: str
+    ids: str
+    is_load: bool
+    thread: int
+
+
+class LastRun(NamedTuple):
+    """The record of a process that did not end by itself; times are seconds since the epoch."""
+
+    is_stopping: bool
+    is_same_boot: bool
+    started_s: float
+    seen_s: float
+    runs: tuple[MarkedRun, ...]
+
+
+class CrashRecord(RunMarks):
+    """The record of this process, in the file `descriptor`, which is locked and emptied here."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.ftruncate(descriptor, 0)
+        # Without room for a page, a write to mapped memory would end the process.
+        os.posix_fallocate(descriptor, 0, SIZE)
+        self._memory = mmap.mmap(descriptor, SIZE)
+        self._free = list(range(MARK_COUNT - 2, -1, -1))
+        self._lock = threading.Lock()
+        self._loop_thread = threading.get_ident()
+        self._write_entry(MARK_COUNT - 1, _BEYOND, "", 0, is_load=False)
+        now_ns = time.time_ns()
+        _HEADER.pack_into(self._memory, 0, _MAGIC, RUNS, now_ns, now_ns, boot_id())
+
+    def claim(self, model: str, version: str, thread: int = 0, *, is_load: bool = False) -> RunMark:
+        """See RunMarks.claim. Any thread may call it."""
+        with self._lock:
+            number = self._free.pop() if self._free else MARK_COUNT - 1
+            if number < MARK_COUNT - 1:
+                thread = thread or self._loop_thread
+                self._write_entry(number, model, version, thread, is_load=is_load)
+            ids_at = _ENTRIES_AT + number * _ENTRY_SIZE + _ENTRY.size
+        return RunMark(self._memory, _MARKS_AT + number, ids_at)
+
+    def release(self, mark: RunMark) -> None:
+        """See RunMarks.release. Any thread may call it."""
+        with self._lock:
+            number = mark.place - _MARKS_AT
+            if number < MARK_COUNT - 1:
+                self._memory[_MARKS_AT + number] = IDLE
+                self._free.append(number)
+
+    def beat(self) -> None:
+        """Note that the process is alive now."""
+        _BEAT.pack_into(self._memory, _BEAT_AT, time.time_ns())
+
+    def note_stopping(self) -> None:
+        """Note that the server was asked to stop: what ends it now is no crash."""
+        self._memory[_STATE_AT] = STOPS
+
+    def _write_entry(
+        self, number: int, model: str, version: str, thread: int, *, is_load: bool
+    ) -> None:
+        texts = [text.encode("utf-8", "replace") for text in (version, model)]
+        at = _ENTRIES_AT + number * _ENTRY_SIZE
+        _ENTRY.pack_into(self._memory, at, thread, is_load, *texts)
+
+
+def read_record(descriptor: int) -> LastRun | None:
+    """Return what an earlier process left in a file, None if it is empty.
+
+    Raises ValueError for a file that is no record.
+    """
+    size = os.fstat(descriptor).st_size
+    if not size:
+        return None
+    data = os.pread(descriptor, SIZE, 0) if size == SIZE else b""
+    if len(data) != SIZE:
+        msg = f"it has {size} bytes, not {SIZE}"
+        raise ValueError(msg)
+    magic, state, started_ns, seen_ns, boot = _HEADER.unpack_from(data)
+    if magic.rstrip(b"\0") != _MAGIC or state not in (RUNS, STOPS):
+        msg = "it does not begin as a record does"
+        raise ValueError(msg)
+    marks = data[_MARKS_AT : _MARKS_AT + MARK_COUNT]
+    runs = tuple(_run_of(data, number, mark) for number, mark in enumerate(marks) if mark != IDLE)
+    is_same_boot = boot == boot_id().ljust(len(boot), b"\0")
+    return LastRun(state == STOPS, is_same_boot, started_ns / 1e9, seen_ns / 1e9, runs)
+
+
+def _run_of(data: bytes, number: int, mark: int) -> MarkedRun:
+    at = _ENTRIES_AT + number * _ENTRY_SIZE
+    thread, is_load, version, model = _ENTRY.unpack_from(data, at)
+    begin = at + _ENTRY.size
+    ids = data[begin : begin + min(mark - RUNNING, ID_BYTES)]
+    texts = [text.rstrip(b"\0").decode(errors="replace") for text in (model, version, ids)]
+    return MarkedRun(texts[0], texts[1], texts[2], bool(is_load), thread)
+
+
+def open_private(path: Path) -> int:
+    """Open a file that only this user may read or write, made if need be; return its descriptor.
+
+    Raises OSError, also for what is no regular file of this user's.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            msg = f"{path.name} is no regular file of this user's"
+            raise OSError(msg)
+        os.fchmod(descriptor, 0o600)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def boot_id() -> bytes:
+    """Return what tells one run of the machine's system from the next, where the system does."""
+    with contextlib.suppress(OSError):
+        return _BOOT.read_bytes().strip()[:36]
+    return b""

@@ -1,0 +1,260 @@
+"""Crashes: what ended the server's last process, and what is to be done about it.
+
+A process that serves keeps a CrashRecord, in a file of this user's that is named for its ports and
+repositories and locked while it lives. Its end in good order removes the file, so one that is still
+there, and not locked, is of a process that crashed or was killed. Fatal signals leave Python's
+traceback beside it, which tells the thread.
+"""
+
+import asyncio
+import contextlib
+import faulthandler
+import hashlib
+import json
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from inferd.config.server import ServerConfig
+from inferd.observe.crash.history import (
+    Crash,
+    History,
+    ModelVersion,
+    read_history,
+    write_history,
+)
+from inferd.observe.crash.mark import RunMarks
+from inferd.observe.crash.record import (
+    CrashRecord,
+    LastRun,
+    MarkedRun,
+    open_private,
+    read_record,
+)
+from inferd.observe.log import printable
+
+log = logging.getLogger("inferd")
+
+OFF = "off"
+BEAT_S = 1.0
+MAX_SERVERS = 64
+"""The most processes with the same ports and repositories that have records of their own."""
+
+MAX_SHOWN = 8
+"""The most runs of an ended process that the log names."""
+
+_TRACE_BYTES = 64 << 10
+_FATAL = re.compile(r"Fatal Python error: ([^\n]{1,80})")
+_CURRENT = re.compile(r"^Current thread 0x([0-9a-f]{1,16}) ", re.MULTILINE)
+
+
+class Crashes:
+    """The record of this process, and the history of those before it.
+
+    `marks` are given to the threads that run models. `isolated` are the versions that crashed
+    often enough to be run in workers.
+    """
+
+    def __init__(self) -> None:
+        self.marks = RunMarks()
+        self.history = History()
+        self.isolated: frozenset[ModelVersion] = frozenset()
+        self._record: CrashRecord | None = None
+        self._paths: tuple[Path, ...] = ()
+        self._descriptor = -1
+        self._trace: TextIO | None = None
+        self._beat: asyncio.TimerHandle | None = None
+
+    def open(self, config: ServerConfig, environ: Mapping[str, str] = os.environ) -> None:
+        """Say in the log what ended the last process, and begin the record of this one.
+
+        A folder or file that cannot be used is a warning: the server works without.
+        """
+        if config.crash_record == OFF or os.name != "posix":
+            return
+        try:
+            folder = folder_of(config, environ)
+            self._open(folder, _name_of(config), isolates=config.isolate_crashed)
+        except OSError as error:
+            log.warning(
+                "there is no record of what runs, so a crash would not be explained: %s; "
+                "--crash-record chooses another folder",
+                printable(str(error)),
+            )
+
+    def _open(self, folder: Path, name: str, *, isolates: bool) -> None:
+        path, descriptor = _locked(folder, name)
+        self._descriptor = descriptor
+        trace_path = path.with_suffix(".trace")
+        self._paths = path, trace_path
+        trace_descriptor = open_private(trace_path)
+        last = _last_of(descriptor, path)
+        trace = os.pread(trace_descriptor, _TRACE_BYTES, 0).decode(errors="replace")
+        os.ftruncate(trace_descriptor, 0)
+        self.history = self._continued(folder / f"{name}.history", last, trace)
+        if isolates:
+            self.isolated = self.history.isolated()
+        self.marks = self._record = CrashRecord(descriptor)
+        self._trace = os.fdopen(trace_descriptor, "w")
+        if not faulthandler.is_enabled():  # otherwise somebody wants the traceback elsewhere
+            faulthandler.enable(self._trace)
+
+    def _continued(self, path: Path, last: LastRun | None, trace: str) -> History:
+        """Return the history in the file `path`, to which the last process's crash is added."""
+        if last is None and not path.exists():
+            return History()
+        descriptor = open_private(path)
+        try:
+            _lock(descriptor, waits=True)
+            try:
+                history = read_history(descriptor)
+            except ValueError as error:
+                log.warning("the history of crashes in %s is ignored: %s", path.name, error)
+                history = History()
+            crash = tell(last, trace) if last is not None else None
+            if crash is not None:
+                history.add(crash)
+                write_history(descriptor, history)
+            return history
+        finally:
+            os.close(descriptor)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Note from now on, once a second, that the process is alive."""
+        if self._record is not None:
+            self._record.beat()
+            self._beat = loop.call_later(BEAT_S, self.start, loop)
+
+    def note_stopping(self) -> None:
+        """Note that the server was asked to stop."""
+        if self._record is not None:
+            self._record.note_stopping()
+
+    def close(self) -> None:
+        """Remove the record: this process ends in good order."""
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._record is None:
+            return
+        self._record = None
+        if self._trace is not None:
+            faulthandler.disable()
+            self._trace.close()
+        for path in self._paths:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        os.close(self._descriptor)
+
+
+def folder_of(config: ServerConfig, environ: Mapping[str, str]) -> Path:
+    """Return the folder for records, made if need be. Raises OSError unless it is this user's."""
+    if config.crash_record:
+        folder = Path(config.crash_record)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+    runtime = Path(environ.get("XDG_RUNTIME_DIR") or "/nowhere")
+    if runtime.is_dir() and runtime.stat().st_uid == os.geteuid():
+        folder = runtime / "inferd"
+    else:
+        folder = Path(tempfile.gettempdir()) / f"inferd-{os.geteuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        msg = f"{folder} can be written by others"
+        raise OSError(msg)
+    return folder
+
+
+def _name_of(config: ServerConfig) -> str:
+    """Return a name that a server has again when it is started again, and hardly another."""
+    repositories = [os.path.abspath(path) for path in config.model_repository]
+    ports = [config.http_port, config.grpc_port, config.http_unix_socket, config.http_address]
+    known = json.dumps([config.id, ports, repositories])
+    return f"{config.http_port}-{hashlib.sha256(known.encode()).hexdigest()[:16]}"
+
+
+def _locked(folder: Path, name: str) -> tuple[Path, int]:
+    """Return the first record that no living process has, and its descriptor, locked."""
+    for number in range(MAX_SERVERS):
+        path = folder / f"{name}.{number}.record"
+        descriptor = open_private(path)
+        # A process that has just ended may have removed the file that is open here.
+        if _lock(descriptor) and _is_there(path, descriptor):
+            return path, descriptor
+        os.close(descriptor)
+    msg = f"{MAX_SERVERS} servers with these ports and repositories have records in {folder}"
+    raise OSError(msg)
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _lock(descriptor: int, *, waits: bool = False) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _last_of(descriptor: int, path: Path) -> LastRun | None:
+    try:
+        return read_record(descriptor)
+    except ValueError as error:
+        log.warning("the record of runs in %s is ignored: %s", path.name, error)
+        return None
+
+
+def tell(last: LastRun, trace: str) -> Crash | None:
+    """Log how the last process ended, and return that if it was a crash.
+
+    A model is suspected if it ran in the thread that got the signal. If none did, whatever ran is:
+    frameworks have threads of their own, and memory spoilt by one thread may end another.
+    """
+    when = datetime.fromtimestamp(last.seen_s, UTC).isoformat(sep=" ", timespec="seconds")
+    if last.is_stopping:
+        log.warning("the last process was asked to stop and did not do so in time, at %s", when)
+        return None
+    if not last.is_same_boot:
+        log.warning("the machine has restarted since the last process, which ended at %s", when)
+        return None
+    found = _FATAL.search(trace)
+    kind = printable(found[1]) if found else "no signal: it was killed, or something in it exited"
+    runs = _suspects(last.runs, trace)
+    log.error("the last process ended at %s (%s) while %s", when, kind, _shown(runs))
+    if found:
+        log.error("the traceback of its end:\n%s", trace.strip(), extra={"keeps_lines": True})
+    models = list(dict.fromkeys((run.model, run.version) for run in runs))[:MAX_SHOWN]
+    return Crash(last.seen_s, kind, models)
+
+
+def _suspects(runs: Sequence[MarkedRun], trace: str) -> Sequence[MarkedRun]:
+    current = _CURRENT.search(trace)
+    if current is None:
+        return runs
+    thread = int(current[1], 16)
+    return [run for run in runs if run.thread == thread] or runs
+
+
+def _shown(runs: Sequence[MarkedRun]) -> str:
+    if not runs:
+        return "no model ran"
+    texts = []
+    for run in runs[:MAX_SHOWN]:
+        text = f"model '{printable(run.model)}' version {printable(run.version)} "
+        text += "was loaded" if run.is_load else "ran"
+        texts.append(text + (f" request '{printable(run.ids)}'" if run.ids else ""))
+    if len(runs) > MAX_SHOWN:
+        texts.append(f"{len(runs) - MAX_SHOWN} more ran")
+    return " and ".join(texts)
