@@ -271,6 +271,33 @@ async def test_who_does_not_answer_the_draining_ping_is_drained_all_the_same(ben
     await bench.ended()
 
 
+@timed()
+async def test_who_has_just_connected_when_the_server_stops_is_answered(bench):
+    stopping = asyncio.create_task(bench.server.stop(60))
+    await bench.greet()  # no GOAWAY before that: a client would give up its first calls
+    bench.pass_time(0.5)
+    assert await bench.goaway() == (2**31 - 1, ErrorCode.NO_ERROR)
+    bench.call(1, b"/t.T/One")  # sent before the client knew
+    bench.send(encode_frame(PING, ACK, 0, await bench.until(PING, 0)))
+    assert await bench.goaway() == (1, ErrorCode.NO_ERROR)
+    await bench.until(HEADERS)
+    await bench.ended()
+    await stopping
+
+
+@timed()
+async def test_who_does_not_speak_while_the_server_stops_does_not_hold_it_up(bench):
+    stopping = asyncio.create_task(bench.server.stop(60))
+    while not bench.server.endpoint.connections:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    bench.pass_time(2)
+    _, code = await bench.goaway()
+    assert code is ErrorCode.SETTINGS_TIMEOUT
+    await bench.ended()
+    bench.writer.close()
+    await stopping
+
+
 @timed(max_connection_idle_ms=60_000)
 async def test_an_idle_connection_is_closed(bench):
     await bench.greet()

@@ -32,6 +32,9 @@ HTTP = {
     "http_header_timeout_secs": ("header_timeout_s", 7.5),
     "http_body_timeout_secs": ("body_timeout_s", 8.5),
     "http_write_timeout_secs": ("write_timeout_s", 9.5),
+    "http_max_connection_age": ("max_connection_age_ms", 7),
+    "http_max_connection_requests": ("max_connection_requests", 8),
+    "drain_window": ("drain_window_s", 2.5),
     "json_non_finite": ("non_finite", "null"),
     "not_ready_status": ("not_ready_status", 503),
     "http_header_forward_pattern": ("header_forward_pattern", "x-"),
@@ -68,6 +71,7 @@ GRPC = {
     "grpc_write_timeout_secs": ("write_timeout_s", 1.5),
     "grpc_handshake_timeout_secs": ("handshake_timeout_s", 2.5),
     "grpc_header_forward_pattern": ("header_forward_pattern", "x-"),
+    "drain_window": ("drain_window_s", 2.5),
     "grpc_max_connection_idle": ("max_connection_idle_ms", 13),
 }
 

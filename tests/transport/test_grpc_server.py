@@ -67,6 +67,7 @@ OPTIONS = GrpcOptions(
     message_timeout_s=60.0,
     handshake_timeout_s=20.0,
     max_connection_idle_ms=None,
+    drain_window_s=1.0,
 )
 
 

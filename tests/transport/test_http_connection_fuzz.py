@@ -22,6 +22,9 @@ OPTIONS = HttpOptions(
     header_timeout_s=10.0,
     body_timeout_s=10.0,
     write_timeout_s=10.0,
+    max_connection_age_ms=None,
+    max_connection_requests=None,
+    drain_window_s=1.0,
     half_floats_in_json=True,
     non_finite="tokens",
     not_ready_status=400,
@@ -337,7 +340,7 @@ class Story:
         self.wire.server.sweep()
 
     def stop(self, _):
-        self.wire.server.stop_accepting()
+        self.wire.server.endpoint.drain()
 
     def idle(self, _):
         self.wire.connection.drain()

@@ -150,7 +150,13 @@ class ServerConfig:
         "load balancers can notice. Counts towards --exit-timeout-secs.",
         **_SECONDS,
     )
-
+    drain_window: float = _server(
+        1.0,
+        "Then, for connections that clients keep: how long each may have no request before it is "
+        "closed. A request that comes within this time is answered, and the answer says that the "
+        "connection ends.",
+        **_SECONDS,
+    )
     api_key_file: str | None = _server(
         None,
         "HTTP and gRPC calls need an API key. The file has NAME:HASH lines, which inferd key "
@@ -218,6 +224,15 @@ class ServerConfig:
     )
     http_max_connections: int = _http_limits(
         10000, "Most connections open at the same time.", **_COUNT
+    )
+    http_max_connection_age: int | None = _http_limits(
+        None, "Close connections at this age.", shown="never", **_MILLISECONDS
+    )
+    http_max_connection_requests: int | None = _http_limits(
+        None,
+        "Close a connection after this many requests; from 100 on, up to a tenth earlier.",
+        shown="no limit",
+        **_COUNT,
     )
     http_idle_timeout_secs: float = _http_limits(
         300.0, "How long a connection may have no request.", **_TIMEOUT

@@ -35,7 +35,7 @@ class Endpoint:
             connection.check_time(now)
 
     def drain(self) -> None:
-        """Have every connection close when it has nothing more to do."""
+        """Have every connection end softly, and those still to come: see Connection.drain."""
         self.is_draining = True
         for connection in list(self.connections):
             connection.drain()

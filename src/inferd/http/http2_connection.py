@@ -100,8 +100,6 @@ class Http2Connection(Connection):
             # After SETTINGS and GOAWAY, they would come back at once, and their calls would hang.
             self.abort()  # over TLS, close() would wait for the client to close first
             return
-        if self._endpoint.is_draining:
-            self._h2.go_away()
         self.flush()
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -307,12 +305,11 @@ class Http2Connection(Connection):
         """
         if self._draining_since is not None or self._h2.is_failed:
             return
+        if not self._h2.is_ready:
+            return  # told now, a client would give up its first calls; `check_time` drains it soon
         self._draining_since = self._endpoint.now
-        if self._h2.is_ready:
-            self._h2.announce_end()
-            self._h2.ping(_DRAIN_PING)
-        else:
-            self._h2.go_away()
+        self._h2.announce_end()
+        self._h2.ping(_DRAIN_PING)
         self.flush()
 
     def cut(self) -> None:
@@ -345,13 +342,20 @@ class Http2Connection(Connection):
             if now - self._closing_since > LINGER_S:
                 self.abort()
         elif not h2.is_ready:
-            if now - self._made > limits.handshake_timeout_s:
+            if now - self._made > self._handshake_s():
                 h2.fail(ErrorCode.SETTINGS_TIMEOUT, "no HTTP/2 within the time for it")
                 self.flush()
         else:
             self._check_calls(now)
             self._check_age(now)
             self._check_alive(now)
+
+    def _handshake_s(self) -> float:
+        """Return how long the client may take until it speaks HTTP/2."""
+        limits = self._limits
+        if self._endpoint.is_draining:
+            return min(limits.handshake_timeout_s, limits.drain_window_s)
+        return limits.handshake_timeout_s
 
     def _check_calls(self, now: float) -> None:
         """End calls past their deadline, and calls whose client does not read the answer."""
@@ -366,22 +370,23 @@ class Http2Connection(Connection):
         self.flush()
 
     def _check_age(self, now: float) -> None:
-        limits = self._limits
-        idle_ms, grace_ms = limits.max_connection_idle_ms, limits.max_connection_age_grace_ms
-        if self._draining_since is not None:
-            if now - self._draining_since >= self._endpoint.sweep_s and not self._h2.is_going_away:
-                self._h2.go_away()  # the client has not answered the ping
-                self.flush()
-            if (
-                grace_ms is not None
-                and not self._endpoint.is_draining
-                and now - self._draining_since > grace_ms / 1000
-            ):
-                self.cut()
-        elif now - self._made > self._age_limit_s or (
-            idle_ms is not None and not self._h2.streams and now - self._read_at > idle_ms / 1000
-        ):
-            self.drain()
+        limits, grace_ms = self._limits, self._limits.max_connection_age_grace_ms
+        if self._draining_since is None:
+            is_old = now - self._made > self._age_limit_s
+            if self._endpoint.is_draining or is_old or self._is_idle_for_long(now):
+                self.drain()
+            return
+        lasts_s = now - self._draining_since
+        if lasts_s >= limits.drain_window_s and not self._h2.is_going_away:
+            self._h2.go_away()  # the client has not answered the ping
+            self.flush()
+        if grace_ms is not None and not self._endpoint.is_draining and lasts_s > grace_ms / 1000:
+            self.cut()
+
+    def _is_idle_for_long(self, now: float) -> bool:
+        idle_ms = self._limits.max_connection_idle_ms
+        is_idle = idle_ms is not None and not self._h2.streams
+        return is_idle and now - self._read_at > cast("int", idle_ms) / 1000
 
     def _check_alive(self, now: float) -> None:
         """Ping a client that has been quiet; abort if it does not answer."""

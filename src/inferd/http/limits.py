@@ -8,7 +8,12 @@ import msgspec
 
 
 class HttpLimits(msgspec.Struct, frozen=True):
-    """The limits of the connections; sizes in bytes, times in seconds."""
+    """The limits of the connections; sizes in bytes, times in seconds.
+
+    A connection that is to end for its age, after `max_connection_requests`, or because the server
+    stops tells its client with the next answer. It is closed at once only after `drain_window_s`
+    without a request.
+    """
 
     max_header_bytes: int
     max_body_bytes: int
@@ -17,13 +22,17 @@ class HttpLimits(msgspec.Struct, frozen=True):
     header_timeout_s: float
     body_timeout_s: float
     write_timeout_s: float
+    max_connection_age_ms: int | None
+    max_connection_requests: int | None
+    drain_window_s: float
 
 
 class GrpcLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of the connections and their calls.
 
     `compression_level`: none, low, medium or high; answers are compressed with a coding that the
-    client accepts. The keepalive and connection age settings are gRPC's own.
+    client accepts. The keepalive and connection age settings are gRPC's own. A client that is told
+    that its connection ends has `drain_window_s` to say that it knows.
     """
 
     max_message_bytes: int
@@ -45,3 +54,4 @@ class GrpcLimits(msgspec.Struct, frozen=True, kw_only=True):
     write_timeout_s: float
     handshake_timeout_s: float
     max_connection_idle_ms: int | None
+    drain_window_s: float

@@ -40,7 +40,7 @@ class Connection:
         raise NotImplementedError
 
     def drain(self) -> None:
-        """Close the connection when it has nothing more to do."""
+        """Tell the client that the connection ends; close it once nothing can be under way."""
         raise NotImplementedError
 
     def cut(self) -> None:

@@ -97,6 +97,7 @@ def grpc_options(
         **_same_named(config, GrpcOptions.__struct_fields__, "grpc_"),
         reuse_port=config.reuse_grpc_port,
         max_send_bytes=_GRPC_LARGEST_MESSAGE,
+        drain_window_s=config.drain_window,
         compression_level=config.grpc_infer_response_compression_level,
         access=grpc_access(config, ring),
         apis=apis or V2_ALONE,
@@ -119,6 +120,7 @@ def http_options(
 
     return HttpOptions(
         **_same_named(config, HttpOptions.__struct_fields__, "http_"),
+        drain_window_s=config.drain_window,
         max_input_bytes=config.http_max_input_size,
         half_floats_in_json=config.json_half_floats == "accept",
         non_finite=config.json_non_finite,
@@ -143,6 +145,7 @@ def metrics_options(config: ServerConfig) -> "HttpOptions":
     }
     return HttpOptions(
         **(_same_named(config, HttpOptions.__struct_fields__, "http_") | few),
+        drain_window_s=config.drain_window,
         max_input_bytes=_METRICS_BODY_BYTES,
         half_floats_in_json=False,
         non_finite="error",

@@ -155,7 +155,8 @@ class Server:
     async def drain(self, timeout_s: float, delay_s: float = 0.0) -> bool:
         """Stop being ready, accept connections for `delay_s` more, and finish what is in flight.
 
-        Returns whether everything finished within `timeout_s`, which includes the delay.
+        Clients that keep connections are told to go elsewhere: see `Connection.drain`. Returns
+        whether everything finished within `timeout_s`, which includes the delay.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -163,12 +164,8 @@ class Server:
         await asyncio.sleep(min(delay_s, timeout_s))
         over_http = [self._http] if self._http else []
         over_http += [each.server for each in self._cloud]
-        for http in over_http:
-            http.stop_accepting()
         left_s = max(0.0, deadline - loop.time())
-        ends: list[Awaitable[object]] = [
-            http.endpoint.wait_until_empty(left_s) for http in over_http
-        ]
+        ends: list[Awaitable[object]] = [http.drain(left_s) for http in over_http]
         if self._grpc:
             ends.append(self._grpc.stop(left_s))
         await asyncio.gather(*ends)

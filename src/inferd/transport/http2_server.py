@@ -14,6 +14,7 @@ from inferd.http.grpc.endpoint import GrpcEndpoint
 from inferd.http.grpc.handler import Method
 from inferd.http.http2_connection import Http2Connection
 from inferd.http.turns import Turns
+from inferd.transport.backlog import stop_listening
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context, port_methods
 from inferd.transport.http_server import HttpServer
 from inferd.transport.tls import LiveTls
@@ -22,6 +23,7 @@ SWEEP_S = 1.0
 """The longest interval between checks of timeouts, which is also their accuracy."""
 
 
+_LEAST_SWEEP_S = 0.02
 _LAST_WAIT_S = 0.5
 
 
@@ -108,17 +110,29 @@ class Http2Server:
     async def stop(self, grace_s: float) -> None:
         """Stop taking calls, give those in flight `grace_s` seconds, then cancel them."""
         self._stopping.set()
+        if grace_s > 0:
+            await self._drain(grace_s)
         for server in self._servers:
             server.close()
-        self.endpoint.drain()
-        if grace_s > 0:
-            await self.endpoint.wait_until_empty(grace_s)
+        self.endpoint.is_draining = True
         self.endpoint.cut()
         await self.endpoint.wait_until_empty(_LAST_WAIT_S)
         self.endpoint.abort()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+
+    async def _drain(self, grace_s: float) -> None:
+        """Have the clients go elsewhere, and wait at most `grace_s` until they have gone."""
+        window_s = self.options.drain_window_s
+        self.sweep()  # the window begins now
+        self.endpoint.drain()
+        self.endpoint.sweep_s = min(self.endpoint.sweep_s, max(_LEAST_SWEEP_S, window_s / 10))
+        self.keep_sweeping()
+        servers, self._servers = self._servers, []
+        context = self._tls.context if self._tls else None
+        await stop_listening(servers, self.connect, context, window_s)
+        await self.endpoint.wait_until_empty(grace_s)
 
     def sweep(self) -> None:
         """Have every connection check its timeouts."""
@@ -127,6 +141,8 @@ class Http2Server:
     def keep_sweeping(self) -> None:
         """Sweep now, and then at intervals."""
         self.sweep()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         loop = asyncio.get_running_loop()
         self._sweeper = loop.call_later(self.endpoint.sweep_s, self.keep_sweeping)
 

@@ -18,11 +18,14 @@ from inferd.http.limits import HttpLimits
 from inferd.http.routes import Routes
 from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity
+from inferd.transport.backlog import stop_listening
 from inferd.transport.unix_socket import UnixSocket
 from inferd.wire.v2.rest.codec import JsonRules
 
 SWEEP_S = 1.0
 """How often timeouts are checked, which is also their accuracy."""
+
+_LEAST_SWEEP_S = 0.02
 
 
 class HttpOptions(HttpLimits, frozen=True, kw_only=True):
@@ -77,6 +80,7 @@ class HttpServer:
         self._servers: list[asyncio.Server] = []
         self._unix_socket: UnixSocket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._sweep_s = SWEEP_S
 
     def _connect(self) -> HttpConnection:
         is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
@@ -118,15 +122,29 @@ class HttpServer:
         if self._sweeper is None:
             self._keep_sweeping()
 
-    def stop_accepting(self) -> None:
-        """Close the listening sockets and idle connections; busy ones close after answering."""
-        for server in self._servers:
-            server.close()
+    async def stop_accepting(self) -> None:
+        """Close the listening sockets; connections end with their next answer.
+
+        Those without a request are closed after `drain_window_s`.
+        """
+        self.sweep()  # the window begins now
         self.endpoint.drain()
+        window_s = self.options.drain_window_s
+        self._sweep_s = min(self._sweep_s, max(_LEAST_SWEEP_S, window_s / 10))
+        self._keep_sweeping()
+        servers, self._servers = self._servers, []
+        await stop_listening(servers, self.connect, self.options.ssl_context, window_s)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stop accepting, and wait at most `timeout_s` until all connections have closed."""
+        await self.stop_accepting()
+        await self.endpoint.wait_until_empty(timeout_s)
 
     def close(self) -> None:
         """Stop listening and abort all connections."""
-        self.stop_accepting()
+        for server in self._servers:
+            server.close()
+        self.endpoint.is_draining = True
         if self._unix_socket is not None:
             self._unix_socket.remove()
         if self._sweeper is not None:
@@ -140,8 +158,10 @@ class HttpServer:
 
     def _keep_sweeping(self) -> None:
         self.sweep()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         loop = asyncio.get_running_loop()
-        self._sweeper = loop.call_later(SWEEP_S, self._keep_sweeping)
+        self._sweeper = loop.call_later(self._sweep_s, self._keep_sweeping)
 
 
 def v2_routes(engine: Engine, options: HttpOptions) -> HttpRoutes:

@@ -10,6 +10,7 @@ connection has been in its present state.
 
 import asyncio
 import logging
+import random
 from copy import copy
 from time import perf_counter_ns
 from typing import Any, cast
@@ -34,6 +35,7 @@ from inferd.http.message import (
 from inferd.http.outflow import Outflow
 from inferd.http.overload import check_head
 from inferd.http.turns import Connection
+from inferd.http.unread import has_unread
 
 log = logging.getLogger("inferd.http")
 
@@ -45,6 +47,11 @@ _JOIN_BYTES = 16384
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STILL_THERE = b"HTTP/1.1 102 Processing\r\n\r\n"
 _CLOSE = b"Connection: close\r\n"
+
+_NEVER = float("inf")
+_UNLIMITED = 1 << 60
+_MOST_PIPELINED = 1000
+"""How many requests a client may have sent ahead when its connection is to end."""
 
 PROBE_S = 0.25
 """How often a client that has closed its sending half is probed, to see if it is still there."""
@@ -94,6 +101,10 @@ class HttpConnection(Connection):
         self._pending: list[bytes] = []  # answers to write at the end of the round of turns
         self._since = 0.0  # when the present state began, for the sweep
         self._unsent = 0
+        self._expires_at = _NEVER
+        # The last answer tells the client that the connection ends. No answer beyond it is sent,
+        # except to requests that were on their way.
+        self._answers_left = _UNLIMITED
 
     # --- asyncio calls these ---
 
@@ -103,9 +114,7 @@ class HttpConnection(Connection):
         endpoint = self._endpoint
         self._since = endpoint.now
         endpoint.connections.add(self)
-        if endpoint.is_draining:  # it was accepted just before the server stopped listening
-            self._close()
-            return
+        self._limit_life()
         # Connections turned away linger for a while; they must not count against the limit.
         if len(endpoint.connections) - endpoint.turned_away_count > self._limits.max_connections:
             self._is_turned_away = True
@@ -184,6 +193,17 @@ class HttpConnection(Connection):
             self._outflow.release()
         if self._task is None:
             self._advance()
+
+    def _limit_life(self) -> None:
+        """Set when the connection is to end; chance keeps those made together from ending so."""
+        limits = self._limits
+        if limits.max_connection_age_ms is not None:
+            age_s = limits.max_connection_age_ms / 1000
+            self._expires_at = self._since + age_s * random.uniform(0.9, 1.1)
+        if (most := limits.max_connection_requests) is not None:
+            self._answers_left = most - (random.randint(0, most // 10) if most >= 100 else 0)
+        if self._endpoint.is_draining:
+            self.drain()
 
     # --- turns call these ---
 
@@ -385,7 +405,8 @@ class HttpConnection(Connection):
             return
         buffers = answer.buffers
         length = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
-        keep_alive = request.is_kept_alive and not self._endpoint.is_draining
+        self._answers_left -= 1
+        keep_alive = request.is_kept_alive and (self._answers_left > 0 or self._has_more())
         if not keep_alive:
             answer.headers += _CLOSE
         elif request.is_http_10:
@@ -405,7 +426,9 @@ class HttpConnection(Connection):
     def _send_stream(self, request: HttpRequest, answer: HttpAnswer, rest: Pieces) -> None:
         """Send an answer of unknown length: chunked, or for HTTP/1.0 ended by closing."""
         is_chunked = not request.is_http_10
+        self._answers_left -= 1
         is_kept_alive = is_chunked and request.is_kept_alive
+        is_kept_alive = is_kept_alive and (self._answers_left > 0 or self._has_more())
         if not is_kept_alive:
             answer.headers += _CLOSE
         self._write(encode_stream_head(answer, is_chunked=is_chunked))
@@ -430,10 +453,15 @@ class HttpConnection(Connection):
             return
         self._write(end)
         self._since = self._endpoint.now
-        if is_kept_alive and not self._endpoint.is_draining:
+        if is_kept_alive:
             self._advance()
         else:
             self._close()
+
+    def _has_more(self) -> bool:
+        """Tell whether the client has sent more, so that the present answer is not the last."""
+        is_left = self._start != self._end or has_unread(self._transport)
+        return is_left and self._answers_left > -_MOST_PIPELINED
 
     def _write_chunk(self, data: bytes) -> None:
         self._write_piece(b"%x\r\n%b\r\n" % (len(data), data))
@@ -497,9 +525,16 @@ class HttpConnection(Connection):
     # --- the endpoint calls these ---
 
     def drain(self) -> None:
-        """See Connection.drain; what is being read or answered goes on."""
-        if self._task is None and self._request is None and self._start == self._end:
-            self._close()
+        """See Connection.drain: the next answer says that the connection ends.
+
+        Until then it stays open for a while: closed now, it would lose a request that is on its
+        way.
+        """
+        self._expires_at = _NEVER
+        if self._answers_left > 0:
+            self._answers_left = 0
+            if self._task is None and self._request is None and self._start == self._end:
+                self._since = self._endpoint.now
 
     def abort(self) -> None:
         """See Connection.abort."""
@@ -528,8 +563,17 @@ class HttpConnection(Connection):
             if lasts > limits.header_timeout_s:
                 limit_s = limits.header_timeout_s
                 self._refuse(HttpError(408, f"no whole request head within {limit_s:g} s"))
-        elif lasts > limits.idle_timeout_s:
-            self._close()
+        else:
+            self._check_idle(now, lasts)
+
+    def _check_idle(self, now: float, lasts: float) -> None:
+        limits = self._limits
+        is_ending = self._answers_left <= 0
+        if lasts > (limits.drain_window_s if is_ending else limits.idle_timeout_s):
+            if not has_unread(self._transport):
+                self._close()
+        elif now >= self._expires_at:
+            self.drain()
 
     def _check_pace(self, lasts: float) -> None:
         fault = pace_fault(self._body.filled, lasts, self._limits.body_timeout_s)

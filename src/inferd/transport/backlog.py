@@ -1,0 +1,51 @@
+"""The backlog: connections that clients have opened and the server has not accepted yet.
+
+The system resets them when a listening socket closes. Their requests, which may have been sent
+already, would be lost.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import cast
+
+
+async def stop_listening(
+    servers: Iterable[asyncio.Server],
+    connect: Callable[[], object],
+    context: ssl.SSLContext | None,
+    handshake_timeout_s: float,
+) -> None:
+    """Close the listening sockets of `servers`; connections in their backlogs become ours first.
+
+    `connect` makes their protocols. With a TLS `context` they have `handshake_timeout_s` to speak
+    it; those that do not are closed.
+    """
+    loop = asyncio.get_running_loop()
+    protocol = cast("Callable[[], asyncio.BaseProtocol]", connect)
+    timeout_s = handshake_timeout_s if context else None
+    opened = [
+        loop.connect_accepted_socket(protocol, one, ssl=context, ssl_handshake_timeout=timeout_s)
+        for server in servers
+        for one in _taken(server)
+    ]
+    await asyncio.gather(*opened, return_exceptions=True)
+
+
+def _taken(server: asyncio.Server) -> list[socket.socket]:
+    """Close the listening sockets of `server`; return the connections from their backlogs.
+
+    The sockets stay open under a second descriptor until nothing is left, so that the event loop
+    accepts nothing meanwhile.
+    """
+    seconds = [socket.fromfd(one.fileno(), one.family, one.type) for one in server.sockets]
+    server.close()
+    taken = []
+    for second in seconds:
+        with second, suppress(OSError):  # BlockingIOError: the backlog is empty
+            second.setblocking(False)
+            while True:
+                taken.append(second.accept()[0])
+    return taken
