@@ -329,6 +329,12 @@ SEQUENCES = (
         ["@0 A1", "@10 - B1 C1", "@100 - B2 -", "@200 A2 - -", "@300 - - C2", "@400 - B3"],
     ),
     Row(
+        "direct: equal lengths join, whatever lies between; the others follow",
+        sequences(most=4) + VARIABLE,
+        "(A1[2] @1 (B1[3] (C1[2] (D1[3]",
+        ["@0 A1", "@10 - B1 - D1", "@20 - - C1 -"],
+    ),
+    Row(
         "direct: no free row, so the third waits until an idle one is taken back",
         sequences(most=2, idle_ms=1000),
         "(A1 @10 (B1 @60 (C1",

@@ -353,12 +353,19 @@ class SequenceScheduler(QueueingScheduler):
         ):
             return 0
         count, due_ns = 1, 0
+        ready = list(instance.ready.values())
+        if self._are_rows and (kind := ready[0].kind) is not None:
+            # Rows tell them apart, so requests like the oldest may join whoever stands between.
+            ready = [step for step in ready if step.kind == kind] + [
+                step for step in ready if step.kind != kind
+            ]
         if not self._gives_turns:
-            count, due_ns = self._timing.choose(instance.ready.values(), now_ns)
+            count, due_ns = self._timing.choose(ready, now_ns)
         if not count:
             return due_ns
-        steps = [instance.ready.popitem(last=False)[1] for _ in range(count)]
+        steps = ready[:count]
         for step in steps:
+            del instance.ready[step.sequence.row]
             step.queue.remove(step)
             step.sequence.waiting.popleft()
             step.sequence.running = step
