@@ -95,7 +95,9 @@ def tensor(name, array):
 def check(got, expected, tolerance=1e-6):
     """Check an answer over gRPC, or the flat one of REST, against the library's own."""
     expected = np.asarray(expected.toarray() if hasattr(expected, "toarray") else expected)
-    expected = expected.reshape(len(expected), -1) if expected.ndim < 2 else expected
+    if expected.ndim < 2:
+        row_count = got[1][0] if isinstance(got, tuple) else len(got)
+        expected = expected.reshape(row_count, -1)
     if isinstance(got, tuple):
         assert tuple(got[1]) == expected.shape
         got = np.array(got[2]).reshape(expected.shape)

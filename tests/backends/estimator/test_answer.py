@@ -15,7 +15,7 @@ class Sparse:
 
 
 def answered(result, datatype=DataType.FP64, *, is_cast=False, **more):
-    return tensor_of(ModelOutput("y", datatype, (-1,), **more), result, is_cast=is_cast)
+    return tensor_of(ModelOutput("y", datatype, (-1,), **more), result, 2, is_cast=is_cast)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,11 @@ def test_a_declared_datatype_is_that_of_the_answer():
 
 def test_an_answer_may_have_another_shape():
     tensor = tensor_of(
-        ModelOutput("y", DataType.FP64, (2, 2), (4,)), np.zeros((3, 4)), is_cast=True
+        ModelOutput("y", DataType.FP64, (2, 2), (4,)), np.zeros((3, 4)), 3, is_cast=True
     )
     assert tensor.shape == (3, 2, 2)
 
 
 def test_arrays_have_two_dims_at_least():
-    assert array_of([1, 2], "y").tolist() == [[1], [2]]
+    assert array_of([1, 2], "y", 2).tolist() == [[1], [2]]
+    assert array_of([1, 2], "y", 1).tolist() == [[1, 2]]

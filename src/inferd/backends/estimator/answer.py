@@ -14,13 +14,13 @@ from inferd.tensor.tensor import Tensor, reshaped
 _NUMBERS = (bool, int, float)
 
 
-def tensor_of(output: ModelOutput, result: Any, *, is_cast: bool) -> Tensor:
-    """Return what a library returned for `output`; see `array_of`.
+def tensor_of(output: ModelOutput, result: Any, row_count: int, *, is_cast: bool) -> Tensor:
+    """Return what a library returned for `output` of `row_count` rows; see `array_of`.
 
     With `is_cast` it gets the datatype that the configuration says. Raises BackendFailed for what
     the protocol, or that datatype, cannot hold.
     """
-    array = array_of(result, output.name)
+    array = array_of(result, output.name, row_count)
     try:
         datatype = datatype_of(array.dtype)
     except TypeError as error:
@@ -34,17 +34,20 @@ def tensor_of(output: ModelOutput, result: Any, *, is_cast: bool) -> Tensor:
     return Tensor.from_numpy(output.name, array, datatype)
 
 
-def array_of(result: Any, name: str) -> Array:
+def array_of(result: Any, name: str, row_count: int) -> Array:
     """Return `result` as an array of shape [rows, ...], of two dims at least.
 
-    Sparse matrices and data frames become dense arrays; Python's objects become the texts or the
-    numbers that they are. Raises BackendFailed.
+    Some estimators leave out the dim of the rows if there is one.
+
+    Sparse matrices and data frames become dense, Python's objects the texts or numbers that they
+    are. Raises BackendFailed.
     """
     if hasattr(result, "toarray"):
         result = result.toarray()
     array = np.asarray(result)
     if array.ndim < 2:
-        array = array.reshape(-1, 1)
+        is_one_row = row_count == 1 and array.size > 1
+        array = array.reshape(1, -1) if is_one_row else array.reshape(-1, 1)
     if array.dtype != object:
         return array
     elements = array.ravel().tolist()

@@ -48,11 +48,12 @@ class EstimatorInstance:
         try:
             inputs = [self._reshaped(tensor) for tensor in request.inputs]
             rows = rows_of(inputs, self._model, list(self._inputs) if len(self._inputs) > 1 else ())
+            row_count = inputs[0].shape[0]
             request.computing_ns = perf_counter_ns()
             results = [self._calls[name](rows) for name in names]
             request.computed_ns = perf_counter_ns()
             outputs = [
-                tensor_of(self._outputs[name], result, is_cast=self._casts)
+                tensor_of(self._outputs[name], result, row_count, is_cast=self._casts)
                 for name, result in zip(names, results, strict=True)
             ]
         except InferdError as error:

@@ -173,7 +173,7 @@ def _expected(estimator: Any, name: str, classes: Any) -> tuple[DataType, int]:
         return DataType.FP64, 1
     if name == "transform":
         try:
-            return DataType.FP64, len(estimator.get_feature_names_out())
+            return DataType.FP64, len(estimator.get_feature_names_out()) or -1
         except Exception:  # noqa: BLE001  many cannot tell, each in its own way
             return DataType.FP64, -1
     return DataType.FP64, 1 if name == "score_samples" else -1

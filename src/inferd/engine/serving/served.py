@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("inferd.model")
 
-_BATCH = (-1,)
+_BATCH = _ANY_WIDTH = (-1,)
 
 INLINE_ELEMENTS = 64 << 10
 """Outputs of more elements are classified in a thread, not on the event loop."""
@@ -271,7 +271,9 @@ class Served:
         elif len(rules) == 1:
             rule = rules.get(inputs[0].name) or self._renamed(request)
             shape = inputs[0].shape
-            if not rule.fits(shape) and not is_single_column(shape, rule.dims):
+            # Dims of one -1 are those of a model that does not tell what it takes.
+            is_known = rule.dims != _ANY_WIDTH
+            if is_known and not rule.fits(shape) and not is_single_column(shape, rule.dims):
                 raise self._bad_shape(inputs[0], rule)
         elif not self._takes_any_name:
             raise self._bad_names(inputs)
