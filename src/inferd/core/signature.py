@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
+from inferd.core.rows import OPEN, UNKNOWN, Verdict
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import fits
@@ -31,19 +32,26 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a file declares. `defaulted` are inputs for which the file has a default value."""
+    """What a file declares. `defaulted` are inputs for which the file has a default value.
+
+    `verdict` is what its operators say of the rows of a batch.
+    """
 
     inputs: dict[str, Declared]
     defaulted: dict[str, Declared]
     outputs: dict[str, Declared]
+    verdict: Verdict = UNKNOWN
 
     @property
     def may_mix_rows(self) -> bool:
         """Whether the author calls the first dim of an output differently than that of the inputs.
 
         Such an output may have any number of rows, whatever the size of the batch, and nobody can
-        tell whose they are if requests run together.
+        tell whose they are if requests run together. Names are a hint: what the operators say
+        counts more.
         """
+        if self.verdict.rows != OPEN:
+            return False
         names = {one.first_dim for one in self.inputs.values()}
         return any(one.first_dim and one.first_dim not in names for one in self.outputs.values())
 
@@ -75,8 +83,9 @@ def complete_config(
 
     Nothing is filled in when both input and output are given. The model can batch when the first
     dim of every input and output is variable; max_batch_size 0 then becomes
-    `default_max_batch_size`, unless the 0 was written, or a tensor the configuration does give has
-    as many dims as in the file, which shows that its dims include the batch dim. A model that
+    `default_max_batch_size`, unless the 0 was written, the verdict is that this dim is no batch
+    dim, or a tensor the configuration does give has as many dims as in the file, which shows that
+    its dims include the batch dim. A model that
     batches and has no scheduling gets dynamic batching, unless it `may_mix_rows`. Raises
     InvalidConfig when max_batch_size is given for a model that cannot batch, or when the protocol
     has no equivalent of a type.
@@ -95,7 +104,8 @@ def complete_config(
         )
         raise InvalidConfig(msg)
     max_batch_size = config.max_batch_size
-    if not (fixed or config.is_unbatched or _counts_batch_dim(config, signature)):
+    has_batch_dim = not fixed and signature.verdict.has_batch_dim
+    if has_batch_dim and not (config.is_unbatched or _counts_batch_dim(config, signature)):
         max_batch_size = max_batch_size or default_max_batch_size
     is_scheduled = config.dynamic_batching or config.sequence_batching
     return replace(

@@ -10,6 +10,7 @@ from inferd.backends.onnx.doors.guard import Guarded, guarded
 from inferd.backends.onnx.guarded import GuardedInstance
 from inferd.backends.onnx.instance import OnnxInstance, failures
 from inferd.backends.onnx.library import find_libraries, register, words
+from inferd.backends.onnx.rows.verdict import verdict_on
 from inferd.backends.onnx.settings import (
     Provider,
     Threads,
@@ -81,7 +82,7 @@ class OnnxBackend(CompletingBackend):
     def _read(
         self, files: ModelFiles, config: ModelConfig, chosen: list[Provider], libraries: list[Path]
     ) -> Loaded:
-        content, checks = self._model(files, config)
+        content, checks, source = self._model(files, config)
         model = content or str(_model_file(files))
         options = session_options(config, self._threads)
         register(options, libraries, files, config)
@@ -95,7 +96,7 @@ class OnnxBackend(CompletingBackend):
         except failures()[1] as error:
             msg = f"model '{config.name}': ONNX Runtime cannot load it: {words(error, files)}"
             raise BackendFailed(msg) from error
-        return Loaded(session, checks)
+        return Loaded(session, checks, verdict_on(source))
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         """Return a key that is equal for loads that may share a session."""

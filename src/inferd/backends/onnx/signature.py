@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from inferd.backends.onnx.doors.check import Check
+from inferd.config.model import ModelConfig
+from inferd.core.rows import OPEN, UNKNOWN, Verdict
 from inferd.core.signature import Declared, Signature
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
@@ -25,25 +27,36 @@ _MADE_UP = re.compile(r"unk_.*|.*_dynamic_axes_\d+|.*_dim_\d+|.*DynamicDimension
 class Loaded:
     """A session and its signature, alive as long as a present or coming instance needs it.
 
-    `checks` are for the inputs of each request, before it runs.
+    `checks` are for the inputs of each request, before it runs; `verdict` is what is known of the
+    rows of a batch.
     """
 
-    def __init__(self, session: Any, checks: Sequence[Check] = ()) -> None:
+    def __init__(
+        self, session: Any, checks: Sequence[Check] = (), verdict: Verdict = UNKNOWN
+    ) -> None:
         self.session = session
         self.checks = checks
-        self.signature = read_signature(session)
+        self.signature = read_signature(session, verdict)
+
+    def verdict_for(self, config: ModelConfig) -> Verdict:
+        """Return what is known of the rows of the model, served with `config`."""
+        for tensor in config.input:
+            if tensor.name in self.signature.defaulted:
+                return Verdict(OPEN, f"input '{tensor.name}' is a constant in the file")
+        return self.signature.verdict
 
 
-def read_signature(session: Any) -> Signature:
+def read_signature(session: Any, verdict: Verdict = UNKNOWN) -> Signature:
     """Return the signature of the file that an onnxruntime.InferenceSession has loaded.
 
-    Raises InvalidConfig for names that are not UTF-8.
+    `verdict` is what is known of its rows. Raises InvalidConfig for names that are not UTF-8.
     """
     try:
         return Signature(
             _declared(session.get_inputs()),
             _declared(session.get_overridable_initializers()),
             _declared(session.get_outputs()),
+            verdict,
         )
     except UnicodeDecodeError as error:
         msg = "an input or output of the file, or a dim of it, has a name that is no UTF-8"

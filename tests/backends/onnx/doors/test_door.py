@@ -374,7 +374,7 @@ def test_divisions_that_cannot_overflow_are_left_alone(tmp_path, divisor, elemen
     files = written(tmp_path, model)
     instance = opened(files)
     assert type(instance).__name__ == "OnnxInstance"
-    assert guarded(files.file) == (None, ())
+    assert guarded(files.file)[:2] == (None, ())
 
 
 @pytest.mark.parametrize(

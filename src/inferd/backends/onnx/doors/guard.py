@@ -53,11 +53,12 @@ Rewrite = Callable[[int, memoryview], Chunks]
 class Guarded(NamedTuple):
     """A model whose doors are shut: `content` is None if its file runs as it is.
 
-    `checks` are for the inputs of each request.
+    `checks` are for the inputs of each request. `source` is the model as it was.
     """
 
     content: bytes | None
     checks: tuple[Check, ...]
+    source: bytes | memoryview = b""
 
 
 def guarded(file: Path) -> Guarded:
@@ -66,7 +67,8 @@ def guarded(file: Path) -> Guarded:
         return Guarded(None, ())
     with file.open("rb") as opened:
         content = mmap(opened.fileno(), 0, access=ACCESS_READ)
-    return guard(memoryview(content), file.name)
+    source = memoryview(content)
+    return guard(source, file.name)._replace(source=source)
 
 
 def guard(model: memoryview, name: str) -> Guarded:

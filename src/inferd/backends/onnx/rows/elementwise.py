@@ -1,0 +1,285 @@
+"""Rules of operators that work on each element, with those at the same place of other tensors."""
+
+from collections.abc import Callable, Sequence
+
+from inferd.backends.onnx.rows.flow import RowFlow, Rule
+from inferd.backends.onnx.rows.graph import RowNode
+from inferd.backends.onnx.rows.size import ONE, Size, Sizes, over, times
+from inferd.backends.onnx.rows.value import RowTensor, Unclear, mixes, needed, plain, side_by_side
+
+Number = Size | float | None
+
+_UNARY = (
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Celu", "Cos",
+    "Cosh", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "IsInf", "IsNaN",
+    "LeakyRelu", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Selu", "Shrink",
+    "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh",
+    "ThresholdedRelu", "RegexFullMatch",
+)  # fmt: skip
+
+_BROADCASTING = (
+    "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Greater", "GreaterOrEqual",
+    "Less", "LessOrEqual", "Mean", "Or", "Pow", "PRelu", "StringConcat", "Sum", "Xor",
+)  # fmt: skip
+
+
+def broadcast(flow: RowFlow, node: RowNode, *values: RowTensor) -> RowTensor:
+    """Return what an operator makes of `values`, aligned at their last dims."""
+    rows = [value for value in values if value.axis is not None]
+    counts = any(value.counts for value in values)
+    if not rows:
+        shapes = [value.shape for value in values]
+        known = [shape for shape in shapes if shape is not None]
+        shape = _shape(flow, known) if len(known) == len(shapes) else None
+        return RowTensor(shape, counts=counts)
+    if counts:
+        raise mixes(node, "computes with the number of rows")
+    places = {value.rank - (value.axis or 0) for value in rows}
+    if len(places) > 1:
+        raise flow.crossing(node, *rows)
+    first = side_by_side(rows)
+    [place] = places
+    for value in values:
+        if value.axis is None and value.rank >= place:
+            beside = value.dims[value.rank - place]
+            if beside != ONE:
+                check_beside(node, beside)
+    shape = _shape(flow, [value.dims for value in values])
+    sources = flow.join(*rows)
+    return RowTensor(shape, len(shape) - place, first.outer, first.inner, sources=sources)
+
+
+def check_beside(node: RowNode, size: Size) -> None:
+    """Raise an error for a dim of `size` that lies beside the batch without growing with it."""
+    if not size.letters:
+        raise mixes(node, f"takes {size} fixed rows beside those of the batch")
+    msg = f"it is not known whether {size} rows beside those of the batch are 1"
+    raise Unclear(msg)
+
+
+def _shape(flow: RowFlow, shapes: Sequence[Sizes]) -> Sizes:
+    rank = max(len(shape) for shape in shapes)
+    whole = [(ONE,) * (rank - len(shape)) + shape for shape in shapes]
+    found = []
+    for sizes in zip(*whole, strict=True):
+        several = {size for size in sizes if size != ONE}
+        fixed = [size for size in several if not size.letters]
+        if len(several) == 1:
+            found.append(several.pop())
+        elif not several:
+            found.append(ONE)
+        elif grown := [size for size in several if size.has_batch]:
+            found.append(grown[0])  # the other one is known to be 1
+        else:
+            found.append(fixed[0] if fixed else flow.letter())
+    return tuple(found)
+
+
+def _unary(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
+    del flow
+    value = needed(values, 0)
+    plain(node, values[1:], "parameters")
+    return value.same()
+
+
+def _broadcasting(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
+    return broadcast(flow, node, *(value for value in values if value is not None))
+
+
+def _unchanged(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
+    del flow, node
+    return needed(values, 0)
+
+
+def _cast(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
+    del flow, node
+    value = needed(values, 0)
+    if value.numbers is None:
+        return value
+    whole = tuple(
+        Size(int(one))
+        if isinstance(one, float) and one.is_integer() and abs(one) < 1 << 53
+        else one
+        for one in value.numbers
+    )
+    return RowTensor(value.shape, numbers=whole, counts=value.counts)
+
+
+def _dropout(
+    flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]
+) -> Sequence[RowTensor]:
+    value = needed(values, 0)
+    if len(values) > 2 and values[2] is not None and values[2].numbers != (Size(0),):
+        raise mixes(node, "draws random numbers, for training")
+    if 0 < flow.opset < 7 and not node.attributes.get("is_test", 0):
+        raise mixes(node, "draws random numbers, for training")
+    return [value.same()] * len(node.outputs)
+
+
+def _clip(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
+    return broadcast(flow, node, needed(values, 0), *(one for one in values[1:] if one is not None))
+
+
+def _quantized(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
+    del flow
+    plain(node, values[1:], "scales")
+    return needed(values, 0).same()
+
+
+# --- lengths that are computed from others ---
+
+
+def _plus(one: Number, other: Number) -> Number:
+    if not isinstance(one, Size) or not isinstance(other, Size):
+        return None
+    if one.number == 0 or other.number == 0:
+        return other if one.number == 0 else one
+    if one.letters == other.letters:
+        return Size(one.number + other.number, one.letters)
+    return None
+
+
+def _minus(one: Number, other: Number) -> Number:
+    if one is not None and one == other:
+        return Size(0)
+    negative = Size(-other.number, other.letters) if isinstance(other, Size) else None
+    return _plus(one, negative)
+
+
+def _product(one: Number, other: Number) -> Number:
+    if isinstance(one, Size) and isinstance(other, Size):
+        return times(one, other)
+    return None
+
+
+def _quotient(one: Number, other: Number) -> Number:
+    if not isinstance(one, Size) or not isinstance(other, Size):
+        return None
+    exact = over(one, other)
+    if exact is None and not one.letters and not other.letters and other.number:
+        return Size(int(one.number / other.number))
+    return exact
+
+
+def _remainder(one: Number, other: Number) -> Number:
+    if not isinstance(one, Size) or not isinstance(other, Size) or not other.number:
+        return None
+    if one.letters or other.letters:
+        return Size(0) if over(one, other) is not None else None
+    return Size(one.number % other.number)
+
+
+def _equal(one: Number, other: Number) -> Number:
+    if not isinstance(one, Size) or not isinstance(other, Size):
+        return None
+    if one == other:
+        return Size(1)
+    # A length is never negative, so it differs from any number that is.
+    if not one.letters or not other.letters:
+        fixed, size = (one, other) if not one.letters else (other, one)
+        if not size.letters or fixed.number < 0 < size.number:
+            return Size(0)
+    return None
+
+
+def _least(one: Number, other: Number) -> Number:
+    return _chosen(one, other, min)
+
+
+def _greatest(one: Number, other: Number) -> Number:
+    return _chosen(one, other, max)
+
+
+def _chosen(one: Number, other: Number, choose: Callable[[int, int], int]) -> Number:
+    if one is not None and one == other:
+        return one
+    if not isinstance(one, Size) or not isinstance(other, Size) or one.letters or other.letters:
+        return None
+    return Size(choose(one.number, other.number))
+
+
+def counted(shape: Sizes | None, numbers: Sequence[Number] | None, *, counts: bool) -> RowTensor:
+    """Return a tensor of lengths; it counts rows if one of its `numbers` does, or may do so."""
+    if numbers is None:
+        return RowTensor(shape, counts=counts)
+    if all(isinstance(one, Size) for one in numbers):
+        counts = any(isinstance(one, Size) and one.has_batch for one in numbers)
+    return RowTensor(shape, numbers=tuple(numbers), counts=counts)
+
+
+def _of_lengths(compute: Callable[[Number, Number], Number]) -> Rule:
+    def rule(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
+        taken = [value for value in values if value is not None]
+        result = broadcast(flow, node, *taken)
+        if result.axis is not None or any(value.numbers is None for value in taken):
+            return result
+        numbers = list(taken[0].numbers or ())
+        for value in taken[1:]:
+            paired = _paired(numbers, list(value.numbers or ()))
+            if paired is None:
+                return result
+            numbers = [compute(*both) for both in paired]
+        return counted(result.shape, numbers, counts=result.counts)
+
+    return rule
+
+
+def _paired(one: list[Number], other: list[Number]) -> list[tuple[Number, Number]] | None:
+    if len(one) != len(other) and 1 not in (len(one), len(other)):
+        return None
+    count = max(len(one), len(other)) if one and other else 0
+    one, other = (each * count if len(each) == 1 else each for each in (one, other))
+    return list(zip(one, other, strict=True))
+
+
+def _where(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
+    condition, one, other = (needed(values, n) for n in range(3))
+    if condition.axis is None and not condition.counts:
+        chosen = _chosen_by(condition, one, other)
+        if chosen is not None:
+            return chosen
+    result = broadcast(flow, node, condition, one, other)
+    return result
+
+
+def _chosen_by(condition: RowTensor, one: RowTensor, other: RowTensor) -> RowTensor | None:
+    if condition.numbers is None or one.numbers is None or other.numbers is None:
+        return None
+    count = max(len(each.numbers or ()) for each in (condition, one, other))
+    rows = []
+    for each in (condition, one, other):
+        numbers = list(each.numbers or ())
+        numbers = numbers * count if len(numbers) == 1 else numbers
+        if len(numbers) != count:
+            return None
+        rows.append(numbers)
+    picked: list[Number] = []
+    for which, yes, no in zip(*rows, strict=True):
+        if which is None:
+            picked.append(None)
+        else:
+            picked.append(yes if which != Size(0) else no)
+    longest = max((condition, one, other), key=lambda each: len(each.numbers or ()))
+    return counted(longest.shape, picked, counts=one.counts or other.counts)
+
+
+RULES: dict[tuple[str, str], Rule] = {
+    **{("", name): _unary for name in _UNARY},
+    **{("", name): _broadcasting for name in _BROADCASTING},
+    ("", "Identity"): _unchanged,
+    ("", "Cast"): _cast,
+    ("", "CastLike"): _cast,
+    ("", "Clip"): _clip,
+    ("", "Dropout"): _dropout,
+    ("", "QuantizeLinear"): _quantized,
+    ("", "DequantizeLinear"): _quantized,
+    ("", "Add"): _of_lengths(_plus),
+    ("", "Sub"): _of_lengths(_minus),
+    ("", "Mul"): _of_lengths(_product),
+    ("", "Div"): _of_lengths(_quotient),
+    ("", "Mod"): _of_lengths(_remainder),
+    ("", "Equal"): _of_lengths(_equal),
+    ("", "Min"): _of_lengths(_least),
+    ("", "Max"): _of_lengths(_greatest),
+    ("", "Where"): _where,
+}

@@ -1,0 +1,370 @@
+"""Flow: follows the rows of a batch through the operators of a graph.
+
+Operators without a rule may do what they like with tensors that are the same for all rows; of rows
+they leave open what becomes of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from inferd.backends.onnx.rows.graph import Constant, Function, OnnxFile, OnnxGraph, RowNode, bound
+from inferd.backends.onnx.rows.size import Size, Sizes
+from inferd.backends.onnx.rows.value import LostTensor, Mixed, RowTensor, Unclear, mixes
+
+RowTensors = Sequence[RowTensor | None]
+"""The inputs of an operator, None for one that is left out."""
+
+Rule = Callable[["RowFlow", RowNode, RowTensors], RowTensor | Sequence[RowTensor]]
+"""Returns what an operator makes of its inputs."""
+
+Scope = dict[str, RowTensor | LostTensor]
+
+MOST_STEPS = 1_000_000
+"""Loops in loops are followed several times; not more often than this in all."""
+
+_MOST_CALLS = 50
+
+
+class RowFlow:
+    """What is known of one model. `rules` are by domain and operator."""
+
+    def __init__(self, model: OnnxFile, rules: Mapping[tuple[str, str], Rule]) -> None:
+        self.opsets = model.opsets
+        self.functions = model.functions
+        self._rules = rules
+        self._letters = 0
+        self._steps = 0
+        self._calls = 0
+        self._together: dict[str, str] = {}
+
+    @property
+    def opset(self) -> int:
+        """The version of ONNX's own operators."""
+        return self.opsets.get("", 0)
+
+    def letter(self) -> Size:
+        """Return a length of which nothing is known but that it is the same for all requests."""
+        self._letters += 1
+        return Size(1, (f"n{self._letters}",))
+
+    def letters(self, count: int) -> Sizes:
+        """Return `count` lengths of which nothing is known."""
+        return tuple(self.letter() for _ in range(count))
+
+    # --- which inputs have their rows side by side ---
+
+    def join(self, *values: RowTensor) -> frozenset[str]:
+        """Note that an operator takes the rows of all `values` as those of one batch."""
+        sources = frozenset().union(*(value.sources for value in values))
+        roots = sorted({self._root(name) for name in sources})
+        for root in roots[1:]:
+            self._together[root] = roots[0]
+        return sources
+
+    def are_together(self, *values: RowTensor) -> bool:
+        """Tell whether the rows of all `values` are known to be those of one batch."""
+        return len({self._root(name) for value in values for name in value.sources}) < 2
+
+    def _root(self, name: str) -> str:
+        while name in self._together:
+            name = self._together[name]
+        return name
+
+    def crossing(self, node: RowNode, *values: RowTensor) -> Mixed:
+        """Return the error for an operator that brings all rows together with all others."""
+        if self.are_together(*values):
+            return mixes(node, "brings each row together with all others")
+        names = sorted(frozenset().union(*(value.sources for value in values)))
+        return Mixed(
+            f"{node} brings each row of one input together with all of another: the first dims of "
+            f"{', '.join(names)} are not the same batch",
+            has_batch_dim=False,
+        )
+
+    # --- graphs ---
+
+    def run(self, nodes: Sequence[RowNode], outputs: Sequence[str], scope: Scope) -> None:
+        """Add to `scope` what `nodes` make of what is in it, as far as `outputs` need it.
+
+        Raises Mixed, and Unclear if it takes too long.
+        """
+        for node in _needed(nodes, outputs):
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                msg = f"its loops have more than {MOST_STEPS} steps"
+                raise Unclear(msg)
+            taken = [
+                scope.get(name, LostTensor(f"there is no '{name}'")) if name else None
+                for name in node.inputs
+            ]
+            lost = next((value for value in taken if isinstance(value, LostTensor)), None)
+            if lost is None:
+                values = [value for value in taken if not isinstance(value, LostTensor)]
+                try:
+                    made: Sequence[RowTensor | LostTensor] = self._results(node, values, scope)
+                except Unclear as error:
+                    lost = LostTensor(f"{node}: {error.reason}")
+            if lost is not None:
+                made = [lost] * len(node.outputs)
+            scope.update((name, one) for name, one in zip(node.outputs, made, strict=False) if name)
+
+    def scope_of(self, graph: OnnxGraph, outer: Mapping[str, RowTensor | LostTensor]) -> Scope:
+        """Return what the nodes of `graph` see before the first has run."""
+        return {**outer, **{name: constant_value(one) for name, one in graph.constants.items()}}
+
+    def results_of(self, graph: OnnxGraph, scope: Scope) -> list[RowTensor]:
+        """Run `graph`, and return its outputs. Raises Unclear, Mixed."""
+        self.run(graph.nodes, graph.outputs, scope)
+        return [known(scope, name) for name in graph.outputs]
+
+    def _results(self, node: RowNode, values: RowTensors, scope: Scope) -> Sequence[RowTensor]:
+        if control := _CONTROL.get((node.domain, node.op)):
+            return control(self, node, values, scope)
+        function = self.functions.get((node.domain, node.op))
+        if function is not None:
+            return self._call(function, node, values)
+        rule = self._rules.get((node.domain, node.op))
+        is_plain = all(value is None or value.is_plain for value in values)
+        if rule is None and not is_plain:
+            msg = "the operator is not known"
+            raise Unclear(f"{msg} (domain {node.domain})" if node.domain else msg)
+        try:
+            made = rule(self, node, values) if rule is not None else ()
+        except Unclear:
+            if not is_plain:
+                raise
+            made = ()
+        results = [made] if isinstance(made, RowTensor) else list(made)
+        if (node.domain, node.op) not in _COUNT:
+            results = _counting(node, values, results)
+        if not is_plain and len(results) < len([name for name in node.outputs if name]):
+            msg = "it is not known what all its outputs are"
+            raise Unclear(msg)
+        return [*results, *[RowTensor(None)] * (len(node.outputs) - len(results))]
+
+    def _call(self, function: Function, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
+        if self._calls >= _MOST_CALLS:
+            msg = f"functions call functions, deeper than {_MOST_CALLS}"
+            raise Unclear(msg)
+        attributes = function.defaults | node.attributes
+        scope: Scope = {}
+        for name, value in zip(function.inputs, values, strict=False):
+            if value is not None:
+                scope[name] = value
+        nodes = [_without(bound(one, attributes), function.inputs, scope) for one in function.nodes]
+        before, self._calls = self.opsets, self._calls + 1
+        self.opsets = {**before, **function.opsets}
+        try:
+            self.run(nodes, function.outputs, scope)
+        finally:
+            self.opsets, self._calls = before, self._calls - 1
+        return [known(scope, name) for name in function.outputs]
+
+
+# Operators whose rules know what to do with the number of rows.
+_COUNTING = (
+    "Add", "Cast", "CastLike", "Concat", "ConstantOfShape", "Div", "Equal", "Expand", "Gather",
+    "Identity", "Max", "Min", "Mod", "Mul", "Pad", "Range", "Reshape", "Resize", "Shape", "Size",
+    "Slice", "Split", "Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze", "Upsample", "Where",
+)  # fmt: skip
+_COUNT = frozenset(("", op) for op in _COUNTING)
+
+
+def _counting(node: RowNode, values: RowTensors, results: list[RowTensor]) -> list[RowTensor]:
+    """Return `results`, which depend on the number of rows if one of `values` does."""
+    if not any(value is not None and value.counts for value in values):
+        return results
+    if any(value is not None and value.axis is not None for value in values):
+        raise mixes(node, "computes with the number of rows")
+    return [replace(result, counts=True, numbers=None) for result in results]
+
+
+def known(scope: Mapping[str, RowTensor | LostTensor], name: str) -> RowTensor:
+    """Return what `name` is. Raises Unclear if that is lost."""
+    value = scope.get(name, LostTensor(f"there is no '{name}'"))
+    if isinstance(value, LostTensor):
+        raise Unclear(value.reason)
+    return value
+
+
+def constant_value(constant: Constant) -> RowTensor:
+    """Return a constant as a value."""
+    numbers = constant.numbers
+    return RowTensor(
+        tuple(Size(max(dim, 0)) for dim in constant.dims),
+        numbers=None
+        if numbers is None
+        else tuple(one if isinstance(one, float) else Size(int(one)) for one in numbers),
+    )
+
+
+def _without(node: RowNode, names: Sequence[str], scope: Scope) -> RowNode:
+    """Return `node` without those inputs of a function that its call leaves out."""
+    missing = [name for name in names if name not in scope]
+    inputs = ["" if name in missing else name for name in node.inputs]
+    return RowNode(node.op, node.domain, node.name, inputs, node.outputs, node.attributes)
+
+
+def _needed(nodes: Sequence[RowNode], outputs: Sequence[str]) -> list[RowNode]:
+    """Return the nodes that `outputs` depend on, in their order."""
+    wanted, found = set(outputs), []
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.outputs):
+            found.append(node)
+            wanted.update(node.inputs)
+            wanted.update(_captured(node))
+    found.reverse()
+    return found
+
+
+def _captured(node: RowNode) -> set[str]:
+    """Return the names that the graphs in a node's attributes use; more do no harm."""
+    names: set[str] = set()
+    waiting = [one for one in node.attributes.values() if isinstance(one, OnnxGraph)]
+    while waiting:
+        graph = waiting.pop()
+        names.update(graph.outputs)
+        for inner in graph.nodes:
+            names.update(inner.inputs)
+            waiting += [one for one in inner.attributes.values() if isinstance(one, OnnxGraph)]
+    return names
+
+
+def steps_through(node: RowNode, axis: int) -> Mixed:
+    """Return the error for an operator to which the supposed batch is time."""
+    what = f"{node} goes through dim {axis} step by step, with a state: it is time, not the batch"
+    return Mixed(what, has_batch_dim=False)
+
+
+# --- operators with graphs in them ---
+
+
+def _graph_in(node: RowNode, name: str) -> OnnxGraph:
+    graph = node.attributes.get(name)
+    if not isinstance(graph, OnnxGraph):
+        msg = f"it has no graph '{name}'"
+        raise Unclear(msg)
+    return graph
+
+
+def _if(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> list[RowTensor]:
+    condition = values[0] if values else None
+    if condition is None or not condition.is_plain:
+        raise mixes(node, "runs one branch or the other for all rows together")
+    branches = [_graph_in(node, name) for name in ("then_branch", "else_branch")]
+    made = [flow.results_of(one, flow.scope_of(one, scope)) for one in branches]
+    return [agreed(flow, *both) for both in zip(*made, strict=True)]
+
+
+def agreed(flow: RowFlow, one: RowTensor, other: RowTensor) -> RowTensor:
+    """Return what is true of both: their rows are in the same places. Raises Unclear."""
+    if (one.axis, one.outer, one.inner) != (other.axis, other.outer, other.inner):
+        msg = "its branches, or its rounds, have their rows in different places"
+        raise Unclear(msg)
+    shape: Sizes | None = None
+    if one.shape is not None and other.shape is not None and len(one.shape) == len(other.shape):
+        both = zip(one.shape, other.shape, strict=True)
+        shape = tuple(a if a == b else flow.letter() for a, b in both)
+    elif one.axis is not None:
+        msg = "its branches, or its rounds, give tensors with different numbers of dims"
+        raise Unclear(msg)
+    numbers = one.numbers if one.numbers == other.numbers else None
+    counts = one.counts or other.counts
+    return RowTensor(shape, one.axis, one.outer, one.inner, numbers, counts, flow.join(one, other))
+
+
+_ROUNDS = 4
+
+
+def _settled(
+    flow: RowFlow, start: Sequence[RowTensor], body: Callable[[list[RowTensor]], list[RowTensor]]
+) -> tuple[list[RowTensor], list[RowTensor]]:
+    """Return what the carried values are in any round, and all that the body gives then."""
+    carried = [value.same() for value in start]
+    free: set[Size] = set()  # lengths that may be another one in each round
+    for _ in range(_ROUNDS):
+        made = body(carried)
+        after = [agreed(flow, *both) for both in zip(carried, made, strict=False)]
+        changed = {
+            size
+            for old, new in zip(carried, after, strict=True)
+            for was, size in zip(old.shape or (), new.shape or (), strict=False)
+            if was != size and was not in free
+        }
+        is_other = any(
+            (old.shape is None, old.counts) != (new.shape is None, new.counts)
+            for old, new in zip(carried, after, strict=True)
+        )
+        if not changed and not is_other:
+            return carried, made
+        free |= changed
+        carried = after
+    msg = "what it carries from round to round has another shape in each"
+    raise Unclear(msg)
+
+
+def _loop(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> list[RowTensor]:
+    graph = _graph_in(node, "body")
+    if any(value is not None and not value.is_plain for value in values[:2]):
+        raise mixes(node, "runs as many rounds as the data of all rows together ask for")
+    start = [value for value in values[2:] if value is not None]
+
+    def body(carried: list[RowTensor]) -> list[RowTensor]:
+        inner = flow.scope_of(graph, scope)
+        names = [port.name for port in graph.inputs]
+        inner.update(zip(names, [RowTensor(()), RowTensor(()), *carried], strict=True))
+        goes_on, *others = flow.results_of(graph, inner)
+        if not goes_on.is_plain:
+            raise mixes(node, "runs until the data of all rows together end it")
+        return others
+
+    carried, made = _settled(flow, start, body)
+    return [*carried, *(_stacked(flow, one, 0) for one in made[len(carried) :])]
+
+
+def _stacked(flow: RowFlow, value: RowTensor, axis: int) -> RowTensor:
+    """Return `value` of each round along a new dim."""
+    if value.axis is None:
+        shape = value.shape and (*value.shape[:axis], flow.letter(), *value.shape[axis:])
+        return value.shaped(shape)
+    dims = list(value.dims)
+    dims.insert(axis, flow.letter())
+    return value.shaped(tuple(dims), value.axis + (axis <= value.axis))
+
+
+def _scan(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> list[RowTensor]:
+    graph = _graph_in(node, "body")
+    if flow.opset < 9:
+        msg = "the operator of opset 8 is not known"
+        raise Unclear(msg)
+    taken = [value for value in values if value is not None]
+    count = node.attributes.get("num_scan_inputs", 0)
+    states, scanned = taken[: len(taken) - count], taken[len(taken) - count :]
+    axes = node.attributes.get("scan_input_axes") or [0] * count
+    slices = []
+    for value, axis in zip(scanned, axes, strict=True):
+        axis %= value.rank
+        if value.axis == axis:
+            raise steps_through(node, axis)
+        dims = (*value.dims[:axis], *value.dims[axis + 1 :])
+        slices.append(
+            value.shaped(dims, None if value.axis is None else value.axis - (axis < value.axis))
+        )
+
+    def body(carried: list[RowTensor]) -> list[RowTensor]:
+        inner = flow.scope_of(graph, scope)
+        names = [port.name for port in graph.inputs]
+        inner.update(zip(names, [*carried, *slices], strict=True))
+        return flow.results_of(graph, inner)
+
+    carried, made = _settled(flow, states, body)
+    outs = made[len(carried) :]
+    out_axes = node.attributes.get("scan_output_axes") or [0] * len(outs)
+    stacked = [
+        _stacked(flow, one, axis % (one.rank + 1) if axis < 0 else axis)
+        for one, axis in zip(outs, out_axes, strict=True)
+    ]
+    return [*carried, *stacked]
+
+
+_CONTROL = {("", "If"): _if, ("", "Loop"): _loop, ("", "Scan"): _scan}

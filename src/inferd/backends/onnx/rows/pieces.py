@@ -1,0 +1,391 @@
+"""Rules of operators that take tensors apart and put them together."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from inferd.backends.onnx.rows.elementwise import check_beside, counted
+from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
+from inferd.backends.onnx.rows.graph import RowNode
+from inferd.backends.onnx.rows.size import ONE, Size, over, times
+from inferd.backends.onnx.rows.value import (
+    RowTensor,
+    Unclear,
+    along,
+    at,
+    given,
+    grid_of,
+    integers_of,
+    mixes,
+    needed,
+    plain,
+    shown,
+    side_by_side,
+    sizes_of,
+)
+
+_MOST_NUMBERS = 64
+_FAR = 1 << 30
+"""Exporters write "to the end" as a number beyond this."""
+
+
+def _concat(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    taken = [value for value in values if value is not None]
+    ranks = {value.rank for value in taken}
+    if len(ranks) != 1:
+        msg = "its inputs have different numbers of dims"
+        raise Unclear(msg)
+    [rank] = ranks
+    axis = at(node.attributes.get("axis", 1 if flow.opset < 4 else 0), rank)
+    rows = [value for value in taken if value.axis is not None]
+    if not rows:
+        return _concatenated(flow, taken, axis)
+    for value in rows:
+        if value.axis == axis:
+            raise mixes(node, f"puts rows behind others along dim {axis}, the batch")
+    if any(value.counts for value in taken):
+        raise mixes(node, "puts the number of rows beside data")
+    if len({value.axis for value in rows}) > 1:
+        raise flow.crossing(node, *rows)
+    first = side_by_side(rows)
+    for value in taken:
+        if value.axis is None:
+            check_beside(node, value.dims[first.axis or 0])
+            raise mixes(node, "takes one fixed row beside those of the batch")
+    shape = list(first.dims)
+    shape[axis] = _sum(flow, [value.dims[axis] for value in taken])
+    return replace(first.shaped(tuple(shape), first.axis), sources=flow.join(*rows))
+
+
+def _concatenated(flow: RowFlow, taken: Sequence[RowTensor], axis: int) -> RowTensor:
+    shape = list(taken[0].dims)
+    shape[axis] = _sum(flow, [value.dims[axis] for value in taken])
+    counts = any(value.counts for value in taken)
+    if len(shape) > 1 or any(value.numbers is None for value in taken):
+        return RowTensor(tuple(shape), counts=counts)
+    numbers = [number for value in taken for number in value.numbers or ()]
+    return counted(tuple(shape), numbers[: _MOST_NUMBERS * 4], counts=counts)
+
+
+def _sum(flow: RowFlow, sizes: Sequence[Size]) -> Size:
+    letters = {size.letters for size in sizes}
+    if len(letters) == 1:
+        return Size(sum(size.number for size in sizes), letters.pop())
+    return flow.letter()
+
+
+def _split(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
+    value = needed(values, 0)
+    plain(node, values[1:], "lengths")
+    axis = at(node.attributes.get("axis", 0), value.rank)
+    along(node, value, [axis])
+    count = len(node.outputs)
+    parts = node.attributes.get("split") or integers_of(given(values, 1))
+    if parts and len(parts) == count:
+        sizes = [Size(one) for one in parts]
+    else:
+        even = over(value.dims[axis], Size(count)) if given(values, 1) is None else None
+        sizes = [even or flow.letter() for _ in range(count)]
+    starts = [sum(one.number for one in sizes[:n]) for n in range(count)]
+    made = []
+    for start, size in zip(starts, sizes, strict=True):
+        shape = (*value.dims[:axis], size, *value.dims[axis + 1 :])
+        part = value.shaped(shape, value.axis)
+        if value.numbers is not None and value.rank == 1 and not size.letters:
+            numbers = value.numbers[start : start + size.number]
+            part = counted(shape, numbers, counts=value.counts)
+        made.append(part)
+    return made
+
+
+def _slice(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    value = needed(values, 0)
+    if flow.opset < 10:
+        starts: list[Size | None] = [Size(one) for one in node.attributes.get("starts", [])]
+        ends: list[Size | None] = [Size(one) for one in node.attributes.get("ends", [])]
+        axes = node.attributes.get("axes") or list(range(len(starts)))
+        steps = [1] * len(axes)
+    else:
+        for one in values[1:]:
+            if one is not None and one.axis is not None:
+                raise mixes(node, "takes a piece that the rows say")
+        length = given(values, 1)
+        count = (
+            integers_of(RowTensor((), numbers=length.shape)) if length and length.shape else None
+        )
+        axes = _axes_of_slice(values, count[0] if count else None)
+        starts, ends = (_bounds(values, n, len(axes)) for n in (1, 2))
+        steps = integers_of(given(values, 4)) or [1] * len(axes)
+        if given(values, 4) is not None and integers_of(given(values, 4)) is None:
+            steps = [0] * len(axes)  # not known
+    shape = list(value.dims)
+    grid = grid_of(value)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        place = at(axis, value.rank)
+        if start == Size(0) and step == 1 and _is_end(end, value.dims[place]):
+            continue
+        if place == value.axis:
+            raise mixes(node, f"takes some of the rows along dim {place}, the batch")
+        shape[place] = _length(flow, value.dims[place], start, end, step)
+        grid = _piece(grid, place, start, end, step)
+    if grid is not None:
+        return counted(tuple(shape), grid.ravel().tolist(), counts=value.counts)
+    return value.shaped(tuple(shape), value.axis)
+
+
+def _axes_of_slice(values: RowTensors, count: int | None) -> list[int]:
+    if given(values, 3) is not None:
+        axes = integers_of(given(values, 3))
+        if axes is None:
+            msg = "its axes are not known"
+            raise Unclear(msg)
+        return axes
+    if count is None:
+        msg = "its axes are not known"
+        raise Unclear(msg)
+    return list(range(count))
+
+
+def _bounds(values: RowTensors, index: int, count: int) -> list[Size | None]:
+    value = needed(values, index)
+    if value.numbers is None or len(value.numbers) != count:
+        return [None] * count
+    return [one if isinstance(one, Size) else None for one in value.numbers]
+
+
+def _is_end(end: Size | None, size: Size) -> bool:
+    return end is not None and (end == size or (not end.letters and end.number >= _FAR))
+
+
+def _length(flow: RowFlow, size: Size, start: Size | None, end: Size | None, step: int) -> Size:
+    fixed = [start, Size(_FAR) if end is not None and _is_end(end, size) else end]
+    if size.letters or step == 0 or any(one is None or one.letters for one in fixed):
+        if start == Size(0) and step == 1 and end is not None and end.letters:
+            return end if end != size else size
+        return flow.letter()
+    first, last = (one.number for one in fixed if one is not None)
+    return Size(len(range(*slice(first, last, step).indices(size.number))))
+
+
+def _piece(grid: Any, place: int, start: Size | None, end: Size | None, step: int) -> Any:
+    if grid is None or start is None or end is None or start.letters or end.letters or not step:
+        return None
+    last: int | None = end.number
+    if step < 0 and end.number < -_FAR:
+        last = None  # to the beginning
+    return grid[(slice(None),) * place + (slice(start.number, last, step),)]
+
+
+def _gather(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    data, indices = needed(values, 0), needed(values, 1)
+    axis = at(node.attributes.get("axis", 0), data.rank)
+    if data.numbers is not None and data.rank == 1:
+        chosen = integers_of(indices)
+        if chosen is not None and all(-len(data.numbers) <= n < len(data.numbers) for n in chosen):
+            return counted(indices.shape, [data.numbers[n] for n in chosen], counts=data.counts)
+    if indices.counts or (data.counts and indices.axis is not None):
+        raise mixes(node, "looks up the number of rows")
+    along(node, data, [axis])
+    shape = (*data.dims[:axis], *indices.dims, *data.dims[axis + 1 :])
+    if indices.axis is None:
+        moved = data.axis
+        if moved is not None and moved > axis:
+            moved += indices.rank - 1
+        return data.shaped(shape, moved)
+    if data.axis is not None:
+        raise flow.crossing(node, data, indices)
+    return indices.shaped(shape, axis + indices.axis)
+
+
+def _gather_elements(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    data, indices = needed(values, 0), needed(values, 1)
+    axis = at(node.attributes.get("axis", 0), data.rank)
+    for value in (data, indices):
+        along(node, value, [axis])
+    if data.is_plain and indices.is_plain:
+        return RowTensor(indices.shape)
+    layout = {(value.axis, value.outer, value.inner) for value in (data, indices)}
+    if len(layout) > 1:
+        msg = "its inputs do not both have the rows along the same dim"
+        raise Unclear(msg)
+    return replace(data.shaped(indices.dims, data.axis), sources=flow.join(data, indices))
+
+
+def _gather_nd(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    data, indices = needed(values, 0), needed(values, 1)
+    batch_dims = node.attributes.get("batch_dims", 0)
+    last = indices.dims[-1]
+    if last.letters:
+        msg = "the length of its indices is not known"
+        raise Unclear(msg)
+    shape = (*indices.dims[:-1], *data.dims[batch_dims + last.number :])
+    if data.axis is None:
+        along(node, indices, [indices.rank - 1])
+        return indices.shaped(shape, indices.axis)
+    if data.axis >= batch_dims + last.number:
+        if indices.axis is not None:
+            raise flow.crossing(node, data, indices)
+        return data.shaped(shape, data.axis - batch_dims - last.number + indices.rank - 1)
+    if data.axis >= batch_dims:
+        raise mixes(node, f"looks up rows by number along dim {data.axis}, the batch")
+    layout = {(value.axis, value.outer, value.inner) for value in (data, indices)}
+    if len(layout) > 1:
+        msg = "its inputs do not both have the rows along the same dim"
+        raise Unclear(msg)
+    return replace(data.shaped(shape, data.axis), sources=flow.join(data, indices))
+
+
+def _scatter_elements(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    data, indices, updates = (needed(values, n) for n in range(3))
+    axis = at(node.attributes.get("axis", 0), data.rank)
+    for value in (data, indices, updates):
+        along(node, value, [axis])
+    layout = {(value.axis, value.outer, value.inner) for value in (data, indices, updates)}
+    if len(layout) > 1:
+        msg = "its inputs do not all have the rows along the same dim"
+        raise Unclear(msg)
+    return replace(data.same(), sources=flow.join(data, indices, updates))
+
+
+def _scatter_nd(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    del flow
+    data = needed(values, 0)
+    if all(value is None or value.is_plain for value in values):
+        return data.same()
+    raise mixes(node, "writes to rows by number")
+
+
+def _pad(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    value = needed(values, 0)
+    plain(node, values[2:3], "values to fill with")
+    pads = node.attributes.get("pads") or node.attributes.get("paddings")
+    if pads is None:
+        pads = integers_of(given(values, 1))
+    axes = integers_of(given(values, 3)) if given(values, 3) is not None else None
+    if given(values, 1) is not None and given(values, 1).axis is not None:  # type: ignore[union-attr]
+        raise mixes(node, "fills as much as the rows say")
+    if pads is None or (given(values, 3) is not None and axes is None):
+        known = sizes_of(given(values, 1))
+        if value.axis is None or known is None or axes is not None:
+            if value.is_plain:
+                return RowTensor(flow.letters(value.rank))
+            msg = "how much it fills is not known"
+            raise Unclear(msg)
+        pads = [one.number if not one.letters else None for one in known]
+    axes = list(range(value.rank)) if axes is None else [at(axis, value.rank) for axis in axes]
+    if len(pads) != 2 * len(axes):
+        msg = f"{len(pads)} numbers do not say how much it fills at both ends of {len(axes)} dims"
+        raise Unclear(msg)
+    shape = list(value.dims)
+    for place, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
+        if before == 0 and after == 0:
+            continue
+        along(node, value, [place])
+        size = shape[place]
+        is_known = not size.letters and before is not None and after is not None
+        shape[place] = Size(size.number + before + after) if is_known else flow.letter()
+    return value.shaped(tuple(shape), value.axis)
+
+
+def _resize(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    value = needed(values, 0)
+    if any(one is not None and one.axis is not None for one in values[1:]):
+        raise mixes(node, "resizes as the rows say")
+    if value.is_plain:
+        return RowTensor(flow.letters(value.rank))
+    places = [at(axis, value.rank) for axis in node.attributes.get("axes") or range(value.rank)]
+    has_region = node.op == "Resize" and flow.opset > 10  # the input before the scales
+    factors = given(values, 2 if has_region else 1)
+    scales = node.attributes.get("scales") or (factors and factors.numbers)
+    lengths = given(values, 3) if has_region else None
+    shape = list(value.dims)
+    if scales and len(scales) == len(places):
+        for place, scale in zip(places, scales, strict=True):
+            shape[place] = _scaled(flow, shape[place], scale)
+    elif lengths is not None and lengths.numbers and len(lengths.numbers) == len(places):
+        for place, length in zip(places, lengths.numbers, strict=True):
+            shape[place] = length if isinstance(length, Size) else flow.letter()
+    elif value.axis in places:
+        msg = "how it resizes is not known"
+        raise Unclear(msg)
+    else:
+        for place in places:
+            shape[place] = flow.letter()
+    along(node, value, [n for n in places if shape[n] != value.dims[n]])
+    return value.shaped(tuple(shape), value.axis)
+
+
+def _scaled(flow: RowFlow, size: Size, scale: Size | float | None) -> Size:
+    if scale in (1.0, ONE):
+        return size
+    if isinstance(scale, float) and scale.is_integer() and 0 < scale < _FAR:
+        return times(size, Size(int(scale)))
+    return flow.letter()
+
+
+def _one_hot(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    indices, depth = needed(values, 0), needed(values, 1)
+    plain(node, values[1:], "depths or values")
+    axis = at(node.attributes.get("axis", -1), indices.rank + 1)
+    shape = list(indices.dims)
+    known = sizes_of(depth)
+    shape.insert(axis, known[0] if known and len(known) == 1 else flow.letter())
+    moved = indices.axis
+    if moved is not None and moved >= axis:
+        moved += 1
+    return indices.shaped(tuple(shape), moved)
+
+
+def _trilu(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    del flow
+    value = needed(values, 0)
+    plain(node, values[1:], "diagonals")
+    along(node, value, [value.rank - 2, value.rank - 1])
+    return value.same()
+
+
+def _depth_to_space(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    del flow
+    value = needed(values, 0)
+    along(node, value, [1, 2, 3])
+    size = node.attributes.get("blocksize", 1)
+    n, depth, height, width = value.dims
+    square, side = Size(size * size), Size(size)
+    shape: tuple[Size | None, ...]
+    if node.op == "DepthToSpace":
+        shape = (n, over(depth, square), times(height, side), times(width, side))
+    else:
+        shape = (n, times(depth, square), over(height, side), over(width, side))
+    if any(one is None for one in shape):
+        msg = f"{shown(value.dims)} cannot be divided by {size}"
+        raise Unclear(msg)
+    return value.shaped(tuple(one for one in shape if one is not None), value.axis)
+
+
+def _eye_like(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    del flow
+    value = needed(values, 0)
+    if value.is_plain:
+        return RowTensor(value.shape)
+    raise mixes(node, "makes a matrix that numbers the rows")
+
+
+RULES: dict[tuple[str, str], Rule] = {
+    ("", "Concat"): _concat,
+    ("", "DepthToSpace"): _depth_to_space,
+    ("", "EyeLike"): _eye_like,
+    ("", "Gather"): _gather,
+    ("", "GatherElements"): _gather_elements,
+    ("", "GatherND"): _gather_nd,
+    ("", "OneHot"): _one_hot,
+    ("", "Pad"): _pad,
+    ("", "Resize"): _resize,
+    ("", "Scatter"): _scatter_elements,
+    ("", "ScatterElements"): _scatter_elements,
+    ("", "ScatterND"): _scatter_nd,
+    ("", "Slice"): _slice,
+    ("", "SpaceToDepth"): _depth_to_space,
+    ("", "Split"): _split,
+    ("", "Trilu"): _trilu,
+    ("", "Upsample"): _resize,
+}

@@ -1,0 +1,116 @@
+"""Verdict: whether the rows of an ONNX model's batch are independent.
+
+The batch dim, dim 0 of every input, is followed operator by operator to every output. Only what is
+proved counts: an operator that is not known leaves the question open. The names of dims prove
+nothing, since exporters invent them; they only tell whether inputs that never meet share a batch.
+"""
+
+import logging
+
+from inferd.backends.onnx.rows import (
+    classical,
+    dims,
+    elementwise,
+    lengths,
+    maths,
+    nets,
+    pieces,
+)
+from inferd.backends.onnx.rows.flow import RowFlow, Rule, Scope
+from inferd.backends.onnx.rows.graph import GraphInput, OnnxFile, read_model
+from inferd.backends.onnx.rows.size import ONE, B, Size, Sizes
+from inferd.backends.onnx.rows.value import LostTensor, Mixed, RowTensor, Unclear
+from inferd.convert.protobuf import Malformed
+from inferd.core.rows import DEPENDENT, INDEPENDENT, OPEN, Verdict
+
+log = logging.getLogger("inferd.backends")
+
+RULES: dict[tuple[str, str], Rule] = {
+    **elementwise.RULES,
+    **lengths.RULES,
+    **dims.RULES,
+    **pieces.RULES,
+    **maths.RULES,
+    **nets.RULES,
+    **classical.RULES,
+}
+
+_PROVED = Verdict(INDEPENDENT, "every operator keeps the rows of the batch apart")
+
+# What may be wrong with a file that ONNX Runtime has loaded, or with one of its operators.
+_ODD = (Malformed, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+
+
+def verdict_on(data: bytes | memoryview) -> Verdict:
+    """Return whether the rows of the ONNX model in `data` are independent. Never raises."""
+    try:
+        return _verdict(read_model(data))
+    except Mixed as error:
+        return Verdict(DEPENDENT, error.reason, error.has_batch_dim)
+    except Unclear as error:
+        return Verdict(OPEN, error.reason)
+    except RecursionError:
+        return Verdict(OPEN, "its graphs lie too deep in one another")
+    except _ODD as error:
+        log.debug("the rows of an ONNX model cannot be followed", exc_info=True)
+        return Verdict(OPEN, f"its graph cannot be followed: {type(error).__name__} {error}")
+
+
+def _verdict(model: OnnxFile) -> Verdict:
+    flow, graph = RowFlow(model, RULES), model.graph
+    scope: Scope = flow.scope_of(graph, {})
+    given = [one for one in graph.inputs if one.name not in graph.constants]
+    for port in given:
+        scope[port.name] = _given(flow, port)
+    if not given or not graph.outputs:
+        return Verdict(OPEN, "it has no inputs, or no outputs")
+    flow.run(graph.nodes, graph.outputs, scope)
+    found = [scope.get(name, LostTensor(f"there is no '{name}'")) for name in graph.outputs]
+    # What mixes rows is said first, whatever else is not known.
+    for name, value in zip(graph.outputs, found, strict=True):
+        if isinstance(value, RowTensor):
+            _check_output(name, value)
+    for value in found:
+        if isinstance(value, LostTensor):
+            return Verdict(OPEN, value.reason)
+    return _apart(flow, given) or _PROVED
+
+
+def _given(flow: RowFlow, port: GraphInput) -> RowTensor:
+    if not port.dims:
+        what = "no dims" if port.dims == () else "an unknown number of dims"
+        msg = f"input '{port.name}' has {what}"
+        raise Unclear(msg)
+    if port.dims[0] >= 0:
+        msg = f"dim 0 of input '{port.name}' is {port.dims[0]} in the file, and no batch dim"
+        raise Mixed(msg)
+    # Names of other dims are not trusted to mean equal lengths, either.
+    rest: Sizes = tuple(flow.letter() if dim < 0 else Size(dim) for dim in port.dims[1:])
+    return RowTensor((B, *rest), 0, sources=frozenset([port.name]))
+
+
+def _check_output(name: str, value: RowTensor) -> None:
+    if value.axis is None:
+        what = "counts the rows" if value.counts else "is the same for all rows"
+        msg = f"output '{name}' {what}: it has none of its own for each"
+        raise Mixed(msg)
+    if value.axis != 0:
+        msg = f"output '{name}' has the batch in dim {value.axis}, not in the first"
+        raise Mixed(msg)
+    if value.outer != ONE or value.inner != ONE:
+        msg = f"output '{name}' has several rows for each of the batch"
+        raise Mixed(msg)
+
+
+def _apart(flow: RowFlow, ports: list[GraphInput]) -> Verdict | None:
+    """Return the verdict on inputs that never meet, and whose first dims have different names."""
+    for port in ports[1:]:
+        one, other = (RowTensor(None, sources=frozenset([each.name])) for each in (ports[0], port))
+        names = {ports[0].first_dim, port.first_dim}
+        if not flow.are_together(one, other) and len(names) == 2 and "" not in names:
+            reason = (
+                f"inputs '{ports[0].name}' and '{port.name}' never meet, and their first dims are "
+                f"called {ports[0].first_dim} and {port.first_dim}: they are not the same batch"
+            )
+            return Verdict(DEPENDENT, reason, has_batch_dim=False)
+    return None

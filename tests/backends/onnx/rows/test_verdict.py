@@ -1,0 +1,339 @@
+"""Verdicts on the rows of ONNX models, which must agree with what ONNX Runtime computes."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from inferd.backends.onnx.rows.verdict import verdict_on
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def model(nodes, inputs, outputs=("y",), **made):
+    """Return the bytes of a model; `inputs` are names with their dims, floats unless they say."""
+    ports = [
+        helper.make_tensor_value_info(name, *(dims if isinstance(dims, tuple) else (FLOAT, dims)))
+        for name, dims in inputs.items()
+    ]
+    constants, functions = made.get("constants", {}), made.get("functions", ())
+    weights = [numpy_helper.from_array(np.array(a), name) for name, a in constants.items()]
+    ends = [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs]
+    graph = helper.make_graph(nodes, "g", ports, ends, weights)
+    domains = (("", made.get("opset", 17)), *made.get("more", ()))
+    opsets = [helper.make_opsetid(domain, version) for domain, version in domains]
+    whole = helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=8)
+    return whole.SerializeToString()
+
+
+def node(op, inputs, outputs="y", **attributes):
+    return helper.make_node(op, inputs.split(), outputs.split(), name=op.lower(), **attributes)
+
+
+def floats(*shape):
+    return np.ones(shape, np.float32)
+
+
+DEPENDENT = {
+    "softmax over the batch": ([node("Softmax", "x", axis=0)], {"x": ["n", 4]}),
+    "sum over the batch": (
+        [node("ReduceSum", "x a", "s"), node("Sub", "x s")],
+        {"x": ["n", 4]},
+        {"a": [0]},
+    ),
+    "sum of everything": ([node("ReduceSum", "x", "s"), node("Sub", "x s")], {"x": ["n", 4]}),
+    "cumulative sum": ([node("CumSum", "x a")], {"x": ["n", 4]}, {"a": 0}),
+    "time first": (
+        [node("LSTM", "x w r", hidden_size=2)],
+        {"x": ["t", "n", 3]},
+        {"w": floats(1, 8, 3), "r": floats(1, 8, 2)},
+    ),
+    "rows in reverse": (
+        [node("Slice", "x s e a t")],
+        {"x": ["n", 4]},
+        {"s": [-1], "e": [-(2**62)], "a": [0], "t": [-1]},
+    ),
+    "the first row for all": (
+        [node("Gather", "x i", "f", axis=0), node("Sub", "x f")],
+        {"x": ["n", 4]},
+        {"i": [0]},
+    ),
+    "each row against all": (
+        [node("Transpose", "x", "t"), node("MatMul", "x t")],
+        {"x": ["n", 4]},
+    ),
+    "by the number of rows": (
+        [
+            node("Shape", "x", "s"),
+            node("Gather", "s i", "n"),
+            node("Cast", "n", "f", to=FLOAT),
+            node("Div", "x f"),
+        ],
+        {"x": ["n", 4]},
+        {"i": 0},
+    ),
+    "elements of the whole batch": ([node("NonZero", "x")], {"x": ["n", 4]}),
+    "top of all rows": ([node("TopK", "x k", "y i", axis=0)], {"x": ["n", 4]}, {"k": [1]}),
+    "another order of elements": (
+        [node("Reshape", "x s", "t"), node("Transpose", "t")],
+        {"x": ["n", 4]},
+        {"s": [4, -1]},
+    ),
+    "rows moved by one": (
+        [
+            node("Slice", "x s e a", "f"),
+            node("Slice", "x z s a", "g"),
+            node("Concat", "f g", axis=0),
+        ],
+        {"x": ["n", 4]},
+        {"s": [1], "e": [2**62], "a": [0], "z": [0]},
+    ),
+    "rows written by number": (
+        [node("ScatterND", "x i u")],
+        {"x": ["n", 4]},
+        {"i": [[0]], "u": floats(1, 4)},
+    ),
+    "a scale of all rows": (
+        [node("DynamicQuantizeLinear", "x", "q s z"), node("DequantizeLinear", "q s z")],
+        {"x": ["n", 4]},
+    ),
+    "random numbers": (
+        [node("RandomNormalLike", "x", "r"), node("Add", "x r")],
+        {"x": ["n", 4]},
+    ),
+    "a scalar": ([node("Squeeze", "x")], {"x": ["n", 1]}),
+    "an average in training": (
+        [node("BatchNormalization", "x s b m v", "y m2 v2", training_mode=1)],
+        {"x": ["n", 4]},
+        {name: floats(4) for name in "sbmv"},
+    ),
+    "an equation": ([node("Einsum", "x x", equation="ni,mi->nm")], {"x": ["n", 4]}),
+    "two rows in one": ([node("Reshape", "x s")], {"x": ["n", 4]}, {"s": [-1, 8]}),
+    "a fixed number of rows": ([node("Reshape", "x s")], {"x": ["n", 4]}, {"s": [2, 4]}),
+    "the batch behind": ([node("Transpose", "x")], {"x": ["n", 4]}),
+    "rows of fixed weights": ([node("Add", "x w")], {"x": ["n", 4]}, {"w": floats(3, 4)}),
+}
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_rows_that_depend_on_each_other_are_seen(name):
+    nodes, inputs, *constants = DEPENDENT[name]
+    verdict = verdict_on(model(nodes, inputs, constants=constants[0] if constants else {}))
+    assert verdict.rows == "dependent", verdict
+    assert verdict.reason
+
+
+def test_softmax_of_an_old_opset_works_along_all_later_dims():
+    nodes = [node("Transpose", "x", "t"), node("Softmax", "t", "u"), node("Transpose", "u")]
+    assert verdict_on(model(nodes, {"x": ["n", 4]}, opset=11)).rows == "dependent"
+    assert (
+        verdict_on(model([node("Softmax", "x")], {"x": ["n", 4]}, opset=11)).rows == "independent"
+    )
+    assert verdict_on(model([node("Softmax", "x")], {"x": ["n", 2, 4]}, opset=11)).rows == (
+        "independent"
+    )
+
+
+def test_time_first_is_no_batch():
+    nodes, inputs, constants = DEPENDENT["time first"]
+    verdict = verdict_on(model(nodes, inputs, constants=constants))
+    assert not verdict.has_batch_dim
+    assert "LSTM 'lstm' goes through dim 0 step by step" in verdict.reason
+
+
+def test_inputs_that_never_meet_are_two_batches_if_they_are_called_so():
+    nodes = [node("Relu", "images", "y"), node("Relu", "boxes", "z")]
+    other = {"images": ["n", 3], "boxes": ["m", 4]}
+    verdict = verdict_on(model(nodes, other, ("y", "z")))
+    assert (verdict.rows, verdict.has_batch_dim) == ("dependent", False)
+    same = {"images": ["n", 3], "boxes": ["n", 4]}
+    assert verdict_on(model(nodes, same, ("y", "z"))).rows == "independent"
+
+
+def test_rows_of_two_inputs_brought_together_with_all_are_two_batches():
+    nodes = [node("Transpose", "b", "t"), node("MatMul", "a t")]
+    verdict = verdict_on(model(nodes, {"a": ["n", 4], "b": ["m", 4]}))
+    assert (verdict.rows, verdict.has_batch_dim) == ("dependent", False)
+
+
+INDEPENDENT = {
+    "dense": (
+        [node("Gemm", "x w b", "h"), node("Relu", "h", "r"), node("Softmax", "r", axis=-1)],
+        {"x": ["n", 4]},
+        {"w": floats(4, 3), "b": floats(3)},
+    ),
+    "convolution": (
+        [
+            node("Conv", "x w", "c", pads=[1, 1, 1, 1]),
+            node("MaxPool", "c", "p", kernel_shape=[2, 2], strides=[2, 2]),
+            node("Reshape", "p s", "f"),
+            node("MatMul", "f v"),
+        ],
+        {"x": ["n", 3, 8, 8]},
+        {"w": floats(4, 3, 3, 3), "s": [-1, 64], "v": floats(64, 2)},
+    ),
+    "batch first": (
+        [
+            node("Transpose", "x", "t", perm=[1, 0, 2]),
+            node("LSTM", "t w r", "a h c", hidden_size=2),
+            node("Squeeze", "h z"),
+        ],
+        {"x": ["n", "t", 3]},
+        {"w": floats(1, 8, 3), "r": floats(1, 8, 2), "z": [0]},
+    ),
+    "layout": (
+        [node("GRU", "x w r", "a y", hidden_size=2, layout=1)],
+        {"x": ["n", "t", 3]},
+        {"w": floats(1, 6, 3), "r": floats(1, 6, 2)},
+    ),
+    "merged with time": (
+        [
+            node("Shape", "x", "d"),
+            node("Reshape", "x two", "m"),
+            node("MatMul", "m w", "h"),
+            node("Slice", "d z two2", "b"),
+            node("Concat", "b k", "s", axis=0),
+            node("Reshape", "h s"),
+        ],
+        {"x": ["n", "t", 4]},
+        {"two": [-1, 4], "w": floats(4, 5), "z": [0], "two2": [2], "k": [5]},
+    ),
+    "an equation": (
+        [node("Einsum", "x w", equation="nij,jk->nik")],
+        {"x": ["n", 3, 4]},
+        {"w": floats(4, 2)},
+    ),
+    "embedding": (
+        [node("Gather", "w i")],
+        {"i": (INT64, ["n", "t"])},
+        {"w": floats(9, 4)},
+    ),
+    "trees": ([node("Identity", "x")], {"x": ["n", 4]}),
+}
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_rows_that_are_kept_apart_are_proved_to_be(name):
+    nodes, inputs, *constants = INDEPENDENT[name]
+    verdict = verdict_on(model(nodes, inputs, constants=constants[0] if constants else {}))
+    assert verdict.rows == "independent", verdict
+
+
+def branch(name, *nodes):
+    end = helper.make_tensor_value_info("y", FLOAT, None)
+    return helper.make_graph(nodes, name, [], [end])
+
+
+RELU, ABS = branch("relu", node("Relu", "x")), branch("abs", node("Abs", "x"))
+
+
+def test_branches_are_looked_into():
+    apart = branch("then", node("Relu", "x"))
+    mixed = branch("else", node("Softmax", "x", axis=0))
+    fixed = {"c": np.array(True)}
+    for branches, rows in (((apart, apart), "independent"), ((apart, mixed), "dependent")):
+        chosen = node("If", "c", then_branch=branches[0], else_branch=branches[1])
+        assert verdict_on(model([chosen], {"x": ["n", 4]}, constants=fixed)).rows == rows
+
+
+def test_a_branch_that_the_data_choose_mixes_rows():
+    nodes = [
+        node("ReduceMax", "x", "m", keepdims=0),
+        node("Greater", "m z", "c"),
+        node(
+            "If",
+            "c",
+            then_branch=branch("a", node("Relu", "x")),
+            else_branch=branch("b", node("Abs", "x")),
+        ),
+    ]
+    assert (
+        verdict_on(model(nodes, {"x": ["n", 4]}, constants={"z": np.float32(1)})).rows
+        == "dependent"
+    )
+
+
+def test_a_branch_that_the_number_of_rows_chooses_mixes_rows():
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Gather", "s i", "n"),
+        node("Greater", "n most", "c"),
+        node(
+            "If",
+            "c",
+            then_branch=branch("a", node("Relu", "x")),
+            else_branch=branch("b", node("Abs", "x")),
+        ),
+    ]
+    constants = {"i": 0, "most": 1000}
+    verdict = verdict_on(model(nodes, {"x": ["n", 4]}, constants=constants))
+    assert verdict.rows == "dependent"
+    assert "If 'if'" in verdict.reason
+
+
+def loop(*nodes, state="s"):
+    ports = [
+        helper.make_tensor_value_info("i", INT64, []),
+        helper.make_tensor_value_info("c", BOOL, []),
+        helper.make_tensor_value_info(state, FLOAT, None),
+    ]
+    ends = [
+        helper.make_tensor_value_info("c2", BOOL, None),
+        helper.make_tensor_value_info("s2", FLOAT, None),
+    ]
+    return helper.make_graph([node("Identity", "c", "c2"), *nodes], "body", ports, ends)
+
+
+@pytest.mark.parametrize(
+    ("step", "rows"),
+    [
+        (node("Relu", "s", "s2"), "independent"),
+        (node("Softmax", "s", "s2", axis=0), "dependent"),
+        (node("CumSum", "s zero", "s2"), "dependent"),
+    ],
+)
+def test_loops_are_looked_into(step, rows):
+    nodes = [node("Loop", "m true x", body=loop(step))]
+    constants = {"m": 3, "true": np.array(True), "zero": 0}
+    assert verdict_on(model(nodes, {"x": ["n", 4]}, constants=constants)).rows == rows
+
+
+@pytest.mark.parametrize(("axis", "rows"), [(-1, "independent"), (0, "dependent")])
+def test_functions_are_looked_into(axis, rows):
+    inner = node("Softmax", "a", "b")
+    inner.attribute.add(name="axis", ref_attr_name="dim", type=onnx.AttributeProto.INT)
+    function = helper.make_function(
+        "own", "Sharpen", ["a"], ["b"], [inner], [helper.make_opsetid("", 17)], ["dim"]
+    )
+    called = helper.make_node("Sharpen", ["x"], ["y"], domain="own", dim=axis)
+    made = model([called], {"x": ["n", 4]}, functions=[function], more=[("own", 1)])
+    assert verdict_on(made).rows == rows
+
+
+def test_an_operator_that_is_not_known_leaves_the_question_open():
+    unknown = helper.make_node("Guess", ["x"], ["y"], name="guess", domain="own")
+    verdict = verdict_on(model([unknown], {"x": ["n", 4]}, more=[("own", 1)]))
+    assert verdict.rows == "open"
+    assert verdict.reason == "Guess 'guess': the operator is not known (domain own)"
+
+
+def test_an_operator_that_is_not_known_may_do_what_it_likes_with_constants():
+    unknown = helper.make_node("Guess", ["w"], ["v"], domain="own")
+    made = model([unknown, node("Relu", "x")], {"x": ["n", 4]}, constants={"w": floats(2)})
+    assert verdict_on(made).rows == "independent"
+
+
+def test_what_no_output_needs_does_not_count():
+    nodes = [node("Softmax", "x", "unused", axis=0), node("Relu", "x")]
+    assert verdict_on(model(nodes, {"x": ["n", 4]})).rows == "independent"
+
+
+def test_any_bytes_have_a_verdict():
+    whole = model(*INDEPENDENT["convolution"][:2], constants=INDEPENDENT["convolution"][2])
+    random = np.random.default_rng(0)
+    for _ in range(500):
+        changed = bytearray(whole)
+        for at in random.integers(0, len(whole), 3):
+            changed[at] = random.integers(0, 256)
+        assert verdict_on(bytes(changed[: random.integers(1, len(whole) + 1)])).rows
+    assert verdict_on(b"").rows == "open"
