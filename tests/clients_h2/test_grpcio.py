@@ -113,6 +113,13 @@ def test_metadata_goes_both_ways(channel, server):
     assert server.seen.peers[0].startswith("ipv4:127.0.0.1:")
 
 
+def test_metadata_with_spaces_around_them_arrive_whole(channel, server):
+    sent = (("x-before", " a"), ("x-after", "a "), ("x-both", "  a b "), ("x-blank", " "))
+    for _ in range(2):
+        channel.unary_unary(path("Echo"))(b"", metadata=sent, timeout=WAIT_S)
+        assert set(sent) <= set(server.seen.metadata)
+
+
 def test_metadata_that_changes_with_every_call_is_right(channel, server):
     call = channel.unary_unary(path("Echo"))
     for number in range(300):

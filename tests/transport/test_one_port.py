@@ -230,6 +230,18 @@ def test_headers_that_match_the_pattern_become_parameters():
     run(test, http_header_forward_pattern="^X-")
 
 
+def test_spaces_around_the_value_of_a_header_do_not_count_over_http2():
+    async def test(client, _port, held):
+        held.release.set()
+        fields = [(b"content-type", b" application/json\t"), (b"x-user", b"  a b ")]
+        for _ in range(2):
+            asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]), fields=fields)
+            _, _, answer = await client.answer(asked)
+            assert json.loads(answer)["parameters"] == {"x-user": "a b"}
+
+    run(test, http_header_forward_pattern="^X-")
+
+
 def test_a_request_that_waits_holds_up_no_other():
     async def test(client, port, held):
         asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]))

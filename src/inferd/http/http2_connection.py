@@ -15,7 +15,7 @@ from inferd.http.grpc.endpoint import Carrier, GrpcEndpoint
 from inferd.http.grpc.messages import is_grpc
 from inferd.http.h2.connection import H2Connection
 from inferd.http.h2.frames import DEFAULT_FRAME_BYTES, ErrorCode
-from inferd.http.h2.request import RequestHead
+from inferd.http.h2.request import RequestHead, trimmed
 from inferd.http.h2.stream import H2Stream
 from inferd.http.receive_low_water import ReceiveLowWater
 from inferd.http.rest_exchange import RestExchange, WrongExchange
@@ -269,6 +269,8 @@ class Http2Connection(Connection):
         if head.use is None:
             most = self._limits.max_metadata_bytes
             head.use = prepare(head, self._endpoint.methods, most) or False
+            if head.use is False:
+                head.fields = trimmed(head.fields)
         if head.use is not False:
             return GrpcCall(h2, stream_id, head, self._carrier)
         rest = self._endpoint.rest

@@ -16,7 +16,8 @@ class RequestHead(Record):
     """A decoded request header block; names are in lower case, as required on the wire.
 
     One head serves every request of a connection that repeats its block, so it is never changed,
-    except that the application keeps what it has derived from it in `use`. `fields` exclude
+    except that the application keeps what it has derived from it in `use`, and may have `fields`
+    trimmed before the first use. `fields` exclude
     pseudo-header fields; `size` counts all fields as SETTINGS_MAX_HEADER_LIST_SIZE does.
     `content_length` is -1 when the request does not give it. `base`, if set, is a head from which
     this one differs only in the values of the fields `changed`.
@@ -60,7 +61,7 @@ _HOP_BY_HOP: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
 )
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
-_SPACE: Final = b" \t"  # no value begins or ends with it
+_SPACE: Final = b" \t"  # by RFC 9113 no value begins or ends with it
 _LENGTH = re.compile(rb"[0-9]+")
 _MOST_REMEMBERED: Final = 64  # bytes of a name
 _MOST_DIGITS: Final = 18  # no real length has more, so longer ones count as the largest of these
@@ -73,7 +74,8 @@ def decode_request_head(fields: list[Field], size: int) -> RequestHead:
     for name, value in fields:
         if not name.startswith(b":"):
             break
-        if name not in _PSEUDO or name in pseudo or not _is_clean(value):
+        is_padded = value.strip(_SPACE) != value
+        if name not in _PSEUDO or name in pseudo or is_padded or not _is_clean(value):
             raise MalformedRequest(_named("pseudo-header field", name))
         pseudo[name] = value
         count += 1
@@ -155,6 +157,7 @@ def check_fields(fields: list[Field]) -> int:
             raise MalformedRequest(_named("value of field", name))
         if is_plain:
             continue
+        value = value.strip(_SPACE)
         if name in _HOP_BY_HOP or (name == b"te" and value.lower() != b"trailers"):
             raise MalformedRequest(_named("connection-specific field", name))
         if name == b"content-length":
@@ -166,9 +169,17 @@ def check_fields(fields: list[Field]) -> int:
 
 
 def _is_clean(value: bytes) -> bool:
-    if 0 in value or 13 in value or 10 in value:  # NUL, CR, LF
-        return False
-    return value.strip(_SPACE) == value
+    """Return whether a value has no NUL, CR or LF.
+
+    Spaces around it, which section 8.2.1 forbids as well, are taken: gRPC's own servers take them
+    in metadata, and pass them on.
+    """
+    return 0 not in value and 13 not in value and 10 not in value
+
+
+def trimmed(fields: list[Field]) -> list[Field]:
+    """Return `fields` without spaces around their values, as HTTP/1.1 reads them."""
+    return [(name, value.strip(_SPACE)) for name, value in fields]
 
 
 @lru_cache(maxsize=1024)
