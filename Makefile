@@ -93,6 +93,7 @@ bench-peers: $(PEERS) $(TRITON) bench ## the same, with MLServer and Triton besi
 bench-platforms: $(PLATFORMS:%=.venv-%/.installed) $(if $(PLAIN),,$(COMPILED_ALONE)/.copied) ## what inferd adds to each framework's own call (PLATFORMS=, PLAIN=1: not compiled)
 	set -e; for one in $(PLATFORMS); do \
 	  $(if $(PLAIN),,PYTHONPATH=$(CURDIR)/$(COMPILED_ALONE)) .venv-$$one/bin/python bench/platforms.py $(ARGS); done
+	$(if $(filter classic,$(PLATFORMS)),$(if $(PLAIN),,PYTHONPATH=$(CURDIR)/$(COMPILED_ALONE)) .venv-classic/bin/python bench/tables.py)
 
 docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 	$(BIN)/python tools/build_options_doc.py
