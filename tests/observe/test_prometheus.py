@@ -341,6 +341,13 @@ JOINING = {
 }
 
 
+def test_only_isolated_models_are_shown_as_such():
+    assert "inferd_model_isolated" not in families(observed())
+    found = families(observed()._replace(is_isolated=True), observed("other"))
+    [sample] = found["inferd_model_isolated"].samples
+    assert (sample.labels, sample.value) == ({"model": "m", "version": "1"}, 1)
+
+
 @pytest.mark.parametrize(("is_joined", "shown"), [(True, 1), (False, 0)])
 def test_of_models_that_may_be_joined_it_is_told_whether_they_are_and_what_was_compared(
     is_joined, shown

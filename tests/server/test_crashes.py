@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from inferd.config.server import ServerConfig
 from inferd.observe.crash.history import WITHIN_S, Crash, History
 from inferd.observe.crash.record import LastRun, MarkedRun
-from inferd.server.crashes import Crashes, folder_of, tell
+from inferd.server.crashes import Crashes, folder_of, forget_old, tell
 
 NOW_S = 1_800_000_000.0
 RUN = MarkedRun("m", "1", "req-1", False, 7)
@@ -124,6 +124,19 @@ def test_servers_side_by_side_have_records_of_their_own(opened, folder, caplog):
     opened(http_port=1234)
     assert records(folder).count(".record") == 4
     assert "the last process" not in caplog.text
+
+
+def test_old_records_are_removed_unless_their_server_lives(opened, folder):
+    opened(http_port=1)
+    [mine] = folder.glob("*.record")
+    for name in ("old.0.record", "old.0.trace", "new.0.record"):
+        (folder / name).write_bytes(b"")
+    for path in (mine, folder / "old.0.record"):
+        os.utime(path, (1, 1))
+    forget_old(folder, 1000.0)
+    assert sorted(folder.iterdir()) == sorted(
+        [mine, mine.with_suffix(".trace"), folder / "new.0.record"]
+    )
 
 
 def test_off_leaves_no_record(tmp_path):

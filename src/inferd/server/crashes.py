@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,6 +45,9 @@ OFF = "off"
 BEAT_S = 1.0
 MAX_SERVERS = 64
 """The most processes with the same ports and repositories that have records of their own."""
+
+FORGET_S = 7 * 86400.0
+"""After this time nobody looks at the record of a server that was not started again."""
 
 MAX_SHOWN = 8
 """The most runs of an ended process that the log names."""
@@ -80,7 +84,7 @@ class Crashes:
         try:
             folder = folder_of(config, environ)
             self._open(folder, _name_of(config), isolates=config.isolate_crashed)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             log.warning(
                 "there is no record of what runs, so a crash would not be explained: %s; "
                 "--crash-record chooses another folder",
@@ -88,6 +92,7 @@ class Crashes:
             )
 
     def _open(self, folder: Path, name: str, *, isolates: bool) -> None:
+        forget_old(folder, time.time() - FORGET_S)
         path, descriptor = _locked(folder, name)
         self._descriptor = descriptor
         trace_path = path.with_suffix(".trace")
@@ -100,8 +105,10 @@ class Crashes:
         if isolates:
             self.isolated = self.history.isolated()
         self.marks = self._record = CrashRecord(descriptor)
-        self._trace = os.fdopen(trace_descriptor, "w")
-        if not faulthandler.is_enabled():  # otherwise somebody wants the traceback elsewhere
+        if faulthandler.is_enabled():  # somebody wants the traceback elsewhere
+            os.close(trace_descriptor)
+        else:
+            self._trace = os.fdopen(trace_descriptor, "w")
             faulthandler.enable(self._trace)
 
     def _continued(self, path: Path, last: LastRun | None, trace: str) -> History:
@@ -189,6 +196,19 @@ def _locked(folder: Path, name: str) -> tuple[Path, int]:
         os.close(descriptor)
     msg = f"{MAX_SERVERS} servers with these ports and repositories have records in {folder}"
     raise OSError(msg)
+
+
+def forget_old(folder: Path, before_s: float) -> None:
+    """Remove the records of ended processes that have not changed since `before_s`."""
+    for path in folder.glob("*.record"):
+        with contextlib.suppress(OSError):
+            if path.lstat().st_mtime >= before_s:
+                continue
+            descriptor = open_private(path)
+            if _lock(descriptor):
+                path.unlink()
+                path.with_suffix(".trace").unlink(missing_ok=True)
+            os.close(descriptor)
 
 
 def _is_there(path: Path, descriptor: int) -> bool:

@@ -65,7 +65,9 @@ class CrashRecord(RunMarks):
     def __init__(self, descriptor: int) -> None:
         os.ftruncate(descriptor, 0)
         # Without room for a page, a write to mapped memory would end the process.
-        os.posix_fallocate(descriptor, 0, SIZE)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, SIZE)
+        os.ftruncate(descriptor, SIZE)
         self._memory = mmap.mmap(descriptor, SIZE)
         self._free = list(range(MARK_COUNT - 2, -1, -1))
         self._lock = threading.Lock()
