@@ -1,5 +1,6 @@
 """The gRPC methods that inferd offers, by full name: V2 inference, health checking, reflection."""
 
+import asyncio
 from collections.abc import Iterable
 
 from inferd.api.apis import V2_ALONE, Apis
@@ -15,7 +16,7 @@ from inferd.http.header_forward import HeaderForward
 from inferd.wire.v2.grpc.codec import V2Grpc
 
 
-def grpc_methods(
+def grpc_methods(  # noqa: PLR0913
     engine: Engine,
     pause: Pause,
     *,
@@ -23,6 +24,7 @@ def grpc_methods(
     forward: HeaderForward | None = None,
     access: Access = OPEN,
     apis: Apis = V2_ALONE,
+    stopping: asyncio.Event | None = None,
 ) -> dict[str, Method]:
     """Return every method the server offers by its path, such as /package.Service/Method.
 
@@ -30,12 +32,13 @@ def grpc_methods(
     returns that the server does not go on. With `typed_answers` a request
     in typed contents is answered in typed contents. `forward` chooses the metadata of an inference
     that become its parameters. `access` is for calls of mounts that several groups guard.
+    `stopping` is set when the server stops.
     """
     codec = V2Grpc(engine.regions.span, typed_answers=typed_answers)
     inference = GrpcInference(engine, codec, forward)
     by_hand: dict[str, Method] = {
         f"/{V2_SERVICE}/ModelInfer": Unary(inference.begin),
-        f"/{V2_SERVICE}/ModelStreamInfer": Stream(stream_handler(inference)),
+        f"/{V2_SERVICE}/ModelStreamInfer": Stream(stream_handler(inference, stopping)),
     }
     for mount in apis.mounts:
         by_hand |= mount.grpc(forward, access)

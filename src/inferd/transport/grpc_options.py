@@ -84,6 +84,7 @@ def port_methods(
         forward=header_forward(options.header_forward_pattern, where, access.secret_names),
         access=access,
         apis=options.apis,
+        stopping=stopping,
     )
     methods.update(more)
     for path, api in groups_of(methods, options.apis).items():

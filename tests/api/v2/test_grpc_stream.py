@@ -736,3 +736,49 @@ async def test_a_server_that_stops_ends_streams_that_wait(streaming):
         with pytest.raises(grpc.aio.AioRpcError):
             await call.read()
         await until(lambda: bench.once.cancelled == ["a"])
+
+
+# --- when the server stops ---
+
+STOPPING = "Server is stopping, scheduler for model has stopped accepting new inference requests"
+
+
+async def test_when_the_server_stops_a_stream_answers_what_it_has_and_takes_no_more(streaming):
+    async with streaming() as bench:
+        call = bench.open()
+        await call.write(asked("once", id="before"))
+        await until(lambda: bench.once.begun)
+        stopping = asyncio.create_task(bench.server.stop(30))
+        await until_idle()
+        await call.write(asked(id="after"))
+        await call.write(asked("none", id="wrong"))
+        sequence = {"sequence_id": pb.InferParameter(int64_param=7)}
+        await call.write(asked(id="goes on", parameters=sequence))
+        bench.once.say["before"].put_nowait(1)
+        answers = [await call.read() for _ in range(4)]
+        assert ids(answers) == ["before", "after", "wrong", "goes on"]
+        assert [one.error_message for one in answers] == ["", STOPPING, STOPPING, ""]
+        assert (await call.code(), await call.details()) == (grpc.StatusCode.UNAVAILABLE, STOPPING)
+        await stopping
+
+
+async def test_a_stream_that_ends_at_errors_ends_unavailable_when_the_server_stops(streaming):
+    async with streaming() as bench:
+        call = bench.open(metadata=[("triton_grpc_error", "true")])
+        await call.write(asked(id="before"))
+        assert ids([await call.read()]) == ["before"]
+        stopping = asyncio.create_task(bench.server.stop(30))
+        await until_idle()
+        await call.write(asked(id="after"))
+        assert (await call.code(), await call.details()) == (grpc.StatusCode.UNAVAILABLE, STOPPING)
+        await stopping
+
+
+async def test_an_idle_stream_does_not_hold_up_the_end_of_the_server(streaming):
+    async with streaming() as bench:
+        call = bench.open()
+        await call.write(asked(id="before"))
+        await call.read()
+        async with asyncio.timeout(15):
+            await bench.server.stop(60)
+        assert await call.code() is grpc.StatusCode.UNAVAILABLE

@@ -5,6 +5,9 @@ Models that answer once have their answers sent in the order of the requests; th
 decoupled models are sent as they come, whatever else is under way (Triton, decoupled models). The
 requests under way are limited by number and by size: at the limit, nothing more is read and the
 client has to wait. If a client does not read, its models wait.
+
+When the server stops, an open stream takes no new requests, except those that continue a sequence;
+it ends when those under way are answered and none has come for a while.
 """
 
 import asyncio
@@ -21,7 +24,7 @@ from inferd.api.inference import GrpcInference
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
-from inferd.errors import Cancelled, Code
+from inferd.errors import Cancelled, Code, Unavailable
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, StreamHandler
 from inferd.http.grpc.status import GRPC_STATUS, status_of
@@ -42,6 +45,9 @@ MAX_IN_FLIGHT_BYTES = 16 << 20
 MAX_READY = 16
 """With this many answers unsent, decoupled models wait, and no further request is read."""
 
+QUIET_S = 1.0
+"""When the server stops, a stream ends after so long without a request."""
+
 READ_IN_A_ROW = 16
 """How many requests are begun before the answers that are already there are sent."""
 
@@ -49,8 +55,10 @@ Outcome = list[Any] | Exception
 """An answer as buffers, or an error that ends the stream."""
 
 
-def stream_handler(inference: GrpcInference) -> StreamHandler:
-    """Return the handler of ModelStreamInfer.
+def stream_handler(
+    inference: GrpcInference, stopping: asyncio.Event | None = None
+) -> StreamHandler:
+    """Return the handler of ModelStreamInfer; `stopping` is set when the server stops.
 
     Failures are reported inside the stream, which goes on; if the client sends the metadata
     triton_grpc_error: true, the first failure ends it instead.
@@ -58,7 +66,7 @@ def stream_handler(inference: GrpcInference) -> StreamHandler:
     failures = FailureLog(logging.getLogger("inferd.grpc"))
 
     def model_stream_infer(messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
-        return InferStream(inference, failures, messages, call).answers()
+        return InferStream(inference, failures, messages, call, stopping).answers()
 
     return model_stream_infer
 
@@ -87,7 +95,11 @@ class InferStream:
         failures: FailureLog,
         messages: AsyncIterator[bytes],
         call: Call,
+        stopping: asyncio.Event | None = None,
     ) -> None:
+        self._stopping = stopping
+        self._is_stopping = False
+        self._began_count = 0
         self.inference = inference
         self._engine = inference.engine
         self._failures = failures
@@ -112,6 +124,8 @@ class InferStream:
         self._may_read.set()
         self._has_room.set()
         reader = self._start(self._read())
+        if self._stopping is not None:
+            self._start(self._end_with_server(self._stopping))
         try:
             while True:
                 while self._ready:
@@ -163,8 +177,11 @@ class InferStream:
         self._under_way.add(pending)
         self._size_bytes += pending.size_bytes
         self._call.hold(pending.size_bytes)
+        self._began_count += 1
         try:
             request = await self.decode(data, pending)
+            if self._is_stopping and not _goes_on(request):
+                raise _stopped()
             is_decoupled = pending.engine.is_decoupled(request.model, request.version)
         except Exception as error:  # noqa: BLE001  reported to the client, or raised by `answers`
             if pending.request is None:
@@ -273,6 +290,16 @@ class InferStream:
 
     # --- ends ---
 
+    async def _end_with_server(self, stopping: asyncio.Event) -> None:
+        """When the server stops, refuse new requests, and end the stream once it is quiet."""
+        await stopping.wait()
+        self._is_stopping = True
+        count = -1
+        while self._under_way or count != self._began_count:
+            count = self._began_count
+            await asyncio.sleep(QUIET_S)
+        self._put(StreamRequest(self._engine, 0), _stopped())
+
     def _end(self, pending: StreamRequest) -> None:
         """Note that the last answer to a request has been sent."""
         self._under_way.discard(pending)
@@ -311,6 +338,18 @@ class InferStream:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _goes_on(request: InferRequest) -> bool:
+    """Return whether a request continues a sequence, which only this server can go on with."""
+    sequence = request.sequence
+    return sequence is not None and bool(sequence.id) and not sequence.start
+
+
+def _stopped() -> Unavailable:
+    # The words that Triton's clients know, for all kinds of models.
+    msg = "Server is stopping, scheduler for model has stopped accepting new inference requests"
+    return Unavailable(msg)
 
 
 def _stamp(trace: Trace | None, name: str) -> None:
