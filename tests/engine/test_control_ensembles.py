@@ -241,7 +241,7 @@ async def test_an_ensemble_that_is_put_together_anew_keeps_what_it_was_loaded_wi
 
 
 @run
-async def test_an_ensemble_whose_step_is_unloaded_while_it_loads_waits_for_the_step(repository):
+async def test_an_ensemble_whose_step_is_unloaded_while_it_loads_is_back_with_the_step(repository):
     begun, goes_on = threading.Event(), threading.Event()
 
     class EnsembleTakesLong(EnsembleLoader):
@@ -256,9 +256,12 @@ async def test_an_ensemble_whose_step_is_unloaded_while_it_loads_waits_for_the_s
         await control.load(LoadRequest("a"))
         loading = asyncio.create_task(control.load(LoadRequest("e")))
         assert await asyncio.to_thread(begun.wait, PATIENCE_S)
-        await control.unload(UnloadRequest("a"))
+        unloading = asyncio.create_task(control.unload(UnloadRequest("a")))
+        await asyncio.wait((unloading,), timeout=0.02)
+        assert catalog.names() == ["a"]  # the unload waits for the load
         goes_on.set()
         await loading
+        await unloading
         assert catalog.names() == []
         await control.load(LoadRequest("a"))
         assert catalog.names() == ["a", "e"]

@@ -371,6 +371,24 @@ async def test_an_unloaded_step_is_the_reason_the_ensemble_is_not_ready(reposito
             await engine.infer(ask("e", X=ROWS))
 
 
+@run
+async def test_a_step_is_unloaded_after_the_ensemble_that_loads_with_it(repository, theirs):
+    other = 'backend: "theirs" ' + identity().partition("\n")[2]
+    root = repository(a=identity(), b=other, e=ensemble(step("a", "X", "t"), step("b", "t", "Y")))
+    theirs.may_open.clear()
+    async with engine_on(root, "explicit") as engine:
+        loading = asyncio.create_task(engine.load(LoadRequest("e")))
+        await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
+        unloading = asyncio.create_task(engine.unload(UnloadRequest("a")))
+        await asyncio.wait((unloading,), timeout=0.05)
+        assert "a" in engine.model_names()
+        theirs.may_open.set()
+        await loading
+        await unloading
+        assert engine.model_names() == ["b"]
+        assert reason(engine) == "model 'a', which it calls, is unloaded"
+
+
 @pytest.mark.parametrize("mode", ["explicit", "poll"])
 @run
 async def test_requests_under_way_keep_the_steps_they_still_need(repository, ask, tmp_path, mode):

@@ -69,6 +69,8 @@ class RepositoryControl:
         self._sent: dict[str, ModelSource] = {}  # to bring back ensembles taken down, by name
         self._versions_of: dict[str, ModelVersions] = {}
         self._complaints: dict[str, list[str]] = {}
+        # Loads that clients asked for, by their end: of which model, and which others they touch.
+        self._requests: dict[asyncio.Future[None], tuple[str, set[str]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: set[str] = set()
         self._catching_up: dict[str, asyncio.Task[None]] = {}  # ensembles adapting to their steps
@@ -171,12 +173,12 @@ class RepositoryControl:
     async def _load(self, request: LoadRequest) -> None:
         name, sources = request.model, self._sources
         if not request.files:
-            await self._change(name, lambda: sources.requested(request), is_requested=True)
+            await self._request(name, lambda: sources.requested(request))
         else:
             upload = await self._read(lambda: sources.uploads.store(request.files))
             upload.hold()
             try:
-                await self._change(name, lambda: sources.sent(request, upload), is_requested=True)
+                await self._request(name, lambda: sources.sent(request, upload))
             finally:
                 if upload.release():
                     await in_daemon_thread(upload.discard)
@@ -184,7 +186,29 @@ class RepositoryControl:
         self._sent.pop(name, None)
         await self._callers_caught_up(name)
 
+    async def _request(self, name: str, read: Read) -> None:
+        """Make the model serve what `read` finds, for a client; its steps are kept meanwhile."""
+        looked: set[str] = set()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._requests[done] = name, looked
+        try:
+            await self._change(name, read, is_requested=True, looked=looked)
+        finally:
+            del self._requests[done]
+            done.set_result(None)
+
+    async def _until_free(self, step: str) -> None:
+        """Wait for the loads of ensembles that need `step`, as long as an unload may take."""
+        loads = [
+            done
+            for done, (name, looked) in self._requests.items()
+            if step in looked and name != step
+        ]
+        if loads:
+            await asyncio.wait(loads, timeout=self._options.model_unload_timeout_secs)
+
     async def _unload(self, name: str, *, dependents: bool = False) -> None:
+        await self._until_free(name)
         if name in self._versions_of or name in self._catalog.models:
             self._loader.attempts.give_up(name)
             for is_last in (False, True):
@@ -280,7 +304,6 @@ class RepositoryControl:
         """
         check_chain(chain, name)
         complaints: list[str] = []
-        looked = set() if is_requested else looked
         if looked is not None:
             looked.add(name)
         for is_last in (False, True):
