@@ -117,6 +117,7 @@ class SimulatedExecution(Execution):
         self.cpu_share = 0.0
         self.running = 0
         self.started = []
+        self.uncounted = []
         self.cancelled = []
         self.rounds = []
         self.is_closed = False
@@ -141,6 +142,16 @@ class SimulatedExecution(Execution):
             requests[0].computed_ns = requests[0].ended_ns
         requests[0].cpu_ns = round(self.cpu_share * took_ms * MS)
         loop.call_later(took_ms / 1e3, self._finish, finish, outcome)
+
+    def start_uncounted(self, requests, finish):
+        """Run them when an instance is free, before what may be started after that."""
+        if self.running < self.instance_count:
+            started = self.started
+            self.started = self.uncounted
+            self.start(requests, finish)
+            self.started = started
+        else:
+            asyncio.get_running_loop().call_later(1e-4, self.start_uncounted, requests, finish)
 
     def cancel(self, request):
         self.cancelled.append(request.id)

@@ -63,6 +63,7 @@ class DynamicScheduler(QueueingScheduler):
         self._handed: list[Sequence[Waiting]] = []  # batches whose instance may wait for its turn
         self._runs_at_once = False  # a request that arrives now need not wait
         self._joins = True
+        self._beside_count = 0  # executions that no client waits for
         self.may_be_prompt = execution.may_run_inline
         self._settle()
 
@@ -144,6 +145,39 @@ class DynamicScheduler(QueueingScheduler):
         self._max_batch_size = 1  # for `hurry`, too
         self._timing = FixedTiming(1, (), 0)
         self._settle()
+
+    def start_joining(self, timing: BatchTiming, most: int) -> None:
+        """Join requests, all of which ran alone so far, up to `most` items, when `timing` says."""
+        self._joins = True
+        self._max_batch_size = most
+        self._timing = timing
+        self._until_look = timing.look_after
+        busy_count = self._execution.instance_count - self._free_count - self._beside_count
+        for _ in range(busy_count):
+            timing.started(1)
+        self._settle()
+
+    def run_beside(
+        self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]
+    ) -> None:
+        """Run `requests`, for which no client waits, as one in the next free instance.
+
+        They are not counted, and unknown to the timing. Raises Unavailable when closing.
+        """
+        if self._quiet is not None:
+            raise unloading(self._plan.model)
+        self._execution.start_uncounted(requests, partial(self._finish_beside, finish))
+        self._free_count -= 1  # less than none, if it waits for a running batch
+        self._beside_count += 1
+
+    def _finish_beside(self, finish: Callable[[Outcome], None], outcome: Outcome) -> None:
+        self._free_count += 1
+        self._beside_count -= 1
+        if self._queue.size:
+            self._advance()
+        else:
+            self._settle()
+        finish(outcome)
 
     # --- into the queue, and out of it ---
 

@@ -47,6 +47,17 @@ def test_without_numbers_only_independent_rows_are_joined(config):
     assert joining_of(config, MIXED, joins=True) == Joining("alone", MIXED.reason)
 
 
+def test_of_a_model_of_which_nothing_is_known_answers_are_compared_first():
+    joining = joining_of(UNASKED, UNKNOWN, joins=True)
+    assert joining == Joining("compared", UNKNOWN.reason)
+    assert not joining.never_joins
+
+
+def test_a_test_that_delays_requests_sees_them_joined():
+    assert joining_of(UNASKED, UNKNOWN, joins=True, is_delayed=True).state == "joined"
+    assert joining_of(UNASKED, MIXED, joins=True, is_delayed=True).state == "alone"
+
+
 @pytest.mark.parametrize("config", [SIZES, DELAY])
 @pytest.mark.parametrize("verdict", [APART, UNKNOWN, MIXED])
 def test_numbers_ask_for_joining_whatever_is_known(config, verdict):
@@ -110,6 +121,12 @@ def test_where_nothing_can_be_joined_there_is_nothing_to_say(config, caplog):
     ("config", "verdict", "level", "words"),
     [
         (UNASKED, APART, "INFO", "requests are joined: each row depends on its own inputs alone"),
+        (
+            UNASKED,
+            UNKNOWN,
+            "INFO",
+            "alone until comparisons have shown that joining changes no answer",
+        ),
         (UNASKED, MIXED, "INFO", "runs alone: CumSum 'total' adds rows up (to have requests"),
         (SIZES, MIXED, "WARNING", "one client's data may change the answers to others"),
     ],

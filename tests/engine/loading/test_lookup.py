@@ -36,7 +36,7 @@ def test_each_call_gives_a_backend_of_its_own():
 def test_an_unknown_name_is_refused_with_the_known_ones():
     with pytest.raises(
         InvalidConfig,
-        match="no backend 'magic', known are: caffe2, catboost, faulty, fil, identity, ",
+        match="no backend 'magic', known are: caffe2, catboost, faulty, fil, hosted_rows, ",
     ):
         backend_named("magic")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from inferd.backends.function.signature import FunctionSignature
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.rows import INDEPENDENT, Verdict
 from inferd.errors import BackendFailed, InferdError
 from inferd.tensor.tensor import Tensor
 
@@ -80,6 +81,8 @@ class FunctionCall:
 
 class FunctionInstance:
     """A function that returns one answer. Each request is one call: batches arrive joined."""
+
+    verdict = Verdict(INDEPENDENT, "its author says that it takes batches")
 
     def __init__(self, call: FunctionCall) -> None:
         self._call = call

@@ -17,19 +17,17 @@ JOIN_PARAMETER = "inferd_join"
 """The config parameter that decides: "auto" (as described above), "always" or "never"."""
 
 
-def joining_of(config: ModelConfig, verdict: Verdict, *, joins: bool) -> Joining:
+def joining_of(
+    config: ModelConfig, verdict: Verdict, *, joins: bool, is_delayed: bool = False
+) -> Joining:
     """Return whether requests are joined if the model's instances say `verdict` of its rows.
 
     `joins`: its backend gets a batch as one request. Otherwise the model gets requests side by
-    side, and its author keeps them apart. Raises InvalidConfig for an unknown JOIN_PARAMETER.
+    side, and its author keeps them apart. `is_delayed`: a test holds requests (DelayedStart) to see
+    them joined, so this is not left to comparisons. Raises InvalidConfig for an unknown
+    JOIN_PARAMETER.
     """
-    word = config.parameters.get(JOIN_PARAMETER) or "auto"
-    if word not in ("auto", "always", "never"):
-        msg = (
-            f"model '{config.name}': parameter {JOIN_PARAMETER} is '{word[:100]}', "
-            f"expected auto, always or never"
-        )
-        raise InvalidConfig(msg)
+    word = _word_of(config)
     batching = config.dynamic_batching
     if batching is None or config.decoupled or config.max_batch_size < 2:
         return AS_CONFIGURED
@@ -47,7 +45,20 @@ def joining_of(config: ModelConfig, verdict: Verdict, *, joins: bool) -> Joining
         return Joining("alone", verdict.reason or "its rows depend on each other")
     if verdict.rows == INDEPENDENT:
         return Joining("joined", verdict.reason or "its rows are independent")
-    return Joining("joined", verdict.reason)
+    if is_delayed:
+        return Joining("joined", "requests are held until enough of them wait")
+    return Joining("compared", verdict.reason or "nothing is known of its rows")
+
+
+def _word_of(config: ModelConfig) -> str:
+    word = config.parameters.get(JOIN_PARAMETER) or "auto"
+    if word not in ("auto", "always", "never"):
+        msg = (
+            f"model '{config.name}': parameter {JOIN_PARAMETER} is '{word[:100]}', "
+            f"expected auto, always or never"
+        )
+        raise InvalidConfig(msg)
+    return word
 
 
 def _wanted(why: str, verdict: Verdict) -> Joining:
@@ -67,6 +78,13 @@ def tell_joining(config: ModelConfig, version: int, joining: Joining) -> None:
         )
     elif joining.state == "joined" and reason:
         log.info("%s: requests are joined: %s", model, reason)
+    elif joining.state == "compared":
+        log.info(
+            "%s: each request runs alone until comparisons have shown that joining changes no "
+            "answer: %s",
+            model,
+            reason,
+        )
     elif config.parameters.get(JOIN_PARAMETER) == "never":
         log.info("%s: each request runs alone: %s", model, reason)
     elif reason:

@@ -38,7 +38,7 @@ from inferd.core.interfaces import (
     Placement,
 )
 from inferd.core.load import Attempt
-from inferd.core.rows import verdict_of
+from inferd.core.rows import Joining, verdict_of
 from inferd.engine.loading.attempts import Attempts
 from inferd.engine.loading.caching import NOT_LOOKED, Keeper
 from inferd.engine.loading.ensemble import build_ensemble, find_steps
@@ -222,8 +222,7 @@ class Loader:
             _check_timeout(config, alone)
             inline = _may_run_inline(config, backend, alone)
             counts = self._counts(config)
-            joins = getattr(backend, "joins", False)
-            joining = joining_of(config, verdict_of(alone[0]), joins=joins)
+            joining = self._joining(config, backend, alone[0])
             given = Given(files.folder, self._options.delayed_start, joining, marks)
             scheduler = instances.scheduler = build_scheduler(
                 config, pairs, counts, given, may_run_inline=inline
@@ -252,6 +251,14 @@ class Loader:
             check_config(config)
         check_io(config)
         return config
+
+    def _joining(self, config: ModelConfig, backend: Backend, instance: Instance) -> Joining:
+        return joining_of(
+            config,
+            verdict_of(instance),
+            joins=getattr(backend, "joins", False),
+            is_delayed=self._options.delayed_start.count > 0,
+        )
 
     def _open(
         self,

@@ -28,6 +28,7 @@ from inferd.core.interfaces import (
 from inferd.core.rows import AS_CONFIGURED, Joining
 from inferd.observe.crash.mark import ModelMarks
 from inferd.observe.stats import Counts
+from inferd.schedulers.compared import ComparedScheduler
 from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
@@ -131,7 +132,10 @@ def build_scheduler(
             config.name, some, may_run_inline=may_run_inline, counts=counts, marks=given.marks
         )
 
-    return choose_scheduler(config, execution_of, len(instances), given)
+    scheduler = choose_scheduler(config, execution_of, len(instances), given)
+    if given.joining.state == "compared" and isinstance(scheduler, DynamicScheduler):
+        return ComparedScheduler(scheduler, BatchPlan(as_executed(config)), given.joining, counts)
+    return scheduler
 
 
 def choose_scheduler(
@@ -164,7 +168,7 @@ def choose_scheduler(
     scheduler = DynamicScheduler(
         execution, queue, timing, plan, keeps_order=keeps_order, timer=timer
     )
-    if never_joins:
+    if never_joins or given.joining.state == "compared":
         scheduler.run_alone()
     return scheduler
 

@@ -19,7 +19,7 @@ from inferd.config.parameter import (
 from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput, wanted_of
-from inferd.core.rows import AS_CONFIGURED
+from inferd.core.rows import AS_CONFIGURED, Joining
 from inferd.engine.serving.identity import Identity
 from inferd.engine.serving.table import MOST_ROWS, is_single_column, row_count
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
@@ -158,8 +158,9 @@ class Served:
         """Have `scheduler` run the requests from now on."""
         self.scheduler = scheduler
         self.prompt: PromptScheduler | None = None
-        if isinstance(scheduler, PromptScheduler) and scheduler.may_be_prompt:
-            self.prompt = scheduler
+        prompt = getattr(scheduler, "prompt", scheduler)  # some leave answers at once to another
+        if isinstance(prompt, PromptScheduler) and prompt.may_be_prompt:
+            self.prompt = prompt
 
     @property
     def unavailable_reason(self) -> str:
@@ -315,6 +316,8 @@ class Served:
         side by side, and answers each by itself.
         """
         if not self.is_lax and self._stop_joining is not None and self._stop_joining():
+            why = f"output '{tensor.name}' has not one row for each item of a batch"
+            self.joining = Joining("alone", why)
             log.warning(
                 "model '%s' gave output '%s' with shape %s for a batch of %d: its requests run "
                 "one by one from now on, never joined",

@@ -25,7 +25,7 @@ from functools import partial
 
 from inferd.compiled import mypyc_attr
 from inferd.config.model import QueuePolicy
-from inferd.core.interfaces import CancellableInstance, Instance, Opened
+from inferd.core.interfaces import CancellableInstance, Instance, Opened, always
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.observe.crash.mark import IDLE, RUNNING, ModelMarks, RunMark, RunMarks
@@ -236,6 +236,16 @@ class Execution:
             requests[0].shared = True  # also if its client leaves before `finished` counts them all
         loop = self._home or asyncio.get_running_loop()
         self._submit(StartedJob(requests, loop, finished, wanted))
+
+    def start_uncounted(
+        self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]
+    ) -> None:
+        """Run `requests`, for which no client waits, as `start` does, but count nothing.
+
+        Raises Unavailable if the model is being unloaded.
+        """
+        loop = self._home or asyncio.get_running_loop()
+        self._submit(StartedJob(requests, loop, finish, always))
 
     def cancel(self, request: InferRequest) -> None:
         """Note that nobody waits any more for the answer to `request`, which has been started.
