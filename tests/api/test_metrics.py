@@ -113,3 +113,30 @@ async def test_what_goes_wrong_is_an_answer_and_the_reason_is_in_the_log(routes_
     assert status == 500
     assert "secret" not in text
     assert "a secret" in caplog.text
+
+
+MODELS = 1000
+
+
+async def test_other_work_has_its_turns_while_a_thousand_models_are_reported(
+    models, add_model, identity
+):
+    engine, _ = models()
+    for number in range(MODELS):
+        add_model(engine, f"m{number}", identity)
+    routes = MetricsRoutes(engine, MetricsSettings(), Devices(None, None, 0.0), PATIENCE_S)
+    turns = 0
+
+    async def take_turns():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    answer = (await ask(routes))[2]
+    other.cancel()
+    assert b"".join(answer.buffers).count(b"nv_inference_request_success{") >= MODELS
+    # A turn for every buffer, none of which is long, and for the snapshots before them.
+    assert turns >= len(answer.buffers) > MODELS // 10
+    assert max(map(len, answer.buffers)) < 100_000

@@ -280,12 +280,19 @@ def test_models_on_a_gpu_have_its_name():
 @pytest.mark.slow
 def test_many_models_are_written_in_pieces_each_metric_together():
     models = [observed(f"m{number}", str(v)) for number in range(30) for v in (1, 2)]
-    pieces = list(exposition(models, ALL))
-    lines_in_a_piece = max(piece.count("\n") for piece in pieces)
-    assert lines_in_a_piece <= max(26 * MODELS_IN_ONE_PIECE, 4 * len(models) + 2)
     found = families(*models)
     for name in ("nv_inference_count", "inferd_queue_duration_seconds"):
         assert len({(s.labels["model"], s.labels["version"]) for s in found[name].samples}) == 60
+
+
+def test_a_piece_is_as_long_for_a_thousand_models_as_for_few():
+    models = [
+        observed(f"m{number}", counts=SummaryCounts(), is_cached=number % 2 == 0)
+        for number in range(1000)
+    ]
+    pieces = list(exposition(models, ALL))
+    assert max(piece.count("\n") for piece in pieces) <= 26 * MODELS_IN_ONE_PIECE
+    assert "".join(pieces).count("nv_inference_request_failure{") == 4 * len(models)
 
 
 CACHE = {

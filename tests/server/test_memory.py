@@ -39,3 +39,29 @@ def test_memory_that_was_given_back_is_taken_again_without_a_fault():
 @pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"])
 def test_who_has_settings_of_their_own_keeps_them(name):
     assert faults(keeps=True, environ={name: "1"}) > PAGES // 2
+
+
+SPARED = """
+import gc
+from inferd.server.memory import spare_loaded_objects
+class Cycle:
+    ended = 0
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        Cycle.ended += 1
+kept = [[] for _ in range(1000)]
+Cycle()
+spare_loaded_objects()
+looked_at = {id(one) for one in gc.get_objects()}
+print(Cycle.ended, sum(id(one) in looked_at for one in kept))
+Cycle()
+gc.collect()
+print(Cycle.ended)
+"""
+
+
+def test_loaded_objects_are_spared_by_collections_and_garbage_is_not():
+    command = [sys.executable, "-c", SPARED]
+    found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert found.stdout.split() == ["1", "0", "2"]

@@ -55,19 +55,22 @@ class CustomFamily:
         self.help = help
         self.metrics: dict[str, CustomMetric] = {}
 
-    def text(self) -> str:
-        """Return the lines of the family; see Family.text."""
+    def pieces(self) -> Iterator[str]:
+        """Yield the lines of the family; see Family.pieces. Meanwhile metrics may come and go."""
         help = self.help.replace("\\", r"\\").replace("\n", r"\n")
-        if self.kind == "histogram":
-            return head(self.name, self.kind, help) + "".join(self._lines())
-        samples = [(labels, metric.value) for labels, metric in self.metrics.items()]
-        return Family(self.name, self.kind, help, samples).text()
-
-    def _lines(self) -> Iterator[str]:
-        for labels, metric in self.metrics.items():
+        if self.kind != "histogram":
+            samples = [(labels, metric.value) for labels, metric in self.metrics.items()]
+            yield from Family(self.name, self.kind, help, samples).pieces()
+            return
+        yield head(self.name, self.kind, help)
+        for labels, metric in list(self.metrics.items()):
             below = list(accumulate(metric.counts))
             bounds = map(number, metric.bounds)
-            yield from histogram_lines(self.name, labels, bounds, below, metric.value)
+            yield "".join(histogram_lines(self.name, labels, bounds, below, metric.value))
+
+    def text(self) -> str:
+        """Return all lines of the family."""
+        return "".join(self.pieces())
 
 
 class CustomMetrics:

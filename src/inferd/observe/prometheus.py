@@ -62,20 +62,28 @@ class Observed(NamedTuple):
 
 
 class _Snapshot:
-    """A snapshot of the numbers of one model version, with its labels as text."""
+    """A snapshot of the numbers of one model version, with its labels as text.
+
+    It has no lists: those of 1,000 models would have Python look for garbage among all there is.
+    """
 
     def __init__(self, observed: Observed, gpu_uuid: str) -> None:
         self.observed = observed
         self.counts = observed.counts
         self.gpu_uuid = gpu_uuid if observed.is_on_gpu else ""
         self.labels = _labels(observed, self.gpu_uuid)
-        self.statistics = self.counts.statistics(observed.name, observed.version)
+        statistics = self.counts.statistics(observed.name, observed.version)
+        self.inferences = statistics.inference_stats
+        self.inference_count = statistics.inference_count
+        self.execution_count = statistics.execution_count
         self.failures = dict(self.counts.fail_counts)
-        self.histograms = self.counts.histograms()
+        self.histograms = tuple(
+            (tuple(buckets), sum_ns) for buckets, sum_ns in self.counts.histograms()
+        )
 
     def durations(self, phase: "_Phase") -> Duration:
         """Return how often this phase occurred, and its total time."""
-        found: Duration = getattr(self.statistics.inference_stats, phase.field)
+        found: Duration = getattr(self.inferences, phase.field)
         return found
 
 
@@ -110,59 +118,58 @@ def exposition(
         if settings.summary_latencies:
             yield from _summaries(cached, _LOOKUPS, settings.summary_quantiles)
     for family in (*_POOL, *others):
-        yield family.text()
+        yield from family.pieces()
 
 
 # --- families of the models ---
 
 
 def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
-    def simple(name: str, kind: str, help: str, values: Iterable[float]) -> str:
+    def simple(name: str, kind: str, help: str, values: Iterable[float]) -> Iterator[str]:
         labels = (reading.labels for reading in readings)
-        return Family(name, kind, help, list(zip(labels, values, strict=True))).text()
+        return Family(name, kind, help, zip(labels, values, strict=True)).pieces()
 
-    statistics = [reading.statistics for reading in readings]
-    yield simple(
+    yield from simple(
         "nv_inference_request_success",
         "counter",
         "Requests that were answered",
-        (one.inference_stats.success.count for one in statistics),
+        (one.inferences.success.count for one in readings),
     )
-    yield Family(
+    yield from Family(
         "nv_inference_request_failure",
         "counter",
         "Requests that failed after they had been accepted, by reason",
-        [
+        (
             (_labels(reading.observed, reading.gpu_uuid, {"reason": reason}), count)
             for reading in readings
             for reason, count in reading.failures.items()
-        ],
-    ).text()
-    yield simple(
+        ),
+    ).pieces()
+    yield from simple(
         "nv_inference_count",
         "counter",
         "Inferences: the batch sizes of all answered requests added up",
-        (one.inference_count for one in statistics),
+        (one.inference_count for one in readings),
     )
-    yield simple(
+    yield from simple(
         "nv_inference_exec_count",
         "counter",
         "Executions of the model",
-        (one.execution_count for one in statistics),
+        (one.execution_count for one in readings),
     )
-    yield simple(
+    yield from simple(
         "nv_inference_pending_request_count",
         "gauge",
         "Requests that wait for their execution to begin",
         (reading.observed.pending_count for reading in readings),
     )
-    yield simple(
+    yield from simple(
         "nv_model_load_duration_secs",
         "gauge",
         "How long the model took to load, in seconds",
         (reading.observed.load_s for reading in readings),
     )
-    yield simple(
+    yield from simple(
         "inferd_request_refused_total",
         "counter",
         "Requests turned away because too many were waiting",
@@ -176,24 +183,24 @@ def _joining(readings: Sequence[_Snapshot]) -> Iterator[str]:
     if not readings:
         return
 
-    def counted(name: str, help: str, values: Iterable[int]) -> str:
+    def counted(name: str, help: str, values: Iterable[int]) -> Iterator[str]:
         labels = (reading.labels for reading in readings)
-        return Family(name, "counter", help, list(zip(labels, values, strict=True))).text()
+        return Family(name, "counter", help, zip(labels, values, strict=True)).pieces()
 
-    states = [(one.labels, int(one.observed.is_joined is True)) for one in readings]
+    states = ((one.labels, int(one.observed.is_joined is True)) for one in readings)
     help = "Whether requests may be joined into one execution (1) or run alone (0)"
-    yield Family("inferd_model_joined", "gauge", help, states).text()
-    yield counted(
+    yield from Family("inferd_model_joined", "gauge", help, states).pieces()
+    yield from counted(
         "inferd_join_comparison_total",
         "Joined answers that were compared with the same requests run alone",
         (reading.counts.comparison_count for reading in readings),
     )
-    yield counted(
+    yield from counted(
         "inferd_join_disagreement_total",
         "Joined answers that differed from those of the same requests run alone",
         (reading.counts.disagreement_count for reading in readings),
     )
-    yield counted(
+    yield from counted(
         "inferd_request_rerun_total",
         "Requests run again by themselves after their joined execution had failed",
         (reading.counts.rerun_count for reading in readings),
@@ -238,29 +245,30 @@ _LOOKUPS = (
 
 def _latencies(readings: Sequence[_Snapshot], phases: Sequence[_Phase]) -> Iterator[str]:
     for phase in phases:
-        samples = [(reading.labels, reading.durations(phase).ns // 1000) for reading in readings]
+        samples = ((one.labels, one.durations(phase).ns // 1000) for one in readings)
         help = f"{phase.help}, added up, in microseconds"
         name = phase.pattern.format(phase.word, "duration")
-        yield Family(name, "counter", help, samples).text()
+        yield from Family(name, "counter", help, samples).pieces()
 
 
 def _first_responses(readings: Sequence[_Snapshot]) -> Iterator[str]:
     name = FIRST_RESPONSES
     yield head(name, "histogram", "Time to the first answer, in milliseconds")
-    lines: list[str] = []
-    for reading in readings:
-        if histogram := reading.counts.first_responses:
-            bounds = [repr(one).removesuffix(".0") for one in histogram.bounds]  # 100, not 100.0
-            below = list(accumulate(histogram.counts))
-            lines += histogram_lines(name, reading.labels, bounds, below, histogram.sum)
-    yield "".join(lines)
+    for group in _groups(readings):
+        lines: list[str] = []
+        for reading in group:
+            if histogram := reading.counts.first_responses:
+                bounds = [repr(one).removesuffix(".0") for one in histogram.bounds]  # 100, no 100.0
+                below = list(accumulate(histogram.counts))
+                lines += histogram_lines(name, reading.labels, bounds, below, histogram.sum)
+        yield "".join(lines)
 
 
 def _cache_lookups(readings: Sequence[_Snapshot]) -> Iterator[str]:
     for phase, words in zip(_LOOKUPS, ("hits", "misses"), strict=True):
-        counts = [(reading.labels, reading.durations(phase).count) for reading in readings]
+        counts = ((one.labels, one.durations(phase).count) for one in readings)
         name = f"nv_cache_num_{words}_per_model"
-        yield Family(name, "counter", f"Cache {words}", counts).text()
+        yield from Family(name, "counter", f"Cache {words}", counts).pieces()
         yield from _latencies(readings, [phase])
 
 

@@ -6,7 +6,7 @@ Durations are sums in nanoseconds, each with the number of durations added up.
 import msgspec
 
 
-class Duration(msgspec.Struct):
+class Duration(msgspec.Struct, gc=False):
     """`ns` is the sum of `count` durations."""
 
     count: int = 0
@@ -18,7 +18,7 @@ class Duration(msgspec.Struct):
         self.ns += ns
 
 
-class InferStatistics(msgspec.Struct):
+class InferStatistics(msgspec.Struct, gc=False):
     """The outcomes of requests, and where the time of the successful ones went.
 
     `success` covers the whole request, from the queue to the answer. A request that shared its
@@ -51,7 +51,7 @@ class ResponseStatistics(msgspec.Struct):
     cancel: Duration = msgspec.field(default_factory=Duration)
 
 
-class BatchStatistics(msgspec.Struct):
+class BatchStatistics(msgspec.Struct, gc=False):
     """The executions of one batch size, which is 1 for models without batching."""
 
     batch_size: int

@@ -18,7 +18,7 @@ from inferd.errors import InferdError, InvalidConfig
 from inferd.observe.log import Log
 from inferd.server.address import default_address
 from inferd.server.crashes import Crashes
-from inferd.server.memory import keep_freed_memory
+from inferd.server.memory import keep_freed_memory, spare_loaded_objects
 from inferd.server.options import log_folder, log_settings
 from inferd.server.report import failures, model_fields, model_table
 from inferd.server.server import Server
@@ -134,6 +134,7 @@ class _ServerProcess:
             LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
             return 1
         keep_freed_memory()
+        spare_loaded_objects()
         index = self._server.engine.index()
         self._say_loaded(index)
         failed = failures(index)
