@@ -15,6 +15,7 @@ inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Pr
   inferd serve PATH... [options]    serve the models in one or more repositories
   inferd serve app.py               serve the functions of a Python file as models
   inferd serve --help               every option of the server
+  inferd convert MODEL -o OUT.onnx  make an ONNX model of one of scikit-learn ...
   inferd key NAME FILE              make an API key for --api-key-file
   inferd --version                  print the version
   inferd --help                     print this

@@ -18,7 +18,7 @@ def tensor(name, values, datatype=DataType.FP32):
 
 def taken(*inputs, order=(), **features):
     """Return the array, or the columns, that a model gets."""
-    model = LoadedModel({}, Features(**features), lambda rows: rows, dict, (), UNKNOWN)
+    model = LoadedModel({}, Features(**features), lambda rows: rows, dict, (), UNKNOWN, None)
     return rows_of(inputs, model, order)
 
 

@@ -5,6 +5,7 @@ import pytest
 from inferd.convert.trees.ensemble import (
     AT_MOST,
     LESS,
+    PAIR,
     Ensemble,
     Tree,
     at_most,
@@ -140,3 +141,20 @@ def test_two_trees_in_a_circle_beside_the_root_are_refused():
     circle = tree((0,) * 3, (0,) * 3, (-1, 2, 1), (-1, 2, 1))
     with pytest.raises(InvalidConfig, match="not a tree"):
         encode_ensemble(Ensemble(1, [0.0], LESS, trees=[circle]), "x", "y")
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([7, -3]), np.array([b"no", b"yes"], object), np.array([0.5, 1.5])]
+)
+def test_the_label_of_the_likeliest_class_is_an_output_of_its_own(labels):
+    ensemble = Ensemble(2, [0.0], LESS, "sigmoid", trees=[tree(value=(0.5, -1, 1))])
+    ensemble.answer, ensemble.labels = PAIR, labels
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    model = encode_ensemble(ensemble, "x", "probabilities", "label")
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == ["label", "probabilities"]
+    found, shares = session.run(None, {"x": np.array([[0, 0], [0, 1]], np.float32)})
+    texts = [[one.decode()] if isinstance(one, bytes) else [one] for one in labels.tolist()]
+    assert found.tolist() == texts
+    np.testing.assert_allclose(shares.sum(axis=1), 1)

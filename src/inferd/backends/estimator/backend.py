@@ -42,14 +42,15 @@ class EstimatorBackend(CompletingBackend):
         The input is FP32 [features], or BYTES [1] for texts. Outputs are those that the model can
         compute.
         """
-        return completed(config, self._model(files, config), self._default_max_batch_size)
+        return completed(config, self.load(files, config), self._default_max_batch_size)
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """See Backend.open."""
         del placement
-        return EstimatorInstance(config, files.version, self._model(files, config))
+        return EstimatorInstance(config, files.version, self.load(files, config))
 
-    def _model(self, files: ModelFiles, config: ModelConfig) -> LoadedModel:
+    def load(self, files: ModelFiles, config: ModelConfig) -> LoadedModel:
+        """Return the model as its library loads it. Raises InferdError."""
         try:
             return self._read(files, config)
         except InferdError as error:

@@ -83,7 +83,7 @@ def catboost_model(model: Any, threads: int) -> LoadedModel:
         return array
 
     faults = (ValueError, TypeError, import_module("catboost").CatBoostError)
-    return LoadedModel(by_name(*outputs), features, rows, framed, faults, _INDEPENDENT)
+    return LoadedModel(by_name(*outputs), features, rows, framed, faults, _INDEPENDENT, model)
 
 
 def _called(method: Callable[..., Any], more: dict[str, int], rows: Any) -> Any:

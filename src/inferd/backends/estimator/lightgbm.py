@@ -78,15 +78,17 @@ def lightgbm_model(model: Any, threads: int) -> LoadedModel:
     classes = getattr(model, "classes_", None)
     if classes is None:
         width = booster.num_model_per_iteration()
-        return _model(booster, [Method(PREDICT, DataType.FP64, (width,), model.predict)])
+        return _model(model, [Method(PREDICT, DataType.FP64, (width,), model.predict)])
     outputs = [
         Method(PREDICT, datatype_of(np.asarray(classes).dtype), (1,), model.predict),
         Method(PROBABILITY, DataType.FP64, (len(classes),), model.predict_proba),
     ]
-    return _model(booster, outputs)
+    return _model(model, outputs)
 
 
-def _model(booster: Any, outputs: list[Method]) -> LoadedModel:
+def _model(model: Any, outputs: list[Method]) -> LoadedModel:
+    """Return a Booster, or an LGBMModel with one, as a model."""
+    booster = getattr(model, "booster_", model)
     names = tuple(booster.feature_name())
     if all(name == f"{_UNNAMED}{number}" for number, name in enumerate(names)):
         names = ()
@@ -113,7 +115,7 @@ def _model(booster: Any, outputs: list[Method]) -> LoadedModel:
         return framed(columns, kinds)
 
     faults = (ValueError, TypeError, import_module("lightgbm").basic.LightGBMError)
-    return LoadedModel(by_name(*outputs), features, rows, table, faults, _INDEPENDENT)
+    return LoadedModel(by_name(*outputs), features, rows, table, faults, _INDEPENDENT, model)
 
 
 def _floats(array: Array) -> Array:

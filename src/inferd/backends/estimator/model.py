@@ -55,7 +55,7 @@ class LoadedModel:
 
     `rows` and `table` return what the calls of `outputs` take: made of one array of shape
     [rows, ...], or of columns in the model's order. They, and the calls, raise one of `faults` for
-    rows that the model does not take.
+    rows that the model does not take. `origin` is the library's own object.
     """
 
     outputs: Mapping[str, Method]
@@ -64,6 +64,7 @@ class LoadedModel:
     table: Callable[[Columns], Any]
     faults: tuple[type[Exception], ...]
     verdict: Verdict
+    origin: Any
 
 
 class Unreadable(BackendFailed):

@@ -93,6 +93,7 @@ def sklearn_model(estimator: Any) -> LoadedModel:
         table,
         (ValueError, TypeError),
         verdict_on(estimator),
+        estimator,
     )
 
 

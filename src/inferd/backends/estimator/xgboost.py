@@ -122,7 +122,7 @@ def xgboost_model(model: Any, threads: int) -> LoadedModel:
         return framed(columns, by_category) if by_category else stacked(columns)
 
     return LoadedModel(
-        by_name(*outputs), features, rows, table, (ValueError, TypeError), _INDEPENDENT
+        by_name(*outputs), features, rows, table, (ValueError, TypeError), _INDEPENDENT, model
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from inferd.convert.onnx_model import TREES, OnnxNode, OnnxPort, encode_model
 from inferd.errors import InvalidConfig
-from inferd.tensor.dtype import DataType
+from inferd.tensor.dtype import DataType, datatype_of
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +50,8 @@ class Ensemble:
 
     `transform` is a key of _TRANSFORMS, "" for none; `scale` multiplies the sums before it.
     `answer` is VALUES, CLASS or PAIR; a single value above `threshold` means class 1. `names` are
-    those of the features, if the file has any.
+    those of the features, if the file has any. `labels` are what classes are called, numbers or
+    bytes, where somebody knows: the model then has the label of the likeliest as another output.
     """
 
     feature_count: int
@@ -62,6 +63,7 @@ class Ensemble:
     answer: str = VALUES
     threshold: float = 0.5
     names: list[str] = field(default_factory=list)
+    labels: Array | None = None
 
     @property
     def columns(self) -> int:
@@ -98,8 +100,13 @@ def category_bounds(categories: Array) -> Array:
     return np.stack([sorted_once[first], sorted_once[last] + 1], axis=1).ravel()
 
 
-def encode_ensemble(ensemble: Ensemble, input_name: str, output_name: str) -> bytes:
-    """Return the ONNX model: FP32 [n, features] to FP32 [n, columns]. Raises InvalidConfig."""
+def encode_ensemble(
+    ensemble: Ensemble, input_name: str, output_name: str, label_name: str = ""
+) -> bytes:
+    """Return the ONNX model: FP32 [n, features] to FP32 [n, columns]. Raises InvalidConfig.
+
+    If the ensemble has labels, the output `label_name`, [n, 1], comes first.
+    """
     check_trees(ensemble)
     steps = [*_TRANSFORMS[ensemble.transform], *_answer_steps(ensemble)]
     nodes = [_trees_node(ensemble, input_name)]
@@ -116,11 +123,17 @@ def encode_ensemble(ensemble: Ensemble, input_name: str, output_name: str) -> by
             constants[f"constant {number}"] = np.asarray(constant)
         nodes.append(OnnxNode(op, inputs, (f"step {number + 1}",), attributes))
     nodes.append(OnnxNode("Identity", (f"step {len(steps)}",), (output_name,), {}))
+    outputs = [OnnxPort(output_name, DataType.FP32, (-1, ensemble.columns))]
+    if ensemble.labels is not None:
+        constants["labels"] = ensemble.labels
+        nodes.append(OnnxNode("ArgMax", (output_name,), ("likeliest",), {"axis": 1, "keepdims": 1}))
+        nodes.append(OnnxNode("Gather", ("labels", "likeliest"), (label_name,), {}))
+        outputs.insert(0, OnnxPort(label_name, datatype_of(ensemble.labels.dtype), (-1, 1)))
     return encode_model(
         nodes,
         constants,
         [OnnxPort(input_name, DataType.FP32, (-1, ensemble.feature_count))],
-        [OnnxPort(output_name, DataType.FP32, (-1, ensemble.columns))],
+        outputs,
     )
 
 

@@ -1,0 +1,190 @@
+"""ONNX models made of models of scikit-learn, XGBoost, LightGBM and CatBoost.
+
+Outputs are named after the methods whose results they are. What has no counterpart is refused; that
+the others are right is for the comparison to say.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from inferd.backends.estimator.conversion.drawn import Known, by_column, thresholds_in
+from inferd.backends.estimator.model import PREDICT, PROBABILITY
+from inferd.convert.onnx_model import OnnxPort
+from inferd.convert.trees.ensemble import PAIR, VALUES, Ensemble, encode_ensemble
+from inferd.convert.trees.lightgbm import read_lightgbm
+from inferd.convert.trees.xgboost import read_xgboost
+from inferd.errors import InferdError, Unsupported, foreign_text
+from inferd.tensor.dtype import DataType
+
+_OPSETS = {"": 18, "ai.onnx.ml": 3}
+
+_SHOWN = 300
+
+
+def onnx_of(estimator: Any, ports: Sequence[OnnxPort], *, transforms: bool) -> bytes:
+    """Return `estimator` as an ONNX model with the inputs `ports`; trees take FP32 only.
+
+    `transforms` tells that it cannot predict. Raises Unsupported for what cannot be converted.
+    """
+    root = root_of(estimator)
+    try:
+        if root in _ENSEMBLES:
+            ensemble = _ENSEMBLES[root](estimator)
+            output = PREDICT if ensemble.labels is None else PROBABILITY
+            return encode_ensemble(ensemble, ports[0].name, output, PREDICT)
+        if root == "catboost":
+            return _of_catboost(estimator, ports[0].name)
+        return _of_sklearn(estimator, ports, "transform" if transforms else PREDICT)
+    except ModuleNotFoundError as error:
+        msg = f"converting needs the package '{error.name}': pip install 'inferd[convert]'"
+        raise Unsupported(msg) from error
+    except InferdError:
+        raise
+    except Exception as error:
+        why = foreign_text(error)[:_SHOWN]
+        msg = f"{type(estimator).__name__} cannot be converted to ONNX: {why}"
+        raise Unsupported(msg) from error
+
+
+def root_of(estimator: Any) -> str:
+    """Return the name of the package that an estimator's class is from."""
+    if hasattr(estimator, "get_booster"):
+        return "xgboost"
+    return type(estimator).__module__.partition(".")[0]
+
+
+def thresholds_of(estimator: Any, parts: Sequence[Any]) -> Known:
+    """Return the thresholds of the trees in `estimator`, which consists of `parts`, by column."""
+    root = root_of(estimator)
+    if root in _ENSEMBLES:
+        trees = _ENSEMBLES[root](estimator).trees
+        inner = [tree.left >= 0 for tree in trees]
+        features = [tree.feature[which] for tree, which in zip(trees, inner, strict=True)]
+        values = [tree.value[which] for tree, which in zip(trees, inner, strict=True)]
+        return by_column(features, values)
+    if root == "catboost":
+        borders = estimator._get_borders()
+        return {int(column): np.asarray(values) for column, values in borders.items()}
+    return thresholds_in(parts)
+
+
+# --- trees that our own code writes ---
+
+
+def _of_xgboost(model: Any) -> Ensemble:
+    booster = model.get_booster()
+    best = _best_iteration(model)
+    if best is not None:
+        booster = booster[: best + 1]
+    return _with_labels(read_xgboost(bytes(booster.save_raw("ubj"))), model)
+
+
+def _best_iteration(model: Any) -> int | None:
+    try:
+        found: int | None = model.best_iteration
+    except AttributeError:  # it was trained without early stopping
+        return None
+    return found
+
+
+def _of_lightgbm(model: Any) -> Ensemble:
+    booster = getattr(model, "booster_", model)
+    text = booster.model_to_string(num_iteration=booster.best_iteration or -1)
+    return _with_labels(read_lightgbm(text.encode()), model)
+
+
+def _with_labels(ensemble: Ensemble, model: Any) -> Ensemble:
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return ensemble
+    labels = np.asarray(classes)
+    if labels.dtype.kind in "OSU":
+        labels = np.array([str(label).encode() for label in labels.tolist()], object)
+    ensemble.labels = labels
+    ensemble.answer = PAIR if len(ensemble.base) == 1 else VALUES
+    if ensemble.transform == "argmax":
+        ensemble.transform = "softmax"
+    if ensemble.columns != len(labels):
+        msg = f"it has {len(labels)} classes and {ensemble.columns} outputs: several targets"
+        raise Unsupported(msg)
+    return ensemble
+
+
+_ENSEMBLES = {"xgboost": _of_xgboost, "lightgbm": _of_lightgbm}
+
+
+# --- what other converters write ---
+
+
+def _of_sklearn(estimator: Any, ports: Sequence[OnnxPort], main: str) -> bytes:
+    skl2onnx = import_module("skl2onnx")
+    types = import_module("skl2onnx.common.data_types")
+    kinds = {
+        DataType.FP32: types.FloatTensorType,
+        DataType.FP64: types.DoubleTensorType,
+        DataType.INT64: types.Int64TensorType,
+        DataType.BOOL: types.BooleanTensorType,
+        DataType.BYTES: types.StringTensorType,
+    }
+    inputs = []
+    for port in ports:
+        kind = kinds.get(port.datatype or DataType.BF16)
+        if kind is None or port.shape is None:
+            names = ", ".join(one.value for one in kinds)
+            msg = f"input '{port.name}' is {port.datatype}, a converted model takes {names}"
+            raise Unsupported(msg)
+        inputs.append((port.name, kind([None, *port.shape[1:]])))
+    model = skl2onnx.convert_sklearn(
+        estimator,
+        initial_types=inputs,
+        options={id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None,
+        target_opset=_OPSETS,
+    )
+    return _renamed(model, {"label": PREDICT, "probabilities": PROBABILITY, "variable": main}, main)
+
+
+def _of_catboost(model: Any, name: str) -> bytes:
+    onnx = import_module("onnx")
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        model.save_model(str(file), format="onnx")
+        found = onnx.load(str(file))
+    # Classes come as a list of maps; their keys are those of the labels, in order.
+    for node in [one for one in found.graph.node if one.op_type == "ZipMap"]:
+        found.graph.node.remove(node)
+        for output in found.graph.output:
+            if output.name == node.output[0]:
+                output.CopyFrom(
+                    onnx.helper.make_tensor_value_info(node.input[0], onnx.TensorProto.FLOAT, None)
+                )
+    renamed = {one.name: name for one in found.graph.input}
+    outputs = {"label": PREDICT, "probability_tensor": PROBABILITY, "predictions": PREDICT}
+    return _renamed(found, renamed | outputs | {"probabilities": PROBABILITY}, PREDICT)
+
+
+def _renamed(model: Any, names: dict[str, str], main: str) -> bytes:
+    """Return an onnx.ModelProto with its tensors renamed, and only the outputs named so.
+
+    Raises Unsupported if `main` is not among them.
+    """
+    graph = model.graph
+    ports = {port.name for port in (*graph.input, *graph.output)}
+    names = {old: new for old, new in names.items() if old in ports}
+    for output in [one for one in graph.output if one.name not in names]:
+        graph.output.remove(output)
+    for node in graph.node:
+        node.output[:] = [names.get(name, name) for name in node.output]
+        node.input[:] = [names.get(name, name) for name in node.input]
+    for port in (*graph.input, *graph.output):
+        port.name = names.get(port.name, port.name)
+    found = [output.name for output in graph.output]
+    if main not in found:
+        msg = f"the converter gives {', '.join(found) or 'no known output'}, not {main}"
+        raise Unsupported(msg)
+    content: bytes = model.SerializeToString()
+    return content

@@ -1,0 +1,182 @@
+"""inferd convert: makes an ONNX model of one of scikit-learn, XGBoost, LightGBM or CatBoost."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inferd.backends.estimator.conversion.comparison import TOLERANCE
+from inferd.backends.estimator.conversion.conversion import (
+    LIBRARIES,
+    Conversion,
+    check,
+    converted,
+    loaded,
+    named_ports,
+)
+from inferd.config.model import ModelConfig
+from inferd.config.platform import platform_of_file
+from inferd.errors import InferdError, InvalidConfig
+
+_DESCRIPTION = """\
+Makes an ONNX model of a model of scikit-learn, XGBoost, LightGBM or CatBoost, compares both, and
+writes OUT.onnx if they answer the same. The library of the model has to be installed, and the
+extra inferd[convert].
+
+Both are compared on the rows of --sample, or else on rows drawn around the model's own thresholds.
+The exit code is 0, or 1 if the model cannot be converted, or answers differently: then nothing is
+written.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Convert a model. Return 0, 1 when that fails or the answers differ, 2 for wrong arguments."""
+    parser = _parser()
+    try:
+        given = parser.parse_args(arguments)
+    except SystemExit as end:  # argparse has said what is wrong, or printed its help
+        return int(end.code or 0)
+    try:
+        found = _converted(given)
+    except InferdError as error:
+        sys.stderr.write(f"inferd convert: {error.message}\n")
+        return 1
+    _tell(found, given)
+    try:
+        check(found, given.tolerance)
+    except InferdError as error:
+        sys.stderr.write(f"inferd convert: {error.message}. Nothing was written.\n")
+        return 1
+    try:
+        _write(Path(given.output), found.content)
+    except OSError as error:
+        sys.stderr.write(f"inferd convert: cannot write {given.output}: {error.strerror}\n")
+        return 1
+    ports = named_ports(found.content)
+    sys.stdout.write("".join(f"  {port}\n" for port in ports))
+    sys.stdout.write(f"written: {given.output}, {len(found.content)} bytes\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "inferd convert",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("model", metavar="MODEL", help="its file: model.skops, model.ubj ...")
+    parser.add_argument("-o", "--output", metavar="OUT.onnx", required=True)
+    parser.add_argument(
+        "--sample",
+        metavar="ROWS.npz",
+        help="rows to compare on: one array [rows, columns], or one array [rows] for each column, "
+        "named as the columns are. The model takes the datatypes that they have",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=TOLERANCE,
+        metavar="X",
+        help="how much a number may differ, as a share of it or, below 1, as it is [1e-4]",
+    )
+    parser.add_argument(
+        "--library",
+        choices=LIBRARIES,
+        help="whose file it is, where its name does not tell",
+    )
+    parser.add_argument(
+        "--allow-pickle", action="store_true", help="read a pickle, which may run any code"
+    )
+    parser.add_argument(
+        "--trusted-types",
+        default="",
+        metavar="A,B",
+        help="types that a .skops file may hold beside those that skops trusts",
+    )
+    return parser
+
+
+def _converted(given: argparse.Namespace) -> Conversion:
+    file = Path(given.model)
+    if not file.is_file():
+        what = "is a folder: name the model's file in it" if file.is_dir() else "does not exist"
+        msg = f"{given.model} {what}"
+        raise InvalidConfig(msg)
+    name = given.library or _library(file)
+    if not 0 <= given.tolerance < float("inf"):
+        msg = f"--tolerance is {given.tolerance}, expected a number from 0"
+        raise InvalidConfig(msg)
+    sample = _sample(given.sample) if given.sample else None
+    config = ModelConfig(
+        file.stem,
+        parameters={
+            "inferd_allow_pickle": str(given.allow_pickle).lower(),
+            "inferd_trusted_types": given.trusted_types,
+        },
+    )
+    return converted(loaded(name, file, config), sample, tolerance=given.tolerance)
+
+
+def _library(file: Path) -> str:
+    platform = platform_of_file(file.name)
+    if platform is None or platform.backend not in LIBRARIES:
+        msg = (
+            f"the name of {file} does not tell which library's model it is: say "
+            f"--library={'|'.join(LIBRARIES)}"
+        )
+        raise InvalidConfig(msg)
+    return platform.backend
+
+
+def _sample(path: str) -> dict[str, Any]:
+    """Return the arrays of an .npz file. Raises InvalidConfig."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError) as error:
+        msg = f"--sample {path}: {getattr(error, 'strerror', None) or error}"
+        raise InvalidConfig(msg) from error
+    lengths = {array.shape[:1] for array in arrays.values()}
+    if len(lengths) != 1 or lengths == {()} or lengths == {(0,)}:
+        msg = f"--sample {path}: expected arrays of the same number of rows, at least one row"
+        raise InvalidConfig(msg)
+    most = 2 if len(arrays) == 1 else 1
+    for name, array in arrays.items():
+        if array.ndim > most:
+            msg = (
+                f"--sample {path}: '{name}' has shape {list(array.shape)}, expected [rows] for "
+                f"each column, or a single array [rows, columns]"
+            )
+            raise InvalidConfig(msg)
+    return {name: _texts(array) for name, array in arrays.items()}
+
+
+def _texts(array: Any) -> Any:
+    return array.astype(str).astype(object) if array.dtype.kind in "SU" else array
+
+
+def _tell(found: Conversion, given: argparse.Namespace) -> None:
+    if found.threshold_count is None:
+        where = f"the {found.row_count} rows of {given.sample}"
+    elif found.threshold_count:
+        where = f"{found.row_count} rows drawn around its {found.threshold_count} thresholds"
+    else:
+        where = f"{found.row_count} drawn rows; --sample with rows of yours would say more"
+    sys.stdout.write(f"compared with the library on {where}\n")
+    for one in found.differences:
+        sys.stdout.write(f"  {one.output}: {one}\n")
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write `content` whole or not at all."""
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
