@@ -27,6 +27,7 @@ def converted(file, capsys, *more):
     return code, made, "".join(capsys.readouterr())
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of onnx, for what skl2onnx gives it
 @pytest.mark.parametrize(
     ("estimator", "classes"),
     [
