@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from inferd.backends.onnx.doors.check import DimsCheck, DivisionCheck, NonzeroCheck
+from inferd.backends.onnx.doors.check import (
+    DimsCheck,
+    DivisionCheck,
+    NonzeroCheck,
+    RangeCheck,
+    SizeCheck,
+)
 
 LOWEST = np.iinfo(np.int32).min
 
@@ -70,3 +76,39 @@ def test_quotients_exist_and_fit(a, b, words):
 def test_a_side_that_is_a_constant_is_called_one():
     assert "(of constant 'b' at [0])" in division([LOWEST], None, {"b": np.array([-1], np.int32)})
     assert DivisionCheck("a", "b", "", {"b": np.array(-1)}).inputs == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_fine"),
+    [
+        ([100, 10], True),
+        ([100, 11], False),
+        ([2**62, 2**62], False),
+        ([2**62, 0], True),
+        ([-5], True),
+    ],
+)
+def test_sizes_fit_the_memory(numbers, is_fine):
+    check = SizeCheck("n", "Expand 'y'", 1000)
+    complaint = check.complaint({"n": np.array(numbers, np.int64)})
+    assert (complaint == "") is is_fine
+    assert is_fine or f"input 'n' is {numbers}; Expand 'y' makes at most 1000" in complaint
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "delta", "words"),
+    [
+        (0, 1000, 1, ""),
+        (0, 1001, 1, "'a' is 0, 'b' 1001 and 'c' 1; Range 'y' makes at most 1000 elements"),
+        (0, -1001, -1, "makes at most 1000 elements"),
+        (0, -1e30, 1, ""),
+        (0, 1, 1e-9, "makes at most 1000 elements"),
+        (0, 1, 0, "'c' is 0; Range 'y' makes steps of it"),
+        (np.nan, 1, 1, ""),
+    ],
+)
+def test_ranges_fit_the_memory(start, limit, delta, words):
+    check = RangeCheck("a", "b", "c", "Range 'y'", 1000, {"a": np.array(start)})
+    assert check.inputs == ("b", "c")
+    complaint = check.complaint({"b": np.array(limit), "c": np.array(delta)})
+    assert words in complaint and bool(words) is bool(complaint)

@@ -403,3 +403,36 @@ def test_older_opsets_have_a_guard_of_their_operators(tmp_path):
     files = written(tmp_path, load_from_string(model.SerializeToString()))
     assert isinstance(answer(opened(files), door.bad), BackendFailed)
     assert answer(opened(files), door.good).outputs[0].numpy().tolist() == [-(2**30), -3, -7]
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "dims"),
+    [
+        ("ConstantOfShape", ["n"], [2]),
+        ("Expand", ["x", "n"], [2]),
+        ("Tile", ["x", "n"], [1]),
+        ("OneHot", ["i", "depth", "v"], []),
+        ("Range", ["zero", "depth", "step"], []),
+    ],
+)
+def test_more_than_the_memory_is_refused_before_it_runs(tmp_path, op, inputs, dims):
+    name = inputs[0] if op == "ConstantOfShape" else inputs[1]
+    constants = {
+        "x": floats(1),
+        "i": np.array([0]),
+        "v": np.array([0, 1], np.float32),
+        "zero": np.array(0),
+        "step": np.array(1),
+    }
+    graph = helper.make_graph(
+        [helper.make_node(op, inputs, ["y"])],
+        "g",
+        [helper.make_tensor_value_info(name, INT64, dims)],
+        [helper.make_tensor_value_info("y", INT64 if op == "Range" else FLOAT, None)],
+        [numpy_helper.from_array(one, key) for key, one in constants.items() if key in inputs],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    instance = opened(written(tmp_path, model))
+    given = answer(instance, {name: np.full(dims, 2**40, np.int64)})
+    assert isinstance(given, InvalidRequest)
+    assert f"{op} 'y' makes at most" in given.message

@@ -4,6 +4,7 @@ Each Check is made when a model loads, from what its graph does with an input.
 """
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -77,6 +78,65 @@ class NonzeroCheck(NamedTuple):
         if not len(zeros):
             return ""
         return f"input '{self.name}' is 0{_at(zeros[0])}; {self.operator} divides by it"
+
+
+class SizeCheck(NamedTuple):
+    """Numbers that, multiplied, are how many elements an operator makes: `most`, or fewer."""
+
+    name: str
+    operator: str
+    most: int
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """See Check.inputs."""
+        return (self.name,)
+
+    def complaint(self, arrays: Mapping[str, Array]) -> str:
+        """See Check.complaint."""
+        numbers = [int(one) for one in arrays[self.name].reshape(-1)]
+        if prod(one for one in numbers if one > 0) <= self.most or 0 in numbers:
+            return ""
+        return (
+            f"input '{self.name}' is {numbers[:8]}; {self.operator} makes at most {self.most} "
+            f"elements of it here, for want of memory"
+        )
+
+
+class RangeCheck(NamedTuple):
+    """A range from `start` to `limit` in steps of `delta`, of `most` elements or fewer.
+
+    `constants` has those of them that are no inputs.
+    """
+
+    start: str
+    limit: str
+    delta: str
+    operator: str
+    most: int
+    constants: Mapping[str, Array]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """See Check.inputs."""
+        names = dict.fromkeys((self.start, self.limit, self.delta))
+        return tuple(name for name in names if name not in self.constants)
+
+    def complaint(self, arrays: Mapping[str, Array]) -> str:
+        """See Check.complaint."""
+        values = {**self.constants, **arrays}
+        ends = [values[name].reshape(-1) for name in (self.start, self.limit, self.delta)]
+        if not all(len(one) for one in ends):
+            return ""  # ONNX Runtime says so
+        start, limit, delta = (float(one[0]) for one in ends)
+        if not delta:
+            return f"'{self.delta}' is 0; {self.operator} makes steps of it"
+        if not (limit - start) / delta > self.most:
+            return ""
+        return (
+            f"'{self.start}' is {start:g}, '{self.limit}' {limit:g} and '{self.delta}' {delta:g}; "
+            f"{self.operator} makes at most {self.most} elements here, for want of memory"
+        )
 
 
 class DivisionCheck(NamedTuple):

@@ -4,15 +4,25 @@ If such an operand is an input of the model, a Check compares each request befor
 is computed, nodes are put before the operator that fail for it, as an operator may, and otherwise
 pass it on unchanged: mostly a Reshape to the tensor's own shape, which copies nothing. A division
 by zero is an error of ONNX Runtime, so the nodes divide by what must not be zero.
+
+Operators that make as much as a request says are checked for more than the memory of the machine.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from inferd.backends.onnx.doors.check import Check, DimsCheck, DivisionCheck, NonzeroCheck
+from inferd.backends.onnx.doors.check import (
+    Check,
+    DimsCheck,
+    DivisionCheck,
+    NonzeroCheck,
+    RangeCheck,
+    SizeCheck,
+)
 from inferd.backends.onnx.doors.graph import INT32, INT64, Array, Node, Scope
 from inferd.convert.onnx_model import OnnxNode
 
@@ -272,19 +282,54 @@ def _division(it: _Shutting) -> Shut:
     return it.shut(f"{it.what}: by zero, or its quotient is too large")
 
 
+def _sized(index: int) -> Callable[[_Shutting], Shut]:
+    """Return what shuts an operator that makes as many elements as its input of that index says."""
+
+    def shut_sizes(it: _Shutting) -> Shut:
+        if it.is_open(index):
+            it.check(SizeCheck(it.node.input(index), it.what, most_elements()))
+        return it.shut()
+
+    return shut_sizes
+
+
+def _range(it: _Shutting) -> Shut:
+    names = start, limit, delta = [it.node.input(index) for index in range(3)]
+    constants = {name: it.scope.constant(name) for name in names}
+    known = {name: one for name, one in constants.items() if one is not None}
+    if all(it.is_open(index) or names[index] in known for index in range(3)):
+        check = RangeCheck(start, limit, delta, it.what, most_elements(), known)
+        if check.inputs:
+            it.check(check)
+    return it.shut()
+
+
+def most_elements() -> int:
+    """Return how many elements of 8 bytes this machine's memory holds; a tensor cannot have more.
+
+    More would be an error of ONNX Runtime at best, and at worst the system ends the process.
+    """
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+
+
 def _has_lowest(array: Array) -> bool:
     return bool((array == np.iinfo(array.dtype).min).any())
 
 
 DOORS: dict[str, Callable[[_Shutting], Shut]] = {
     "Attention": _attention,
+    "ConstantOfShape": _sized(0),
     "ConvTranspose": _conv_transpose,
     "DFT": _ranked(0, 1),
     "Div": _division,
+    "Expand": _sized(1),
     "GRU": _gru,
     "LSTM": _lstm,
+    "OneHot": _sized(1),
+    "Range": _range,
     "ReverseSequence": _ranked(0, 2),
     "STFT": _stft,
+    "Tile": _sized(1),
     "Unique": _unique,
 }
 """ONNX's own operator -> what shuts it."""
