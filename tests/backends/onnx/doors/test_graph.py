@@ -128,3 +128,9 @@ def test_the_opset_is_that_of_the_operators_of_onnx():
     opsets = [helper.make_opsetid("own", 3), helper.make_opsetid("ai.onnx", 17)]
     model = helper.make_model(graph_of(), opset_imports=opsets)
     assert opset_of(memoryview(model.SerializeToString())) == 17
+
+
+def test_the_domain_of_an_opset_may_be_left_out():
+    model = helper.make_model(graph_of(), opset_imports=[helper.make_opsetid("", 17)])
+    model.opset_import[0].ClearField("domain")
+    assert opset_of(memoryview(model.SerializeToString())) == 17

@@ -8,8 +8,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from inferd.backends.onnx.backend import OnnxBackend
-from inferd.backends.onnx.doors.guard import MAX_DEPTH, guarded
+from inferd.backends.onnx.doors.guard import MAX_DEPTH, guard, guarded
 from inferd.config.model import ModelConfig
+from inferd.convert.onnx_model import OnnxNode, OnnxPort, encode_model
 from inferd.convert.protobuf import bytes_field
 from inferd.core.interfaces import Placement
 from inferd.core.request import InferRequest
@@ -181,3 +182,14 @@ def test_a_configured_model_is_guarded_too(plain):
     empty = Tensor("X", DataType.FP32, (1, 2, 0, 1), images((1, 2, 0, 1)))
     [answer] = instance.execute([InferRequest("m", inputs=[empty])])
     assert isinstance(answer, BackendFailed)
+
+
+def test_what_a_converter_writes_is_guarded_too():
+    """Our own encoder leaves out what is empty, unlike the onnx package."""
+    nodes = [OnnxNode("Identity", (name,), (f"{name}_",), {}) for name in ("a", "b")] + [
+        OnnxNode("Div", ("a_", "b_"), ("c",), {})
+    ]
+    ports = [OnnxPort(name, DataType.INT64, (-1,)) for name in "abc"]
+    encoded = encode_model(nodes, {}, ports[:2], ports[2:])
+    content = guard(memoryview(encoded), "m").content
+    assert content is not None and b"becomes a division by zero" in content

@@ -97,10 +97,10 @@ def opset_of(model: memoryview) -> int:
     """Return the opset version of ONNX's own operators that a ModelProto imports."""
     version = 0
     for number, kind, value in fields(model):
-        if number == OPSET and kind == BYTES:
-            by_field = {n: one for n, _, one in fields(value)}
-            if _name(by_field.get(_OPSET_DOMAIN, b"")) in _DEFAULT_DOMAINS:
-                version = by_field.get(_OPSET_VERSION, 0)
+        if number != OPSET or kind != BYTES:
+            continue
+        if _field(value, _OPSET_DOMAIN, _name, "") in _DEFAULT_DOMAINS:
+            version = _field(value, _OPSET_VERSION, integer, 0)
     return version
 
 
