@@ -1,0 +1,51 @@
+"""Generated graphs: what is called independent is so, and most of what is so is proved to be."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from rows_dependent import DEPENDENT
+from rows_independent import INDEPENDENT
+
+from inferd.backends.onnx.rows.verdict import verdict_on
+
+PROVED = 60
+"""Of 69; the others are left open, or run alone for no need."""
+
+ROWS = 5
+
+
+def verdict_of(case):
+    return verdict_on(case.model().SerializeToString())
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_dependent_rows_are_never_called_independent(name):
+    verdict = verdict_of(DEPENDENT[name])
+    assert verdict.rows != "independent"
+    assert verdict.reason
+
+
+def test_most_dependent_rows_are_known_to_be():
+    found = [name for name, case in DEPENDENT.items() if verdict_of(case).rows == "dependent"]
+    assert len(DEPENDENT) >= 60
+    assert len(found) >= len(DEPENDENT) - 2
+
+
+def test_most_independent_rows_are_proved_to_be():
+    found = [name for name, case in INDEPENDENT.items() if verdict_of(case).rows == "independent"]
+    assert len(found) >= PROVED
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_rows_together_are_as_rows_alone(name):
+    case = INDEPENDENT[name]
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    content = case.model().SerializeToString()
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    feed = case.feed(np.random.default_rng(0), ROWS)
+    whole = session.run(None, feed)
+    for row in range(ROWS):
+        alone = session.run(None, {key: array[row : row + 1] for key, array in feed.items()})
+        for many, one in zip(whole, alone, strict=True):
+            np.testing.assert_allclose(many[row : row + 1], one, rtol=1e-4, atol=1e-5)
