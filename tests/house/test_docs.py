@@ -26,7 +26,7 @@ FOREIGN_FLAGS = {
     "perf_analyzer": {"streaming", "shared-memory", "collect-metrics"},
     "mlserver infer": {"binary-data"},
 }
-OURS_BESIDE_OPTIONS = {"help", "version", "config"}
+OURS_BESIDE_OPTIONS = {"help", "version", "config", "sample", "tolerance"}  # inferd convert has two
 
 
 def anchors(page):

@@ -491,11 +491,12 @@ async def test_a_draining_server_lets_a_stream_end_and_then_closes(talking, aski
         scripted.say.put_nowait(0.5)
         assert await stream.head() == 200
         assert await stream.event() == answer(0.5)
-        site.server.stop_accepting()
+        await site.server.stop_accepting()
         scripted.say.put_nowait(1.5)
         assert await stream.event() == answer(1.5)
         scripted.say.put_nowait(None)
         assert await stream.event() is None
+        site.pass_time(2)  # the window of a connection that has nothing to answer
         assert await stream.client.rest() == b""
 
 

@@ -141,7 +141,7 @@ def test_folders_that_are_no_versions_are_told_of(repository, caplog):
     with caplog.at_level(logging.WARNING, "inferd.engine"):
         tell_ignored(*Repositories([root]).find_all())
     assert caplog.messages == [
-        "model 'm': folder '01' is no version: expected a decimal number without leading 0"
+        "model 'm': folder '01' is no version: expected a decimal number without leading 0, here 1"
     ]
 
 

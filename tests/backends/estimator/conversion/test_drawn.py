@@ -1,6 +1,6 @@
 import numpy as np
 
-from inferd.backends.estimator.conversion.drawn import drawn_rows, kept_rows, thresholds_in
+from inferd.backends.estimator.conversion.drawn import drawn_rows, rows_of_training, thresholds_in
 
 NONE = np.zeros((0, 2))
 
@@ -28,7 +28,7 @@ def test_rows_of_training_are_among_those_of_a_model_that_keeps_them():
         def __init__(self):
             self._fit_X = np.array([[1e9, 5.0], [1e9 + 64, 6.0]])
 
-    kept = kept_rows([Neighbours()], 2)
+    kept = rows_of_training([Neighbours()], 2)
     rows = drawn_rows({}, kept, 2, 50).rows
     assert rows[:2].tolist() == kept.tolist()
 

@@ -14,7 +14,7 @@ from inferd.backends.estimator.conversion.comparison import (
     differences,
     expected,
 )
-from inferd.backends.estimator.conversion.drawn import drawn_rows, kept_rows
+from inferd.backends.estimator.conversion.drawn import drawn_rows, rows_of_training
 from inferd.backends.estimator.conversion.libraries import onnx_of, thresholds_of
 from inferd.backends.estimator.model import PREDICT, Columns, LoadedModel
 from inferd.backends.estimator.parts import parts_of
@@ -119,7 +119,7 @@ def _drawn(model: LoadedModel, row_count: int) -> tuple[Columns, int]:
         known = thresholds_of(model.origin, parts)
     except InferdError:
         known = {}  # whatever is wrong with its trees, the conversion says so
-    rows, threshold_count = drawn_rows(known, kept_rows(parts, count), count, row_count)
+    rows, threshold_count = drawn_rows(known, rows_of_training(parts, count), count, row_count)
     return {INPUT: rows}, threshold_count
 
 

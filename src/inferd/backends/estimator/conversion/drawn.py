@@ -13,7 +13,7 @@ import numpy as np
 
 from inferd.core.arrays import Array
 
-_KEPT = (
+_TRAINED = (
     "_fit_X",
     "X_train_",
     "X_fit_",
@@ -25,7 +25,7 @@ _KEPT = (
 )
 """Attributes of scikit-learn's estimators with rows, or with something like rows, of training."""
 
-_MOST_KEPT = 1000
+_MOST_TRAINED = 1000
 
 Known = Mapping[int, Array]
 """Number of a column -> values that matter for it, in any order."""
@@ -38,23 +38,23 @@ class Drawn(NamedTuple):
     threshold_count: int
 
 
-def drawn_rows(known: Known, kept: Array, column_count: int, row_count: int) -> Drawn:
+def drawn_rows(known: Known, trained: Array, column_count: int, row_count: int) -> Drawn:
     """Return `row_count` rows of `column_count` columns, the same for the same model.
 
-    `known` are thresholds, `kept` rows of training, [any, columns].
+    `known` are thresholds, `trained` rows of training, [any, columns].
     """
     random = np.random.default_rng(0)
     columns = [
-        random.choice(_candidates(known.get(n), kept[:, n], random), row_count)
+        random.choice(_candidates(known.get(n), trained[:, n], random), row_count)
         for n in range(column_count)
     ]
     rows = np.stack(columns, axis=1) if columns else np.zeros((row_count, 0), np.float32)
-    rows[: len(kept)] = kept[: len(rows)]
+    rows[: len(trained)] = trained[: len(rows)]
     count = sum(len(np.unique(one)) for one in known.values())
     return Drawn(rows.astype(np.float32), count)
 
 
-def _candidates(thresholds: Array | None, kept: Array, random: np.random.Generator) -> Array:
+def _candidates(thresholds: Array | None, trained: Array, random: np.random.Generator) -> Array:
     """Return float32 values for one column."""
     if thresholds is not None and len(thresholds):
         at = np.unique(thresholds.astype(np.float32))
@@ -65,24 +65,24 @@ def _candidates(thresholds: Array | None, kept: Array, random: np.random.Generat
             beyond = np.array([at[0] - span, at[-1] + span], np.float32)
             below, above = (np.nextafter(at, np.float32(end)) for end in (-np.inf, np.inf))
             return np.concatenate([at, below, above, between, beyond])
-    middle, spread = (kept.mean(), kept.std() or 1.0) if len(kept) else (0.0, 1.0)
+    middle, spread = (trained.mean(), trained.std() or 1.0) if len(trained) else (0.0, 1.0)
     some = random.normal(middle, 2 * spread, 200)
-    return np.concatenate([some, kept, [middle]]).astype(np.float32)
+    return np.concatenate([some, trained, [middle]]).astype(np.float32)
 
 
-def kept_rows(parts: Iterable[Any], column_count: int) -> Array:
+def rows_of_training(parts: Iterable[Any], column_count: int) -> Array:
     """Return what `parts` of an estimator have kept of its training, [any, columns]."""
     found = []
     for part in parts:
-        for name in _KEPT:
+        for name in _TRAINED:
             rows = getattr(part, "__dict__", {}).get(name)
             if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] == column_count:
-                found.append(np.asarray(rows[:_MOST_KEPT], np.float64))
+                found.append(np.asarray(rows[:_MOST_TRAINED], np.float64))
         mean, scale = (getattr(part, name, None) for name in ("mean_", "scale_"))
         if isinstance(mean, np.ndarray) and mean.shape == (column_count,):
             wide = scale if isinstance(scale, np.ndarray) else np.ones(column_count)
             found.append(np.stack([mean - 2 * wide, mean, mean + 2 * wide]))
-    return np.concatenate([np.zeros((0, column_count)), *found])[:_MOST_KEPT]
+    return np.concatenate([np.zeros((0, column_count)), *found])[:_MOST_TRAINED]
 
 
 def thresholds_in(parts: Iterable[Any]) -> dict[int, Array]:
