@@ -64,7 +64,7 @@ BAD_CONFIGS = {
     '{"nonsense": 1}': "config: ModelConfig has no field 'nonsense'",
     '{"name": "other", "backend": "identity"}': "model 'm', config: name is 'other'",
     '{"backend": "identity", "version_policy": {"specific": {"versions": [9]}}}': "version_policy",
-    "{}": "nothing says which backend runs it; 1/ holds 'x'",
+    "{}": "nothing says which backend runs it; 1/",
     '{"backend": "identity", "parameters": {"a": {"string_value": 7}}}': "config: ",
     "[" * 100_000: "not JSON: depth limit",
     '{"input": ' + "[" * 1000 + "]" * 1000 + "}": "config: input[0]: expected an object",
