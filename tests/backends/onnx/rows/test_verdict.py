@@ -337,3 +337,17 @@ def test_any_bytes_have_a_verdict():
             changed[at] = random.integers(0, 256)
         assert verdict_on(bytes(changed[: random.integers(1, len(whole) + 1)])).rows
     assert verdict_on(b"").rows == "open"
+
+
+def test_functions_that_call_one_another_twice_are_given_up():
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    functions = [helper.make_function("own", "F0", ["a"], ["b"], [node("Relu", "a", "b")], opsets)]
+    for n in range(1, 30):
+        twice = [
+            helper.make_node(f"F{n - 1}", [x], [y], domain="own")
+            for x, y in (("a", "m"), ("m", "b"))
+        ]
+        functions.append(helper.make_function("own", f"F{n}", ["a"], ["b"], twice, opsets))
+    called = helper.make_node("F29", ["x"], ["y"], domain="own")
+    made = model([called], {"x": ["n", 4]}, functions=functions, more=[("own", 1)])
+    assert "more than 50000 steps" in verdict_on(made).reason

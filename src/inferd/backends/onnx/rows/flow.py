@@ -19,8 +19,8 @@ Rule = Callable[["RowFlow", RowNode, RowTensors], RowTensor | Sequence[RowTensor
 
 Scope = dict[str, RowTensor | LostTensor]
 
-MOST_STEPS = 1_000_000
-"""Loops in loops are followed several times; not more often than this in all."""
+MOST_STEPS = 50_000
+"""Loops are followed several times, functions at each call; not more often than this in all."""
 
 _MOST_CALLS = 50
 
@@ -91,7 +91,7 @@ class RowFlow:
         for node in _needed(nodes, outputs):
             self._steps += 1
             if self._steps > MOST_STEPS:
-                msg = f"its loops have more than {MOST_STEPS} steps"
+                msg = f"its loops and functions have more than {MOST_STEPS} steps"
                 raise Unclear(msg)
             taken = [
                 scope.get(name, LostTensor(f"there is no '{name}'")) if name else None
