@@ -124,6 +124,13 @@ def test_a_model_that_mixes_rows_gives_no_client_a_wrong_answer_and_is_found_out
     assert asked.metrics["inferd_join_disagreement_total"] > 0
 
 
+def test_requests_that_a_test_holds_back_are_compared_as_well(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITONSERVER_DELAY_SCHEDULER", "4")
+    asked = serve(tmp_path, after(400), rows="mixed")
+    assert (asked.count >= 400, asked.wrong) == (True, 0)
+    assert state_of(asked) in ("alone", "compared")
+
+
 def test_a_model_that_answers_at_random_is_told_from_it(tmp_path):
     asked = serve(tmp_path, after(300), rows="random")
     assert state_of(asked) == "alone"

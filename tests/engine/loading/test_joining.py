@@ -53,11 +53,6 @@ def test_of_a_model_of_which_nothing_is_known_answers_are_compared_first():
     assert not joining.never_joins
 
 
-def test_a_test_that_delays_requests_sees_them_joined():
-    assert joining_of(UNASKED, UNKNOWN, joins=True, is_delayed=True).state == "joined"
-    assert joining_of(UNASKED, MIXED, joins=True, is_delayed=True).state == "alone"
-
-
 @pytest.mark.parametrize("config", [SIZES, DELAY])
 @pytest.mark.parametrize("verdict", [APART, UNKNOWN, MIXED])
 def test_numbers_ask_for_joining_whatever_is_known(config, verdict):

@@ -17,15 +17,11 @@ JOIN_PARAMETER = "inferd_join"
 """The config parameter that decides: "auto" (as described above), "always" or "never"."""
 
 
-def joining_of(
-    config: ModelConfig, verdict: Verdict, *, joins: bool, is_delayed: bool = False
-) -> Joining:
+def joining_of(config: ModelConfig, verdict: Verdict, *, joins: bool) -> Joining:
     """Return whether requests are joined if the model's instances say `verdict` of its rows.
 
     `joins`: its backend gets a batch as one request. Otherwise the model gets requests side by
-    side, and its author keeps them apart. `is_delayed`: a test holds requests (DelayedStart) to see
-    them joined, so this is not left to comparisons. Raises InvalidConfig for an unknown
-    JOIN_PARAMETER.
+    side, and its author keeps them apart. Raises InvalidConfig for an unknown JOIN_PARAMETER.
     """
     word = _word_of(config)
     batching = config.dynamic_batching
@@ -45,8 +41,6 @@ def joining_of(
         return Joining("alone", verdict.reason or "its rows depend on each other")
     if verdict.rows == INDEPENDENT:
         return Joining("joined", verdict.reason or "its rows are independent")
-    if is_delayed:
-        return Joining("joined", "requests are held until enough of them wait")
     return Joining("compared", verdict.reason or "nothing is known of its rows")
 
 

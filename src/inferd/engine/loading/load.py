@@ -257,7 +257,6 @@ class Loader:
             config,
             verdict_of(instance),
             joins=getattr(backend, "joins", False),
-            is_delayed=self._options.delayed_start.count > 0,
         )
 
     def _open(

@@ -107,6 +107,12 @@ DOORS = {
         "input 'x' has shape [1, 1, 0, 4, 5]; ConvTranspose 'y' takes no dim 2 of 0",
         {"w": floats(1, 2, 3, 3, 3)},
     ),
+    "einsum": Door(
+        helper.make_node("Einsum", ["x", "z"], ["y"], equation="ab,cb->ac"),
+        {"x": floats(3, 2), "z": floats(4, 2)},
+        {"x": floats(3, 0), "z": floats(4, 0)},
+        "input 'x' has shape [3, 0]; Einsum 'y' takes no dim 1 of 0",
+    ),
     "unique": Door(
         helper.make_node("Unique", ["x"], ["y"], axis=0, sorted=1),
         {"x": floats(3, 2)},

@@ -189,6 +189,22 @@ def _conv_transpose(it: _Shutting) -> Shut:
     return it.shut()
 
 
+def _einsum(it: _Shutting) -> Shut:
+    """A dim that two inputs share may not be 0: of some orders, its size is divided by."""
+    terms = it.node.text("equation").replace(" ", "").partition("->")[0].split(",")
+    letters = [letter for term in terms for letter in set(term)]
+    for index, term in enumerate(terms):
+        free = tuple(n for n, letter in enumerate(term) if letters.count(letter) < 2)
+        if len(free) == len(term) and "." not in term:
+            continue
+        free = () if "." in term else free
+        if it.is_open(index):
+            it.check(DimsCheck(it.node.input(index), it.what, free=free))
+        elif it.node.input(index) and it.scope.constant(it.node.input(index)) is None:
+            it.fill(index, free, f"dims of input {index} that another one has may not be 0")
+    return it.shut()
+
+
 def _unique(it: _Shutting) -> Shut:
     if "axis" not in it.node.attributes:
         return Shut()
@@ -322,6 +338,7 @@ DOORS: dict[str, Callable[[_Shutting], Shut]] = {
     "ConvTranspose": _conv_transpose,
     "DFT": _ranked(0, 1),
     "Div": _division,
+    "Einsum": _einsum,
     "Expand": _sized(1),
     "GRU": _gru,
     "LSTM": _lstm,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inferd.convert.protobuf import BYTES, Malformed, fields, integer, varints, view
+from inferd.convert.protobuf import BYTES, Malformed, fields, integer, text, varints, view
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +24,7 @@ FLOAT, UINT8, INT32, INT64, STRING, BOOL = 1, 2, 6, 7, 8, 9
 
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2  # of an OperatorSetIdProto
 _INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT, _VALUE_INFO = 5, 11, 12, 13  # of a GraphProto
-_INT, _TENSOR, _INTS = 3, 5, 8  # of an AttributeProto
+_INT, _TEXT, _TENSOR, _INTS = 3, 4, 5, 8  # of an AttributeProto
 _DIMS, _ELEMENT, _INT32_DATA, _INT64_DATA, _TENSOR_NAME, _RAW, _PLACE = 1, 2, 5, 7, 8, 9, 14
 _FLOATS = 4  # of a TensorProto, one by one in some files
 _DEFAULT_DOMAINS = ("", "ai.onnx")
@@ -54,6 +54,10 @@ class Node(NamedTuple):
         if attribute is None:
             return []
         return [one for n, _, v in fields(attribute) if n == _INTS for one in varints(v)]
+
+    def text(self, name: str) -> str:
+        """Return an attribute with a text, "" if it is absent. Raises Malformed."""
+        return _field(self.attributes.get(name), _TEXT, text, "")  # type: ignore[no-any-return]
 
     def tensor(self, name: str) -> memoryview | None:
         """Return the TensorProto of an attribute, None if it has none. Raises Malformed."""
