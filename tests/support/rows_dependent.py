@@ -1,5 +1,7 @@
 """Graphs whose rows depend on each other, or on their places, or on how many they are."""
 
+from typing import Any
+
 import numpy as np
 from rows_graphs import FLOAT, INT64, Case, body, ints, node, simple, weights
 
@@ -49,6 +51,17 @@ def _counted() -> Case:
         node("Loop", ["m", "yes", "x"], ["y"], body=step),
         zero=np.int64(0),
         yes=np.array(True),
+    )
+
+
+def _counting(*nodes: Any, **constants: Any) -> Case:
+    """Return a graph that adds to x all that `nodes` make, as p, of the number of rows, b."""
+    return simple(
+        node("Shape", ["x"], ["b"], start=0, end=1),
+        *nodes,
+        node("ReduceSum", ["p"], ["s"], keepdims=0),
+        node("Add", ["x", "s"], ["y"]),
+        **constants,
     )
 
 
@@ -331,5 +344,38 @@ DEPENDENT: dict[str, Case] = {
     ),
     "turned sequences": simple(
         node("ReverseSequence", ["x", "n"], ["y"], batch_axis=1, time_axis=0), n=ints(2, 2, 1, 1)
+    ),
+    "as many weights as rows": _counting(
+        node("Slice", ["w", "z", "b"], ["p"]), w=weights(2000), z=ints(0)
+    ),
+    "the weights behind the number of rows": _counting(
+        node("Slice", ["w", "b", "e"], ["p"]), w=weights(2000), e=ints(2**62)
+    ),
+    "filled up to the number of rows": _counting(
+        node("Concat", ["z", "b"], ["q"], axis=0),
+        node("Pad", ["w", "q", "one"], ["p"]),
+        z=ints(0),
+        w=weights(1),
+        one=np.float32(1),
+    ),
+    "resized to the number of rows": _counting(
+        node("Concat", ["o", "o", "o", "b"], ["q"], axis=0),
+        node("Resize", ["w", "", "", "q"], ["p"], mode="nearest"),
+        o=ints(1),
+        w=np.ones((1, 1, 1, 1), np.float32),
+    ),
+    "the number of rows for each": simple(
+        node("Shape", ["x"], ["b"], start=0, end=1),
+        node("Tile", ["b", "b"], ["t"]),
+        node("Cast", ["t"], ["f"], to=FLOAT),
+        node("Unsqueeze", ["f", "a"], ["u"]),
+        node("Add", ["x", "u"], ["y"]),
+        a=ints(1),
+    ),
+    "a mask of the heads": simple(
+        node("Attention", ["x", "x", "x", "mask"], ["y"], q_num_heads=2, kv_num_heads=2),
+        x=(-1, 3, 4),
+        more={"mask": (FLOAT, (-1, 3, 3))},
+        opset=23,
     ),
 }

@@ -27,7 +27,8 @@ def model(nodes, inputs, outputs=("y",), **made):
 
 
 def node(op, inputs, outputs="y", **attributes):
-    return helper.make_node(op, inputs.split(), outputs.split(), name=op.lower(), **attributes)
+    """Return a node; two spaces in a row leave an input out."""
+    return helper.make_node(op, inputs.split(" "), outputs.split(), name=op.lower(), **attributes)
 
 
 def floats(*shape):
@@ -326,6 +327,98 @@ def test_an_operator_that_is_not_known_may_do_what_it_likes_with_constants():
 def test_what_no_output_needs_does_not_count():
     nodes = [node("Softmax", "x", "unused", axis=0), node("Relu", "x")]
     assert verdict_on(model(nodes, {"x": ["n", 4]})).rows == "independent"
+
+
+def softmax_of(*shape):
+    """Nodes that make rows of x as long as `shape` says, and x of them again after a softmax."""
+    return [
+        node("Shape", "x", "whole"),
+        node("Shape", "x", "b", start=0, end=1),
+        *shape,
+        node("Reshape", "x k", "r"),
+        node("Softmax", "r", "s", axis=-1),
+        node("Reshape", "s whole"),
+    ]
+
+
+UNSURE = {
+    "a number of rows that becomes a bool": (
+        softmax_of(
+            node("Cast", "b", "c", to=BOOL),
+            node("Cast", "c", "d", to=INT64),
+            node("Concat", "d m", "k", axis=0),
+        ),
+        {"x": ["n", 4]},
+        {"m": [-1]},
+    ),
+    "a number of rows that half precision rounds": (
+        softmax_of(
+            node("Cast", "b", "c", to=TensorProto.FLOAT16),
+            node("Cast", "c", "d", to=INT64),
+            node("Concat", "d m", "k", axis=0),
+        ),
+        {"x": ["n", 4]},
+        {"m": [-1]},
+    ),
+    "lengths that are no integers": (
+        softmax_of(
+            node("Cast", "five", "f", to=FLOAT),
+            node("Cast", "two", "t", to=FLOAT),
+            node("Div", "f t", "h"),
+            node("Mul", "h t", "g"),
+            node("Cast", "g", "i", to=INT64),
+            node("Concat", "m i", "k", axis=0),
+        ),
+        {"x": ["n", 4]},
+        {"m": [-1], "five": [5], "two": [2]},
+    ),
+    "a piece that ends before its end": (
+        softmax_of(
+            node("Shape", "x", "t", start=1, end=2),
+            node("Slice", "w z t", "p"),
+            node("Shape", "p", "i"),
+            node("Concat", "m i", "k", axis=0),
+        ),
+        {"x": ["n", "t"]},
+        {"m": [-1], "w": floats(4), "z": [0]},
+    ),
+    "proportions": (
+        [
+            node("Shape", "x", "b", start=0, end=1),
+            node("Concat", "b k", "s", axis=0),
+            node("Resize", "x   s", keep_aspect_ratio_policy="not_larger"),
+        ],
+        {"x": ["n", 3, 8, 8]},
+        {"k": [3, 4, 4]},
+    ),
+    "a region of the batch": (
+        [node("Resize", "x r s", coordinate_transformation_mode="tf_crop_and_resize")],
+        {"x": ["n", 3, 8, 8]},
+        {"r": np.float32([0.5, 0, 0, 0, 1, 1, 1, 1]), "s": floats(4)},
+    ),
+    "a scale for each row": (
+        [node("QuantizeLinear", "x s z", "q", axis=0), node("DequantizeLinear", "q s z", axis=0)],
+        {"x": ["n", 4]},
+        {"s": floats(3), "z": np.zeros(3, np.int8)},
+    ),
+    "a scale for blocks of rows": (
+        [node("QuantizeLinear", "x s", "q", axis=0, block_size=2), node("Cast", "q", to=FLOAT)],
+        {"x": ["n", 4]},
+        {"s": floats(2, 4)},
+    ),
+    "weights for each row": (
+        [node("LayerNormalization", "x s", axis=-1)],
+        {"x": ["n", 4]},
+        {"s": floats(3, 4)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSURE)
+def test_what_only_looks_independent_is_not_proved_to_be(name):
+    nodes, inputs, constants = UNSURE[name]
+    verdict = verdict_on(model(nodes, inputs, constants=constants, opset=21))
+    assert verdict.rows != "independent"
 
 
 def test_any_bytes_have_a_verdict():

@@ -16,6 +16,7 @@ from inferd.backends.onnx.rows.value import (
     mixes,
     needed,
     plain,
+    side_by_side,
 )
 
 ML, MICROSOFT = "ai.onnx.ml", "com.microsoft"
@@ -97,7 +98,7 @@ def _feature_vector(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTens
         if value.rank != 2 or value.axis != 0:
             msg = "not all of its inputs are rows"
             raise Unclear(msg)
-    first = taken[0]
+    first = side_by_side(taken)
     whole = first.shaped((first.dims[0], flow.letter()), 0)
     return replace(whole, sources=flow.join(*taken))
 

@@ -220,6 +220,8 @@ def _tile(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     grown = [n for n, one in enumerate(repeats) if one.has_batch]
     if not grown:
         return value.shaped(shape)
+    if value.counts:
+        raise mixes(node, "gives each row the number of rows")
     if len(grown) > 1 or over(repeats[grown[0]], B) != ONE:
         msg = "it repeats along several dims as often as there are rows"
         raise Unclear(msg)

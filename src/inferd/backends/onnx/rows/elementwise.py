@@ -1,11 +1,26 @@
 """Rules of operators that work on each element, with those at the same place of other tensors."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
 
 from inferd.backends.onnx.rows.flow import RowFlow, Rule
 from inferd.backends.onnx.rows.graph import RowNode
 from inferd.backends.onnx.rows.size import ONE, Size, Sizes, over, times
-from inferd.backends.onnx.rows.value import RowTensor, Unclear, mixes, needed, plain, side_by_side
+from inferd.backends.onnx.rows.value import (
+    RowTensor,
+    Unclear,
+    along,
+    at,
+    given,
+    grid_of,
+    mixes,
+    needed,
+    plain,
+    side_by_side,
+)
 
 Number = Size | float | None
 
@@ -64,6 +79,7 @@ def _shape(flow: RowFlow, shapes: Sequence[Sizes]) -> Sizes:
     for sizes in zip(*whole, strict=True):
         several = {size for size in sizes if size != ONE}
         fixed = [size for size in several if not size.letters]
+        several -= {size for size in several if flow.ends.get(size) in several}
         if len(several) == 1:
             found.append(several.pop())
         elif not several:
@@ -91,18 +107,30 @@ def _unchanged(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None])
     return needed(values, 0)
 
 
+_FLOATS, _INTEGERS, _BOOL = (1, 11), (6, 7), 9
+"""TensorProto.DataType of the floats and integers that hold the lengths of tensors exactly."""
+
+
 def _cast(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
-    del flow, node
-    value = needed(values, 0)
+    del flow
+    value, to = needed(values, 0), node.attributes.get("to")
     if value.numbers is None:
         return value
-    whole = tuple(
-        Size(int(one))
-        if isinstance(one, float) and one.is_integer() and abs(one) < 1 << 53
-        else one
-        for one in value.numbers
-    )
-    return RowTensor(value.shape, numbers=whole, counts=value.counts)
+    return replace(value, numbers=tuple(_as_type(one, to) for one in value.numbers))
+
+
+def _as_type(number: Number, to: object) -> Number:
+    if isinstance(number, float):
+        is_length = number.is_integer() and abs(number) < _MOST
+        whole = Size(int(number)) if is_length and to in _INTEGERS else None
+        return number if to in _FLOATS else whole
+    if number is None or abs(number.number) >= _MOST:
+        return None
+    if to in _INTEGERS or (to in _FLOATS and number.letters):
+        return number
+    if to in _FLOATS:  # 5 / 2 is another number then
+        return float(number.number)
+    return Size(int(number.number != 0)) if to == _BOOL and not number.letters else None
 
 
 def _dropout(
@@ -122,11 +150,23 @@ def _clip(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> R
 
 def _quantized(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
     del flow
+    value, scale = needed(values, 0), given(values, 1)
     plain(node, values[1:], "scales")
-    return needed(values, 0).same()
+    if scale is not None and scale.rank > 1:
+        msg = "it has a scale for each block of elements"
+        raise Unclear(msg)
+    if scale is not None and scale.rank == 1 and scale.dims != (ONE,):
+        along(node, value, [at(node.attributes.get("axis", 1), value.rank)])
+    return value.same()
 
 
 # --- lengths that are computed from others ---
+
+_MOST = 1 << 31
+"""Integers beyond are not computed with: they could overflow."""
+
+_MOST_NUMBERS = 256
+"""Tensors with more elements are not computed."""
 
 
 def _plus(one: Number, other: Number) -> Number:
@@ -135,7 +175,7 @@ def _plus(one: Number, other: Number) -> Number:
     if one.number == 0 or other.number == 0:
         return other if one.number == 0 else one
     if one.letters == other.letters:
-        return Size(one.number + other.number, one.letters)
+        return times(Size(one.number + other.number), Size(1, one.letters))
     return None
 
 
@@ -157,7 +197,8 @@ def _quotient(one: Number, other: Number) -> Number:
         return None
     exact = over(one, other)
     if exact is None and not one.letters and not other.letters and other.number:
-        return Size(int(one.number / other.number))
+        quotient = abs(one.number) // abs(other.number)  # towards 0, as integers are divided
+        return Size(quotient if (one.number < 0) == (other.number < 0) else -quotient)
     return exact
 
 
@@ -213,23 +254,32 @@ def _of_lengths(compute: Callable[[Number, Number], Number]) -> Rule:
         result = broadcast(flow, node, *taken)
         if result.axis is not None or any(value.numbers is None for value in taken):
             return result
-        numbers = list(taken[0].numbers or ())
-        for value in taken[1:]:
-            paired = _paired(numbers, list(value.numbers or ()))
-            if paired is None:
-                return result
-            numbers = [compute(*both) for both in paired]
+        rows = aligned(taken)
+        if rows is None or node.attributes.get("fmod", 0):
+            return result
+        numbers = rows[0]
+        for others in rows[1:]:
+            both = zip(numbers, others, strict=True)
+            numbers = [_in_range(compute(one, other)) for one, other in both]
         return counted(result.shape, numbers, counts=result.counts)
 
     return rule
 
 
-def _paired(one: list[Number], other: list[Number]) -> list[tuple[Number, Number]] | None:
-    if len(one) != len(other) and 1 not in (len(one), len(other)):
+def _in_range(number: Number) -> Number:
+    is_out = isinstance(number, Size) and abs(number.number) >= _MOST
+    return None if is_out else number
+
+
+def aligned(values: Sequence[RowTensor]) -> list[list[Number]] | None:
+    """Return the numbers of each as those of all broadcast together, None if not all are known."""
+    grids = [grid_of(value) for value in values]
+    if any(grid is None for grid in grids):
         return None
-    count = max(len(one), len(other)) if one and other else 0
-    one, other = (each * count if len(each) == 1 else each for each in (one, other))
-    return list(zip(one, other, strict=True))
+    shape = np.broadcast_shapes(*(grid.shape for grid in grids))
+    if prod(shape) > _MOST_NUMBERS:
+        return None
+    return [np.broadcast_to(grid, shape).ravel().tolist() for grid in grids]
 
 
 def _where(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
@@ -238,29 +288,22 @@ def _where(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> 
         chosen = _chosen_by(condition, one, other)
         if chosen is not None:
             return chosen
-    result = broadcast(flow, node, condition, one, other)
-    return result
+    return broadcast(flow, node, condition, one, other)
 
 
 def _chosen_by(condition: RowTensor, one: RowTensor, other: RowTensor) -> RowTensor | None:
-    if condition.numbers is None or one.numbers is None or other.numbers is None:
+    rows = aligned((condition, one, other))
+    if rows is None:
         return None
-    count = max(len(each.numbers or ()) for each in (condition, one, other))
-    rows = []
-    for each in (condition, one, other):
-        numbers = list(each.numbers or ())
-        numbers = numbers * count if len(numbers) == 1 else numbers
-        if len(numbers) != count:
-            return None
-        rows.append(numbers)
     picked: list[Number] = []
     for which, yes, no in zip(*rows, strict=True):
         if which is None:
             picked.append(None)
         else:
             picked.append(yes if which != Size(0) else no)
-    longest = max((condition, one, other), key=lambda each: len(each.numbers or ()))
-    return counted(longest.shape, picked, counts=one.counts or other.counts)
+    shapes = [[size.number for size in each.dims] for each in (condition, one, other)]
+    shape = tuple(Size(number) for number in np.broadcast_shapes(*shapes))
+    return counted(shape, picked, counts=one.counts or other.counts)
 
 
 RULES: dict[tuple[str, str], Rule] = {

@@ -26,12 +26,17 @@ _MOST_CALLS = 50
 
 
 class RowFlow:
-    """What is known of one model. `rules` are by domain and operator."""
+    """What is known of one model. `rules` are by domain and operator.
+
+    `ends` are lengths of pieces that were cut off at most at another length: the piece is as long,
+    or all that there was, more than 1.
+    """
 
     def __init__(self, model: OnnxFile, rules: Mapping[tuple[str, str], Rule]) -> None:
         self.opsets = model.opsets
         self.functions = model.functions
         self._rules = rules
+        self.ends: dict[Size, Size] = {}
         self._letters = 0
         self._steps = 0
         self._calls = 0
@@ -135,8 +140,7 @@ class RowFlow:
                 raise
             made = ()
         results = [made] if isinstance(made, RowTensor) else list(made)
-        if (node.domain, node.op) not in _COUNT:
-            results = _counting(node, values, results)
+        results = _counting(node, values, results)
         if not is_plain and len(results) < len([name for name in node.outputs if name]):
             msg = "it is not known what all its outputs are"
             raise Unclear(msg)
@@ -174,9 +178,18 @@ def _counting(node: RowNode, values: RowTensors, results: list[RowTensor]) -> li
     """Return `results`, which depend on the number of rows if one of `values` does."""
     if not any(value is not None and value.counts for value in values):
         return results
+    if (node.domain, node.op) in _COUNT:
+        return [one if one.axis is not None else _counted(one) for one in results]
     if any(value is not None and value.axis is not None for value in values):
         raise mixes(node, "computes with the number of rows")
     return [replace(result, counts=True, numbers=None) for result in results]
+
+
+def _counted(value: RowTensor) -> RowTensor:
+    """Return what was made of the number of rows: it depends on it unless its numbers do not."""
+    numbers = value.numbers or (None,)
+    is_known = all(isinstance(one, Size) and not one.has_batch for one in numbers)
+    return replace(value, counts=not is_known)
 
 
 def known(scope: Mapping[str, RowTensor | LostTensor], name: str) -> RowTensor:

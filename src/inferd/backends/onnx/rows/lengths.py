@@ -1,5 +1,6 @@
 """Rules of operators that tell or compute lengths, and that make tensors of them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from inferd.backends.onnx.rows.elementwise import counted
@@ -38,16 +39,23 @@ def _constant(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
 
 
 def _shape(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    dims = needed(values, 0).dims
+    value = needed(values, 0)
+    dims = value.dims
     start, end = node.attributes.get("start", 0), node.attributes.get("end", len(dims))
     del flow
     found = dims[start:end]
-    return counted((Size(len(found)),), found, counts=False)
+    return counted((Size(len(found)),), _lengths(value, found), counts=value.counts)
+
+
+def _lengths(value: RowTensor, sizes: Sequence[Size]) -> list[Size | None]:
+    """Return some dims of `value`. Those of what was made of the number of rows may hold that."""
+    return [None if value.counts and size.letters else size for size in sizes]
 
 
 def _size(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     del flow, node
-    return counted((), [times(*needed(values, 0).dims)], counts=False)
+    value = needed(values, 0)
+    return counted((), _lengths(value, [times(*value.dims)]), counts=value.counts)
 
 
 def made_by(flow: RowFlow, node: RowNode, lengths: RowTensor) -> RowTensor:

@@ -199,12 +199,13 @@ def _reduced(node: RowNode, value: RowTensor, axes: Sequence[int]) -> RowTensor:
 
 def _reduce(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     value = needed(values, 0)
-    if node.op == "ReduceProd" and value.numbers is not None and value.axis is None:
+    axes = _axes(flow, node, values, value.rank)
+    if node.op == "ReduceProd" and value.numbers is not None and value.axis is None and axes:
         known = [one for one in value.numbers if isinstance(one, Size)]
         if len(known) == len(value.numbers) and value.rank == 1:
             shape = (ONE,) if node.attributes.get("keepdims", 1) else ()
             return counted(shape, [times(*known)], counts=False)
-    return _reduced(node, value, _axes(flow, node, values, value.rank))
+    return _reduced(node, value, axes)
 
 
 def _arg(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
@@ -256,6 +257,9 @@ def _from_axis_on(usual: int) -> Callable[[RowFlow, RowNode, RowTensors], Sequen
         plain(node, values[1:], "weights")
         start = at(node.attributes.get("axis", usual), value.rank)
         along(node, value, range(start, value.rank))
+        if any(one is not None and one.rank > value.rank - start for one in values[1:]):
+            msg = "its weights have more dims than it normalises"
+            raise Unclear(msg)
         stats = value.shaped((*value.dims[:start], *[ONE] * (value.rank - start)), value.axis)
         del flow
         return [value.same(), *[stats] * (len(node.outputs) - 1)]
@@ -293,7 +297,10 @@ def _batch_normalization(flow: RowFlow, node: RowNode, values: RowTensors) -> Se
     if is_training and value.axis is not None:
         raise mixes(node, "is in training mode: it takes the mean of the whole batch")
     along(node, value, [1])
-    return [value.same(), *[RowTensor(None)] * (len(node.outputs) - 1)]
+    if len([name for name in node.outputs if name]) > 1:
+        msg = "its further outputs are not known"
+        raise Unclear(msg)
+    return [value.same()]
 
 
 def _per_image(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:

@@ -177,11 +177,14 @@ def _attention(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[Row
         msg = "not all of its inputs are rows"
         raise Unclear(msg)
     mask = given(values, 3)
-    if mask is not None and mask.axis is None and mask.rank > 2 and mask.dims[0] != ONE:
+    if mask is not None and mask.axis is None and mask.rank > 3 and mask.dims[0] != ONE:
         msg = "its mask has a fixed number of rows"
         raise Unclear(msg)
-    if mask is not None and mask.axis == 0 and mask.rank < 3:
+    if mask is not None and mask.axis == 0 and mask.rank < 4:  # with 3 dims, the first is heads
         raise mixes(node, "takes the batch for a dim of its mask that is none")
+    if any(one is not None and one.axis is None for one in values[4:]):
+        msg = "its past states are the same for all rows"
+        raise Unclear(msg)
     rows = _leading(flow, node, values, range(len(values)))
     sources = flow.join(*rows)
     if query.rank == 4:

@@ -7,7 +7,7 @@ from typing import Any
 from inferd.backends.onnx.rows.elementwise import check_beside, counted
 from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
 from inferd.backends.onnx.rows.graph import RowNode
-from inferd.backends.onnx.rows.size import ONE, Size, over, times
+from inferd.backends.onnx.rows.size import Size, over, times
 from inferd.backends.onnx.rows.value import (
     RowTensor,
     Unclear,
@@ -64,7 +64,8 @@ def _concatenated(flow: RowFlow, taken: Sequence[RowTensor], axis: int) -> RowTe
     if len(shape) > 1 or any(value.numbers is None for value in taken):
         return RowTensor(tuple(shape), counts=counts)
     numbers = [number for value in taken for number in value.numbers or ()]
-    return counted(tuple(shape), numbers[: _MOST_NUMBERS * 4], counts=counts)
+    is_small = len(numbers) <= 4 * _MOST_NUMBERS
+    return counted(tuple(shape), numbers if is_small else None, counts=counts)
 
 
 def _sum(flow: RowFlow, sizes: Sequence[Size]) -> Size:
@@ -126,11 +127,20 @@ def _slice(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
             continue
         if place == value.axis:
             raise mixes(node, f"takes some of the rows along dim {place}, the batch")
+        if value.axis is not None:
+            _check_bounds(node, values, (start, end))
         shape[place] = _length(flow, value.dims[place], start, end, step)
         grid = _piece(grid, place, start, end, step)
     if grid is not None:
         return counted(tuple(shape), grid.ravel().tolist(), counts=value.counts)
     return value.shaped(tuple(shape), value.axis)
+
+
+def _check_bounds(node: RowNode, values: RowTensors, bounds: Sequence[Size | None]) -> None:
+    """Raise Mixed if the number of rows may say where a piece begins or ends."""
+    is_open = any(one is None or one.has_batch for one in bounds)
+    if is_open and any(one is not None and one.counts for one in values[1:]):
+        raise mixes(node, "takes a piece that the number of rows says")
 
 
 def _axes_of_slice(values: RowTensors, count: int | None) -> list[int]:
@@ -160,9 +170,10 @@ def _is_end(end: Size | None, size: Size) -> bool:
 def _length(flow: RowFlow, size: Size, start: Size | None, end: Size | None, step: int) -> Size:
     fixed = [start, Size(_FAR) if end is not None and _is_end(end, size) else end]
     if size.letters or step == 0 or any(one is None or one.letters for one in fixed):
-        if start == Size(0) and step == 1 and end is not None and end.letters:
-            return end if end != size else size
-        return flow.letter()
+        found = flow.letter()
+        if start == Size(0) and step == 1 and end is not None and end.letters and end.number > 0:
+            flow.ends[found] = end
+        return found
     first, last = (one.number for one in fixed if one is not None)
     return Size(len(range(*slice(first, last, step).indices(size.number))))
 
@@ -220,7 +231,7 @@ def _gather_nd(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
         raise Unclear(msg)
     shape = (*indices.dims[:-1], *data.dims[batch_dims + last.number :])
     if data.axis is None:
-        along(node, indices, [indices.rank - 1])
+        along(node, indices, [*range(batch_dims), indices.rank - 1])
         return indices.shaped(shape, indices.axis)
     if data.axis >= batch_dims + last.number:
         if indices.axis is not None:
@@ -281,46 +292,12 @@ def _pad(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
         if before == 0 and after == 0:
             continue
         along(node, value, [place])
+        if None in (before, after) and any(one is not None and one.counts for one in values):
+            raise mixes(node, "fills as much as the number of rows says")
         size = shape[place]
         is_known = not size.letters and before is not None and after is not None
         shape[place] = Size(size.number + before + after) if is_known else flow.letter()
     return value.shaped(tuple(shape), value.axis)
-
-
-def _resize(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    value = needed(values, 0)
-    if any(one is not None and one.axis is not None for one in values[1:]):
-        raise mixes(node, "resizes as the rows say")
-    if value.is_plain:
-        return RowTensor(flow.letters(value.rank))
-    places = [at(axis, value.rank) for axis in node.attributes.get("axes") or range(value.rank)]
-    has_region = node.op == "Resize" and flow.opset > 10  # the input before the scales
-    factors = given(values, 2 if has_region else 1)
-    scales = node.attributes.get("scales") or (factors and factors.numbers)
-    lengths = given(values, 3) if has_region else None
-    shape = list(value.dims)
-    if scales and len(scales) == len(places):
-        for place, scale in zip(places, scales, strict=True):
-            shape[place] = _scaled(flow, shape[place], scale)
-    elif lengths is not None and lengths.numbers and len(lengths.numbers) == len(places):
-        for place, length in zip(places, lengths.numbers, strict=True):
-            shape[place] = length if isinstance(length, Size) else flow.letter()
-    elif value.axis in places:
-        msg = "how it resizes is not known"
-        raise Unclear(msg)
-    else:
-        for place in places:
-            shape[place] = flow.letter()
-    along(node, value, [n for n in places if shape[n] != value.dims[n]])
-    return value.shaped(tuple(shape), value.axis)
-
-
-def _scaled(flow: RowFlow, size: Size, scale: Size | float | None) -> Size:
-    if scale in (1.0, ONE):
-        return size
-    if isinstance(scale, float) and scale.is_integer() and 0 < scale < _FAR:
-        return times(size, Size(int(scale)))
-    return flow.letter()
 
 
 def _one_hot(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
@@ -379,7 +356,6 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "GatherND"): _gather_nd,
     ("", "OneHot"): _one_hot,
     ("", "Pad"): _pad,
-    ("", "Resize"): _resize,
     ("", "Scatter"): _scatter_elements,
     ("", "ScatterElements"): _scatter_elements,
     ("", "ScatterND"): _scatter_nd,
@@ -387,5 +363,4 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "SpaceToDepth"): _depth_to_space,
     ("", "Split"): _split,
     ("", "Trilu"): _trilu,
-    ("", "Upsample"): _resize,
 }

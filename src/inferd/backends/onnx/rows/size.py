@@ -45,7 +45,7 @@ def times(*sizes: Size) -> Size:
     if len(letters) > _MOST_LETTERS or abs(number) >= 1 << 63:
         msg = "a dim is the product of too many others"
         raise OverflowError(msg)
-    return Size(number, tuple(sorted(letters)))
+    return Size(number, tuple(sorted(letters)) if number else ())
 
 
 def over(size: Size, by: Size) -> Size | None:

@@ -15,6 +15,7 @@ from inferd.backends.onnx.rows import (
     maths,
     nets,
     pieces,
+    resize,
 )
 from inferd.backends.onnx.rows.flow import RowFlow, Rule, Scope
 from inferd.backends.onnx.rows.graph import GraphInput, OnnxFile, read_model
@@ -30,6 +31,7 @@ RULES: dict[tuple[str, str], Rule] = {
     **lengths.RULES,
     **dims.RULES,
     **pieces.RULES,
+    **resize.RULES,
     **maths.RULES,
     **nets.RULES,
     **classical.RULES,
