@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput
 from inferd.schedulers.comparing.copies import (
     MOST_BYTES,
     MOST_SAMPLE_BYTES,
@@ -47,7 +47,7 @@ def test_a_copy_shares_no_memory_with_the_request_and_its_answer():
 
 def test_a_copy_asks_for_the_same_outputs_as_they_are():
     request = request_of(1, outputs=["Y"], rows=1)
-    request.outputs[0].place = object()
+    request.outputs[0].place = Span(memoryview(bytes(1)), ((1,), 0, 1), None)
     copy = RequestCopy(request, None)
     assert copy.request.outputs == [WantedOutput("Y")]
     assert (copy.request.id, copy.request.spans) == ("", None)
