@@ -69,34 +69,54 @@ def body_with(index: int, **fields: Any) -> dict[str, Any]:
     return body
 
 
-def one(datatype: str, data: Any, shape: Any = None, **fields: Any) -> dict[str, Any]:
-    """Return a request to model all with one input; `shape` defaults to data's length."""
+def stem(datatype: str) -> str:
+    """Return what follows IN_ and OUT_ in the names of model all's tensors of `datatype`."""
+    return "BYTES" if datatype == "STRING" else datatype
+
+
+def outputs_of(*datatypes: str, is_binary: bool = False) -> list[dict[str, Any]]:
+    """Return model all's outputs for `datatypes`: servers may fill those without an input, too."""
+    parameters = {"binary_data": is_binary}
+    return [{"name": f"OUT_{stem(datatype)}", "parameters": parameters} for datatype in datatypes]
+
+
+def one(
+    datatype: str, data: Any, shape: Any = None, *, is_binary: bool = False, **fields: Any
+) -> dict[str, Any]:
+    """Return a request to model all with one input, for its output, as a blob if `is_binary`.
+
+    `shape` is that of the input, by default the length of `data`.
+    """
     return {
         "inputs": [
             {
-                "name": f"IN_{'BYTES' if datatype == 'STRING' else datatype}",
+                "name": f"IN_{stem(datatype)}",
                 "shape": [len(data)] if shape is None else shape,
                 "datatype": datatype,
                 "data": data,
             }
         ],
+        "outputs": outputs_of(datatype, is_binary=is_binary),
         **fields,
     }
 
 
-def one_binary(datatype: str, count: int, size: Any, **fields: Any) -> dict[str, Any]:
-    """Return a request to model all whose one input of `count` elements is a blob of `size`."""
-    name = f"IN_{'BYTES' if datatype == 'STRING' else datatype}"
+def one_binary(datatype: str, count: int, size: Any, *, is_binary: bool = False) -> dict[str, Any]:
+    """Return a request to model all whose one input of `count` elements is a blob of `size`.
+
+    Its output is to be a blob, too, if `is_binary`.
+    """
     blob = {"binary_data_size": size}
+    name = f"IN_{stem(datatype)}"
     tensor = {"name": name, "shape": [count], "datatype": datatype, "parameters": blob}
-    return {"inputs": [tensor], **fields}
+    return {"inputs": [tensor], "outputs": outputs_of(datatype, is_binary=is_binary)}
 
 
 def raw_json(datatype: str, data: str) -> bytes:
     """Return a request to model all whose `data` is JSON text Python's own writer cannot make."""
     count = data.count(",") + 1
     head = f'{{"inputs":[{{"name":"IN_{datatype}","shape":[{count}],"datatype":"{datatype}",'
-    return f'{head}"data":[{data}]}}]}}'.encode()
+    return f'{head}"data":[{data}]}}],"outputs":[{{"name":"OUT_{datatype}"}}]}}'.encode()
 
 
 def both_binary(**fields: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
+from conformance.bodies import stem
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
@@ -112,8 +113,8 @@ def repeated(*numbers: int, **fields: Any) -> pb.ModelInferRequest:
 def one_raw(datatype: str, shape: list[int], raw: bytes) -> pb.ModelInferRequest:
     """Return a request to model all with one raw input."""
     request = pb.ModelInferRequest(model_name="all")
-    name = f"IN_{'BYTES' if datatype == 'STRING' else datatype}"
-    tensor(request, name, datatype, shape)
+    request.outputs.add(name=f"OUT_{stem(datatype)}")
+    tensor(request, f"IN_{stem(datatype)}", datatype, shape)
     request.raw_input_contents.append(raw)
     return request
 
@@ -123,8 +124,9 @@ def one_typed(
 ) -> pb.ModelInferRequest:
     """Return a request to model all with one typed input, in its datatype's field unless given."""
     request = pb.ModelInferRequest(model_name="all")
-    name = f"IN_{'BYTES' if datatype == 'STRING' else datatype}"
-    added = tensor(request, name, datatype, [len(data)] if shape is None else shape)
+    request.outputs.add(name=f"OUT_{stem(datatype)}")
+    shape = [len(data)] if shape is None else shape
+    added = tensor(request, f"IN_{stem(datatype)}", datatype, shape)
     getattr(added.contents, field or FIELDS[datatype]).extend(data)
     return request
 

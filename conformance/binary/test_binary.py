@@ -75,13 +75,13 @@ def test_all_outputs_can_be_binary(rest: Rest):
 @point(63, "MUST", 'BYTES binary "abc","": exact prefix format back')
 def test_binary_strings_keep_their_prefixes(rest: Rest):
     blob = prefixed(b"abc", b"")
-    body = one_binary("BYTES", 2, len(blob), parameters={"binary_data_output": True})
+    body = one_binary("BYTES", 2, len(blob), is_binary=True)
     assert rest.infer_binary("all", body, blob).split()[1] == {"OUT_BYTES": blob}
 
 
 def check_half(rest: Rest, datatype: str) -> None:
     blob = HALVES[datatype][1] + b"\x01\x00\xff\x7f"
-    body = one_binary(datatype, 5, len(blob), parameters={"binary_data_output": True})
+    body = one_binary(datatype, 5, len(blob), is_binary=True)
     head, blobs = rest.infer_binary("all", body, blob).split()
     assert blobs == {f"OUT_{datatype}": blob}
     assert [tensor["datatype"] for tensor in head["outputs"]] == [datatype]

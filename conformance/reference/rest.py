@@ -523,6 +523,9 @@ def read_outputs(document: dict[str, Any]) -> tuple[dict[str, bool], bool]:
     for item in check_type("outputs", document.get("outputs", []), list):
         output = check_type("an output", item, dict)
         name = check_type("an output's name", output.get("name"), str)
+        if name in choices:
+            msg = f"output '{name}' is requested twice"
+            raise Refused(msg)
         choice = parameters(f"output '{name}'", output).get("binary_data", False)
         choices[name] = check_type("binary_data", choice, bool)
     return choices, default

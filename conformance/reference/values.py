@@ -46,6 +46,8 @@ def encode_element(datatype: str, value: Any) -> bytes:
         if not isinstance(value, bool):
             raise ValueError(value)
         return bytes([value])
+    if value is None and datatype not in CODES:
+        value = float("nan")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(value)
     if datatype in CODES:

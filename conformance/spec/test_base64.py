@@ -41,7 +41,7 @@ def test_base64_mixes_with_arrays(rest: Rest):
 @point("S16", "SHOULD", "base64 of one BYTES element without a prefix is the element itself")
 @pytest.mark.parametrize("element", [b"a bare element", b"ab", b"\xff\x00\x00\x00bare"])
 def test_a_bare_element_needs_no_prefix(rest: Rest, element: bytes):
-    body = one("BYTES", text(element), [1], parameters={"binary_data_output": True})
+    body = one("BYTES", text(element), [1], is_binary=True)
     assert rest.infer("all", body).split()[1] == {"OUT_BYTES": prefixed(element)}
 
 

@@ -52,7 +52,7 @@ def test_binary_choices_are_booleans(rest: Rest, value: Any):
 
 @point("S90", "MUST", "an empty tensor is a blob of no bytes, both ways")
 def test_an_empty_blob_is_a_tensor(rest: Rest):
-    body = one_binary("FP32", 0, 0, parameters={"binary_data_output": True})
+    body = one_binary("FP32", 0, 0, is_binary=True)
     response = rest.infer_binary("all", body)
     tensor = output(response, "OUT_FP32")
     assert tensor["shape"] == [0]
@@ -115,5 +115,5 @@ def test_the_length_counts_everything(rest: Rest):
 @point("S97", "MUST", "a binary body of 8 MiB comes back whole")
 def test_a_large_blob_comes_back(rest: Rest):
     blob = struct.pack("<I", 0xDEADBEEF) * (2 * 2**20)
-    body = one_binary("UINT32", 2 * 2**20, len(blob), parameters={"binary_data_output": True})
+    body = one_binary("UINT32", 2 * 2**20, len(blob), is_binary=True)
     assert rest.infer_binary("all", body, blob).split()[1] == {"OUT_UINT32": blob}

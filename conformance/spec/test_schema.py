@@ -115,11 +115,13 @@ def test_what_the_schema_allows_is_answered(
     body, expected = case
     VALIDATOR.validate(body)
     answer = check_ok(rest.infer("all", body))
-    assert {tensor["name"] for tensor in answer["outputs"]} == set(expected)
-    for tensor in answer["outputs"]:
+    found = {tensor["name"]: tensor for tensor in answer["outputs"]}
+    if "outputs" in body:
+        assert found.keys() == expected.keys()
+    for name, elements in expected.items():
         # Bytes, not numbers: the shortest text of a float need not be its double.
-        wanted = wire_bytes(tensor["datatype"], expected[tensor["name"]])
-        assert wire_bytes(tensor["datatype"], tensor["data"]) == wanted
+        datatype = found[name]["datatype"]
+        assert wire_bytes(datatype, found[name]["data"]) == wire_bytes(datatype, elements)
     assert answer.get("id", "") == body.get("id", "")
 
 

@@ -272,20 +272,17 @@ class ServerProcess:
 
         asking = threading.Thread(target=ask)
         asking.start()
-        while not self._is_running():
-            time.sleep(0.01)
+        before = self._used_ticks()
+        while self._used_ticks() < before + 5:  # the model computes
+            time.sleep(0.001)
         self._popen.send_signal(number)
         asking.join()
         self.end()
 
-    def _is_running(self):
-        """Tell whether a thread runs the model: the process uses a processor."""
-        times = []
-        for _ in range(2):
-            fields = Path(f"/proc/{self._popen.pid}/stat").read_text().rpartition(")")[2].split()
-            times.append(int(fields[11]))
-            time.sleep(0.2)
-        return times[1] - times[0] > 5
+    def _used_ticks(self):
+        """Return the processor time that the process has used outside the kernel."""
+        stat = Path(f"/proc/{self._popen.pid}/stat").read_text()
+        return int(stat.rpartition(")")[2].split()[11])
 
     def end(self, number=signal.SIGKILL):
         self._popen.send_signal(number)

@@ -265,22 +265,25 @@ def test_an_execution_that_takes_too_long_ends_the_worker(serve, eventually):
 
 
 @pytest.mark.slow
-def test_a_worker_that_always_dies_at_once_is_unavailable_with_its_reason(serve, eventually):
+def test_a_worker_that_cannot_start_again_is_unavailable_with_its_reason(serve, eventually):
     source = """
         import os
+        from pathlib import Path
         class TritonPythonModel:
+            def initialize(self, args):
+                self.ended = Path(args["model_repository"]) / "ended"
+                if self.ended.exists():
+                    os._exit(7)
             def execute(self, requests):
+                self.ended.touch()
                 os._exit(7)
     """
     with serve(dies=source) as asked:
-
-        def is_given_up():
-            return "cannot run: the worker process of model 'dies' ended with code 7" in refused(
-                asked, "dies"
-            )
-
-        eventually(is_given_up)
-        assert "the worker process of model 'dies' ended with code 7" in reason_of(asked, "dies")
+        why = (
+            "model 'dies': its worker process ended with code 7 at the start; the next start is in"
+        )
+        eventually(lambda: f"cannot run: {why}" in refused(asked, "dies"))
+        assert why in reason_of(asked, "dies")
         assert asked.http.is_model_ready("dies") is False
 
 

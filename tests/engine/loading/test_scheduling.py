@@ -391,7 +391,7 @@ def test_what_batches_is_held_until_so_many_wait(batching):
 def test_requests_that_are_not_to_be_joined_never_are_whatever_waits(batching, kind):
     class Slow(Noting):
         def execute(self, requests):
-            time.sleep(0.01)
+            time.sleep(0.001)
             return super().execute(requests)
 
     async def go():

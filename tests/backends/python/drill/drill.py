@@ -40,6 +40,7 @@ LIMIT_S = 3
 """How long an execution of the victim may take."""
 
 PAUSE_S = 0.002
+MODEL_COUNT = 4  # that Load asks, the stream being one
 INNOCENT_COUNT = 3
 KILL_COUNT = 6
 
@@ -349,7 +350,7 @@ def kill_hosted(victim, server):
     for _ in range(KILL_COUNT):
         before = counts["right"]
         while counts["right"] < before + 20:
-            time.sleep(0.01)
+            time.sleep(0.001)
         os.kill(worker_of(server.pid, "hosted"), signal.SIGKILL)
     is_over.set()
     for one in threads:
@@ -369,7 +370,7 @@ def worker_of(pid, model):
                 parent = int((one / "stat").read_text().rpartition(")")[2].split()[1])
                 if parent == pid and words[-1] == model.encode():
                     return int(one.name)
-        time.sleep(0.01)
+        time.sleep(0.001)
     msg = f"there is no worker of {model}"
     raise AssertionError(msg)
 
@@ -417,7 +418,7 @@ def settled(pid, before):
         now = facts_of(pid)
         if (now[0] <= before[0] and len(now[1]) == len(before[1])) or time.monotonic() > deadline_s:
             return now
-        time.sleep(0.05)
+        time.sleep(0.001)
 
 
 def run(root, ways=None):
@@ -427,9 +428,10 @@ def run(root, ways=None):
     server = ServerProcess(root)
     try:
         victim = Victim(server)
-        with Load(server):  # connections and threads of the server are there before it is measured
+        with Load(server) as load:  # its connections and threads are there before it is measured
             end_by(victim, "abort")
-            time.sleep(0.5)
+            while len(load.right) < MODEL_COUNT:
+                time.sleep(0.001)
         report.before = settled(server.pid, facts_of(server.pid))
         with Load(server) as report.load:
             for way in ways or WAYS:

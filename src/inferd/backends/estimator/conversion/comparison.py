@@ -1,4 +1,4 @@
-"""Comparison: does a converted model answer as the library does?"""
+"""Comparison of a converted model's answers with those of its library."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
