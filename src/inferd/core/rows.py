@@ -21,12 +21,15 @@ class Verdict(msgspec.Struct, frozen=True):
     "dependent" (some operator mixes rows) or "open" (nobody can tell before it has run). `reason`
     says why in a few words, naming the operator that decided: it stands in the log, in the index
     and in the statistics. `has_batch_dim` is false if the first dim is known to be no batch dim,
-    so that the model takes any length of it, and max_batch_size becomes 0.
+    so that the model takes any length of it, and max_batch_size becomes 0. `is_quantised` is true
+    if rows depend on each other only in the scales of dynamic quantisation, which are those of the
+    whole batch: what changes is how numbers are rounded.
     """
 
     rows: Rows
     reason: str = ""
     has_batch_dim: bool = True
+    is_quantised: bool = False
 
 
 UNKNOWN = Verdict(OPEN, "the model's file does not tell")

@@ -215,7 +215,7 @@ class Judged(IdentityBackend):
 
     def open(self, files, config, placement):
         instance = super().open(files, config, placement)
-        instance.verdict = Verdict("dependent", "CumSum adds up rows", has_batch_dim=False)
+        instance.verdict = Verdict("dependent", "CumSum adds up rows", False, True)
         return instance
 
 

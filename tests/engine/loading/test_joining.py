@@ -78,9 +78,23 @@ def test_the_parameter_may_say_that_nothing_is_wanted():
         assert state_of(config, MIXED) == "alone"
 
 
+def test_scales_of_all_rows_are_accepted_by_a_parameter():
+    quantised = replace(UNASKED, parameters={"inferd_join": "quantised"})
+    scales = Verdict(DEPENDENT, MIXED.reason, is_quantised=True)
+    assert state_of(UNASKED, scales) == "alone"
+    assert state_of(quantised, scales) == "joined"
+    assert "CumSum" in joining_of(quantised, scales, joins=True).reason
+    assert not joining_of(quantised, scales, joins=True).is_risky
+    assert state_of(quantised, MIXED) == "alone"
+    assert state_of(quantised, UNKNOWN) == "compared"
+    assert state_of(quantised, APART) == "joined"
+
+
 def test_another_word_is_refused():
     config = replace(UNASKED, parameters={"inferd_join": "no" * 99})
-    with pytest.raises(InvalidConfig, match=r"'(no){50}', expected auto, always or never"):
+    with pytest.raises(
+        InvalidConfig, match=r"'(no){50}', expected auto, quantised, always or never"
+    ):
         joining_of(config, APART, joins=True)
 
 

@@ -136,7 +136,7 @@ class Started(Content):
     done: str | None = None
     can_say: bool = False
     is_in_turn: bool = False
-    verdict: tuple[Rows, str, bool] | None = None
+    verdict: tuple[Rows, str, bool, bool] | None = None
 
 
 class Said(Content):

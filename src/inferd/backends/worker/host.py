@@ -91,7 +91,7 @@ class Host:
                 self._opened = done
             said = done if isinstance(done, str) else None
             verdict = UNKNOWN if self._opened is None else verdict_of(self._opened.alone)
-            spoken = [verdict.rows, verdict.reason, verdict.has_batch_dim]
+            spoken = msgspec.structs.astuple(verdict)
             self._link.send(packet.READY, [said, False, True, spoken])
 
     def _execute(self, asking: BatchReader, data: Any, number: int) -> None:

@@ -14,7 +14,12 @@ from inferd.schedulers.execution.batch import BatchPlan
 log = logging.getLogger("inferd.engine")
 
 JOIN_PARAMETER = "inferd_join"
-"""The config parameter that decides: "auto" (as described above), "always" or "never"."""
+"""The config parameter that decides: "auto" (as described above), "always" or "never".
+
+"quantised" is auto, but accepts that the scales of dynamic quantisation are those of all requests.
+"""
+
+_WORDS = ("auto", "quantised", "always", "never")
 
 
 def joining_of(config: ModelConfig, verdict: Verdict, *, joins: bool) -> Joining:
@@ -37,6 +42,8 @@ def joining_of(config: ModelConfig, verdict: Verdict, *, joins: bool) -> Joining
         return Joining("joined", "its configuration says how inputs and outputs are joined")
     if not batching.is_adaptive:
         return _wanted("dynamic_batching gives numbers", verdict)
+    if verdict.is_quantised and word == "quantised":
+        return Joining("joined", f"parameter {JOIN_PARAMETER} is quantised: {verdict.reason}")
     if verdict.rows == DEPENDENT:
         return Joining("alone", verdict.reason or "its rows depend on each other")
     if verdict.rows == INDEPENDENT:
@@ -46,10 +53,10 @@ def joining_of(config: ModelConfig, verdict: Verdict, *, joins: bool) -> Joining
 
 def _word_of(config: ModelConfig) -> str:
     word = config.parameters.get(JOIN_PARAMETER) or "auto"
-    if word not in ("auto", "always", "never"):
+    if word not in _WORDS:
         msg = (
             f"model '{config.name}': parameter {JOIN_PARAMETER} is '{word[:100]}', "
-            f"expected auto, always or never"
+            f"expected {', '.join(_WORDS[:-1])} or {_WORDS[-1]}"
         )
         raise InvalidConfig(msg)
     return word

@@ -311,6 +311,24 @@ def test_functions_are_looked_into(axis, rows):
     assert verdict_on(made).rows == rows
 
 
+QUANTIZED = [
+    node("DynamicQuantizeLinear", "x", "q s z"),
+    node("MatMulInteger", "q w z", "m"),
+    node("Cast", "m", "f", to=FLOAT),
+    node("Mul", "f s"),
+]
+
+
+def test_rows_that_meet_in_the_scales_of_quantisation_alone_are_said_to():
+    constants = {"w": np.ones((4, 3), np.uint8)}
+    verdict = verdict_on(model(QUANTIZED, {"x": ["n", 4]}, constants=constants))
+    assert (verdict.rows, verdict.is_quantised) == ("dependent", True)
+    assert "DynamicQuantizeLinear" in verdict.reason
+    more = [*QUANTIZED[:-1], node("Mul", "f s", "g"), node("Softmax", "g", axis=0)]
+    verdict = verdict_on(model(more, {"x": ["n", 4]}, constants=constants))
+    assert (verdict.rows, verdict.is_quantised) == ("dependent", False)
+
+
 def test_an_operator_that_is_not_known_leaves_the_question_open():
     unknown = helper.make_node("Guess", ["x"], ["y"], name="guess", domain="own")
     verdict = verdict_on(model([unknown], {"x": ["n", 4]}, more=[("own", 1)]))

@@ -6,6 +6,8 @@ from dataclasses import replace
 from inferd.backends.onnx.rows.elementwise import broadcast
 from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
 from inferd.backends.onnx.rows.graph import RowNode
+from inferd.backends.onnx.rows.maths import product
+from inferd.backends.onnx.rows.nets import recurrent
 from inferd.backends.onnx.rows.size import ONE
 from inferd.backends.onnx.rows.value import (
     Mixed,
@@ -16,6 +18,7 @@ from inferd.backends.onnx.rows.value import (
     mixes,
     needed,
     plain,
+    scaled,
     side_by_side,
 )
 
@@ -39,7 +42,31 @@ def _random(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     raise mixes(node, "draws random numbers for all rows together")
 
 
-_DYNAMIC = _always("is dynamic quantisation: its scale is taken from all rows together")
+_SCALES = "is dynamic quantisation: its scale is taken from all rows together"
+
+
+def _quantize(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
+    value = needed(values, 0)
+    if not flow.takes_scales and not value.is_plain:
+        raise scaled(node, _SCALES)
+    return [value.same(), RowTensor(()), RowTensor(())][: len(node.outputs)]
+
+
+def _quantized_product(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    """DynamicQuantizeMatMul: A, B, and the scale, zero point and bias of B."""
+    one, other = needed(values, 0), needed(values, 1)
+    if not flow.takes_scales and not (one.is_plain and other.is_plain):
+        raise scaled(node, _SCALES)
+    plain(node, values[2:], "scales")
+    return product(flow, node, one, other)
+
+
+def _quantized_recurrence(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
+    """DynamicQuantizeLSTM: an LSTM with scales and zero points of its weights behind."""
+    if not flow.takes_scales and not all(one is None or one.is_plain for one in values):
+        raise scaled(node, _SCALES)
+    plain(node, values[8:], "scales")
+    return recurrent(flow, node, values[:8])
 
 
 def _per_row(usual: int = 2) -> Callable[[RowFlow, RowNode, RowTensors], Sequence[RowTensor]]:
@@ -182,7 +209,7 @@ _NUMBERS_ROWS = "finds elements in the whole batch: their number is not that of 
 RULES: dict[tuple[str, str], Rule] = {
     ("", "Bernoulli"): _random,
     ("", "Compress"): _always(_NUMBERS_ROWS),
-    ("", "DynamicQuantizeLinear"): _DYNAMIC,
+    ("", "DynamicQuantizeLinear"): _quantize,
     ("", "GridSample"): _grid_sample,
     ("", "MaxRoiPool"): _regions,
     ("", "Multinomial"): _random,
@@ -216,8 +243,8 @@ RULES: dict[tuple[str, str], Rule] = {
     (ML, "TreeEnsembleRegressor"): _per_row(1),
     (ML, "ZipMap"): _zip_map,
     (MICROSOFT, "BiasGelu"): _biased,
-    (MICROSOFT, "DynamicQuantizeLSTM"): _DYNAMIC,
-    (MICROSOFT, "DynamicQuantizeMatMul"): _DYNAMIC,
+    (MICROSOFT, "DynamicQuantizeLSTM"): _quantized_recurrence,
+    (MICROSOFT, "DynamicQuantizeMatMul"): _quantized_product,
     (MICROSOFT, "FastGelu"): _biased,
     (MICROSOFT, "Gelu"): _same,
     (MICROSOFT, "QLinearAdd"): _quantized_binary,

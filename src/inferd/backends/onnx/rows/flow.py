@@ -28,11 +28,19 @@ _MOST_CALLS = 50
 class RowFlow:
     """What is known of one model. `rules` are by domain and operator.
 
+    `takes_scales` is whether the scales of dynamic quantisation count as the same for all rows.
     `ends` are lengths of pieces that were cut off at most at another length: the piece is as long,
     or all that there was, more than 1.
     """
 
-    def __init__(self, model: OnnxFile, rules: Mapping[tuple[str, str], Rule]) -> None:
+    def __init__(
+        self,
+        model: OnnxFile,
+        rules: Mapping[tuple[str, str], Rule],
+        *,
+        takes_scales: bool = False,
+    ) -> None:
+        self.takes_scales = takes_scales
         self.opsets = model.opsets
         self.functions = model.functions
         self._rules = rules

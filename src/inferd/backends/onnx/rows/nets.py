@@ -93,7 +93,8 @@ def _global_pool(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
 # --- recurrence ---
 
 
-def _recurrent(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
+def recurrent(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
+    """Return what an RNN, GRU or LSTM makes of the rows of a sequence. Raises Mixed, Unclear."""
     value = needed(values, 0)
     plain(node, values[1:4], "weights")
     plain(node, values[7:], "weights")  # peepholes
@@ -283,15 +284,15 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "Conv"): _conv,
     ("", "ConvInteger"): _conv,
     ("", "ConvTranspose"): _conv,
-    ("", "GRU"): _recurrent,
+    ("", "GRU"): recurrent,
     ("", "GlobalAveragePool"): _global_pool,
     ("", "GlobalLpPool"): _global_pool,
     ("", "GlobalMaxPool"): _global_pool,
-    ("", "LSTM"): _recurrent,
+    ("", "LSTM"): recurrent,
     ("", "LpPool"): _pool,
     ("", "MaxPool"): _pool,
     ("", "QLinearConv"): _quantized_conv,
-    ("", "RNN"): _recurrent,
+    ("", "RNN"): recurrent,
     ("", "RotaryEmbedding"): _rotary,
     ("com.microsoft", "Attention"): _fused_attention,
     ("com.microsoft", "EmbedLayerNormalization"): _embed_normalization,

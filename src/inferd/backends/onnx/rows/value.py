@@ -14,13 +14,15 @@ from inferd.backends.onnx.rows.size import ONE, Size, Sizes, times
 class Mixed(Exception):
     """An operator mixes rows, or makes something of them that cannot be split again.
 
-    `has_batch_dim` is false if that shows that the first dim is no batch dim.
+    `has_batch_dim` is false if that shows that the first dim is no batch dim. `is_scale`: rows are
+    mixed in a scale of dynamic quantisation.
     """
 
-    def __init__(self, reason: str, *, has_batch_dim: bool = True) -> None:
+    def __init__(self, reason: str, *, has_batch_dim: bool = True, is_scale: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.has_batch_dim = has_batch_dim
+        self.is_scale = is_scale
 
 
 class Unclear(Exception):
@@ -110,6 +112,11 @@ def at(axis: object, rank: int) -> int:
 def mixes(node: RowNode, what: str) -> Mixed:
     """Return the error for an operator that does `what`."""
     return Mixed(f"{node} {what}")
+
+
+def scaled(node: RowNode, what: str) -> Mixed:
+    """Return the error for an operator whose scale is that of all rows."""
+    return Mixed(f"{node} {what}", is_scale=True)
 
 
 def along(node: RowNode, value: RowTensor, axes: Iterable[int]) -> None:

@@ -6,6 +6,7 @@ nothing, since exporters invent them; they only tell whether inputs that never m
 """
 
 import logging
+from contextlib import suppress
 
 from inferd.backends.onnx.rows import (
     classical,
@@ -46,9 +47,7 @@ _ODD = (Malformed, ValueError, LookupError, TypeError, AttributeError, Arithmeti
 def verdict_on(data: bytes | memoryview) -> Verdict:
     """Return whether the rows of the ONNX model in `data` are independent. Never raises."""
     try:
-        return _verdict(read_model(data))
-    except Mixed as error:
-        return Verdict(DEPENDENT, error.reason, error.has_batch_dim)
+        return _judged(read_model(data))
     except Unclear as error:
         return Verdict(OPEN, error.reason)
     except RecursionError:
@@ -58,8 +57,21 @@ def verdict_on(data: bytes | memoryview) -> Verdict:
         return Verdict(OPEN, f"its graph cannot be followed: {type(error).__name__} {error}")
 
 
-def _verdict(model: OnnxFile) -> Verdict:
-    flow, graph = RowFlow(model, RULES), model.graph
+def _judged(model: OnnxFile) -> Verdict:
+    try:
+        return _verdict(model)
+    except Mixed as error:
+        mixed = error
+    is_quantised = False
+    if mixed.is_scale:
+        with suppress(Mixed, Unclear):
+            is_quantised = _verdict(model, takes_scales=True).rows == INDEPENDENT
+    return Verdict(DEPENDENT, mixed.reason, mixed.has_batch_dim, is_quantised)
+
+
+def _verdict(model: OnnxFile, *, takes_scales: bool = False) -> Verdict:
+    """Return the verdict on `model`. Raises Mixed, Unclear, and whatever an odd file leads to."""
+    flow, graph = RowFlow(model, RULES, takes_scales=takes_scales), model.graph
     scope: Scope = flow.scope_of(graph, {})
     given = [one for one in graph.inputs if one.name not in graph.constants]
     for port in given:
