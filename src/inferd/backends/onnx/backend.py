@@ -82,7 +82,7 @@ class OnnxBackend(CompletingBackend):
     def _read(
         self, files: ModelFiles, config: ModelConfig, chosen: list[Provider], libraries: list[Path]
     ) -> Loaded:
-        content, checks, source = self._model(files, config)
+        content, checks, read = self._model(files, config)
         model = content or str(_model_file(files))
         options = session_options(config, self._threads)
         register(options, libraries, files, config)
@@ -96,7 +96,7 @@ class OnnxBackend(CompletingBackend):
         except failures()[1] as error:
             msg = f"model '{config.name}': ONNX Runtime cannot load it: {words(error, files)}"
             raise BackendFailed(msg) from error
-        return Loaded(session, checks, verdict_on(source))
+        return Loaded(session, checks, verdict_on(read))
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         """Return a key that is equal for loads that may share a session."""

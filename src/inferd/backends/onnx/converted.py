@@ -52,7 +52,7 @@ class ConvertedBackend(OnnxBackend):
         try:
             content = self._convert(files, config)
             found = guard(memoryview(content), files.file.name)
-            return Guarded(found.content or content, found.checks, content)
+            return found._replace(content=found.content or content)
         except InferdError as error:
             error.args = (f"model '{config.name}': {error.message}",)
             raise

@@ -23,7 +23,8 @@ from inferd.backends.onnx.doors.check import (
     RangeCheck,
     SizeCheck,
 )
-from inferd.backends.onnx.doors.graph import INT32, INT64, Array, Node, Scope
+from inferd.backends.onnx.doors.scope import Scope
+from inferd.backends.onnx.graph import INT32, INT64, Array, RowNode
 from inferd.convert.onnx_model import OnnxNode
 
 _LOWEST: dict[int, Array] = {
@@ -57,7 +58,7 @@ class Shut(NamedTuple):
 class _Shutting:
     """Collects what shuts one operator."""
 
-    def __init__(self, node: Node, scope: Scope, opset: int) -> None:
+    def __init__(self, node: RowNode, scope: Scope, opset: int) -> None:
         self.node, self.scope, self.opset = node, scope, opset
         self.prefix = next((one for one in node.outputs if one), "")
         self.what = f"{node.op} '{self.prefix}'"
@@ -123,7 +124,7 @@ class _Shutting:
         self.replace(index, self.add("Reshape", (x, same), why))
 
 
-def shut(node: Node, scope: Scope, opset: int) -> Shut:
+def shut(node: RowNode, scope: Scope, opset: int) -> Shut:
     """Return how `node` is shut; an empty Shut if it is no door. Raises Malformed.
 
     `scope` knows what its inputs are, `opset` is the version of ONNX's own operators.
@@ -139,7 +140,7 @@ def shut(node: Node, scope: Scope, opset: int) -> Shut:
     return shutter(_Shutting(node, scope, opset))
 
 
-def _refusal(node: Node) -> str:
+def _refusal(node: RowNode) -> str:
     """Return why an operator can never run, "" if nothing speaks against it."""
     if node.op in _WINDOWED:
         for name in ("kernel_shape", "strides", "dilations"):
@@ -155,7 +156,7 @@ def _refusal(node: Node) -> str:
     return ""
 
 
-def _words(node: Node) -> str:
+def _words(node: RowNode) -> str:
     return f"the {node.op} that gives '{node.outputs[0] if node.outputs else ''}'"
 
 

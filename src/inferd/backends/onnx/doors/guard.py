@@ -9,7 +9,7 @@ the results are the same. Field numbers are those of onnx.proto.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -18,19 +18,22 @@ from typing import NamedTuple
 import numpy as np
 
 from inferd.backends.onnx.doors.check import Check
-from inferd.backends.onnx.doors.door import DOORS, shut
-from inferd.backends.onnx.doors.graph import (
+from inferd.backends.onnx.doors.door import DOORS, Shut, shut
+from inferd.backends.onnx.doors.scope import Scope
+from inferd.backends.onnx.graph import (
     ATTRIBUTE,
+    FUNCTION,
+    FUNCTION_NODE,
     GRAPH,
+    GRAPH_NODE,
     INPUT,
     NAME,
-    NODE_OF,
     OUTPUT,
-    SUBGRAPHS,
-    Node,
-    Scope,
-    opset_of,
-    read_node,
+    SUBGRAPH,
+    OnnxFile,
+    OnnxGraph,
+    RowNode,
+    read_model,
 )
 from inferd.convert.onnx_model import Chunks, OnnxNode, encode_node, onnx_type
 from inferd.convert.protobuf import BYTES, Malformed, any_field, bytes_field, fields, text_field
@@ -41,9 +44,6 @@ _log = logging.getLogger(__name__)
 
 GUARDED = "InstanceNormalization"
 
-MAX_DEPTH = 100
-"""The nesting limit of graphs, the same as that of protobuf's own reader."""
-
 _FIRST_OPSET = 7
 """ONNX Runtime has few operators of older opsets, and not those inserted here."""
 
@@ -53,40 +53,39 @@ Rewrite = Callable[[int, memoryview], Chunks]
 class Guarded(NamedTuple):
     """A model whose doors are shut: `content` is None if its file runs as it is.
 
-    `checks` are for the inputs of each request. `source` is the model as it was.
+    `checks` are for the inputs of each request. `model` is what the file holds, None if it cannot
+    be read.
     """
 
     content: bytes | None
-    checks: tuple[Check, ...]
-    source: bytes | memoryview = b""
+    checks: tuple[Check, ...] = ()
+    model: OnnxFile | None = None
 
 
 def guarded(file: Path) -> Guarded:
     """Return what shuts the doors of the model in `file`. Raises InvalidConfig as `guard` does."""
     if not file.stat().st_size:
-        return Guarded(None, ())
+        return Guarded(None)
     with file.open("rb") as opened:
         content = mmap(opened.fileno(), 0, access=ACCESS_READ)
-    source = memoryview(content)
-    return guard(source, file.name)._replace(source=source)
+    return guard(memoryview(content), file.name)
 
 
-def guard(model: memoryview, name: str) -> Guarded:
+def guard(data: memoryview, name: str) -> Guarded:
     """Return what shuts the doors of an encoded ModelProto, which errors call `name`.
 
     Models of an opset before 7 are left as they are. Raises InvalidConfig for a model that can
     never run, and for one that has doors and cannot be parsed.
     """
-    walk = _Walk()
     try:
-        walk.opset = opset_of(model)
-        if walk.opset < _FIRST_OPSET:
-            return Guarded(None, ())
-        chunks = _rewritten(model, dict.fromkeys(NODE_OF, partial(walk.graph, Scope(), 0)))
+        model = read_model(data)
+        if model.opsets.get("", 0) < _FIRST_OPSET:
+            return Guarded(None, model=model)
+        walk = _Walk(model)
     except Malformed as error:
-        content = bytes(model)
-        if not any(one.encode() in content for one in (GUARDED, *DOORS)):
-            return Guarded(None, ())  # ONNX Runtime says what is wrong
+        whole = bytes(data)
+        if not any(one.encode() in whole for one in (GUARDED, *DOORS)):
+            return Guarded(None)  # ONNX Runtime says what is wrong
         msg = f"'{name}' is no ONNX model: {error}"
         raise InvalidConfig(msg) from error
     if walk.refusal:
@@ -99,7 +98,108 @@ def guard(model: memoryview, name: str) -> Guarded:
             name,
             left,
         )
-    return Guarded(b"".join(chunks) if walk.is_changed else None, tuple(walk.checks))
+    content = _Rewriting(walk.shut).model(model, data) if walk.is_changed else None
+    return Guarded(content, tuple(walk.checks), model)
+
+
+class _Walk:
+    """Goes through a model's graphs, and finds what shuts the doors on the way.
+
+    `shut` is by the id of a node that has to be rewritten. Raises Malformed.
+    """
+
+    def __init__(self, model: OnnxFile) -> None:
+        self.checks: list[Check] = []
+        self.refusal = ""
+        self.left: list[str] = []
+        self.shut: dict[int, Shut] = {}
+        self.is_changed = False
+        self._opset = model.opsets[""]
+        self._graph(model.graph, Scope(), is_main=True)
+        for function in model.functions.values():
+            self._nodes(function.nodes, Scope())
+
+    def _graph(self, graph: OnnxGraph, scope: Scope, *, is_main: bool = False) -> None:
+        scope.read(graph, is_main=is_main)
+        self._nodes(graph.nodes, scope)
+
+    def _nodes(self, nodes: list[RowNode], scope: Scope) -> None:
+        for node in nodes:
+            if _is_normalization(node):
+                self.is_changed = True
+            else:
+                self._node(node, scope)
+            scope.follow(node)
+
+    def _node(self, node: RowNode, scope: Scope) -> None:
+        done = shut(node, scope, self._opset)
+        self.refusal = self.refusal or done.refusal
+        self.checks += done.checks
+        self.left += [done.left] if done.left else []
+        if done.renamed:
+            self.is_changed = True
+            self.shut[id(node)] = done
+        for value in node.attributes.values():
+            if isinstance(value, OnnxGraph):
+                self._graph(value, Scope(scope))
+
+
+def _is_normalization(node: RowNode) -> bool:
+    return node.op == GUARDED and not node.domain and bool(node.inputs and node.outputs)
+
+
+class _Rewriting:
+    """Writes a model with nodes before those in `shut`, which take what these give."""
+
+    def __init__(self, shut: Mapping[int, Shut]) -> None:
+        self._shut = shut
+
+    def model(self, model: OnnxFile, data: memoryview) -> bytes:
+        functions = iter(model.functions.values())
+
+        def function(number: int, value: memoryview) -> Chunks:
+            nodes = iter(next(functions).nodes)
+            return bytes_field(number, *self._nodes(FUNCTION_NODE, nodes, value))
+
+        def graph(number: int, value: memoryview) -> Chunks:
+            return self._graph(model.graph, number, value)
+
+        return b"".join(_rewritten(data, {GRAPH: graph, FUNCTION: function}))
+
+    def _graph(self, graph: OnnxGraph, number: int, data: memoryview) -> Chunks:
+        return bytes_field(number, *self._nodes(GRAPH_NODE, iter(graph.nodes), data))
+
+    def _nodes(self, field: int, nodes: Iterator[RowNode], data: memoryview) -> Chunks:
+        """Rewrite a graph or function, whose `nodes` are in that field, in this order."""
+        return _rewritten(data, {field: lambda number, _: self._node(next(nodes), number)})
+
+    def _node(self, node: RowNode, number: int) -> Chunks:
+        if _is_normalization(node):
+            return _normalization(number, node)
+        rewrites: dict[int, Rewrite] = {}
+        if any(isinstance(one, OnnxGraph) for one in node.attributes.values()):
+            rewrites[ATTRIBUTE] = self._attributes(node)
+        done = self._shut.get(id(node), Shut())
+        if done.renamed:
+            rewrites[INPUT] = _renamed(done.renamed)
+        content = _rewritten(node.data, rewrites)
+        if done.name:
+            content.append(text_field(NAME, done.name))  # the last one counts
+        before = [encode_node(one) for one in done.before]
+        return [chunk for one in (*before, content) for chunk in bytes_field(number, *one)]
+
+    def _attributes(self, node: RowNode) -> Rewrite:
+        """Return a Rewrite of the attributes of `node`, in order: some have graphs."""
+        values = iter(node.attributes.values())
+
+        def rewrite(number: int, attribute: memoryview) -> Chunks:
+            value = next(values)
+            if not isinstance(value, OnnxGraph):
+                return bytes_field(number, attribute)
+            inner = _rewritten(attribute, {SUBGRAPH: partial(self._graph, value)})
+            return bytes_field(number, *inner)
+
+        return rewrite
 
 
 def _rewritten(message: memoryview, rewrites: Mapping[int, Rewrite]) -> Chunks:
@@ -112,61 +212,6 @@ def _rewritten(message: memoryview, rewrites: Mapping[int, Rewrite]) -> Chunks:
         else:
             chunks += rewrite(number, value)
     return chunks
-
-
-class _Walk:
-    """Goes through a model's graphs, and shuts the doors on the way."""
-
-    def __init__(self) -> None:
-        self.opset = 0
-        self.is_changed = False
-        self.checks: list[Check] = []
-        self.refusal = ""
-        self.left: list[str] = []
-
-    def graph(self, around: Scope, depth: int, number: int, graph: memoryview) -> Chunks:
-        """Rewrite a GraphProto or FunctionProto at nesting level `depth`."""
-        if depth >= MAX_DEPTH:
-            msg = f"graphs lie in graphs, deeper than {MAX_DEPTH}"
-            raise Malformed(msg)
-        scope = Scope(around if depth else None)
-        if depth or number == GRAPH:
-            scope.read(graph, is_main=not depth)
-        node = NODE_OF.get(number, NODE_OF[GRAPH])
-        return bytes_field(number, *_rewritten(graph, {node: partial(self._node, scope, depth)}))
-
-    def _node(self, scope: Scope, depth: int, number: int, data: memoryview) -> Chunks:
-        """Rewrite a NodeProto in a graph at nesting level `depth`."""
-        node = read_node(data)
-        if node.op == GUARDED and not node.domain and node.inputs and node.outputs:
-            chunks = _normalization(number, data, node.inputs[0], node.outputs[0])
-            self.is_changed = True
-        else:
-            chunks = self._shut(node, scope, depth, number, data)
-        scope.follow(node)
-        return chunks
-
-    def _shut(self, node: Node, scope: Scope, depth: int, number: int, data: memoryview) -> Chunks:
-        done = shut(node, scope, self.opset)
-        self.refusal = self.refusal or done.refusal
-        self.checks += done.checks
-        self.left += [done.left] if done.left else []
-        rewrites: dict[int, Rewrite] = {ATTRIBUTE: partial(self._attribute, scope, depth)}
-        chunks: Chunks = []
-        if done.renamed:
-            self.is_changed = True
-            rewrites[INPUT] = _renamed(done.renamed)
-            for one in done.before:
-                chunks += bytes_field(number, *encode_node(one))
-        content = _rewritten(data, rewrites)
-        if done.name:
-            content.append(text_field(NAME, done.name))  # the last one counts
-        return chunks + bytes_field(number, *content)
-
-    def _attribute(self, scope: Scope, depth: int, number: int, attribute: memoryview) -> Chunks:
-        """Rewrite an AttributeProto, which may hold graphs."""
-        subgraphs = dict.fromkeys(SUBGRAPHS, partial(self.graph, scope, depth + 1))
-        return bytes_field(number, *_rewritten(attribute, subgraphs))
 
 
 def _renamed(names: Mapping[int, str]) -> Rewrite:
@@ -183,8 +228,9 @@ def _renamed(names: Mapping[int, str]) -> Rewrite:
     return rewrite
 
 
-def _normalization(number: int, node: memoryview, x: str, y: str) -> Chunks:
-    """Return the nodes that replace an InstanceNormalization from `x` to `y`."""
+def _normalization(number: int, node: RowNode) -> Chunks:
+    """Return the nodes that replace an InstanceNormalization."""
+    x, y = node.inputs[0], node.outputs[0]
     part = f"{y}:".__add__
     real, whole = ({"to": onnx_type(one)} for one in (DataType.FP32, DataType.INT64))
     # Few operators of old opsets take integers, and a shape made by Concat is not run as written.
@@ -207,5 +253,5 @@ def _normalization(number: int, node: memoryview, x: str, y: str) -> Chunks:
     )
     names = {INPUT: _renamed({0: part("x")}), OUTPUT: _renamed({0: part("y")})}
     nodes = [encode_node(one) for one in before]
-    nodes += [_rewritten(node, names), *(encode_node(one) for one in after)]
+    nodes += [_rewritten(node.data, names), *(encode_node(one) for one in after)]
     return [chunk for one in nodes for chunk in bytes_field(number, *one)]

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from inferd.backends.onnx.graph import RowNode
 from inferd.backends.onnx.rows.elementwise import broadcast
 from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
-from inferd.backends.onnx.rows.graph import RowNode
 from inferd.backends.onnx.rows.maths import product
 from inferd.backends.onnx.rows.nets import recurrent
 from inferd.backends.onnx.rows.size import ONE

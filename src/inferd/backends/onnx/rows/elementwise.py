@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
+from inferd.backends.onnx.graph import RowNode
 from inferd.backends.onnx.rows.flow import RowFlow, Rule
-from inferd.backends.onnx.rows.graph import RowNode
 from inferd.backends.onnx.rows.size import ONE, Size, Sizes, over, times
 from inferd.backends.onnx.rows.value import (
     RowTensor,

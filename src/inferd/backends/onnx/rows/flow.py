@@ -7,7 +7,7 @@ they leave open what becomes of them.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from inferd.backends.onnx.rows.graph import Constant, Function, OnnxFile, OnnxGraph, RowNode, bound
+from inferd.backends.onnx.graph import Constant, Function, OnnxFile, OnnxGraph, RowNode, bound
 from inferd.backends.onnx.rows.size import Size, Sizes
 from inferd.backends.onnx.rows.value import LostTensor, Mixed, RowTensor, Unclear, mixes
 

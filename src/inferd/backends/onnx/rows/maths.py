@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from inferd.backends.onnx.graph import RowNode
 from inferd.backends.onnx.rows.elementwise import broadcast, check_beside, counted
 from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
-from inferd.backends.onnx.rows.graph import RowNode
 from inferd.backends.onnx.rows.size import ONE, Size, Sizes, times
 from inferd.backends.onnx.rows.value import (
     RowTensor,

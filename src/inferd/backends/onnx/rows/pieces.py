@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from inferd.backends.onnx.graph import RowNode
 from inferd.backends.onnx.rows.elementwise import check_beside, counted
 from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
-from inferd.backends.onnx.rows.graph import RowNode
 from inferd.backends.onnx.rows.size import Size, over, times
 from inferd.backends.onnx.rows.value import (
     RowTensor,

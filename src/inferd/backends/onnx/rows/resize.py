@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from inferd.backends.onnx.graph import RowNode
 from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
-from inferd.backends.onnx.rows.graph import RowNode
 from inferd.backends.onnx.rows.size import ONE, Size, times
 from inferd.backends.onnx.rows.value import (
     RowTensor,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.backends.onnx.rows.graph import RowNode
+from inferd.backends.onnx.graph import RowNode
 from inferd.backends.onnx.rows.size import ONE, Size, Sizes, times
 
 

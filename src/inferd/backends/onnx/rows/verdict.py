@@ -8,6 +8,7 @@ nothing, since exporters invent them; they only tell whether inputs that never m
 import logging
 from contextlib import suppress
 
+from inferd.backends.onnx.graph import GraphInput, OnnxFile, read_model
 from inferd.backends.onnx.rows import (
     classical,
     dims,
@@ -19,7 +20,6 @@ from inferd.backends.onnx.rows import (
     resize,
 )
 from inferd.backends.onnx.rows.flow import RowFlow, Rule, Scope
-from inferd.backends.onnx.rows.graph import GraphInput, OnnxFile, read_model
 from inferd.backends.onnx.rows.size import ONE, B, Size, Sizes
 from inferd.backends.onnx.rows.value import LostTensor, Mixed, RowTensor, Unclear
 from inferd.convert.protobuf import Malformed
@@ -38,16 +38,24 @@ RULES: dict[tuple[str, str], Rule] = {
     **classical.RULES,
 }
 
+MAX_NODES = 200_000
+"""A model with more operators is not followed."""
+
 _PROVED = Verdict(INDEPENDENT, "every operator keeps the rows of the batch apart")
 
 # What may be wrong with a file that ONNX Runtime has loaded, or with one of its operators.
 _ODD = (Malformed, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 
 
-def verdict_on(data: bytes | memoryview) -> Verdict:
-    """Return whether the rows of the ONNX model in `data` are independent. Never raises."""
+def verdict_on(model: OnnxFile | bytes | None) -> Verdict:
+    """Return whether the rows of an ONNX model, or of an encoded one, are independent.
+
+    Never raises: of None, a model that cannot be read, nothing is known.
+    """
+    if model is None:
+        return Verdict(OPEN, "its file cannot be read")
     try:
-        return _judged(read_model(data))
+        return _judged(read_model(model) if isinstance(model, bytes) else model)
     except Unclear as error:
         return Verdict(OPEN, error.reason)
     except RecursionError:
@@ -58,6 +66,8 @@ def verdict_on(data: bytes | memoryview) -> Verdict:
 
 
 def _judged(model: OnnxFile) -> Verdict:
+    if model.size > MAX_NODES:
+        return Verdict(OPEN, f"it has more than {MAX_NODES} operators")
     try:
         return _verdict(model)
     except Mixed as error:

@@ -4,24 +4,19 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from inferd.backends.onnx.doors.graph import (
-    BOOL,
-    FLOAT,
-    INT32,
-    INT64,
-    UINT8,
-    Scope,
-    nodes_of,
-    opset_of,
-    read_node,
-)
+from inferd.backends.onnx.doors.scope import BOOL, FLOAT, UINT8, Scope
+from inferd.backends.onnx.graph import INT32, INT64, read_model
+
+
+def read(graph):
+    return read_model(helper.make_model(graph).SerializeToString()).graph
 
 
 def scope_of(graph):
-    data = memoryview(graph.SerializeToString())
+    known = read(graph)
     scope = Scope()
-    scope.read(data, is_main=True)
-    for node in nodes_of(data):
+    scope.read(known, is_main=True)
+    for node in known.nodes:
         scope.follow(node)
     return scope
 
@@ -104,33 +99,7 @@ def test_a_subgraph_sees_the_values_around_it_unless_it_has_its_own():
     )
     inner = Scope(around)
     own = graph_of(inputs=[("d", TensorProto.INT32)])
-    inner.read(memoryview(own.SerializeToString()))
+    inner.read(read(own))
     assert inner.constant("c").tolist() == [1] and inner.element("x") == FLOAT
     assert inner.constant("d") is None and inner.element("d") == INT32
     assert inner.open_inputs == frozenset()
-
-
-def test_a_node_tells_its_attributes():
-    node = read_node(
-        memoryview(
-            helper.make_node(
-                "Conv", ["x", "", "b"], ["y"], domain="ai.onnx", strides=[2, -1], group=3
-            ).SerializeToString()
-        )
-    )
-    assert (node.op, node.domain, node.inputs) == ("Conv", "", ["x", "", "b"])
-    assert (node.numbers("strides"), node.number("group", 1)) == ([2, -1], 3)
-    assert (node.numbers("pads"), node.number("other", 1)) == ([], 1)
-    assert (node.input(2), node.input(3), node.tensor("strides")) == ("b", "", None)
-
-
-def test_the_opset_is_that_of_the_operators_of_onnx():
-    opsets = [helper.make_opsetid("own", 3), helper.make_opsetid("ai.onnx", 17)]
-    model = helper.make_model(graph_of(), opset_imports=opsets)
-    assert opset_of(memoryview(model.SerializeToString())) == 17
-
-
-def test_the_domain_of_an_opset_may_be_left_out():
-    model = helper.make_model(graph_of(), opset_imports=[helper.make_opsetid("", 17)])
-    model.opset_import[0].ClearField("domain")
-    assert opset_of(memoryview(model.SerializeToString())) == 17

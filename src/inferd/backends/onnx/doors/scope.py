@@ -1,0 +1,167 @@
+"""Scope: what the values of an ONNX graph are: constants, inputs, types of elements, counts.
+
+There is one for each graph, that of a subgraph within that of the graph around it.
+"""
+
+from collections.abc import Sequence
+
+from inferd.backends.onnx.graph import INT32, INT64, Array, Constant, OnnxGraph, RowNode
+
+FLOAT, UINT8, BOOL = 1, 2, 9
+"""Some types of elements, as TensorProto.DataType numbers them."""
+
+
+class Scope:
+    """The values that nodes of a graph can name: their constants, element types, origins.
+
+    `open_inputs` are the inputs that every request gives, which only the main graph has. `around`
+    is the scope of the graph that a subgraph is in.
+    """
+
+    def __init__(self, around: "Scope | None" = None) -> None:
+        self._around = around
+        self._constants: dict[str, Constant] = {}
+        self._types: dict[str, int] = {}
+        self._counts: set[str] = set()
+        self._own: set[str] = set()
+        self.open_inputs: frozenset[str] = frozenset()
+
+    def read(self, graph: OnnxGraph, *, is_main: bool = False) -> None:
+        """Note what a graph declares."""
+        inputs = [port.name for port in graph.inputs]
+        self._own.update(graph.elements, inputs, graph.outputs, graph.constants)
+        self._types.update((name, one) for name, one in graph.elements.items() if one)
+        if is_main:
+            self.open_inputs = frozenset(inputs) - graph.constants.keys()
+        self._constants.update(graph.constants)
+        for name in inputs:  # a request may override it
+            self._constants.pop(name, None)
+
+    def follow(self, node: RowNode) -> None:
+        """Note what the outputs of `node` are."""
+        types = _output_types(node, self)
+        for name, element in zip(node.outputs, types, strict=False):
+            if name not in self._types:
+                self._add(name, element)
+            self._own.add(name)
+        if node.domain:
+            return
+        if node.op == "Constant" and node.outputs:
+            tensor = node.attributes.get("value")
+            if isinstance(tensor, Constant):
+                self._constants[node.outputs[0]] = tensor
+        if node.op in _COUNTS or (node.op in _KEEPING and self.is_count(node.input(0))):
+            self._counts.update(node.outputs[:1])
+
+    def element(self, name: str) -> int:
+        """Return the element type of a value, 0 if it is not known."""
+        if name in self._own or self._around is None:
+            return self._types.get(name, 0)
+        return self._around.element(name)
+
+    def is_count(self, name: str) -> bool:
+        """Return whether a value has counts, such as dims, which are never negative."""
+        if name in self._own or self._around is None:
+            return name in self._counts
+        return self._around.is_count(name)
+
+    def constant(self, name: str) -> Array | None:
+        """Return a constant of INT32 or INT64 that the file holds, None for anything else.
+
+        Raises Malformed.
+        """
+        if name not in self._own and self._around is not None:
+            return self._around.constant(name)
+        tensor = self._constants.get(name)
+        return None if tensor is None else tensor.integers()
+
+    def rank(self, name: str) -> int | None:
+        """Return the number of dims of a constant, None for anything else."""
+        if name not in self._own and self._around is not None:
+            return self._around.rank(name)
+        tensor = self._constants.get(name)
+        return None if tensor is None else len(tensor.dims)
+
+    def _add(self, name: str, element: int) -> None:
+        self._own.add(name)
+        if element:
+            self._types[name] = element
+
+
+# --- element types ---
+
+_COUNTS = ("Shape", "Size", "NonZero")
+_KEEPING = ("Gather", "Slice", "Squeeze", "Unsqueeze", "Identity", "Reshape", "ReduceMin")
+"""Operators that give counts, and those that give counts if they take some."""
+
+_INDICES = (*_COUNTS, "ArgMax", "ArgMin", "NonMaxSuppression")
+_TRUTHS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "And", "Or", "Xor", "Not")
+_FIXED: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(_INDICES, (INT64,)),
+    **dict.fromkeys((*_TRUTHS, "IsNaN", "IsInf", "RegexFullMatch"), (BOOL,)),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger"), (INT32,)),
+    "DynamicQuantizeLinear": (UINT8, FLOAT, UINT8),
+}
+"""Operator -> the types of its outputs, whatever it takes."""
+
+_LIKE_INPUT = {
+    "CastLike": 1,
+    "DequantizeLinear": 1,
+    "OneHot": 2,
+    "QuantizeLinear": 2,
+    "Where": 1,
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul"), 7),
+}
+"""Operator -> the index of the input that has the type of its output, if not the first."""
+
+_WINDOWS = ("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix")
+_NAMED = {
+    "Cast": ("to", 0),
+    "Multinomial": ("dtype", INT32),
+    **dict.fromkeys(("RandomNormal", "RandomUniform"), ("dtype", FLOAT)),
+    **dict.fromkeys(_WINDOWS, ("output_datatype", FLOAT)),
+}
+"""Operator -> the attribute with the type of its output, and what it is if that is absent."""
+
+_MAYBE_NAMED = ("Bernoulli", "EyeLike", "RandomNormalLike", "RandomUniformLike")
+_MORE = {"Dropout": BOOL, "MaxPool": INT64, "TopK": INT64, "Unique": INT64}
+"""Operator -> the type of its outputs after the first."""
+
+_BODIES = {"If": ("then_branch", 0), "Loop": ("body", 1), "Scan": ("body", 0)}
+"""Operator -> its subgraph that declares what it gives, after how many outputs of other use."""
+
+_OPAQUE = ("Sequence", "Optional", "SplitTo", "ConcatFrom", "ImageDecoder")
+
+
+def _output_types(node: RowNode, scope: Scope) -> Sequence[int]:
+    """Return the element types of a node's outputs, 0 for unknown ones."""
+    op = node.op
+    if node.domain or op.startswith(_OPAQUE):
+        return []
+    if op in _FIXED:
+        return _FIXED[op]
+    if op in _BODIES:
+        name, skipped = _BODIES[op]
+        body = node.attributes.get(name)
+        if not isinstance(body, OnnxGraph):
+            return []
+        return [body.elements.get(one, 0) for one in body.outputs[skipped:]]
+    if op in ("Constant", "ConstantOfShape"):
+        return [_constant_type(node)]
+    if op in _NAMED:
+        return [node.number(*_NAMED[op])]
+    first = scope.element(node.input(_LIKE_INPUT.get(op, 0)))
+    if op in _MAYBE_NAMED:
+        return [node.number("dtype", first)]
+    return [first, *[_MORE.get(op, first)] * (len(node.outputs) - 1)]
+
+
+def _constant_type(node: RowNode) -> int:
+    tensor = node.attributes.get("value")
+    if isinstance(tensor, Constant):
+        return tensor.element
+    if node.op == "ConstantOfShape" or "value_float" in node.attributes:
+        return FLOAT
+    if "value_floats" in node.attributes:
+        return FLOAT
+    return INT64 if {"value_int", "value_ints"} & node.attributes.keys() else 0
