@@ -9,6 +9,7 @@ from grpc_health.v1 import health_pb2
 from inferd.api.call import V2_SERVICE
 from inferd.api.health_service import HEALTH_SERVICE, HealthService
 from inferd.engine.engine import Engine
+from inferd.engine.loading.load import LoadOptions
 from inferd.errors import InvalidRequest, ServiceNotFound, Unavailable
 
 NAMES = ("", V2_SERVICE)
@@ -16,7 +17,7 @@ NAMES = ("", V2_SERVICE)
 
 @pytest.fixture
 def engine():
-    engine = Engine()
+    engine = Engine(load_options=LoadOptions(allow_empty=True))
     engine.finish_loading()
     return engine
 

@@ -571,10 +571,30 @@ def test_an_engine_is_live_from_the_start_and_ready_when_loaded():
     assert engine.is_ready()
 
 
-def test_an_engine_without_models_is_ready():
-    engine = Engine()
+@pytest.mark.parametrize(
+    "accepting",
+    [
+        {"load_options": LoadOptions(allow_empty=True)},
+        {"strict_readiness": False},
+        {"load_options": LoadOptions(model_control_mode="explicit")},
+    ],
+)
+def test_an_engine_without_models_is_ready_where_that_is_accepted(accepting):
+    engine = Engine(**accepting)
+    assert not engine.is_ready()
     engine.finish_loading()
-    assert engine.is_ready()
+    assert (engine.is_ready(), engine.lacks_models()) == (True, False)
+
+
+def test_an_engine_without_models_is_not_ready():
+    engine = Engine()
+    assert not engine.lacks_models()  # it may still find some
+    engine.finish_loading()
+    assert (engine.is_ready(), engine.lacks_models()) == (False, True)
+    engine.set_state("m", 1, ModelState.UNAVAILABLE, "failed")
+    assert (engine.is_ready(), engine.lacks_models()) == (False, False)
+    engine.add(served())
+    assert (engine.is_ready(), engine.lacks_models()) == (True, False)
 
 
 @pytest.mark.parametrize("state", [ModelState.UNAVAILABLE, ModelState.LOADING])

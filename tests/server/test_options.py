@@ -87,6 +87,7 @@ LOAD = {
     "model_control_mode": ("model_control_mode", "explicit"),
     "load_model": ("load_model", ("m", "n")),
     "repository_poll_secs": ("repository_poll_secs", 0.5),
+    "allow_empty": ("allow_empty", True),
     "backend_config": ("backend_config", ("python,a=b",)),
     "backend_directory": ("backend_directory", "/backends"),
 }

@@ -290,6 +290,18 @@ def test_a_model_that_fails_leaves_the_others_serving(start, repository, echo, b
     assert ask(port, "/v2/health/ready")[0] == 400
 
 
+def test_without_a_model_it_says_why_it_is_not_ready(start, repository, ask):
+    models = repository()
+    server = start(models, *ON_FREE_PORTS)
+    port = server.wait_live()
+    server.wait_for(f"not ready: no model was found in {models}; --allow-empty accepts that")
+    assert ask(port, "/v2/health/ready")[0] == 400
+    server.process.terminate()
+    assert server.end() == 0
+    accepting = start(models, *ON_FREE_PORTS, "--allow-empty")
+    assert ask(accepting.wait_ready(), "/v2/health/ready")[0] == 200
+
+
 def test_without_strict_readiness_a_failed_model_does_not_matter(
     start, repository, echo, broken, ask
 ):

@@ -73,6 +73,12 @@ class ServerConfig:
     # Triton exits; here the healthy models are served, and readiness shows that others failed.
     exit_on_error: bool = _models(False, "End with code 1 when a model fails to load at start.")
     strict_readiness: bool = _models(True, "The server is ready only when all its models are.")
+    # Triton is ready without a model; then a wrong path, or an empty mount, takes traffic.
+    allow_empty: bool = _models(
+        False,
+        "The server is ready even if it has no model. In explicit mode, where clients load models, "
+        "it always is.",
+    )
     disable_auto_complete_config: bool = _models(
         False,
         "Use config.pbtxt as it is; fill in nothing from the model file.",

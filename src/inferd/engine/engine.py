@@ -67,7 +67,8 @@ class Engine:
     """Knows the models, finds the one a request names, checks the request, and runs it.
 
     `name` is the server's name in its metadata. With `strict_readiness`, one model that failed to
-    load makes the whole server not ready. The logging and trace extensions read and change `log`
+    load makes the whole server not ready, and so does having no model, unless clients load models
+    or `load_options` allow none. The logging and trace extensions read and change `log`
     and `tracer`. `regions` holds the shared memory of clients, who have none unless
     `allow_client_shm`. `custom_metrics` are the models' own metrics. `capacity` counts what is
     under way, and may be given limits. `offload` has the threads in which every protocol decodes
@@ -92,6 +93,7 @@ class Engine:
         self._strict_readiness = strict_readiness
         self._catalog = Catalog()
         options = load_options or LoadOptions()
+        self._may_be_empty = options.allow_empty or options.model_control_mode == "explicit"
         self._store = open_store(options.cache)
         steps = Steps(self, self.capacity)
         loader = Loader(
@@ -229,10 +231,20 @@ class Engine:
         return True
 
     def is_ready(self) -> bool:
-        """Tell whether inference may be sent: loaded, not draining, and (if strict) no failures."""
+        """Tell whether inference may be sent: loaded, not draining, and (if strict) no failures.
+
+        Strictly, a server without a model is not ready either: see `lacks_models`.
+        """
         if not self._is_loaded or self._is_draining:
             return False
-        return not self._strict_readiness or self._catalog.is_sound()
+        if not self._strict_readiness:
+            return True
+        return self._catalog.is_sound() and not self.lacks_models()
+
+    def lacks_models(self) -> bool:
+        """Tell whether it has loaded and has no model, although it needs one to be ready."""
+        needs_one = self._strict_readiness and not self._may_be_empty
+        return needs_one and self._is_loaded and self._catalog.is_empty()
 
     async def all_say_ready(self) -> bool:
         """Tell whether it is ready; if strict, the models that can be asked must say so, too."""

@@ -20,7 +20,7 @@ from inferd.server.address import default_address
 from inferd.server.crashes import Crashes
 from inferd.server.memory import keep_freed_memory, spare_loaded_objects
 from inferd.server.options import log_folder, log_settings
-from inferd.server.report import failures, model_fields, model_table
+from inferd.server.report import failures, model_fields, model_table, why_empty
 from inferd.server.server import Server
 
 LOGGER = logging.getLogger("inferd")
@@ -167,8 +167,11 @@ class _ServerProcess:
             table = model_table(index, is_on_demand=is_on_demand)
             sys.stdout.write("\n".join([*table, *places]) + "\n")
             sys.stdout.flush()
-        if self._server.engine.is_ready():
+        engine = self._server.engine
+        if engine.is_ready():
             LOGGER.info("ready")
+        elif engine.lacks_models():
+            LOGGER.warning("%s", why_empty(self._config))
         elif not self._stop.is_set():
             LOGGER.warning("not ready: models failed; --strict-readiness=false accepts that")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from inferd.config.server import ServerConfig
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.observe.log import printable
 
@@ -33,6 +34,14 @@ def model_table(index: Sequence[IndexEntry], *, is_on_demand: bool = False) -> l
         ).rstrip()
         for row in rows
     ]
+
+
+def why_empty(config: ServerConfig) -> str:
+    """Return why a server without models is not ready, and what can be done."""
+    places = ", ".join(printable(path) for path in config.model_repository) or "no repository"
+    is_polling = config.model_control_mode == "poll" and config.repository_poll_secs > 0
+    until = " until a model appears" if is_polling else ""
+    return f"not ready{until}: no model was found in {places}; --allow-empty accepts that"
 
 
 def model_fields(entry: IndexEntry) -> dict[str, str]:

@@ -16,7 +16,12 @@ _SECTION = "The protocol itself"
 async def server_ready(engine: Engine) -> ReadyReport:
     """Return whether the server is ready for inference, as far as its models say so, too."""
     ready = await engine.all_say_ready()
-    return ReadyReport(ready, reason="" if ready else "the server is not ready for inference")
+    return ReadyReport(ready, reason="" if ready else _why_not(engine))
+
+
+def _why_not(engine: Engine) -> str:
+    reason = "the server is not ready for inference"
+    return f"{reason}: it has no model to serve" if engine.lacks_models() else reason
 
 
 async def model_ready(engine: Engine, model: str, version: str = "") -> ReadyReport:

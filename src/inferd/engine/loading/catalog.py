@@ -165,6 +165,14 @@ class Catalog:
             for version in model.versions.values()
         )
 
+    def is_empty(self) -> bool:
+        """Tell whether no version serves, loads or has failed: there are none but excused ones."""
+        return all(
+            version.is_excused
+            for model in self.models.values()
+            for version in model.versions.values()
+        )
+
     def with_workers(self) -> list[Served]:
         """Return the versions that serve and have instances that can be asked how they are."""
         served = [one for model in self.models.values() for one in model.ready.values()]

@@ -81,7 +81,7 @@ MAX_IGNORED_SHOWN = 5
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
-    """Which models are loaded, and how; the fields are the server options of the same names.
+    """Which models are loaded, if any, and how; the fields are options of the server.
 
     `summary_latencies` and `histogram_latencies` are those of --metrics-config: loaded versions
     count for them, too.
@@ -102,6 +102,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     model_control_mode: str = "none"
     load_model: tuple[str, ...] = ()
     repository_poll_secs: float = 15.0
+    allow_empty: bool = False
     summary_latencies: bool = False
     histogram_latencies: bool = False
     rate_limits: Limits | None = None
