@@ -10,7 +10,6 @@ from inferd.backends.onnx.doors.guard import Guarded, guarded
 from inferd.backends.onnx.guarded import GuardedInstance
 from inferd.backends.onnx.instance import OnnxInstance, failures
 from inferd.backends.onnx.library import find_libraries, register, words
-from inferd.backends.onnx.rows.verdict import verdict_on
 from inferd.backends.onnx.settings import (
     Provider,
     Threads,
@@ -27,6 +26,7 @@ from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placeme
 from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import check_config
 from inferd.errors import BackendFailed, InvalidConfig
+from inferd.rows.verdict import verdict_on
 
 _CPU = Placement("cpu")
 _EXTERNAL = "session.model_external_initializers_file_folder_path"

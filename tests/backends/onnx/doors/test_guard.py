@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 
 from inferd.backends.onnx.backend import OnnxBackend
 from inferd.backends.onnx.doors.guard import guard, guarded
-from inferd.backends.onnx.graph import MAX_DEPTH
 from inferd.config.model import ModelConfig
+from inferd.convert.onnx_graph import MAX_DEPTH
 from inferd.convert.onnx_model import OnnxNode, OnnxPort, encode_model
 from inferd.convert.protobuf import bytes_field
 from inferd.core.interfaces import Placement

@@ -24,7 +24,7 @@ from inferd.backends.onnx.doors.check import (
     SizeCheck,
 )
 from inferd.backends.onnx.doors.scope import Scope
-from inferd.backends.onnx.graph import INT32, INT64, Array, RowNode
+from inferd.convert.onnx_graph import INT32, INT64, Array, RowNode
 from inferd.convert.onnx_model import OnnxNode
 
 _LOWEST: dict[int, Array] = {

@@ -20,7 +20,7 @@ import numpy as np
 from inferd.backends.onnx.doors.check import Check
 from inferd.backends.onnx.doors.door import DOORS, Shut, shut
 from inferd.backends.onnx.doors.scope import Scope
-from inferd.backends.onnx.graph import (
+from inferd.convert.onnx_graph import (
     ATTRIBUTE,
     FUNCTION,
     FUNCTION_NODE,

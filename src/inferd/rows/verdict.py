@@ -8,8 +8,10 @@ nothing, since exporters invent them; they only tell whether inputs that never m
 import logging
 from contextlib import suppress
 
-from inferd.backends.onnx.graph import GraphInput, OnnxFile, read_model
-from inferd.backends.onnx.rows import (
+from inferd.convert.onnx_graph import GraphInput, OnnxFile, read_model
+from inferd.convert.protobuf import Malformed
+from inferd.core.rows import DEPENDENT, INDEPENDENT, OPEN, Verdict
+from inferd.rows import (
     classical,
     dims,
     elementwise,
@@ -19,11 +21,9 @@ from inferd.backends.onnx.rows import (
     pieces,
     resize,
 )
-from inferd.backends.onnx.rows.flow import RowFlow, Rule, Scope
-from inferd.backends.onnx.rows.size import ONE, B, Size, Sizes
-from inferd.backends.onnx.rows.value import LostTensor, Mixed, RowTensor, Unclear
-from inferd.convert.protobuf import Malformed
-from inferd.core.rows import DEPENDENT, INDEPENDENT, OPEN, Verdict
+from inferd.rows.flow import RowFlow, Rule, Scope
+from inferd.rows.size import ONE, B, Size, Sizes
+from inferd.rows.value import LostTensor, Mixed, RowTensor, Unclear
 
 log = logging.getLogger("inferd.backends")
 

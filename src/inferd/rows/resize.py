@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from inferd.backends.onnx.graph import RowNode
-from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
-from inferd.backends.onnx.rows.size import ONE, Size, times
-from inferd.backends.onnx.rows.value import (
+from inferd.convert.onnx_graph import RowNode
+from inferd.rows.flow import RowFlow, RowTensors, Rule
+from inferd.rows.size import ONE, Size, times
+from inferd.rows.value import (
     RowTensor,
     Unclear,
     along,

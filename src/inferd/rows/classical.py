@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from inferd.backends.onnx.graph import RowNode
-from inferd.backends.onnx.rows.elementwise import broadcast
-from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
-from inferd.backends.onnx.rows.maths import product
-from inferd.backends.onnx.rows.nets import recurrent
-from inferd.backends.onnx.rows.size import ONE
-from inferd.backends.onnx.rows.value import (
+from inferd.convert.onnx_graph import RowNode
+from inferd.rows.elementwise import broadcast
+from inferd.rows.flow import RowFlow, RowTensors, Rule
+from inferd.rows.maths import product
+from inferd.rows.nets import recurrent
+from inferd.rows.size import ONE
+from inferd.rows.value import (
     Mixed,
     RowTensor,
     Unclear,
@@ -170,7 +170,7 @@ def _quantized_softmax(flow: RowFlow, node: RowNode, values: RowTensors) -> RowT
 
 
 def _quantized_concat(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    from inferd.backends.onnx.rows.pieces import RULES as PIECES
+    from inferd.rows.pieces import RULES as PIECES
 
     plain(node, (*values[:2], *values[3::3], *values[4::3]), "scales")
     return PIECES["", "Concat"](flow, node, values[2::3])  # type: ignore[return-value]

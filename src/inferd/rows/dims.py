@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from inferd.backends.onnx.graph import RowNode
-from inferd.backends.onnx.rows.elementwise import broadcast, check_beside
-from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
-from inferd.backends.onnx.rows.lengths import made_by
-from inferd.backends.onnx.rows.size import BATCH, ONE, B, Size, Sizes, over, times
-from inferd.backends.onnx.rows.value import (
+from inferd.convert.onnx_graph import RowNode
+from inferd.rows.elementwise import broadcast, check_beside
+from inferd.rows.flow import RowFlow, RowTensors, Rule
+from inferd.rows.lengths import made_by
+from inferd.rows.size import BATCH, ONE, B, Size, Sizes, over, times
+from inferd.rows.value import (
     RowTensor,
     Unclear,
     along,

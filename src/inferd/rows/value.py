@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from inferd.backends.onnx.graph import RowNode
-from inferd.backends.onnx.rows.size import ONE, Size, Sizes, times
+from inferd.convert.onnx_graph import RowNode
+from inferd.rows.size import ONE, Size, Sizes, times
 
 
 class Mixed(Exception):

@@ -6,7 +6,7 @@ import pytest
 from rows_dependent import DEPENDENT
 from rows_independent import INDEPENDENT
 
-from inferd.backends.onnx.rows.verdict import verdict_on
+from inferd.rows.verdict import verdict_on
 
 PROVED = 60
 """Of 69; the others are left open, or run alone for no need."""

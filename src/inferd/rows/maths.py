@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from inferd.backends.onnx.graph import RowNode
-from inferd.backends.onnx.rows.elementwise import broadcast, check_beside, counted
-from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
-from inferd.backends.onnx.rows.size import ONE, Size, Sizes, times
-from inferd.backends.onnx.rows.value import (
+from inferd.convert.onnx_graph import RowNode
+from inferd.rows.elementwise import broadcast, check_beside, counted
+from inferd.rows.flow import RowFlow, RowTensors, Rule
+from inferd.rows.size import ONE, Size, Sizes, times
+from inferd.rows.value import (
     RowTensor,
     Unclear,
     along,

@@ -7,9 +7,9 @@ they leave open what becomes of them.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from inferd.backends.onnx.graph import Constant, Function, OnnxFile, OnnxGraph, RowNode, bound
-from inferd.backends.onnx.rows.size import Size, Sizes
-from inferd.backends.onnx.rows.value import LostTensor, Mixed, RowTensor, Unclear, mixes
+from inferd.convert.onnx_graph import Constant, Function, OnnxFile, OnnxGraph, RowNode, bound
+from inferd.rows.size import Size, Sizes
+from inferd.rows.value import LostTensor, Mixed, RowTensor, Unclear, mixes
 
 RowTensors = Sequence[RowTensor | None]
 """The inputs of an operator, None for one that is left out."""

@@ -6,10 +6,10 @@ from math import prod
 
 import numpy as np
 
-from inferd.backends.onnx.graph import RowNode
-from inferd.backends.onnx.rows.flow import RowFlow, Rule
-from inferd.backends.onnx.rows.size import ONE, Size, Sizes, over, times
-from inferd.backends.onnx.rows.value import (
+from inferd.convert.onnx_graph import RowNode
+from inferd.rows.flow import RowFlow, Rule
+from inferd.rows.size import ONE, Size, Sizes, over, times
+from inferd.rows.value import (
     RowTensor,
     Unclear,
     along,

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from inferd.backends.onnx.graph import RowNode
-from inferd.backends.onnx.rows.elementwise import broadcast
-from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule, steps_through
-from inferd.backends.onnx.rows.size import ONE, Size
-from inferd.backends.onnx.rows.value import (
+from inferd.convert.onnx_graph import RowNode
+from inferd.rows.elementwise import broadcast
+from inferd.rows.flow import RowFlow, RowTensors, Rule, steps_through
+from inferd.rows.size import ONE, Size
+from inferd.rows.value import (
     RowTensor,
     Unclear,
     along,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from inferd.backends.onnx.graph import INT64, MAX_DEPTH, OnnxGraph, Reference, read_model
+from inferd.convert.onnx_graph import INT64, MAX_DEPTH, OnnxGraph, Reference, read_model
 from inferd.convert.protobuf import Malformed, bytes_field, text_field
 
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from inferd.backends.onnx.graph import RowNode
-from inferd.backends.onnx.rows.elementwise import check_beside, counted
-from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule
-from inferd.backends.onnx.rows.size import Size, over, times
-from inferd.backends.onnx.rows.value import (
+from inferd.convert.onnx_graph import RowNode
+from inferd.rows.elementwise import check_beside, counted
+from inferd.rows.flow import RowFlow, RowTensors, Rule
+from inferd.rows.size import Size, over, times
+from inferd.rows.value import (
     RowTensor,
     Unclear,
     along,

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inferd.backends.onnx.graph import Constant, RowNode
-from inferd.backends.onnx.rows.elementwise import counted
-from inferd.backends.onnx.rows.flow import RowFlow, RowTensors, Rule, constant_value
-from inferd.backends.onnx.rows.size import ONE, B, Size, over, times
-from inferd.backends.onnx.rows.value import (
+from inferd.convert.onnx_graph import Constant, RowNode
+from inferd.rows.elementwise import counted
+from inferd.rows.flow import RowFlow, RowTensors, Rule, constant_value
+from inferd.rows.size import ONE, B, Size, over, times
+from inferd.rows.value import (
     RowTensor,
     Unclear,
     integers_of,
