@@ -10,7 +10,13 @@ from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.core.rows import Joining
-from inferd.engine.serving.served import INLINE_CLASSES, INLINE_ELEMENTS, MOST_SOUND, Served
+from inferd.engine.serving.served import (
+    INLINE_CLASSES,
+    INLINE_ELEMENTS,
+    MOST_EMPTY,
+    MOST_SOUND,
+    Served,
+)
 from inferd.errors import BackendFailed, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -265,6 +271,26 @@ def test_a_shape_that_does_not_fit_is_refused(dims, shape):
     start = f"unexpected shape for input 'A' for model 'm'. Expected {expected}, got {got}"
     assert text in (start, f"{start}; the model does not batch, leave out the 1 in front: [4]")
     assert (text != start) == (shape == (1, 4))
+
+
+@pytest.mark.parametrize("shape", [(2**40, 0), (0, 2**31, 2), (2**62, 2**62, 0)])
+def test_an_input_without_elements_may_not_have_other_dims_without_end(shape):
+    asked = model(("A", FP32, (-1,) * len(shape)))
+    got = str(list(shape)).replace(" ", "")
+    assert complaint(asked, ask(tensor("A", shape))) == (
+        f"input 'A' for model 'm' has shape {got}, and no elements; "
+        f"the dims beside its 0 may multiply to at most {MOST_EMPTY}"
+    )
+
+
+@pytest.mark.parametrize("shape", [(2**31, 0), (0, 0), (2**15, 0, 2**16)])
+def test_an_input_without_elements_may_have_dims_that_soon_end(shape):
+    model(("A", FP32, (-1,) * len(shape))).check_request(ask(tensor("A", shape)))
+
+
+def test_columns_of_a_table_may_not_have_dims_without_end():
+    asked = model(("A", FP32, (-1, -1)), parameters={"inferd_table": "true"})
+    assert "no elements" in complaint(asked, ask(tensor("A", (0, 2**40))))
 
 
 def test_a_scalar_is_what_a_configuration_calls_dims_of_1():

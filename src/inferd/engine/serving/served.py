@@ -53,6 +53,12 @@ JOINED, JOINING_REASON = "inferd_joined", "inferd_joining_reason"
 MOST_SOUND = 512
 """The number of batch keys remembered as having passed the check."""
 
+MOST_EMPTY = 1 << 31
+"""What the other dims of an input without elements may multiply to; loops over them take a second.
+
+Inputs with elements have no such limit: it is their bytes that are limited.
+"""
+
 
 class _TensorRule:
     """What the configuration says of one input or output, ready to be compared."""
@@ -248,6 +254,8 @@ class Served:
             if shape[rule.batch_dims :] != rule.fixed_dims and not rule.fits(shape):
                 self._take_scalar(tensor, rule)
                 request.batch_key = None  # its shape has changed
+            if 0 in shape:
+                self._check_empty(tensor)
             if rule.batch_dims and shape[0] != batch_size:
                 if batch_size is not None or not 1 <= shape[0] <= self._most_rows:
                     raise self._bad_batch(tensor, batch_size)
@@ -262,6 +270,9 @@ class Served:
     def _check_table(self, request: InferRequest) -> None:
         """Check a request of rows, one input or the columns of a table, of any datatypes."""
         inputs = request.inputs
+        for tensor in inputs:
+            if 0 in tensor.shape:
+                self._check_empty(tensor)
         rows = row_count(inputs)
         rules = self._inputs
         if len(inputs) > 1:
@@ -491,6 +502,22 @@ class Served:
         if request.raw:
             request.inputs = [self._deduced(request.inputs[0].data)]
             request.raw = False  # a stream's request is checked twice
+
+    def _check_empty(self, tensor: Tensor) -> None:
+        """Check an input without elements: operators may loop over its other dims for hours.
+
+        Raises InvalidRequest if these multiply to more than MOST_EMPTY.
+        """
+        span = 1
+        for dim in tensor.shape:
+            if dim:
+                span *= dim
+        if span > MOST_EMPTY:
+            msg = (
+                f"input '{tensor.name}' for model '{self.name}' has shape {_dims(tensor.shape)}, "
+                f"and no elements; the dims beside its 0 may multiply to at most {MOST_EMPTY}"
+            )
+            raise InvalidRequest(msg)
 
     def _take_scalar(self, tensor: Tensor, rule: _TensorRule) -> None:
         """Give a tensor without dims the dims [1], which is how a configuration declares a scalar.
