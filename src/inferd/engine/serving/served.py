@@ -231,6 +231,9 @@ class Served:
             return
         outputs = request.outputs
         self._check_anew(request)
+        for tensor in request.inputs:
+            if 0 in tensor.shape:
+                self._check_empty(tensor)
         if request.batch_key is None or request.outputs is not outputs or request.has_top_k:
             return
         if len(self._sound) >= MOST_SOUND:
