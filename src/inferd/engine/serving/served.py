@@ -257,8 +257,6 @@ class Served:
             if shape[rule.batch_dims :] != rule.fixed_dims and not rule.fits(shape):
                 self._take_scalar(tensor, rule)
                 request.batch_key = None  # its shape has changed
-            if 0 in shape:
-                self._check_empty(tensor)
             if rule.batch_dims and shape[0] != batch_size:
                 if batch_size is not None or not 1 <= shape[0] <= self._most_rows:
                     raise self._bad_batch(tensor, batch_size)
@@ -273,9 +271,6 @@ class Served:
     def _check_table(self, request: InferRequest) -> None:
         """Check a request of rows, one input or the columns of a table, of any datatypes."""
         inputs = request.inputs
-        for tensor in inputs:
-            if 0 in tensor.shape:
-                self._check_empty(tensor)
         rows = row_count(inputs)
         rules = self._inputs
         if len(inputs) > 1:
