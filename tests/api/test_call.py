@@ -1,5 +1,6 @@
 """Declaring a call: what is declared once is served, guarded and described everywhere."""
 
+import asyncio
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,11 +10,12 @@ import msgspec
 import pytest
 
 from inferd.api.apis import V2_ALONE, Apis
-from inferd.api.call import ApiCall, Rest, Rpc
+from inferd.api.call import ApiCall, Rest, Rpc, grpc_handlers, rest_routes
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest
 from inferd.http.access import Access, Secret
+from inferd.http.message import HttpRequest
 from inferd.server.options import grpc_options
 from inferd.transport.grpc_server import GrpcServer
 from inferd.transport.http2_server import Http2Server
@@ -111,6 +113,47 @@ async def test_a_call_is_guarded_by_its_group(serving, post, models, greeting):
             await greet(b"Ann")
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert await greet(b"Ann", metadata=[("k", "v")]) == b"a/b c greets Ann"
+
+
+PIECES = 40
+
+
+def in_pieces(said):
+    for number in range(PIECES):
+        yield f"{said} {number}, ".encode()
+
+
+IN_PIECES = ApiCall(
+    "metadata",
+    "Greetings",
+    Rest("GET", "/v2/greetings/{model}", "greet", "Greet someone.", encode=in_pieces),
+    Rpc("Greet", bytes.decode, in_pieces, services=("test.Greetings",)),
+    function=greet,
+)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+async def test_others_have_their_turns_between_the_pieces_of_an_answer(models, protocol):
+    engine, _ = models()
+    if protocol == "grpc":
+        asked = grpc_handlers((IN_PIECES,), engine, {})[PATH].handler(b"Ann", None)
+    else:
+        [route] = rest_routes((IN_PIECES,), engine, 1000, 503, {}, {})
+        asked = route.call(HttpRequest(b"GET", b"/v2/greetings/Ann", {}, True, False), "Ann")
+    turns = 0
+
+    async def take_turns():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    answer = await asked
+    other.cancel()
+    buffers = answer if protocol == "grpc" else answer.buffers
+    assert buffers == list(in_pieces("a/b c greets Ann"))
+    assert turns >= PIECES
 
 
 def test_a_call_is_described():

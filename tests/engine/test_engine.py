@@ -482,6 +482,14 @@ def test_statistics_have_a_row_for_each_ready_version():
     assert Engine().statistics() == []
 
 
+def test_a_row_of_statistics_is_made_when_it_is_taken():
+    engine, square = Engine(), served()
+    engine.add(square)
+    rows = engine.statistics_rows()
+    square.counts.add_success(InferRequest("m", started_ns=1, ended_ns=2))
+    assert [row.inference_count for row in rows] == [1]
+
+
 @pytest.mark.parametrize(("name", "version"), [("nope", ""), ("m", "9"), ("m", "4"), ("new", "")])
 def test_statistics_of_what_is_not_ready_are_an_invalid_request(name, version):
     engine = engine_of(1)

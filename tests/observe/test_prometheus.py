@@ -1,15 +1,17 @@
 """The metrics text, read by Prometheus's own parser; names and types are compared with Triton's."""
 
+import gc
 import math
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from inferd.aio.inline import GROUP
 from inferd.config.options.metrics import MetricsSettings
 from inferd.core.request import InferRequest
 from inferd.errors import Unavailable
 from inferd.observe.family import Family
-from inferd.observe.prometheus import MODELS_IN_ONE_PIECE, Observed, exposition
+from inferd.observe.prometheus import Observed, exposition
 from inferd.observe.stats import AnswerCount, Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 
@@ -291,8 +293,32 @@ def test_a_piece_is_as_long_for_a_thousand_models_as_for_few():
         for number in range(1000)
     ]
     pieces = list(exposition(models, ALL))
-    assert max(piece.count("\n") for piece in pieces) <= 26 * MODELS_IN_ONE_PIECE
+    assert max(piece.count("\n") for piece in pieces) <= 26 * GROUP
     assert "".join(pieces).count("nv_inference_request_failure{") == 4 * len(models)
+
+
+def test_a_report_of_many_models_makes_nothing_for_the_garbage_collector():
+    models = [observed(f"m{number}", counts=SummaryCounts()) for number in range(300)]
+    pieces = exposition(models, ALL)
+    next(pieces)
+    gc.collect()
+    before = len(gc.get_objects())
+    most = max(len(gc.get_objects()) for piece in pieces if piece.startswith("#"))
+    assert most - before < len(models) // 3
+
+
+def test_a_model_is_looked_at_when_its_piece_is():
+    looked = []
+
+    def models():
+        for number in range(3 * GROUP):
+            looked.append(number)
+            yield observed(f"m{number}")
+
+    pieces = exposition(models(), DEFAULTS)
+    assert [(next(pieces), len(looked)) for _ in range(3)] == [
+        ("", GROUP * number) for number in (1, 2, 3)
+    ]
 
 
 CACHE = {

@@ -2,8 +2,15 @@
 
 While the loop encodes or decodes, all other connections wait. Above these sizes work takes longer
 than about 5 ms and belongs in a thread; even there each call into C should be short, because it
-holds the GIL.
+holds the GIL. What a list of all models makes long is done in groups of them, with a turn for
+others after each.
 """
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
 
 INLINE_JSON_BYTES = 512 << 10
 """The longest JSON text that the fast readers read on the loop."""
@@ -31,6 +38,17 @@ INLINE_INFLATED_BYTES = 256 << 10
 
 PIECE = 64 << 10
 """How many elements one call into C converts."""
+
+
+GROUP = 10
+"""How many models are told of before others get a turn; each may take 100 µs."""
+
+
+def groups(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield `items` in lists of at most GROUP; each item is asked for when its list is."""
+    left = iter(items)
+    while group := list(islice(left, GROUP)):
+        yield group
 
 
 class NotFast(Exception):

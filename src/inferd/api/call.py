@@ -5,6 +5,7 @@ adapters that turn a side into a handler are here. A side whose handler is writt
 that of an inference, has none.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -32,8 +33,8 @@ class Rest(NamedTuple):
 
     `check` gets the engine and the names in the path before the body is looked at. `decode` gets
     the body and the names, with `has_limit` behind the largest size of JSON; without `decode` the
-    names are the arguments of the call's function. `status` gets the result, and the status of what
-    is not ready.
+    names are the arguments of the call's function. `encode` may yield pieces of the body instead:
+    others get a turn after each. `status` gets the result, and the status of what is not ready.
     """
 
     verb: str
@@ -46,7 +47,7 @@ class Rest(NamedTuple):
     may_be_empty: bool = True
     type: str = JSON
     decode: Callable[..., Any] | None = None
-    encode: Callable[[Any], bytes] | None = None
+    encode: Callable[[Any], bytes | Iterator[bytes]] | None = None
     check: Callable[..., None] | None = None
     status: Callable[[Any, int], int] | None = None
     has_limit: bool = False
@@ -67,7 +68,7 @@ class Rpc(NamedTuple):
 
     name: str
     decode: Callable[[bytes], Any] | None = None
-    encode: Callable[[Any], bytes] | None = None
+    encode: Callable[[Any], bytes | Iterator[bytes]] | None = None
     check: Callable[[Engine], None] | None = None
     services: tuple[str, ...] = (V2_SERVICE,)
 
@@ -153,7 +154,7 @@ def _rest_handler(
         decoded = names if decode is None else await run_decode(decode, request.body, *names)
         result = await _called(call, engine, decoded)
         code = 200 if status is None else status(result, not_ready_status)
-        body = [] if encode is None else [await run_encode(encode, result)]
+        body = [] if encode is None else await _pieces(await run_encode(encode, result))
         return HttpAnswer(code, body, content_type)
 
     return answer
@@ -169,7 +170,7 @@ def _grpc_handler(call: ApiCall, rpc: Rpc, engine: Engine) -> UnaryHandler:
         if check is not None:
             check(engine)
         result = await _called(call, engine, await run_decode(decode, data))
-        return [await run_encode(encode, result)]
+        return await _pieces(await run_encode(encode, result))
 
     return answer
 
@@ -180,6 +181,16 @@ async def _called(call: ApiCall, engine: Engine, decoded: Any) -> Any:
     arguments = decoded if isinstance(decoded, tuple) else () if decoded is None else (decoded,)
     result = call.function(engine, *arguments)
     return await result if isinstance(result, Awaitable) else result
+
+
+async def _pieces(encoded: bytes | Iterator[bytes]) -> list[bytes]:
+    if isinstance(encoded, bytes):
+        return [encoded]
+    found = []
+    for piece in encoded:
+        found.append(piece)
+        await asyncio.sleep(0)
+    return found
 
 
 def _runner(engine: Engine, work: Work | None) -> Callable[..., Awaitable[Any]]:

@@ -6,22 +6,22 @@ pieces, so that the event loop can do other work between them.
 """
 
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
+import msgspec
+
+from inferd.aio.inline import groups
 from inferd.config.options.metrics import MetricsSettings
 from inferd.observe.family import Family, escaped, head, histogram_lines, number
-from inferd.observe.statistics import Duration
-from inferd.observe.stats import Counts
+from inferd.observe.statistics import Duration, InferStatistics
+from inferd.observe.stats import BUCKETS, Counts
 from inferd.observe.summary import SummaryCounts
 
-T = TypeVar("T")
-
 CONTENT_TYPE = b"text/plain; charset=utf-8"
-
-MODELS_IN_ONE_PIECE = 20
 
 FIRST_RESPONSES = "nv_inference_first_response_histogram_ms"
 FIRST_RESPONSE_BUCKETS_MS = (100.0, 500.0, 2000.0, 5000.0)
@@ -31,6 +31,8 @@ _BOUNDS = [f"{2**bits / 1e9!r}" for bits in range(_FIRST_BUCKET, _LAST_BUCKET + 
 """The upper bounds of the buckets in seconds: 4 µs, 8 µs, ... 17 s."""
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+_INT64: Final = "q"  # for array and memoryview
 
 _NOT_IN_A_LABEL = re.compile("[^a-zA-Z0-9_]")
 
@@ -61,45 +63,68 @@ class Observed(NamedTuple):
     is_isolated: bool = False
 
 
-class _Snapshot:
+class _Snapshot(msgspec.Struct, gc=False):
     """A snapshot of the numbers of one model version, with its labels as text.
 
-    It has no lists: those of 1,000 models would have Python look for garbage among all there is.
+    `histograms` has for each phase BUCKETS counts and the sum in ns, as bytes of 64-bit integers.
+    No object is made for it that Python's garbage collector knows: those of 1,000 models would have
+    it look for garbage, among much more than these, while the pieces are written.
     """
 
-    def __init__(self, observed: Observed, gpu_uuid: str) -> None:
-        self.observed = observed
-        self.counts = observed.counts
-        self.gpu_uuid = gpu_uuid if observed.is_on_gpu else ""
-        self.labels = _labels(observed, self.gpu_uuid)
-        statistics = self.counts.statistics(observed.name, observed.version)
-        self.inferences = statistics.inference_stats
-        self.inference_count = statistics.inference_count
-        self.execution_count = statistics.execution_count
-        self.failures = dict(self.counts.fail_counts)
-        self.histograms = tuple(
-            (tuple(buckets), sum_ns) for buckets, sum_ns in self.counts.histograms()
-        )
+    observed: Observed
+    gpu_uuid: str
+    labels: str
+    inferences: InferStatistics
+    inference_count: int
+    execution_count: int
+    histograms: bytes
 
     def durations(self, phase: "_Phase") -> Duration:
         """Return how often this phase occurred, and its total time."""
         found: Duration = getattr(self.inferences, phase.field)
         return found
 
+    def histogram(self, index: int) -> tuple[Sequence[int], int]:
+        """Return the buckets of a phase, and the sum in ns."""
+        start = index * (BUCKETS + 1)
+        numbers = memoryview(self.histograms).cast(_INT64)
+        return numbers[start : start + BUCKETS], numbers[start + BUCKETS]
+
+
+def _snapshot(observed: Observed, gpu_uuid: str) -> _Snapshot:
+    counts = observed.counts
+    gpu_uuid = gpu_uuid if observed.is_on_gpu else ""
+    statistics = counts.statistics(observed.name, observed.version)
+    histograms = array(_INT64)
+    for buckets, sum_ns in counts.histograms():
+        histograms.extend(buckets)
+        histograms.append(sum_ns)
+    return _Snapshot(
+        observed,
+        gpu_uuid,
+        _labels(observed, gpu_uuid),
+        statistics.inference_stats,
+        statistics.inference_count,
+        statistics.execution_count,
+        histograms.tobytes(),
+    )
+
 
 def exposition(
-    observed: Sequence[Observed],
+    observed: Iterable[Observed],
     settings: MetricsSettings,
     others: Sequence[Family] = (),
     gpu_uuid: str = "",
 ) -> Iterator[str]:
     """Yield the text of these model versions, then that of `others`, in pieces.
 
+    The first pieces are empty: the versions are looked at, in groups.
+
     `gpu_uuid` labels the models on a GPU; it is "" unless the machine has exactly one.
     """
     readings = []
-    for group in _groups(observed):
-        readings += [_Snapshot(one, gpu_uuid) for one in group]
+    for group in groups(observed):
+        readings += [_snapshot(one, gpu_uuid) for one in group]
         yield ""
     if readings:
         yield from _counts(readings)
@@ -142,7 +167,7 @@ def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
         (
             (_labels(reading.observed, reading.gpu_uuid, {"reason": reason}), count)
             for reading in readings
-            for reason, count in reading.failures.items()
+            for reason, count in reading.observed.counts.fail_counts.items()
         ),
     ).pieces()
     yield from simple(
@@ -173,7 +198,7 @@ def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
         "inferd_request_refused_total",
         "counter",
         "Requests turned away because too many were waiting",
-        (reading.counts.refused_count for reading in readings),
+        (reading.observed.counts.refused_count for reading in readings),
     )
 
 
@@ -193,17 +218,17 @@ def _joining(readings: Sequence[_Snapshot]) -> Iterator[str]:
     yield from counted(
         "inferd_join_comparison_total",
         "Joined answers that were compared with the same requests run alone",
-        (reading.counts.comparison_count for reading in readings),
+        (reading.observed.counts.comparison_count for reading in readings),
     )
     yield from counted(
         "inferd_join_disagreement_total",
         "Joined answers that differed from those of the same requests run alone",
-        (reading.counts.disagreement_count for reading in readings),
+        (reading.observed.counts.disagreement_count for reading in readings),
     )
     yield from counted(
         "inferd_request_rerun_total",
         "Requests run again by themselves after their joined execution had failed",
-        (reading.counts.rerun_count for reading in readings),
+        (reading.observed.counts.rerun_count for reading in readings),
     )
 
 
@@ -254,10 +279,10 @@ def _latencies(readings: Sequence[_Snapshot], phases: Sequence[_Phase]) -> Itera
 def _first_responses(readings: Sequence[_Snapshot]) -> Iterator[str]:
     name = FIRST_RESPONSES
     yield head(name, "histogram", "Time to the first answer, in milliseconds")
-    for group in _groups(readings):
+    for group in groups(readings):
         lines: list[str] = []
         for reading in group:
-            if histogram := reading.counts.first_responses:
+            if histogram := reading.observed.counts.first_responses:
                 bounds = [repr(one).removesuffix(".0") for one in histogram.bounds]  # 100, no 100.0
                 below = list(accumulate(histogram.counts))
                 lines += histogram_lines(name, reading.labels, bounds, below, histogram.sum)
@@ -279,7 +304,7 @@ def _summaries(
         name = phase.pattern.format(phase.word, "summary")
         yield head(name, "summary", f"{phase.help}, of the last minute, in microseconds")
         for reading in readings:
-            counts = reading.counts
+            counts = reading.observed.counts
             if phase is _PHASES[0] and reading.observed.is_cached:
                 continue  # hits and misses in one would say nothing; Triton has neither
             if isinstance(counts, SummaryCounts):
@@ -303,10 +328,10 @@ def _phase_histograms(readings: Sequence[_Snapshot]) -> Iterator[str]:
     for index, phase in enumerate(_PHASES):
         name = f"inferd_{phase.word}_duration_seconds"
         yield head(name, "histogram", f"{phase.help}, in seconds")
-        for group in _groups(readings):
+        for group in groups(readings):
             lines: list[str] = []
             for reading in group:
-                buckets, sum_ns = reading.histograms[index]
+                buckets, sum_ns = reading.histogram(index)
                 below = list(accumulate(buckets))
                 inside = [*below[_FIRST_BUCKET : _LAST_BUCKET + 1], below[-1]]
                 lines += histogram_lines(name, reading.labels, _BOUNDS, inside, sum_ns / 1e9)
@@ -324,8 +349,3 @@ def _labels(observed: Observed, gpu_uuid: str, more: Mapping[str, str] = NO_LABE
     for name, value in observed.tags.items():
         labels["_" + _NOT_IN_A_LABEL.sub("_", name)] = value
     return ",".join(f'{name}="{escaped(value)}"' for name, value in sorted(labels.items()))
-
-
-def _groups(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), MODELS_IN_ONE_PIECE):
-        yield items[start : start + MODELS_IN_ONE_PIECE]

@@ -93,7 +93,7 @@ async def test_a_model_that_wants_it_answers_from_the_cache(repository, ask):
         assert (numbers.answered, numbers.executed) == (3, 1)
         assert (numbers.hits, numbers.misses) == (2, 1)
         assert told(engine)["nv_cache_num_hits"] == 2
-        assert engine.observed()[0].is_cached
+        assert next(engine.observed()).is_cached
 
 
 @run
@@ -103,7 +103,7 @@ async def test_a_model_that_does_not_want_it_runs_each_time(repository, ask):
             await engine.infer(ask("m", X=ROWS))
         numbers = Numbers(engine)
         assert (numbers.executed, numbers.hits, numbers.misses) == (2, 0, 0)
-        assert not engine.observed()[0].is_cached
+        assert not next(engine.observed()).is_cached
 
 
 @run

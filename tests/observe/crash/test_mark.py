@@ -29,6 +29,14 @@ def test_long_ids_are_cut():
     assert not any(memory[100 + ID_BYTES :])
 
 
+def test_ids_of_changing_length_are_each_written_where_they_belong():
+    memory = bytearray(300)
+    mark = RunMark(memory, 0, 100)
+    for id_ in ("abc", "xyz", "", "x", "abcd"):
+        size = mark.with_ids([InferRequest("m", id=id_)]) - RUNNING
+        assert memory[100 : 100 + size] == id_.encode()
+
+
 def test_ids_that_no_encoding_has_are_written_all_the_same():
     mark, memory = marked("é\ud800")
     assert memory[100 : 100 + mark - RUNNING] == "é?".encode()

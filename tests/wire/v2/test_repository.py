@@ -7,6 +7,7 @@ import orjson
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
+from inferd.aio.inline import GROUP
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.errors import InferdError, InvalidRequest, Unsupported
@@ -67,16 +68,16 @@ def test_an_index_request_of_another_shape_is_refused(body, text):
 
 
 def test_an_index_row_leaves_out_what_it_does_not_know():
-    assert orjson.loads(wire.encode_index(ROWS)) == [
+    assert orjson.loads(b"".join(wire.encode_index(ROWS))) == [
         {"name": "a", "version": "1", "state": "READY", "reason": ""},
         {"name": "a", "version": "2", "state": "UNAVAILABLE", "reason": "it is broken"},
         {"name": "never loaded"},
     ]
-    assert wire.decode_index(wire.encode_index(ROWS)) == ROWS
+    assert wire.decode_index(b"".join(wire.encode_index(ROWS))) == ROWS
 
 
 def test_an_index_message_has_the_same_rows():
-    message = pb.RepositoryIndexResponse.FromString(wire.encode_index_message(ROWS))
+    message = pb.RepositoryIndexResponse.FromString(b"".join(wire.encode_index_message(ROWS)))
     assert [(m.name, m.version, m.state, m.reason) for m in message.models] == [
         ("a", "1", "READY", ""),
         ("a", "2", "UNAVAILABLE", "it is broken"),
@@ -84,10 +85,26 @@ def test_an_index_message_has_the_same_rows():
     ]
 
 
+def test_the_index_of_many_models_comes_in_pieces():
+    rows = [IndexEntry(f"m{number}", "1", ModelState.READY) for number in range(3 * GROUP + 1)]
+    pieces = list(wire.encode_index(rows))
+    assert max(piece.count(b"READY") for piece in pieces) == GROUP
+    assert wire.decode_index(b"".join(pieces)) == rows
+    messages = list(wire.encode_index_message(rows))
+    assert max(piece.count(b"READY") for piece in messages) == GROUP
+    told = pb.RepositoryIndexResponse.FromString(b"".join(messages)).models
+    assert [row.name for row in told] == [row.name for row in rows]
+
+
+def test_an_index_without_models_is_empty():
+    assert b"".join(wire.encode_index([])) == b"[]"
+    assert b"".join(wire.encode_index_message([])) == b""
+
+
 def test_text_that_is_no_unicode_does_not_break_the_index():
     rows = [IndexEntry("m", "1", ModelState.UNAVAILABLE, "half \ud800 of a pair")]
-    assert b"half ? of" in wire.encode_index(rows)
-    assert b"half ? of" in wire.encode_index_message(rows)
+    assert b"half ? of" in b"".join(wire.encode_index(rows))
+    assert b"half ? of" in b"".join(wire.encode_index_message(rows))
 
 
 def test_an_index_message_may_ask_for_ready_models_only():

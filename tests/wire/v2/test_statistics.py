@@ -3,6 +3,7 @@ import json
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
+from inferd.aio.inline import GROUP
 from inferd.errors import InferdError, InvalidRequest
 from inferd.observe.statistics import (
     BatchStatistics,
@@ -49,7 +50,7 @@ ROWS = [
 
 
 def test_the_keys_are_tritons_in_its_order():
-    document = json.loads(encode_statistics(ROWS))
+    document = json.loads(b"".join(encode_statistics(ROWS)))
     assert list(document) == ["model_stats"]
     first, second = document["model_stats"]
     assert list(first) == [
@@ -65,13 +66,27 @@ def test_the_keys_are_tritons_in_its_order():
 
 
 def test_no_models_are_an_empty_list():
-    assert encode_statistics([]) == b'{"model_stats":[]}'
-    assert encode_statistics_message([]) == b""
+    assert b"".join(encode_statistics([])) == b'{"model_stats":[]}'
+    assert b"".join(encode_statistics_message([])) == b""
+
+
+def test_each_row_is_asked_for_when_its_piece_is():
+    asked = []
+
+    def rows():
+        for number in range(3 * GROUP + 1):
+            asked.append(number)
+            yield ROWS[number % 2]
+
+    for encode in (encode_statistics, encode_statistics_message):
+        asked.clear()
+        counts = [len(asked) for piece in encode(rows()) if "ü".encode() in piece]
+        assert counts == [GROUP, 2 * GROUP, 3 * GROUP]  # the last piece has the first row alone
 
 
 def test_a_message_tells_the_same():
     first, second = pb.ModelStatisticsResponse.FromString(
-        encode_statistics_message(ROWS)
+        b"".join(encode_statistics_message(ROWS))
     ).model_stats
     assert (first.name, first.version) == ("m", "3")
     assert (first.last_inference, first.inference_count) == (1_795_194_857_596, 9)
@@ -87,8 +102,8 @@ def test_a_message_tells_the_same():
 
 
 def test_statistics_are_read_back():
-    assert decode_statistics(encode_statistics(ROWS)) == ROWS
-    assert decode_statistics_message(encode_statistics_message(ROWS)) == ROWS
+    assert decode_statistics(b"".join(encode_statistics(ROWS))) == ROWS
+    assert decode_statistics_message(b"".join(encode_statistics_message(ROWS))) == ROWS
 
 
 def test_a_request_names_model_and_version():

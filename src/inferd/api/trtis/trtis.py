@@ -4,11 +4,13 @@ Both number their requests in one sequence and count their calls; old calls are 
 engine calls that V2 makes.
 """
 
+import asyncio
 import itertools
 from time import perf_counter_ns
 from typing import Any, NoReturn
 
 import inferd
+from inferd.aio.inline import groups
 from inferd.aio.offload import Work
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState, ServerState
@@ -89,8 +91,8 @@ class Trtis:
     async def status(self, name: str = "") -> object:
         """Return the ServerStatus with all models, or only with the one called `name`.
 
-        It is assembled in a thread: there may be many models. Raises InvalidRequest for an unknown
-        `name`.
+        The models are read in groups, and the message is assembled in a thread: there may be many.
+        Raises InvalidRequest for an unknown `name`.
         """
         rows: dict[str, list[IndexEntry]] = {}
         for row in self.engine.index():
@@ -106,7 +108,10 @@ class Trtis:
             self.engine.state(),
             {} if name else self._durations.copy(),
         )
-        models = [self._model_row(name, entries) for name, entries in rows.items()]
+        models: list[ModelRow] = []
+        for group in groups(rows.items()):
+            models += [self._model_row(name, entries) for name, entries in group]
+            await asyncio.sleep(0)
         return await self._offload.run(Work.STATUS, trtis_status.server_status, server, models)
 
     def _model_row(self, name: str, entries: list[IndexEntry]) -> ModelRow:

@@ -225,9 +225,8 @@ class Loader:
             counts = self._counts(config)
             joining = self._joining(config, backend, alone[0])
             given = Given(files.folder, self._options.delayed_start, joining, marks)
-            scheduler = instances.scheduler = build_scheduler(
-                config, pairs, counts, given, may_run_inline=inline
-            )
+            scheduler = build_scheduler(config, pairs, counts, given, may_run_inline=inline)
+            instances.run_by(scheduler)
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()

@@ -34,7 +34,9 @@ class RunMark:
         self.memory = memory
         self.place: Any = place  # Any: compiled code would make a new object of an int each time
         self._ids_place = ids_place
-        self._slices: list[Any] = []  # of the memory for ids, by their length; made when needed
+        # The memory of the last ids and how long they were: most are as long as those before them.
+        self._span: Any = slice(ids_place, ids_place)
+        self._span_bytes = 0
 
     def with_ids(self, requests: Sequence[Identified]) -> int:
         """Write the ids of the requests about to run, and return their mark."""
@@ -46,13 +48,14 @@ class RunMark:
             data = text.encode()
         except UnicodeEncodeError:  # JSON can express half a surrogate pair
             data = text.encode("utf-8", "replace")
-        if not self._slices:
-            begin = self._ids_place
-            self._slices = [slice(begin, begin + size) for size in range(ID_BYTES + 1)]
         size = len(data)
         if size > ID_BYTES:
             data, size = data[:ID_BYTES], ID_BYTES
-        self.memory[self._slices[size]] = data
+        if size != self._span_bytes:
+            begin = self._ids_place
+            self._span = slice(begin, begin + size)
+            self._span_bytes = size
+        self.memory[self._span] = data
         return RUNNING + size
 
 

@@ -7,12 +7,13 @@ copied.
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 import orjson
 
+from inferd.aio.inline import groups
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.errors import InferdError, InvalidRequest, Unsupported
@@ -47,12 +48,17 @@ def decode_index_request(body: memoryview, _repository: str = "") -> bool:
     return bool(ready)
 
 
-def encode_index(rows: Iterable[IndexEntry]) -> bytes:
-    """Return $repository_index_response: an array whose rows omit unknown fields.
+def encode_index(rows: Iterable[IndexEntry]) -> Iterator[bytes]:
+    """Yield $repository_index_response in pieces: an array whose rows omit unknown fields.
 
     Each row of a version has a reason, "" if there is none.
     """
-    return orjson.dumps([_index_row(row) for row in rows])
+    yield b"["
+    separator = b""
+    for group in groups(rows):
+        yield separator + orjson.dumps([_index_row(row) for row in group])[1:-1]
+        separator = b","
+    yield b"]"
 
 
 def decode_index_message(data: bytes) -> bool:
@@ -66,9 +72,10 @@ def decode_index_message(data: bytes) -> bool:
     return bool(message.ready)
 
 
-def encode_index_message(rows: Iterable[IndexEntry]) -> bytes:
-    """Return a RepositoryIndexResponse."""
-    return encode("inference.RepositoryIndexResponse", models=map(_index_row, rows))
+def encode_index_message(rows: Iterable[IndexEntry]) -> Iterator[bytes]:
+    """Yield a RepositoryIndexResponse in pieces: messages one after the other are one."""
+    for group in groups(rows):
+        yield encode("inference.RepositoryIndexResponse", models=map(_index_row, group))
 
 
 def decode_index(body: bytes) -> list[IndexEntry]:

@@ -1,10 +1,11 @@
 """V2's statistics extension over REST and gRPC, for server and client."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
 
+from inferd.aio.inline import groups
 from inferd.errors import InferdError
 from inferd.observe.statistics import (
     BatchStatistics,
@@ -26,9 +27,14 @@ class _Rows(msgspec.Struct):
     model_stats: list[ModelStatistics]
 
 
-def encode_statistics(rows: Sequence[ModelStatistics]) -> bytes:
-    """Return the JSON text of GET .../stats."""
-    return msgspec.json.encode(_Rows(list(rows)))
+def encode_statistics(rows: Iterable[ModelStatistics]) -> Iterator[bytes]:
+    """Yield the JSON text of GET .../stats in pieces; each row is asked for when its piece is."""
+    yield b'{"model_stats":['
+    separator = b""
+    for group in groups(rows):
+        yield separator + msgspec.json.encode(group)[1:-1]
+        separator = b","
+    yield b"]}"
 
 
 def decode_statistics(body: bytes) -> list[ModelStatistics]:
@@ -54,9 +60,10 @@ def encode_statistics_request(name: str = "", version: str = "") -> bytes:
     return encode(_REQUEST, name=name, version=version)
 
 
-def encode_statistics_message(rows: Sequence[ModelStatistics]) -> bytes:
-    """Return a ModelStatisticsResponse."""
-    return encode(_RESPONSE, model_stats=[msgspec.to_builtins(row) for row in rows])
+def encode_statistics_message(rows: Iterable[ModelStatistics]) -> Iterator[bytes]:
+    """Yield a ModelStatisticsResponse in pieces: messages one after the other are one."""
+    for group in groups(rows):
+        yield encode(_RESPONSE, model_stats=[msgspec.to_builtins(row) for row in group])
 
 
 def decode_statistics_message(data: bytes) -> list[ModelStatistics]:
