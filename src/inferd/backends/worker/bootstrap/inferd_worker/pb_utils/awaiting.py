@@ -26,21 +26,21 @@ def begin_run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
 async def _run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
     loop = asyncio.get_running_loop()
     pending = calls.send(describe, decoupled=decoupled, loop=loop)
-    if decoupled:
-        return Responses(calls, pending)
     with _Reading(calls, loop):
         try:
-            return await _next(pending)
+            await _any(pending)
         except BaseException:
             calls.hang_up(pending)
             raise
+    # The first response is waited for here, as in Triton: `for` would hold the event loop up.
+    return Responses(calls, pending) if decoupled else pending.replies.pop(0)
 
 
-async def _next(pending: PendingCall) -> Any:
+async def _any(pending: PendingCall) -> None:
+    """Wait until there is a reply."""
     while not pending.replies:
         pending.waiter = pending.loop.create_future()
         await pending.waiter
-    return pending.replies.pop(0)
 
 
 class Responses:
@@ -67,7 +67,8 @@ class Responses:
             raise StopAsyncIteration
         loop = self._pending.loop = asyncio.get_running_loop()
         with _Reading(self._calls, loop):
-            return self._taken(await _next(self._pending))
+            await _any(self._pending)
+        return self._taken(self._pending.replies.pop(0))
 
     def _taken(self, response: InferenceResponse) -> InferenceResponse:
         self._is_over = self._pending.is_over and not self._pending.replies
