@@ -62,6 +62,17 @@ class TritonPythonModel:
             model_name="double", inputs=[tensor], requested_output_names=["OUT"])
         sender.send(call.exec(), flags=1)
 """
+# A request of [a, b, ...] has an answer of a elements, one of b, and so on.
+SIZES = """
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            for count in request.inputs()[0].as_numpy():
+                out = pb_utils.Tensor("OUT", np.zeros(count, np.int32))
+                sender.send(pb_utils.InferenceResponse([out]))
+            sender.send(flags=1)
+"""
 DOUBLE = """
 class TritonPythonModel:
     def execute(self, requests):
@@ -141,3 +152,21 @@ def test_threads_that_have_one_may_call_models(serve, place, more):
         got = stream.take(3)
         stream.close()
     assert got == {"a": [0], "b": [2], "c": [4]}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_answers_of_any_sizes_follow_one_another(serve, place):
+    # In MiB at most 1.2: each takes up another part of the window of a stream.
+    sizes = [1, 300_000, 1, 100_000, 180_000, 300_000, 5, 299_999, *range(20_000, 300_000, 17_000)]
+    with serve(m=(SIZES, ONE_CONFIG + DECOUPLED + parameter("inferd_process", place))) as asked:
+        answers = queue.Queue()
+        asked.grpc.start_stream(lambda result, error: answers.put((result, error)))
+        one = triton.InferInput("IN", [len(sizes)], "INT32")
+        one.set_data_from_numpy(np.array(sizes, np.int32))
+        asked.grpc.async_stream_infer("m", [one])
+        try:
+            got = [answers.get(timeout=PATIENCE_S) for _ in sizes]
+        finally:
+            asked.grpc.stop_stream(cancel_requests=True)
+        assert [error for _, error in got] == [None] * len(sizes)
+        assert [result.as_numpy("OUT").size for result, _ in got] == sizes

@@ -43,7 +43,7 @@ class OpenRequest:
         return self.is_cancelled
 
     def send(self, response: Any, *, is_final: bool) -> None:
-        """Send an answer, or only the final flag, once the window has room for it.
+        """Send an answer, or only the final flag, once the window has some room.
 
         Raises TritonModelException.
         """
@@ -67,9 +67,11 @@ class OpenRequest:
         payload = Payload()
         answer = outbox.describe(self.number, self.outputs, response, payload, is_final=is_final)
         if outbox.is_decoupled:
-            spent = self.spent = self.spent + answer[5]
-            if self.granted < spent and not self.is_cancelled:
-                outbox.line.wait(lambda: self.granted >= spent or self.is_cancelled)
+            # Any room is enough, even for a larger answer: the server keeps some of the window back
+            # until that is worth a packet, and would not know that the model waits for it.
+            spent, self.spent = self.spent, self.spent + answer[5]
+            if self.granted <= spent and not self.is_cancelled:
+                outbox.line.wait(lambda: self.granted > spent or self.is_cancelled)
         # Not before: until now the request needed its credit and cancellation.
         outbox.send(answer, payload)
 
