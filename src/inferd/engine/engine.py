@@ -248,9 +248,9 @@ class Engine:
 
     async def all_say_ready(self) -> bool:
         """Tell whether it is ready; if strict, the models that can be asked must say so, too."""
-        asked = self._catalog.with_workers() if self._strict_readiness else ()
-        if asked and self.is_ready():
-            answers = await asyncio.gather(*(served.says_ready() for served in asked))
+        models = self._catalog.with_workers() if self._strict_readiness else ()
+        if models and self.is_ready():
+            answers = await asyncio.gather(*(served.says_ready() for served in models))
             if not all(answers):
                 return False
         return self.is_ready()
