@@ -339,6 +339,22 @@ def test_the_beginning_of_a_flag_that_no_other_has_is_enough(begun, name, value)
     assert values(begun.split("=")) == {name: value}
 
 
+def test_underscores_may_take_the_place_of_hyphens():
+    """As KServe starts its own servers."""
+    line = ["--model_name=iris", "--model_dir=/mnt/models", "--http_port=8080", "--grpc_p", "9000"]
+    assert values(line) == {
+        "model_name": "iris",
+        "model_repository": ("/mnt/models",),
+        "http_port": 8080,
+        "grpc_port": 9000,
+    }
+    assert values(["--id=a_b", "--model_repository", "my_models"]) == {
+        "id": "a_b",
+        "model_repository": ("my_models",),
+    }
+    assert values(["--model-namespacing"]) == {"model_namespacing": True}
+
+
 def test_a_deprecated_flag_is_named_whole_by_its_beginning():
     line = read_command_line(["--strict-model=true"])
     assert line.warnings == [

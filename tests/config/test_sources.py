@@ -251,6 +251,12 @@ def test_models_to_begin_with_must_make_sense(control, complaint):
     assert complaint in caught.value.message
 
 
+@pytest.mark.parametrize("name", ["", " ", "a/b", "..", ".a", "a\n"])
+def test_a_models_name_must_be_one(name):
+    with pytest.raises(InvalidConfig, match=r"^--model-name: .* is no name of a model, expected"):
+        check_server_config(ServerConfig(model_name=name))
+
+
 def test_a_repository_without_a_name_is_not_the_working_directory():
     with pytest.raises(InvalidConfig, match="names no folder"):
         check_server_config(ServerConfig(model_repository=("models", "")))

@@ -2,13 +2,14 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from inferd.config.model import ModelConfig, VersionPolicy
 from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.layout import files_of
-from inferd.repository.local import MAX_CONFIG_BYTES, Reading, find_model
+from inferd.repository.local import AS_USUAL, MAX_CONFIG_BYTES, Reading, find_model
 from inferd.repository.repositories import Repositories
 
 
@@ -30,15 +31,164 @@ def test_every_folder_is_a_model_and_the_rest_is_passed_over(add_model, tmp_path
     assert files_of(a, 1, a.config).file == tmp_path / "a" / "1" / "model.onnx"
 
 
-def test_a_file_where_folders_of_models_are_expected_is_reported(add_model, tmp_path, caplog):
-    (tmp_path / "model.onnx").touch()
-    (tmp_path / "README.md").touch()
-    assert find_models([tmp_path]) == []
-    [reported] = caplog.messages
-    assert reported.endswith(f"to serve the file in it: inferd serve {tmp_path / 'model.onnx'}")
+def taken(caplog):
+    """What the log says that paths were taken for."""
+    return [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
+
+
+@pytest.fixture(autouse=True)
+def every_word(caplog):
+    caplog.set_level("INFO", "inferd.repository")
+
+
+def test_a_file_beside_models_is_reported(add_model, tmp_path, caplog):
     add_model(tmp_path, "a")
-    assert len(find_models([tmp_path])) == 1
-    assert len(caplog.messages) == 1
+    (tmp_path / "net.onnx").touch()
+    (tmp_path / "README.md").touch()
+    (tmp_path / "fetch.py").touch()
+    assert [model.name for model in find_models([tmp_path])] == ["a"]
+    assert taken(caplog) == [f"'{tmp_path}' is a repository of models: 'a'"]
+    [warning] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert warning.endswith(
+        f"the file 'net.onnx' in it is not served; for that: inferd serve {tmp_path / 'net.onnx'}"
+    )
+
+
+def test_an_app_file_does_not_make_a_model_of_its_folder(tmp_path, caplog):
+    (tmp_path / "app.py").touch()
+    assert find_models([tmp_path]) == []
+    assert taken(caplog) == [f"'{tmp_path}' is a repository without models; it holds 'app.py'"]
+    assert caplog.messages[-1].endswith(f"inferd serve {tmp_path / 'app.py'}")
+
+
+ALONE = {  # what lies in a folder called "net" -> the name, the version, the file, and the sign
+    "a file": (["style.onnx"], "net", 1, "style.onnx", "its file is style.onnx"),
+    "the usual file": (["model.onnx", "b.onnx"], "net", 1, "model.onnx", "its file is model.onnx"),
+    "data beside": (["m.onnx", "m.onnx.data", "labels.txt"], "net", 1, "m.onnx", "its file is m."),
+    "a SavedModel": (["saved_model.pb", "variables/v.index"], "net", 1, "", "it is a SavedModel"),
+    "a version": (["3/model.onnx"], "net", 3, "3/model.onnx", "it has version folder 3"),
+    "versions": (["3/model.pt", "12/model.pt"], "net", 12, "12/model.pt", "folders 3, 12"),
+    "another name": (["3/net.onnx"], "net", 3, "3/net.onnx", "it has version folder 3"),
+    "TF Serving's": (["2/saved_model.pb"], "net", 2, "2", "it has version folder 2"),
+    "config.pbtxt": (["config.pbtxt", "x.onnx"], "net", 1, "x.onnx", "it has config.pbtxt"),
+    "MLmodel": (["MLmodel", "model.onnx"], "net", 1, "model.onnx", "it has MLmodel"),
+    "hidden files": ([".a.onnx", "x.onnx", "y.onnx~"], "net", 1, "x.onnx", "its file is x.onnx"),
+}
+CONTENTS = {
+    "config.pbtxt": "max_batch_size: 0",
+    "MLmodel": "flavors:\n  onnx:\n    data: model.onnx\n",
+}
+
+
+def lay(folder, *paths):
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(CONTENTS.get(path, ""))
+    return folder
+
+
+@pytest.mark.parametrize("given", ["", "x"])
+@pytest.mark.parametrize("case", ALONE)
+def test_a_folder_that_is_a_model_is_served_as_one(tmp_path, caplog, case, given):
+    paths, name, version, file, sign = ALONE[case]
+    folder = lay(tmp_path / "net", *paths)
+    repositories = Repositories([folder], AS_USUAL, given)
+    [model] = repositories.find_all()
+    assert (model.name, model.versions, model.error) == (given or name, (version,), None)
+    assert files_of(model, version, model.config).file == folder / file
+    assert repositories.find(given or name) == model
+    [said] = taken(caplog)
+    assert said.startswith(f"'{folder}' is one model, '{given or name}': ")
+    assert sign in said
+
+
+REPOSITORIES = {
+    "models": (["a/1/model.onnx", "b/config.pbtxt"], ["a", "b"]),
+    "a stray file": (["a/1/model.onnx", "model.onnx"], ["a"]),
+    "a model called 1": (["1/1/model.onnx"], ["1"]),
+    "one called 1, configured": (["1/config.pbtxt", "1/1/model.onnx", "x.onnx"], ["1"]),
+    "MLServer's, deeper": (["group/a/model-settings.json", "x.onnx"], ["a"]),
+    "nothing": ([], []),
+    "files of no library": (["a.h5", "b/c.h5"], ["b"]),
+}
+
+
+@pytest.mark.parametrize("case", REPOSITORIES)
+def test_a_folder_of_models_is_a_repository(tmp_path, caplog, case):
+    paths, names = REPOSITORIES[case]
+    folder = lay(tmp_path / "net", *paths)
+    folder.mkdir(exist_ok=True)
+    assert list(Repositories([folder]).places()) == names
+    assert taken(caplog)[0].startswith(f"'{folder}' is a repository ")
+
+
+def test_a_folder_with_several_files_is_refused(tmp_path):
+    folder = lay(tmp_path / "net", "a.onnx", "b.onnx")
+    with pytest.raises(InvalidConfig, match=r"'net' holds 2 model files: 'a\.onnx', 'b\.onnx'; "):
+        Repositories([folder])
+
+
+def test_a_version_folder_that_is_given_itself_has_the_models_name(tmp_path):
+    folder = lay(tmp_path / "net", "1/model.onnx")
+    [model] = find_models([folder / "1"])
+    assert (model.name, model.versions, model.error) == ("net", (1,), None)
+
+
+@pytest.mark.parametrize(("path", "name"), [("..", "net"), (".", "net"), ("../my net", "my net")])
+def test_paths_of_all_kinds_have_names(tmp_path, monkeypatch, path, name):
+    lay(tmp_path / "net", "sub/other.h5", "model.onnx")
+    lay(tmp_path / "my net", "model.onnx")
+    monkeypatch.chdir(tmp_path / "net" / "sub" if path == ".." else tmp_path / "net")
+    [model] = find_models([Path(path)])
+    assert (model.name, model.error) == (name, None)
+
+
+def test_a_folder_whose_name_is_no_models_name_gets_one(tmp_path):
+    [model] = find_models([lay(tmp_path / ".net\\x", "model.onnx")])
+    assert (model.name, model.error) == ("net_x", None)
+
+
+def test_the_given_name_goes_before_those_in_files(add_settings, tmp_path):
+    configured = lay(tmp_path / "a", "model.onnx")
+    (configured / "config.pbtxt").write_text("name: 'own'")
+    versioned = lay(tmp_path / "b", "1/model.onnx")
+    (versioned / "config.pbtxt").write_text("name: 'own'")
+    settings = add_settings("c", {"name": "own", "implementation": "mlserver_xgboost.X"})
+    bare = lay(tmp_path / "d", "own.onnx") / "own.onnx"
+    for path in (configured, versioned, settings, bare):
+        assert [model.name for model in find_models([path])] == ["own"]
+        repositories = Repositories([path], AS_USUAL, "given")
+        model = repositories.find("given")
+        assert (model.name, model.config.name, model.error) == ("given", "given", None)
+        assert repositories.find("own") is None
+        sent = repositories.find("given", ModelConfig("", max_batch_size=3))
+        assert (sent.config.max_batch_size, sent.error) == (3, None)
+
+
+def test_the_given_name_is_for_one_model(add_model, tmp_path):
+    add_model(tmp_path / "repo", "a")
+    one, two = lay(tmp_path / "one", "x.onnx"), lay(tmp_path / "two", "x.onnx")
+    found = Repositories([one, tmp_path / "repo"], AS_USUAL, "given").find_all()
+    assert [model.name for model in found] == ["a", "given"]
+    (tmp_path / "empty").mkdir()
+    refused = {
+        (tmp_path / "repo",): f"here '{tmp_path / 'repo'}' is a repository of models: 'a'; leave",
+        (one, two): f"here '{one}' is a model, '{two}' is a model; leave it out",
+        (tmp_path / "empty",): "empty' is a repository without models; leave it out",
+        (): "here no such path is; leave it out",
+    }
+    for paths, text in refused.items():
+        with pytest.raises(InvalidConfig, match="--model-name is the name of one model") as caught:
+            Repositories(paths, AS_USUAL, "given")
+        assert text in caught.value.message
+
+
+def test_many_models_are_not_all_listed(add_model, tmp_path, caplog):
+    for number in range(8):
+        add_model(tmp_path, f"m{number}")
+    Repositories([tmp_path])
+    [said] = taken(caplog)
+    assert said.endswith("of models: 'm0', 'm1', 'm2', 'm3', 'm4' and 3 more")
 
 
 @pytest.mark.parametrize("left", ["lost+found", ".snapshot", "__pycache__"])

@@ -76,6 +76,7 @@ GRPC = {
 }
 
 LOAD = {
+    "model_name": ("model_name", "resnet"),
     "model_config_name": ("model_config_name", "h100"),
     "disable_auto_complete_config": ("disable_auto_complete_config", True),
     "model_load_thread_count": ("model_load_thread_count", 9),

@@ -1,9 +1,10 @@
 """Flags as people and Triton's scripts write them, read into option values.
 
 Both --flag value and --flag=value work, and so does any unambiguous beginning of a flag, as in
-Triton's parser. A boolean may stand alone: only a word that means true or false is taken for its
-value, so that `--exit-on-error models/` leaves the path alone. This is why no parser library is
-used: they either demand the value or consume the path.
+Triton's parser. Underscores may take the place of hyphens, as in KServe's servers. A boolean may
+stand alone: only a word that means true or false is taken for its value, so that
+`--exit-on-error models/` leaves the path alone. This is why no parser library is used: they either
+demand the value or consume the path.
 """
 
 from collections import deque
@@ -100,6 +101,7 @@ def _whole(begun: str, spellings: Mapping[str, _Spelling]) -> str:
     Of several, one that all the others begin with is meant: --model-repo is --model-repository, not
     --model-repository-links.
     """
+    begun = begun.replace("_", "-")
     if begun in spellings or begun == _HELP:
         return begun
     known = [*spellings, _HELP]

@@ -41,10 +41,15 @@ class ServerConfig:
 
     model_repository: tuple[str, ...] = _models(
         (),
-        "Folder of model folders, or the same in a cloud (s3://, gs://, as://). Same as PATH. May "
-        "be repeated.",
+        "Folder of model folders, or the same in a cloud (s3://, gs://, as://); or one model: its "
+        "folder, or its file. Same as PATH. May be repeated.",
         word="PATH",
-        aliases=("model-store",),
+        aliases=("model-store", "model-dir"),
+    )
+    model_name: str | None = _models(
+        None,
+        "Name of the model, if PATH is one model and not a folder of several.",
+        shown="that of its configuration, folder or file",
     )
     model_control_mode: str = _models(
         "none",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from inferd.config.cloud_port import check_cloud
+from inferd.config.model_name import is_model_name
 from inferd.config.options.cache import read_cache_config
 from inferd.config.options.gpu_limit import read_gpu_limits
 from inferd.config.options.header_forward import read_header_pattern
@@ -105,6 +106,7 @@ def check_server_config(config: ServerConfig) -> None:
         raise InvalidConfig(msg)
     check_cloud(config)
     _check_control(config)
+    _check_model_name(config.model_name)
     if config.api_key_file == "":  # as from --api-key-file=$UNSET: must not mean "open to all"
         msg = "--api-key-file names no file; leave it out if calls need no key"
         raise InvalidConfig(msg)
@@ -157,6 +159,15 @@ def _check_control(config: ServerConfig) -> None:
         raise InvalidConfig(msg)
     if "*" in config.load_model and len(config.load_model) > 1:
         msg = "--load-model=* means all models, so it must be the only --load-model"
+        raise InvalidConfig(msg)
+
+
+def _check_model_name(name: str | None) -> None:
+    if name is not None and not is_model_name(name):
+        msg = (
+            f"--model-name: {name!r} is no name of a model, expected a printable text without "
+            f"slashes that does not begin with a dot"
+        )
         raise InvalidConfig(msg)
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from inferd.config.checks import CONFIG_FILE, is_inside
 from inferd.config.model import InstanceGroup, ModelConfig, VersionPolicy
+from inferd.config.model_name import has_separators, is_model_name
 from inferd.config.platform import (
     ENSEMBLE,
     PLATFORMS,
@@ -33,7 +34,6 @@ _VERSION = re.compile(r"0|[1-9][0-9]{0,18}")
 _VERSION_IN_A_NAME = re.compile(
     r"(?:(?:v|ver|version)[-_. ]?)?0*(0|[1-9][0-9]{0,18})(?:\.0*)*", re.IGNORECASE
 )
-_SEPARATORS = frozenset("/\\\0")
 _SHOWN = 200
 
 
@@ -42,10 +42,10 @@ class FoundModel(msgspec.Struct, frozen=True):
 
     `config` is normalised and checked, except for inputs and outputs; if that failed it is None and
     `error` says why. `versions` are the numbers its version policy chooses, ascending. `ignored`
-    names folders that are not versions, each with the reason. `file` is set for a bare model file,
-    which has no folder of its own: `folder` is then the one that holds it. `root` is the repository
-    it was found in, None for a model whose own path was given. `backend` runs a model that was
-    given as a Python object and has no files.
+    names folders that are not versions, each with the reason. `file` is set for a model file that
+    is in no version folder; `folder` holds it and, unless it is the model's (`owns_folder`), other
+    things too. `root` is the repository it was found in, None for a model whose own path was given.
+    `backend` runs a model that was given as a Python object and has no files.
     """
 
     name: str
@@ -57,21 +57,22 @@ class FoundModel(msgspec.Struct, frozen=True):
     file: Path | None = None
     root: Path | None = None
     backend: Backend | None = None
+    owns_folder: bool = True
+
+    @property
+    def lone_file(self) -> Path | None:
+        """The model's one file if its folder holds other things too, None if that is its own."""
+        return None if self.owns_folder else self.file
 
 
 def check_model_name(name: str) -> None:
     """Raise InvalidRequest unless `name`, sent by a client, can be the name of a model's folder."""
-    if (
-        not name.strip()
-        or name.startswith(".")
-        or set(name) & _SEPARATORS
-        or not name.isprintable()
-    ):
+    if not is_model_name(name):
         msg = (
             f"'{name[:_SHOWN]}' is no name of a model, expected that of a folder in the "
             f"repository, without separators"
         )
-        if name == ".." or set(name) & _SEPARATORS:
+        if name == ".." or has_separators(name):
             msg = f"model name must not contain path traversal characters: {msg}"
         raise InvalidRequest(msg)
 
@@ -176,6 +177,11 @@ def _found_in(
         return None
     present = (one for one in candidates if one.filename and (folder / one.filename).exists())
     return next(present, None)
+
+
+def has_usual_file(folder: Path) -> bool:
+    """Tell whether a version `folder` holds a model file of a usual name."""
+    return any(one.filename and (folder / one.filename).exists() for one in PLATFORMS)
 
 
 def _filled(config: ModelConfig, found: Platform) -> ModelConfig:

@@ -7,26 +7,35 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from inferd.config.checks import CONFIG_FILE, check_config
+from inferd.config.checks import CONFIG_FILE, check_config, is_inside
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
+from inferd.config.model_name import is_model_name
 from inferd.config.pbtxt import decode_pbtxt, parse_pbtxt
-from inferd.config.platform import PLATFORMS, platform_of_file
+from inferd.config.platform import ENSEMBLE, PLATFORMS, Platform, platform_named
 from inferd.errors import InferdError, InvalidConfig, NoVersion
 from inferd.repository.agent import run_agents
+from inferd.repository.bare import bare_file, is_python_model, platform_of
 from inferd.repository.contents import read_limited
-from inferd.repository.foreign import is_foreign, read_foreign
-from inferd.repository.layout import FoundModel, choose_versions, derived, version_folders
-from inferd.repository.slips import found_instead
+from inferd.repository.foreign import (
+    IMPLEMENTATION_VARIABLE,
+    MLFLOW_FILE,
+    SETTINGS_FILE,
+    is_foreign,
+    nested_foreign,
+    read_foreign,
+)
+from inferd.repository.layout import (
+    FoundModel,
+    choose_versions,
+    derived,
+    has_usual_file,
+    version_folders,
+)
+from inferd.repository.slips import found_instead, shown
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 """A larger config.pbtxt is refused unread: no real one comes near this size."""
-
-MAX_APP_BYTES = 16 * 1024 * 1024
-"""How much of a Python file is searched for TRITON_CLASS: no real one is larger."""
-
-TRITON_CLASS = b"TritonPythonModel"
-"""A Python file with this word is a model itself, not an app file that defines models."""
 
 OVERRIDE = "config"
 """What error messages call a configuration that was sent with a load request."""
@@ -53,6 +62,7 @@ def find_model(
     *,
     name: str | None = None,
     is_renamed: bool = False,
+    is_alone: bool = False,
     override: ModelConfig | None = None,
 ) -> FoundModel:
     """Return the model in `folder`; a broken one carries its error.
@@ -60,13 +70,11 @@ def find_model(
     In a repository a model has its folder's name. Elsewhere it is called `name`; "" takes the name
     from its configuration. With `is_renamed` its configuration may have another name. `override`
     replaces config.pbtxt. A folder of another server, which has no versions, is read as that server
-    would.
+    would. One that `is_alone`, in no repository, may also hold its model file without a version.
     """
     wanted, name = name, name or folder_name(folder)
     ignored: tuple[str, ...] = ()
     try:
-        if is_renamed:
-            override = replace(_read_config(folder, reading)[1], name="")
         if wanted is None and name != folder.name:
             msg = f"model '{name}': the name of its folder is not UTF-8"
             raise InvalidConfig(msg)
@@ -74,14 +82,12 @@ def find_model(
         file, config = OVERRIDE, override
         if config is None:
             file, config = _read_config(folder, reading)
-        versions: tuple[int, ...] = ()
-        foreign_file: Path | None = None
-        if not available and is_foreign(folder):
-            config, foreign_file, version = read_foreign(folder, config)
-            versions = (version,)
-        if wanted == "":
-            name = config.name or name
         first = _first(available.values())
+        config, model_file, versions = _with_files(folder, config, first, is_alone=is_alone)
+        if is_renamed:
+            config = replace(config, name=override.name if override else "")
+        if wanted == "":
+            name = config.name or _own_name(folder, is_bare=bool(model_file))
         slips = partial(found_instead, folder, first, config.default_model_filename, ignored)
         config = _prepared(config, name, first, reading.gpu_count, file, slips)
         run_agents(folder, config)
@@ -94,53 +100,96 @@ def find_model(
         return FoundModel(name, folder, error=failure, ignored=ignored)
     except InferdError as error:
         return FoundModel(name, folder, error=error, ignored=ignored)
-    return FoundModel(name, folder, config, versions, ignored=ignored, file=foreign_file)
+    return FoundModel(name, folder, config, versions, ignored=ignored, file=model_file)
 
 
 def single_model(
-    path: Path, *, override: ModelConfig | None = None, gpu_count: int = 0
+    path: Path, *, name: str = "", override: ModelConfig | None = None, gpu_count: int = 0
 ) -> FoundModel:
     """Return the bare model file (or SavedModel folder) `path` as version 1 of a model.
 
-    The model has the name of the file, or, if that is just 'model', of the nearest folder above
-    that is not a version folder. `override` is its configuration. Raises InvalidConfig when that is
-    wrong, the file does not exist or its ending belongs to no platform.
+    Without a `name` the model has that of the file, or, if that is just 'model', of the nearest
+    folder above that is not a version folder. `override` is its configuration. Raises InvalidConfig
+    when that is wrong, the file does not exist or belongs to no platform, and OSError.
     """
     path = path.absolute()
-    platform = platform_of_file(path.name)
+    if not path.exists():
+        msg = f"there is no model file '{path.name}'"
+        raise InvalidConfig(msg)
+    platform = platform_of(path)
     if platform is None:
         endings = ", ".join(p.filename.removeprefix("model") for p in PLATFORMS if p.filename)
         msg = f"'{path.name}' is no known model file, expected one ending in {endings}"
         raise InvalidConfig(msg)
-    if not path.exists():
-        msg = f"there is no model file '{path.name}'"
-        raise InvalidConfig(msg)
     stem = path.name.removesuffix(platform.filename.removeprefix("model"))
+    stem = stem if stem != path.name else path.stem
     if stem in ("", "model"):
         stem = path.parent.parent.name if path.parent.name.isdigit() else path.parent.name
-    name = re.sub(r"[^\w.-]", "_", stem).strip(".") or "model"
-    config = replace(override or ModelConfig(""), default_model_filename=path.name)
+    name = name or _as_name(stem)
+    config = _run_by(platform, override or ModelConfig(""), path.name)
     config = _prepared(config, name, None, gpu_count, OVERRIDE)
     run_agents(path.parent, config)
-    return FoundModel(name, path.parent, config, (1,), file=path)
+    return FoundModel(name, path.parent, config, (1,), file=path, owns_folder=False)
 
 
 def is_model(folder: Path) -> bool:
-    """Tell whether `folder` is a model, not a repository; numbers may be names of models, too."""
-    if (folder / CONFIG_FILE).is_file():
-        return True
+    """Tell whether `folder` is a model, not a repository; numbers may be names of models, too.
+
+    A folder of a bare file is none: it is one only where `bare_sign` is asked. Raises OSError.
+    """
+    return bool(sign_of(folder))
+
+
+def sign_of(folder: Path) -> str:
+    """Return what shows that `folder` is a model and no repository, "" if nothing does."""
+    for name in (CONFIG_FILE, MLFLOW_FILE, SETTINGS_FILE):
+        if (folder / name).is_file():
+            return f"it has {name}"
     if is_foreign(folder):
-        return True
+        return f"{IMPLEMENTATION_VARIABLE} says what runs it"
     versions, _ = version_folders(folder)
-    return bool(versions) and not any(is_model(version) for version in versions.values())
+    if not versions or any(is_model(version) for version in versions.values()):
+        return ""
+    numbers = ", ".join(str(number) for number in versions)
+    return f"it has version folder{'s' if len(versions) > 1 else ''} {numbers}"
+
+
+def bare_sign(folder: Path) -> str:
+    """Return which file makes a model of a `folder` that was given by itself, "" if none does.
+
+    Where there are models in it, too, it is a repository. Raises InvalidConfig when several files
+    may be meant, and OSError.
+    """
+    if any(
+        is_model(child) or nested_foreign(child) for child in folder.iterdir() if child.is_dir()
+    ):
+        return ""
+    found = bare_file(folder)
+    if found is None:
+        return ""
+    path, _ = found
+    return "it is a SavedModel" if path == folder else f"its file is {shown(path.name)}"
 
 
 def is_app(path: Path) -> bool:
     """Tell whether `path` is a Python file whose functions are models."""
-    if path.suffix != ".py" or not path.is_file():
-        return False
-    with path.open("rb") as source:
-        return TRITON_CLASS not in source.read(MAX_APP_BYTES)
+    return path.suffix == ".py" and path.is_file() and not is_python_model(path)
+
+
+def _own_name(folder: Path, *, is_bare: bool) -> str:
+    """Return the name of a model in a `folder` that was given by itself, which is the folder's.
+
+    A bare file may lie in a version folder; its model is named after the folder above. What cannot
+    be in a name becomes "_".
+    """
+    if is_bare and folder.name.isdigit():
+        folder = folder.parent
+    name = folder_name(folder)
+    return name if is_model_name(name) else _as_name(name)
+
+
+def _as_name(text: str) -> str:
+    return re.sub(r"[^\w.-]", "_", text).strip(".") or "model"
 
 
 def folder_name(folder: Path) -> str:
@@ -149,6 +198,48 @@ def folder_name(folder: Path) -> str:
 
 
 # --- configuration ---
+
+
+def _with_files(
+    folder: Path, config: ModelConfig, version_folder: Path | None, *, is_alone: bool
+) -> tuple[ModelConfig, Path | None, tuple[int, ...]]:
+    """Return `config` with what the files in a model's folder say beyond the rules of repositories.
+
+    The file and the version are set for a model without version folders. What `config` already says
+    stays.
+    """
+    if version_folder is None and is_foreign(folder):
+        config, file, version = read_foreign(folder, config)
+        return config, file, (version,)
+    if not is_alone or (version_folder is not None and has_usual_file(version_folder)):
+        return config, None, ()
+    where = version_folder or folder
+    found: tuple[Path, Platform | None] | None
+    if config.default_model_filename:
+        file = where / config.default_model_filename
+        found = (file, None) if is_inside(config.default_model_filename) and file.exists() else None
+    else:
+        known = platform_named(config.platform)
+        found = bare_file(where, config.backend or (known.backend if known else ""))
+    if found is None or config.platform == ENSEMBLE:
+        return config, None, ()
+    file, platform = found
+    if platform is not None:
+        config = _run_by(platform, config, "." if file == where else file.name)
+    return (config, file, (1,)) if version_folder is None else (config, None, ())
+
+
+def _run_by(platform: Platform, config: ModelConfig, filename: str) -> ModelConfig:
+    """Return `config` with the file, and the backend of its `platform` unless it names one."""
+    config = replace(config, default_model_filename=filename)
+    if config.backend or config.platform:
+        return config
+    is_tensorflow = platform.backend == "tensorflow"  # which runs two formats
+    return replace(
+        config,
+        backend=platform.backend,
+        platform=platform.reported if is_tensorflow else config.platform,
+    )
 
 
 def _read_config(folder: Path, reading: Reading) -> tuple[str, ModelConfig]:

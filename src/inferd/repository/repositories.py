@@ -14,8 +14,8 @@ import msgspec
 
 from inferd.config.checks import CONFIG_FILE
 from inferd.config.model import ModelConfig
-from inferd.config.platform import platform_of_file
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest, NotLoadable, NotUnique
+from inferd.repository.bare import platform_of
 from inferd.repository.bucket import Bucket
 from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.foreign import foreign_name, is_foreign, nested_foreign
@@ -23,49 +23,72 @@ from inferd.repository.layout import FoundModel, check_model_name
 from inferd.repository.local import (
     AS_USUAL,
     Reading,
+    bare_sign,
     find_model,
     folder_name,
     is_model,
+    sign_of,
     single_model,
 )
 from inferd.repository.mirror import Mirror, folder_for
-from inferd.repository.tree import NO_MODELS
+from inferd.repository.slips import shown
+from inferd.repository.tree import NO_MODELS, is_noise
 
 log = logging.getLogger("inferd.repository")
+
+_MOST_LISTED = 5  # of the names in a repository
 
 _READ_AT_ONCE = 4
 """How many models are read, fetched or compared with their checksums in parallel."""
 
 
 class ModelPath(NamedTuple):
-    """Where a model lies: its folder or bare file; `root` is the repository it belongs to."""
+    """Where a model lies: its folder or bare file; `root` is the repository it belongs to.
+
+    One that was given by itself has none, and may have been given another name.
+    """
 
     name: str
     path: Path
     root: Path | None = None
     is_file: bool = False
+    is_renamed: bool = False
 
 
 class Repositories:
     """Finds models by name. All methods read disks or clouds: call them in a thread.
 
-    A path may be a repository, the folder of one model, or a bare model file. That is decided once:
-    a file that appears in a repository later does not turn it into a model. A repository in a cloud
-    is mirrored in a local folder, as far as it is needed. `reading` is that of `find_model`.
+    A path may be a repository, the folder of one model, or a bare model file. That is decided once,
+    and logged: a file that appears in a repository later does not turn it into a model. A
+    repository in a cloud is mirrored in a local folder, as far as it is needed. `reading` is that
+    of `find_model`. `model_name` is for the one model among the paths.
     """
 
-    def __init__(self, paths: Sequence[Path | CloudUrl], reading: Reading = AS_USUAL) -> None:
-        """Raises InvalidConfig for a path that is neither a folder nor a model, and NotLoadable."""
+    def __init__(
+        self,
+        paths: Sequence[Path | CloudUrl],
+        reading: Reading = AS_USUAL,
+        model_name: str = "",
+    ) -> None:
+        """Raises InvalidConfig for a path that is neither a folder nor a model, and NotLoadable.
+
+        Raises InvalidConfig, too, when `model_name` is not for one model.
+        """
         self._reading = reading
         self._roots: list[Path] = []
         self._alone: list[ModelPath] = []
         self._mirrors: dict[Path, Mirror] = {}
+        self._urls: dict[Path, str] = {}
+        self._signs: dict[Path, str] = {}
         try:
             for path in paths:
                 if isinstance(path, CloudUrl):
                     self._add_cloud(path)
                 else:
-                    self._add(path.absolute())
+                    self._add(path.resolve() if ".." in path.parts else path.absolute())
+            if model_name:
+                self._alone = [self._only_model()._replace(name=model_name, is_renamed=True)]
+            self._tell()
         except InferdError:
             self.close()
             raise
@@ -123,6 +146,7 @@ class Repositories:
     def _add_cloud(self, url: CloudUrl) -> None:
         mirror = Mirror(Bucket(url, os.environ), folder_for(url, os.environ))
         self._mirrors[mirror.folder] = mirror
+        self._urls[mirror.folder] = url.text
         self._roots.append(mirror.folder)
         mirror.look()
 
@@ -131,20 +155,44 @@ class Repositories:
             if not path.exists():
                 msg = f"'{path}' does not exist: expected a model repository or a model"
                 raise InvalidConfig(msg)
-            is_alone = path.is_dir() and is_model(path)
-            if path.is_file() or (platform_of_file(path.name) and not is_alone):
+            if path.is_file() or (path.suffix == ".savedmodel" and not is_model(path)):
                 model = single_model(path, gpu_count=self._reading.gpu_count)
                 self._alone.append(ModelPath(model.name, path, is_file=True))
-            elif is_alone:
-                model = find_model(path, self._reading, name="")
+                self._signs[path] = "it is a model file"
+            elif sign := sign_of(path) or bare_sign(path):
+                model = find_model(path, self._reading, name="", is_alone=True)
                 self._alone.append(ModelPath(model.name, path))
+                self._signs[path] = sign
             else:
-                if not _model_folders(path):
-                    _tell_of_files(path)
                 self._roots.append(path)
         except OSError as error:
             msg = f"'{path}' cannot be read: {error.strerror}"
             raise InvalidConfig(msg) from error
+
+    def _only_model(self) -> ModelPath:
+        """Return the one model among the paths. Raises InvalidConfig when it is not one."""
+        if len(self._alone) == 1:
+            return self._alone[0]
+        found = [f"'{place.path}' is a model" for place in self._alone]
+        found += [f"'{self._shown(root)}' is {_contents(root)}" for root in self._roots]
+        msg = (
+            f"--model-name is the name of one model, whose folder or file is given by itself, and "
+            f"here {', '.join(found) or 'no such path is'}; leave it out, or name one model's path"
+        )
+        raise InvalidConfig(msg)
+
+    def _tell(self) -> None:
+        """Log what each path was taken for."""
+        for place in self._alone:
+            log.info("'%s' is one model, '%s': %s", place.path, place.name, self._signs[place.path])
+        for root in self._roots:
+            log.info("'%s' is %s", self._shown(root), _contents(root))
+            with suppress(OSError):  # what is gone already is reported when it is read
+                _tell_of_files(root)
+
+    def _shown(self, root: Path) -> str | Path:
+        """Return the name of a repository for people."""
+        return self._urls.get(root, root)
 
     def _read(self, places: list[ModelPath], override: ModelConfig | None = None) -> FoundModel:
         [place, *more] = places
@@ -158,13 +206,17 @@ class Repositories:
         if place.is_file:
             gpu_count = self._reading.gpu_count
             try:
-                return single_model(place.path, override=override, gpu_count=gpu_count)
+                return single_model(
+                    place.path, name=place.name, override=override, gpu_count=gpu_count
+                )
             except InferdError as error:
                 return FoundModel(place.name, place.path.parent, error=error)
         model = find_model(
             place.path,
             self._reading,
             name=None if place.root and not is_foreign(place.path) else place.name,
+            is_renamed=place.is_renamed,
+            is_alone=place.root is None,
             override=override,
         )
         return msgspec.structs.replace(model, root=place.root)
@@ -209,16 +261,42 @@ def _model_folders(repository: Path) -> list[Path]:
     return [child for child in sorted(repository.iterdir()) if _may_be_model(child)]
 
 
+def _contents(repository: Path) -> str:
+    """Return what a repository holds, in words."""
+    try:
+        models = [child.name for child in _model_folders(repository)]
+        others = [] if models else [child.name for child in sorted(repository.iterdir())]
+    except OSError:
+        return "a repository that cannot be read"
+    names = [f"'{shown(name)}'" for name in models or others if not is_noise(name)]
+    listed = ", ".join(names[:_MOST_LISTED])
+    if len(names) > _MOST_LISTED:
+        listed += f" and {len(names) - _MOST_LISTED} more"
+    if models:
+        return f"a repository of models: {listed}"
+    return "a repository without models" + (f"; it holds {listed}" if names else "")
+
+
 def _tell_of_files(repository: Path) -> None:
-    """Warn of a model file in a repository without models: it was probably meant."""
+    """Warn of a model file in a repository: whoever put it there may want it to be served.
+
+    Scripts beside models are usual.
+    """
+    has_models = bool(_model_folders(repository))
     for child in sorted(repository.iterdir()):
-        if child.is_file() and platform_of_file(child.name):
+        if _is_model_file(child) and not (has_models and child.suffix == ".py"):
             log.warning(
-                "'%s' has no folders of models; to serve the file in it: inferd serve %s",
+                "'%s' is a repository, so the file '%s' in it is not served; for that: "
+                "inferd serve %s",
                 repository,
+                shown(child.name),
                 shlex.quote(str(child)),
             )
             return
+
+
+def _is_model_file(path: Path) -> bool:
+    return path.is_file() and not is_noise(path.name) and platform_of(path) is not None
 
 
 def _may_be_model(child: Path) -> bool:

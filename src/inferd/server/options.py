@@ -65,6 +65,7 @@ def load_options(config: ServerConfig, crashes: "Crashes | None" = None) -> Load
     """Return the options for loading models; `crashes` is what the process knows of its crashes."""
     resources = read_resources(config.rate_limit_resource)
     same = _same_named(config, LoadOptions.__struct_fields__)
+    same["model_name"] = config.model_name or ""
     same["model_config_name"] = config.model_config_name or ""
     metrics = read_metrics_config(config.metrics_config)
     options = LoadOptions(

@@ -59,7 +59,7 @@ class Keeper:
         if not self._store.is_shared:
             return NOT_LOOKED
         code = code_folder(model.config, self._directory)
-        return marks_of(model.folder, model.file), marks_of(code) if code else NO_MARKS
+        return marks_of(model.folder, model.lone_file), marks_of(code) if code else NO_MARKS
 
     def take(
         self, served: Served, model: FoundModel, looked: Look, steps: Sequence[Served] = ()
@@ -104,7 +104,7 @@ class Keeper:
         config, version = served.config, int(served.version)
         if config.ensemble_scheduling is not None:
             return shared_identity(config, version, b"")
-        files = content_digest(model.folder, version, model.file)
+        files = content_digest(model.folder, version, model.lone_file)
         if (code := code_folder(model.config, self._directory)) is not None:
             files += content_digest(code, version, code)
         # If the files have changed since the model was loaded, they do not identify it.

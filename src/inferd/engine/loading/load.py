@@ -91,6 +91,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     its version, run in workers if they can.
     """
 
+    model_name: str = ""
     model_config_name: str = ""
     disable_auto_complete_config: bool = False
     model_load_thread_count: int = 4

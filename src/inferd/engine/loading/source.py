@@ -91,7 +91,8 @@ class ModelSources:
         folders = [path for path in paths if path not in apps]
         if apps and self._mode == "poll":
             _tell_that_apps_stay(apps, is_all=not folders)
-        self._repositories = Repositories(folders, self._loader.reading)
+        name = self._options.model_name
+        self._repositories = Repositories(folders, self._loader.reading, name)
         self._roots = [folder.absolute() for folder in folders if isinstance(folder, Path)]
         for model in (*given, *(one for app in apps for one in models_in(app))):
             self._give(model)
@@ -137,7 +138,7 @@ class ModelSources:
         self.watch.follow(model.name, code)
         return ModelSource(
             model,
-            marks_of(model.folder, model.file),
+            marks_of(model.folder, model.lone_file),
             code=NO_MARKS if code is None else marks_of(code),
         )
 
