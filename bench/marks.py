@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from inferd.core.request import InferRequest
-from inferd.observe.crash.mark import IDLE, RUNNING, RunMark
+from inferd.observe.crash.mark import RunMark, shown_ids
 from inferd.observe.crash.record import CrashRecord, open_private
 
 RUNS = 10_000
@@ -22,16 +22,16 @@ ROUNDS = 200
 def marked(mark: RunMark, requests: tuple[InferRequest, ...]) -> None:
     """Mark RUNS runs of nothing."""
     for _ in range(RUNS):
-        memory, place = mark.memory, mark.place
-        has_ids = requests[0].id
-        memory[place] = mark.with_ids(requests) if has_ids else RUNNING
-        memory[place] = IDLE
+        try:
+            mark.note.value = requests[0].id
+        except ValueError:
+            mark.note.value = shown_ids(requests)
+        mark.note.value = mark.idle
 
 
 def unmarked(mark: RunMark, requests: tuple[InferRequest, ...]) -> None:
     """Do all the rest of `marked`."""
     for _ in range(RUNS):
-        mark.memory, mark.place  # noqa: B018
         requests[0].id  # noqa: B018
 
 

@@ -57,7 +57,6 @@ TO_THE_ENGINE_AND_BACK = [
     "engine._settled",
     "stats.Counts.add_success",  # every statistic and metric of the request, in one call
 ]
-RUN = TO_THE_ENGINE_AND_BACK.index("instance.OnnxInstance.execute")
 KNOWN_REQUEST = [  # says the same as one before but for its id and values
     "codec.V2Rest.decode_infer_request",
     "template.Templates.request",
@@ -127,9 +126,7 @@ TRTIS_HOPS = [  # of a request like one before but for its id and values
     "http.Body.__init__",
     "infer.Form.decode_request",
     "http.Body.take_all",
-    *TO_THE_ENGINE_AND_BACK[:RUN],
-    "mark.RunMark.with_ids",  # so that a crash can be put down to the request, by the client's id
-    *TO_THE_ENGINE_AND_BACK[RUN:],
+    *TO_THE_ENGINE_AND_BACK,
     "infer_codec.TrtisCodec.encode",
     "infer.Form.encode_response",
     "infer.Form._answer_planned",

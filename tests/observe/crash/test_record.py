@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from inferd.core.request import InferRequest
-from inferd.observe.crash.mark import IDLE
+from inferd.observe.crash.mark import ID_CHARS, shown_ids
 from inferd.observe.crash.record import (
     MARK_COUNT,
     SIZE,
@@ -25,7 +25,7 @@ def file(tmp_path):
 
 
 def run(mark, *ids):
-    mark.memory[mark.place] = mark.with_ids([InferRequest("m", id=one) for one in ids])
+    mark.note.value = shown_ids([InferRequest("m", id=one) for one in ids])
 
 
 def test_what_runs_is_read_by_the_next(file):
@@ -44,7 +44,7 @@ def test_what_runs_is_read_by_the_next(file):
     }
     assert (last.is_stopping, last.is_same_boot) == (False, True)
     assert last.started_s <= last.seen_s
-    first.memory[first.place] = IDLE
+    first.note.value = first.idle
     record.note_stopping()
     record.beat()
     assert len(read_record(file).runs) == 2
@@ -74,6 +74,32 @@ def test_more_threads_than_marks_share_the_last(file):
         record.release(mark)
     run(record.claim("m", "2"))
     assert "2" in [one.version for one in read_record(file).runs]
+
+
+def test_a_thread_too_many_does_not_make_the_shared_mark_idle(file):
+    record = CrashRecord(file)
+    marks = [record.claim("m", "1") for _ in range(MARK_COUNT)]
+    run(marks[-1], "a")
+    record.release(record.claim("m", "1"))
+    assert [one.ids for one in read_record(file).runs] == ["a"]
+
+
+@pytest.mark.parametrize("id_", ["", "\0", "\0a", "a\0b", "é\ud800", "\u0100", "😀" * ID_CHARS])
+def test_no_id_hides_a_run(file, id_):
+    record = CrashRecord(file)
+    mark = record.claim("m", "1")
+    run(mark, id_)
+    [found] = read_record(file).runs
+    assert found.ids == id_.partition("\0")[0].replace("\ud800", "\ufffd")
+    mark.note.value = mark.idle
+    assert read_record(file).runs == ()
+
+
+def test_a_note_refuses_more_than_it_holds(file):
+    mark = CrashRecord(file).claim("m", "1")
+    mark.note.value = "x" * (ID_CHARS + 1)
+    with pytest.raises(ValueError, match="too long"):
+        mark.note.value = "x" * (ID_CHARS + 2)
 
 
 def test_long_names_are_cut(file):

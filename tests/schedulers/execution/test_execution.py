@@ -20,7 +20,7 @@ from inferd.errors import (
     Overloaded,
     Unavailable,
 )
-from inferd.observe.crash.mark import ModelMarks
+from inferd.observe.crash.mark import ID_CHARS, ModelMarks
 from inferd.observe.crash.record import MARK_COUNT, CrashRecord, open_private, read_record
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution.execution import (
@@ -108,15 +108,16 @@ def test_what_runs_is_marked_in_threads_and_on_the_loop(echo, request_of, tmp_pa
             request = request_of()
             request.id = f"id-{number}"
             await run(execution, request)
-        anonymous = request_of()
-        anonymous.id = ""
-        assert execution.run_inline((anonymous,)) is not None
+        for id_ in ("", "x" * 1000):
+            inline = request_of()
+            inline.id = id_
+            assert execution.run_inline((inline,)) is not None
         await execution.close(PATIENCE_S)
 
     asyncio.run(serve())
     expected = [("m", "3", f"id-{number}") for number in range(FIRST_RUNS + 2)]
     assert marking.seen[: len(expected)] == expected
-    assert marking.seen[len(expected)] == ("m", "3", "")
+    assert marking.seen[len(expected) :] == [("m", "3", ""), ("m", "3", "x" * ID_CHARS)]
     assert not read_record(descriptor).runs
     assert len(marks._marks._free) == MARK_COUNT - 1
     os.close(descriptor)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import Backend
-from inferd.observe.crash.mark import IDLE, ModelMarks
+from inferd.observe.crash.mark import ModelMarks
 
 log = logging.getLogger("inferd.engine")
 
@@ -43,9 +43,8 @@ def marked_load(config: ModelConfig, backend: Backend, marks: ModelMarks) -> Ite
         yield
         return
     mark = marks.claim(threading.get_ident(), is_load=True)
-    mark.memory[mark.place] = mark.with_ids([])
+    mark.note.value = ""
     try:
         yield
     finally:
-        mark.memory[mark.place] = IDLE
         marks.release(mark)

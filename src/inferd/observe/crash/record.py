@@ -1,28 +1,37 @@
 """CrashRecord: the file that tells what ran in the server's process when it ended.
 
 The file is mapped, so what is written there outlives the process without any system call; only a
-machine that loses power loses it, too. It has a header, a byte for each mark, and an entry for each
-mark that says whose it is. It contains names of models and ids of requests, nothing else of them.
+machine that loses power loses it, too. It has a header, and for each mark an entry that says whose
+it is, with its note. It contains names of models and ids of requests, nothing else of them.
+
+A note is an array of wide characters: ctypes copies a text into one in a single step, where a slice
+of the file takes bytes, which have to be made first. The text of a mark that is idle is random, so
+no client can send it as an id.
 """
 
 import contextlib
+import ctypes
 import mmap
 import os
+import secrets
 import stat
+import sys
 import threading
 import time
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from inferd.observe.crash.mark import ID_BYTES, IDLE, RUNNING, RunMark, RunMarks
+from inferd.observe.crash.mark import ID_CHARS, RunMark, RunMarks
 
-_MAGIC = b"inferd-runs-1"
-_HEADER = Struct("<16sB7xQQ36s")  # magic, state, start and last beat in ns, boot
+_MAGIC = b"inferd-runs-2"
+_HEADER = Struct("<16sB7xQQ36s8s")  # magic, state, start and last beat in ns, boot, idle text
 _ENTRY = Struct("<QB23s256s")  # thread, whether it loads, version, model
-_MARKS_AT = 256
+_NOTE = ctypes.c_wchar * (ID_CHARS + 1)  # a shorter text ends with NUL
+_NOTE_BYTES = ctypes.sizeof(_NOTE)
+_WIDE = f"utf-{8 * ctypes.sizeof(ctypes.c_wchar)}-{sys.byteorder[0]}e"
 _ENTRIES_AT = 4096
-_ENTRY_SIZE = 416
+_ENTRY_SIZE = _ENTRY.size + _NOTE_BYTES
 _STATE_AT = 16
 _BEAT = Struct("<Q")
 _BEAT_AT = 32
@@ -69,30 +78,34 @@ class CrashRecord(RunMarks):
             os.posix_fallocate(descriptor, 0, SIZE)
         os.ftruncate(descriptor, SIZE)
         self._memory = mmap.mmap(descriptor, SIZE)
+        self._idle = secrets.token_hex(4)
         self._free = list(range(MARK_COUNT - 2, -1, -1))
         self._lock = threading.Lock()
         self._loop_thread = threading.get_ident()
+        last = self._mark(MARK_COUNT - 1)
+        last.note.value = last.idle
         self._write_entry(MARK_COUNT - 1, _BEYOND, "", 0, is_load=False)
         now_ns = time.time_ns()
-        _HEADER.pack_into(self._memory, 0, _MAGIC, RUNS, now_ns, now_ns, boot_id())
+        idle = self._idle.encode()
+        _HEADER.pack_into(self._memory, 0, _MAGIC, RUNS, now_ns, now_ns, boot_id(), idle)
 
     def claim(self, model: str, version: str, thread: int = 0, *, is_load: bool = False) -> RunMark:
         """See RunMarks.claim. Any thread may call it."""
         with self._lock:
             number = self._free.pop() if self._free else MARK_COUNT - 1
+            mark = self._mark(number)
             if number < MARK_COUNT - 1:
+                mark.note.value = mark.idle
                 thread = thread or self._loop_thread
                 self._write_entry(number, model, version, thread, is_load=is_load)
-            ids_at = _ENTRIES_AT + number * _ENTRY_SIZE + _ENTRY.size
-        return RunMark(self._memory, _MARKS_AT + number, ids_at)
+        return mark
 
     def release(self, mark: RunMark) -> None:
         """See RunMarks.release. Any thread may call it."""
         with self._lock:
-            number = mark.place - _MARKS_AT
-            if number < MARK_COUNT - 1:
-                self._memory[_MARKS_AT + number] = IDLE
-                self._free.append(number)
+            if mark.number < MARK_COUNT - 1:
+                mark.note.value = mark.idle
+                self._free.append(mark.number)
 
     def beat(self) -> None:
         """Note that the process is alive now."""
@@ -101,6 +114,10 @@ class CrashRecord(RunMarks):
     def note_stopping(self) -> None:
         """Note that the server was asked to stop: what ends it now is no crash."""
         self._memory[_STATE_AT] = STOPS
+
+    def _mark(self, number: int) -> RunMark:
+        note_at = _ENTRIES_AT + number * _ENTRY_SIZE + _ENTRY.size
+        return RunMark(_NOTE.from_buffer(self._memory, note_at), self._idle, number)
 
     def _write_entry(
         self, number: int, model: str, version: str, thread: int, *, is_load: bool
@@ -122,23 +139,27 @@ def read_record(descriptor: int) -> LastRun | None:
     if len(data) != SIZE:
         msg = f"it has {size} bytes, not {SIZE}"
         raise ValueError(msg)
-    magic, state, started_ns, seen_ns, boot = _HEADER.unpack_from(data)
+    magic, state, started_ns, seen_ns, boot, idle = _HEADER.unpack_from(data)
     if magic.rstrip(b"\0") != _MAGIC or state not in (RUNS, STOPS):
         msg = "it does not begin as a record does"
         raise ValueError(msg)
-    marks = data[_MARKS_AT : _MARKS_AT + MARK_COUNT]
-    runs = tuple(_run_of(data, number, mark) for number, mark in enumerate(marks) if mark != IDLE)
+    idle_note = (idle.decode(errors="replace") + "\0").encode(_WIDE)
+    found = (_run_of(data, number, idle_note) for number in range(MARK_COUNT))
+    runs = tuple(run for run in found if run is not None)
     is_same_boot = boot == boot_id().ljust(len(boot), b"\0")
     return LastRun(state == STOPS, is_same_boot, started_ns / 1e9, seen_ns / 1e9, runs)
 
 
-def _run_of(data: bytes, number: int, mark: int) -> MarkedRun:
+def _run_of(data: bytes, number: int, idle_note: bytes) -> MarkedRun | None:
+    """Return what the owner of a mark did, None if that was nothing, or it never had an owner."""
     at = _ENTRIES_AT + number * _ENTRY_SIZE
-    thread, is_load, version, model = _ENTRY.unpack_from(data, at)
-    begin = at + _ENTRY.size
-    ids = data[begin : begin + min(mark - RUNNING, ID_BYTES)]
-    texts = [text.rstrip(b"\0").decode(errors="replace") for text in (model, version, ids)]
-    return MarkedRun(texts[0], texts[1], texts[2], bool(is_load), thread)
+    note_at, end = at + _ENTRY.size, at + _ENTRY_SIZE
+    thread, is_load, *names = _ENTRY.unpack_from(data, at)
+    version, model = (name.rstrip(b"\0").decode(errors="replace") for name in names)
+    if not model or data.startswith(idle_note, note_at):
+        return None
+    note = data[note_at:end].decode(_WIDE, "replace").partition("\0")[0]
+    return MarkedRun(model, version, note[:ID_CHARS], bool(is_load), thread)
 
 
 def open_private(path: Path) -> int:

@@ -28,7 +28,7 @@ from inferd.config.model import QueuePolicy
 from inferd.core.interfaces import CancellableInstance, Instance, Opened, always
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
-from inferd.observe.crash.mark import IDLE, RUNNING, ModelMarks, RunMark, RunMarks
+from inferd.observe.crash.mark import ModelMarks, RunMark, RunMarks, shown_ids
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution.cores import pin
 from inferd.schedulers.execution.job import (
@@ -100,7 +100,7 @@ class Execution:
     ) -> None:
         self.name = name
         self._marks = marks or ModelMarks(RunMarks(), name, "")
-        self._mark = RunMark(bytearray(1), 0, 1)  # of runs on the loop, claimed before the first
+        self._mark = RunMarks().claim(name, "")  # of runs on the loop, claimed before the first
         self._has_mark = False
         self._opened = list(instances)
         self._counts = counts or Counts()
@@ -164,9 +164,10 @@ class Execution:
         if self._overruns.runs_to_watch:
             self._overruns.watch()
         mark = self._mark
-        memory, place = mark.memory, mark.place
-        has_ids = is_shared or requests[0].id
-        memory[place] = mark.with_ids(requests) if has_ids else RUNNING
+        try:
+            mark.note.value = shown_ids(requests) if is_shared else requests[0].id
+        except ValueError:  # more characters than a note has: asking first would cost all others
+            mark.note.value = shown_ids(requests)
         requests[0].started_ns = started_ns = clock()
         failed = True
         try:
@@ -179,7 +180,7 @@ class Execution:
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             raise failure(self.name, error) from error
         finally:
-            memory[place] = IDLE
+            mark.note.value = mark.idle
             requests[0].ended_ns = ended_ns = clock()
             if (took_ns := ended_ns - started_ns) > OVERRUN_NS:
                 self._note_overrun(size_class, took_ns)
@@ -474,9 +475,9 @@ class Execution:
             return
         if job.is_wanted():
             job.requests[0].started_ns = self.clock()
-            mark.memory[mark.place] = mark.with_ids(job.requests)
+            mark.note.value = shown_ids(job.requests)
             job.run(joined if len(job.requests) > 1 else instance, self)
-            mark.memory[mark.place] = IDLE
+            mark.note.value = mark.idle
         else:
             job.drop(self)
 
