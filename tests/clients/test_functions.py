@@ -321,7 +321,7 @@ def test_metadata_tell_the_signature(server):
     shape = ["-1", "-1", "3"]
     assert metadata["inputs"] == [{"name": "pixels", "datatype": "UINT8", "shape": shape}]
     assert [one["name"] for one in metadata["outputs"]] == ["mean", "raw"]
-    assert metadata["platform"] == "inferd_function"
+    assert metadata["platform"] == "function"
     assert config["max_batch_size"] == 16
     assert config["dynamic_batching"]["preferred_batch_size"] == [16]
 

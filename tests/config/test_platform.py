@@ -6,25 +6,26 @@ from inferd.config.model import ModelConfig
 from inferd.config.platform import (
     PLATFORMS,
     filename_of,
+    filled_platform,
     platform_named,
     platform_of_file,
     platforms_of,
     reported_platform,
 )
 
-PROTOCOL = {
+NAMES = {
     "tensorrt_plan": ("tensorrt", "model.plan"),
     "tensorflow_graphdef": ("tensorflow", "model.graphdef"),
     "tensorflow_savedmodel": ("tensorflow", "model.savedmodel"),
-    "onnx_onnxv1": ("onnxruntime", "model.onnx"),
-    "pytorch_torchscript": ("pytorch", "model.pt"),
+    "onnxruntime_onnx": ("onnxruntime", "model.onnx"),
+    "pytorch_libtorch": ("pytorch", "model.pt"),
     "mxnet_mxnet": ("mxnet", "model-symbol.json"),
     "caffe2_netdef": ("caffe2", "model.netdef"),
 }
 
 
-@pytest.mark.parametrize(("name", "runs"), PROTOCOL.items())
-def test_every_platform_of_the_protocol_has_a_backend_and_a_file(name, runs):
+@pytest.mark.parametrize(("name", "runs"), NAMES.items())
+def test_every_platform_has_a_backend_a_file_and_a_name_that_is_reported(name, runs):
     platform = platform_named(name)
     assert (platform.backend, platform.filename) == runs
     assert platform.reported == name
@@ -49,34 +50,54 @@ def test_no_name_means_two_platforms():
 
 
 def test_a_platform_the_configuration_names_is_echoed():
-    config = ModelConfig("m", platform="onnxruntime_onnx", backend="onnxruntime")
-    assert reported_platform(config) == "onnxruntime_onnx"
+    config = ModelConfig("m", platform="onnx_onnxv1", backend="onnxruntime")
+    assert reported_platform(config) == filled_platform(config) == "onnx_onnxv1"
+
+
+@pytest.mark.parametrize(
+    ("backend", "filename", "platform"),
+    [
+        ("onnxruntime", "", "onnxruntime_onnx"),
+        ("onnxruntime", "of.mine", "onnxruntime_onnx"),
+        ("tensorrt", "model.plan", "tensorrt_plan"),
+        ("tensorflow", "", "tensorflow_savedmodel"),
+        ("tensorflow", "old.graphdef", "tensorflow_graphdef"),
+        ("pytorch", "", "pytorch_libtorch"),
+        ("pytorch", "model.pt2", "torch_aoti"),
+        ("pytorch", "of.mine.pt2", "torch_aoti"),
+    ],
+)
+def test_where_a_backend_is_named_alone_the_platform_is_tritons(backend, filename, platform):
+    config = ModelConfig("m", backend=backend, default_model_filename=filename)
+    assert reported_platform(config) == filled_platform(config) == platform
 
 
 @pytest.mark.parametrize(
     ("backend", "reported"),
     [
-        ("onnxruntime", "onnx_onnxv1"),
-        ("python", "inferd_python"),
-        ("identity", "inferd_identity"),
-        ("mine", "inferd_mine"),
+        ("python", "python"),
+        ("identity", "identity"),
+        ("openvino", "openvino"),
+        ("fil", "fil"),
+        ("mine", "mine"),
+        ("sklearn", "sklearn_skops"),  # Triton has no such backend
     ],
 )
-def test_a_backend_alone_is_reported_by_project_and_format(backend, reported):
-    config = ModelConfig("m", backend=backend, default_model_filename="of.mine")
-    assert reported_platform(config) == reported
+def test_where_triton_has_no_name_the_backends_is_reported(backend, reported):
+    config = ModelConfig("m", backend=backend)
+    assert (reported_platform(config), filled_platform(config)) == (reported, "")
 
 
-def test_the_file_tells_apart_what_one_backend_runs():
-    config = ModelConfig("m", backend="pytorch", default_model_filename="model.pt2")
-    assert reported_platform(config) == "torch_aoti"
+def test_a_runtime_in_python_does_not_change_the_platform():
+    config = ModelConfig("m", backend="pytorch", runtime="model.py")
+    assert reported_platform(config) == filled_platform(config) == "pytorch_libtorch"
 
 
 @pytest.mark.parametrize(
     ("filename", "reported"),
     [
-        ("resnet.onnx", "onnx_onnxv1"),
-        ("a.pt", "pytorch_torchscript"),
+        ("resnet.onnx", "onnxruntime_onnx"),
+        ("a.pt", "pytorch_libtorch"),
         ("a.pt2", "torch_aoti"),
         ("net-symbol.json", "mxnet_mxnet"),
         ("model.savedmodel", "tensorflow_savedmodel"),
@@ -107,5 +128,5 @@ def test_the_usual_file_goes_by_platform_then_backend(platform, backend, filenam
 
 
 def test_a_backend_may_run_several_platforms():
-    assert [p.reported for p in platforms_of("pytorch")] == ["pytorch_torchscript", "torch_aoti"]
+    assert [p.reported for p in platforms_of("pytorch")] == ["pytorch_libtorch", "torch_aoti"]
     assert platforms_of("mine") == ()

@@ -11,7 +11,13 @@ from inferd.config.model import (
     SequenceBatching,
     VersionPolicy,
 )
-from inferd.config.platform import ENSEMBLE, filename_of, is_python_based, platform_named
+from inferd.config.platform import (
+    ENSEMBLE,
+    filename_of,
+    filled_platform,
+    is_python_based,
+    platform_named,
+)
 from inferd.errors import InvalidConfig
 
 DEFAULT_SEQUENCE_IDLE_US = 1_000_000
@@ -45,10 +51,13 @@ def normalised(
         return filled
     known = platform_named(config.platform)
     backend = config.backend or (known.backend if known else "")
+    filename = config.default_model_filename or _filename(config, backend)
+    named = replace(config, backend=backend, default_model_filename=filename)
     return replace(
         filled,
+        platform=filled_platform(named),
         backend=backend,
-        default_model_filename=config.default_model_filename or _filename(config, backend),
+        default_model_filename=filename,
         optimization=_pinned(config.optimization),
         instance_group=_instance_groups(replace(filled, backend=backend), gpu_count),
     )

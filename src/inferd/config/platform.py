@@ -1,7 +1,8 @@
 """Platforms: the backend that runs each, the name of its model file, its name in metadata.
 
 The protocol names seven platforms (V2, Platforms); model repositories use Triton's names for the
-same formats. One table has both.
+same formats. One table has both. Metadata says what the configuration says, otherwise what Triton
+would: its name for the format, or just that of the backend where it has none.
 """
 
 from typing import NamedTuple
@@ -18,28 +19,52 @@ PYTHON_RUNTIME = "model.py"
 class Platform(NamedTuple):
     """One format of model files.
 
-    `reported` is its name in metadata, <project>_<format>; formats of our own are called
-    inferd_<backend>. `names` are its names in config.pbtxt: none if only the backend can be named.
-    `filename` is the file or folder in a version folder, "" if none is needed.
+    `reported` is its name in metadata: Triton's if it has one, for formats that Triton lacks
+    <project>_<format> (V2, Platforms). `names` are its names in config.pbtxt: none if only the
+    backend can be named. `filename` is the file or folder in a version folder, "" if none is
+    needed. One that `is_filled` is the platform in the configuration, too, where that names none.
     """
 
     reported: str
     backend: str
     filename: str
     names: tuple[str, ...] = ()
+    is_filled: bool = False
 
 
 PLATFORMS: tuple[Platform, ...] = (
-    Platform("tensorflow_savedmodel", "tensorflow", "model.savedmodel", ("tensorflow_savedmodel",)),
-    Platform("tensorflow_graphdef", "tensorflow", "model.graphdef", ("tensorflow_graphdef",)),
-    Platform("tensorrt_plan", "tensorrt", "model.plan", ("tensorrt_plan",)),
-    Platform("onnx_onnxv1", "onnxruntime", "model.onnx", ("onnx_onnxv1", "onnxruntime_onnx")),
-    Platform("openvino_ir", "openvino", "model.xml", ("openvino_ir",)),
+    Platform(
+        "tensorflow_savedmodel",
+        "tensorflow",
+        "model.savedmodel",
+        ("tensorflow_savedmodel",),
+        is_filled=True,
+    ),
+    Platform(
+        "tensorflow_graphdef",
+        "tensorflow",
+        "model.graphdef",
+        ("tensorflow_graphdef",),
+        is_filled=True,
+    ),
+    Platform("tensorrt_plan", "tensorrt", "model.plan", ("tensorrt_plan",), is_filled=True),
+    Platform(
+        "onnxruntime_onnx",
+        "onnxruntime",
+        "model.onnx",
+        ("onnxruntime_onnx", "onnx_onnxv1"),
+        is_filled=True,
+    ),
+    Platform("openvino", "openvino", "model.xml", ("openvino_ir",)),
     Platform("litert_tflite", "litert", "model.tflite", ("litert_tflite",)),
     Platform(
-        "pytorch_torchscript", "pytorch", "model.pt", ("pytorch_torchscript", "pytorch_libtorch")
+        "pytorch_libtorch",
+        "pytorch",
+        "model.pt",
+        ("pytorch_libtorch", "pytorch_torchscript"),
+        is_filled=True,
     ),
-    Platform("torch_aoti", "pytorch", "model.pt2", ("torch_aoti",)),
+    Platform("torch_aoti", "pytorch", "model.pt2", ("torch_aoti",), is_filled=True),
     Platform("mxnet_mxnet", "mxnet", "model-symbol.json", ("mxnet_mxnet",)),
     Platform("caffe2_netdef", "caffe2", "model.netdef", ("caffe2_netdef",)),
     Platform("sklearn_skops", "sklearn", "model.skops", ("sklearn_skops",)),
@@ -48,12 +73,12 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform("xgboost_json", "xgboost", "xgboost.json", ("xgboost_json",)),
     Platform("lightgbm_txt", "lightgbm", "lightgbm.txt", ("lightgbm_txt",)),
     Platform("catboost_cbm", "catboost", "model.cbm", ("catboost_cbm",)),
-    Platform("fil_forest", "fil", ""),  # its parameters give the format, and so the file
-    Platform("inferd_python", "python", "model.py"),
+    Platform("fil", "fil", ""),  # its parameters give the format, and so the file
+    Platform("python", "python", "model.py"),
     Platform("ensemble", ENSEMBLE, "", (ENSEMBLE,)),
-    Platform("inferd_identity", "identity", ""),
-    Platform("inferd_repeat", "repeat", ""),
-    Platform("inferd_square", "square", ""),
+    Platform("identity", "identity", ""),
+    Platform("repeat", "repeat", ""),
+    Platform("square", "square", ""),
 )
 """Every format inferd knows, in the order in which a version folder is searched for them."""
 
@@ -88,16 +113,30 @@ def filename_of(platform: str, backend: str) -> str:
 
 
 def reported_platform(config: ModelConfig) -> str:
-    """Return the platform of a model in metadata (V2, Model Metadata: <project>_<format>).
+    """Return the platform of a model in metadata (V2, Model Metadata).
 
-    A platform in the configuration is returned as it is. Otherwise it is the protocol's name for
-    the backend's format, chosen by the model file if the backend runs several.
+    A platform in the configuration is returned as it is. Otherwise the model file tells, where the
+    backend runs several formats; a backend without a known format gives its own name.
     """
     if config.platform:
         return config.platform
-    if is_python_based(config):
-        return f"inferd_{config.backend}"
+    found = _format_of(config)
+    return found.reported if found is not None else config.backend
+
+
+def filled_platform(config: ModelConfig) -> str:
+    """Return the platform of a configuration in which the backend and model file are filled in.
+
+    It is "" where Triton fills none in either, as for model.py.
+    """
+    found = _format_of(config)
+    if config.platform or found is None or not found.is_filled:
+        return config.platform
+    return found.reported
+
+
+def _format_of(config: ModelConfig) -> Platform | None:
+    """Return the format of a model by backend and file, the backend's usual one if none fits."""
     known = platforms_of(config.backend)
-    by_file = (one for one in known if one.filename == config.default_model_filename)
-    found = next(by_file, None) or next(iter(known), None)
-    return found.reported if found else f"inferd_{config.backend}"
+    by_file = platform_of_file(config.default_model_filename)
+    return by_file if by_file in known else next(iter(known), None)

@@ -310,7 +310,7 @@ def test_what_is_raised_without_a_text_is_told_by_its_type(serve):
         told = "model 'wrong' failed: AssertionError (1/model.py, line 7, in execute)"
         with pytest.raises(InferenceServerException, match=re.escape(told)):
             asked.ask("wrong", IN=np.zeros(1, np.int32))
-        assert asked.http.get_model_metadata("wrong")["platform"] == "inferd_python"
+        assert asked.http.get_model_metadata("wrong")["platform"] == "python"
 
 
 @pytest.mark.slow

@@ -64,7 +64,8 @@ def answers(served, *requests):
 
 def test_a_model_is_completed_and_normalised(onnx_sum):
     served = load(onnx_sum())
-    assert (served.name, served.version, served.platform) == ("sum", "1", "onnx_onnxv1")
+    assert (served.name, served.version, served.platform) == ("sum", "1", "onnxruntime_onnx")
+    assert (served.config.platform, served.config.backend) == ("onnxruntime_onnx", "onnxruntime")
     assert [one.shape for one in served.inputs()] == [(-1, 2), (-1, 2)]
     assert served.config.max_batch_size == 4
     assert served.config.dynamic_batching.preferred_batch_size == (4,)
