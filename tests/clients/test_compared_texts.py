@@ -254,6 +254,15 @@ def test_a_place_that_does_not_fit(client, region):
         "Invalid offset + byte size for shared memory region: 'region' has 64 bytes, bytes 60 to "
         "68 are not inside"
     )
+    told = text_of(lambda: infer_in_place(client, model, offset=65))
+    assert told == (
+        "Invalid offset for shared memory region: 'region' has 64 bytes, bytes 65 to 73 are not "
+        "inside"
+    )
+    told = text_of(lambda: infer_in_place(client, model, size=4))
+    assert told.startswith(
+        "input byte size mismatch for input 'INPUT0' for model 'placed'. Expected 8, got 4 bytes"
+    )
     told = text_of(lambda: infer_in_place(client, model, room=4))
     assert told == (
         "shared memory size specified with the request for output 'OUTPUT0' (4 bytes) should be "
@@ -291,11 +300,12 @@ def test_inputs_of_another_name_number_or_datatype(client):
     model = load(client, "fitted")
     assert text_of(lambda: infer(client, model, name="OTHER")) == (
         "unexpected inference input 'OTHER' for model 'fitted'. Got input(s) ['OTHER'], but "
-        "missing required input(s) ['INPUT0']; it takes 'INPUT0'"
+        "missing required input(s) ['INPUT0']. Please provide all required input(s). It takes "
+        "'INPUT0'"
     )
     assert text_of(lambda: client.infer(model, [])) == (
         "expected 1 inputs but got 0 inputs for model 'fitted'. Got input(s) [], but missing "
-        "required input(s) ['INPUT0']; it takes 'INPUT0'"
+        "required input(s) ['INPUT0']. Please provide all required input(s). It takes 'INPUT0'"
     )
     assert text_of(lambda: infer(client, model, datatype=np.int32)) == (
         "inference input 'INPUT0' data-type is 'INT32', but model 'fitted' expects 'FP32'"
@@ -358,28 +368,43 @@ def test_data_of_another_size_over_grpc(explicit_server, client):
 
     with grpc.insecure_channel(explicit_server.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        size = "input byte size mismatch for input 'INPUT0'"
-        assert told(bytes(4)).startswith(f"{size}. Expected 8, got 4 bytes of raw contents")
-        assert told(fp32_contents=[1]).startswith(f"{size}: the shape asks for 2 elements")
-        assert told().startswith("unable to find data for input tensor 'INPUT0'")
+        size = "input byte size mismatch for input 'INPUT0' for model 'sized'. Expected 8, got 4"
+        assert told(bytes(4)).startswith(f"{size} bytes of raw contents")
+        assert told(fp32_contents=[1]).startswith(f"{size}: contents hold 1 elements")
+        assert told().startswith(
+            "unable to find data for input tensor 'INPUT0' for model 'sized' in request"
+        )
         assert told(bytes(8), fp32_contents=[1, 2]) == (
-            "contents field must not be specified when using raw_input_contents for 'INPUT0'"
+            "contents field must not be specified when using raw_input_contents for 'INPUT0' for "
+            "model 'sized'"
         )
         assert told(int_contents=[1, 2]).startswith(
-            "unexpected explicit tensor data for input tensor 'INPUT0': it is FP32"
+            "unexpected explicit tensor data for input tensor 'INPUT0' for model 'sized' of type "
+            "'INT32', expected datatype 'FP32'"
+        )
+        assert told(int_contents=[1, 2], fp32_contents=[1, 2]).startswith(
+            "unexpected explicit tensor data for input tensor 'INPUT0' for model 'sized', binary "
+            "data was already supplied"
         )
         assert told(bytes(8), datatype="FLOAT").startswith("invalid datatype for input INPUT0: ")
         assert told(bytes(8), shape=[-1]).startswith(
-            "All input dimensions should be specified for input 'INPUT0', got [-1]"
+            "All input dimensions should be specified for input 'INPUT0' for model 'sized', got "
+            "[-1]"
         )
         text = {"datatype": "BYTES", "shape": [1]}
         assert told(b"\xff\0\0\0ab", **text) == (
-            "incomplete string data for tensor 'INPUT0', expecting string of length 255 but only "
-            "2 bytes available for element 0"
+            "incomplete string data for inference input 'INPUT0', expecting string of length 255 "
+            "but only 2 bytes available for element 0 for model 'sized'"
         )
         assert told(b"\1\0\0\0a\1\0", **text).startswith("incomplete string length indicator for ")
-        assert told(bytes(8), **text).startswith("unexpected number of string elements 2 for ")
-        assert told(b"", **text).startswith("expected 1 string elements for tensor 'INPUT0'")
+        where = "for inference input 'INPUT0' for model 'sized'"
+        assert told(bytes(8), **text).startswith(
+            f"unexpected number of string elements 2 {where}, expecting 1"
+        )
+        assert told(b"", **text).startswith(f"expected 1 string elements {where}, got 0")
+        assert told(**text, bytes_contents=[b"a"] * 2).startswith(
+            f"unexpected number of string elements 2 {where}, expecting 1"
+        )
 
 
 def test_data_of_another_size_over_rest(explicit_server, client):
@@ -401,11 +426,12 @@ def test_data_of_another_size_over_rest(explicit_server, client):
         return {"inputs": [tensor | more]}
 
     assert told(of(8), bytes(4)).startswith(
-        "unexpected size for input 'INPUT0', expecting 4 additional bytes"
+        "unexpected size for input 'INPUT0', expecting 4 additional bytes for model 'sized'"
     )
-    assert told(of(8), bytes(9)).startswith("unexpected additional input data: ")
+    assert told(of(8), bytes(9)).startswith("unexpected additional input data for model 'sized'")
     assert told(of(4), bytes(4)).startswith(
-        "input byte size mismatch for input 'INPUT0'. Expected 8, got 4 bytes of binary data"
+        "input byte size mismatch for input 'INPUT0' for model 'sized'. Expected 8, got 4 bytes of "
+        "binary data"
     )
     sources = "Input must set only one of the following fields: 'data', 'binary_data_size' in "
     assert told(of()).startswith(sources)

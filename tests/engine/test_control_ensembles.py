@@ -453,7 +453,9 @@ async def test_where_clients_load_models_one_goes_on_when_another_has_its_name(
     async with ensembles_on(root, others=[other]) as (control, catalog):
         await control.load(LoadRequest("e"))
         shutil.copytree(root / "a", other / "a")
-        with pytest.raises(NotLoadable, match="appears in 2 places"):
+        with pytest.raises(
+            NotLoadable, match="model appears in two or more repositories: 'a' is in 2 places"
+        ):
             await control.load(LoadRequest("a"))
         await control.load(LoadRequest("e"))
         assert catalog.names() == ["a", "e"]

@@ -132,7 +132,10 @@ async def test_a_model_serves_no_more_when_another_of_its_name_appears(repositor
     other.mkdir()
     async with engine_on(root, other, mode="poll") as engine:
         shutil.copytree(root / "m", other / "m")
-        why = (UNAVAILABLE, "model 'm' appears in 2 places, expected one")
+        why = (
+            UNAVAILABLE,
+            "model appears in two or more repositories: 'm' is in 2 places, expected one",
+        )
         for _ in range(2):
             await looked(engine)
             assert not engine.is_ready()

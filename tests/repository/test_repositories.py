@@ -281,7 +281,9 @@ def test_a_name_in_two_repositories_is_not_served(add_model, tmp_path):
     a, b = find_models([tmp_path / "one", tmp_path / "two"])
     assert a.config is None
     assert a.versions == ()
-    assert a.error.message == "model 'a' appears in 2 places, expected one"
+    assert a.error.message == (
+        "model appears in two or more repositories: 'a' is in 2 places, expected one"
+    )
     assert b.error is None
 
 

@@ -207,7 +207,7 @@ def test_copies_that_fail_are_reported(regions, gpu):
 
 
 def test_a_machine_without_a_gpu_says_so():
-    with pytest.raises(InvalidRequest, match="'g' cannot be registered: this server finds no GPU"):
+    with pytest.raises(InvalidRequest, match="region: 'g', GPUs not supported"):
         CudaRegion(CudaRegionStatus("g", 0, 1), HANDLE, None)
 
 

@@ -78,7 +78,7 @@ def test_a_length_past_the_end_is_refused(read, size):
 
 
 def test_another_number_of_elements_is_refused():
-    with pytest.raises(InvalidRequest, match=r"expected 3 string elements for tensor 'x', .* 2$"):
+    with pytest.raises(InvalidRequest, match="expected 3 string elements for tensor 'x', got 2;"):
         check_strings(encode_strings([b"ab", b""], "x"), 3, "x")
 
 

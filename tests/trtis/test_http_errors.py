@@ -23,7 +23,9 @@ def refused(answer, reason, *words):
 
 def test_no_header(http_client):
     answer = http_client.post("/api/infer/pair", b"\0" * 128)
-    refused(answer, "INVALID_ARG", "NV-InferRequest")
+    assert (answer.code, answer.reason) == (400, "INVALID_ARG")
+    assert answer.body.decode() == answer.status.msg
+    assert "NV-InferRequest" in answer.status.msg
     assert "nv-inferresponse" not in answer.headers
 
 
@@ -157,11 +159,11 @@ def test_an_error_echoes_the_id_and_nothing_else(http_client):
 @pytest.mark.parametrize(
     ("model", "size", "words"),
     [
-        ("pair", 0, ["0", "1 to 8"]),
-        ("pair", 9, ["9", "1 to 8"]),
-        ("flat", 2, ["2", "1"]),
-        ("flat", 0, ["0", "1"]),
-        ("sequence", 2, ["2", "1"]),
+        ("pair", 0, ["batch-size must be >= 1 for ", "is 0"]),
+        ("pair", 9, ["batch-size must be <= 8 for ", "is 9"]),
+        ("flat", 2, ["batch-size must be <= 0 for ", "takes batch_size 1", "is 2"]),
+        ("flat", 0, ["batch-size must be >= 1 for ", "is 0"]),
+        ("sequence", 2, ["must specify batch-size 1 due to", "is 2"]),
     ],
 )
 def test_a_batch_size_the_model_does_not_take(http_client, model, size, words):
@@ -203,10 +205,10 @@ def test_outputs_that_are_not_those_of_the_model(http_client, outputs, word):
 @pytest.mark.parametrize(
     ("model", "dims", "words"),
     [
-        ("pair", "dims: 4 dims: 4", [r"\[4, 4\]", r"\[16\]"]),
-        ("pair", "dims: 1 dims: 16", [r"\[1, 16\]", r"\[16\]"]),
-        ("free", "dims: 3 dims: 3", [r"\[3, 3\]", r"\[-1, 2\]"]),
-        ("free", "dims: -1 dims: 2", [r"\[-1, 2\]"]),
+        ("pair", "dims: 4 dims: 4", [r"\[4,4\]", r"\[16\]"]),
+        ("pair", "dims: 1 dims: 16", [r"\[1,16\]", r"\[16\]"]),
+        ("free", "dims: 3 dims: 3", [r"\[3,3\]", r"\[-1,2\]"]),
+        ("free", "dims: -1 dims: 2", [r"\[-1,2\]"]),
         ("free", "dims: 0x7fffffffffffffff dims: 2", ["no array"]),
         ("free", "dims: 2 " * 500, []),
         ("free", "", ["'free'", "variable"]),

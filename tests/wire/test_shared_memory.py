@@ -219,7 +219,7 @@ def test_what_is_to_be_copied_has_a_limit():
     size = 2**31 + 1
     large = Span(np.empty(size, np.uint8).data, ((1,), 0, size), None, is_copy=True)
     with pytest.raises(InvalidRequest, match="'x' has 2147483649 bytes of shared memory"):
-        read_input(Tensor("x", DataType.INT8, (size,), b""), large, on_loop=False)
+        read_input(Tensor("x", DataType.INT8, (size,), b""), large, "m", on_loop=False)
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,10 @@ class Repositories:
     def _read(self, places: list[ModelPath], override: ModelConfig | None = None) -> FoundModel:
         [place, *more] = places
         if more:
-            msg = f"model '{place.name}' appears in {len(places)} places, expected one"
+            msg = (
+                f"model appears in two or more repositories: '{place.name}' is in {len(places)} "
+                f"places, expected one"
+            )
             return FoundModel(place.name, place.path, error=NotUnique(msg))
         try:
             self.fetch(place)

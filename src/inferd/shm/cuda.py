@@ -153,8 +153,8 @@ class CudaRegion:
             raise InvalidRequest(msg)
         if driver is None:
             msg = (
-                f"CUDA shared memory region '{status.name}' cannot be registered: "
-                f"this server finds no GPU"
+                f"failed to register CUDA shared memory region: '{status.name}', GPUs not "
+                f"supported: this server finds none"
             )
             raise InvalidRequest(msg)
         count = driver.device_count()

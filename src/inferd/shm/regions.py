@@ -120,8 +120,9 @@ class Regions:
             return known
         end = offset + size_bytes
         if offset < 0 or size_bytes < 0 or end > region.status.size_bytes:
+            sums = "" if offset > region.status.size_bytes else " + byte size"
             msg = (
-                f"Invalid offset + byte size for shared memory region: '{name}' has "
+                f"Invalid offset{sums} for shared memory region: '{name}' has "
                 f"{region.status.size_bytes} bytes, bytes {offset} to {end} are not inside"
             )
             raise InvalidRequest(msg)

@@ -32,11 +32,11 @@ def encode_strings(elements: Iterable[bytes | str], tensor: str) -> bytearray:
     return out
 
 
-def decode_strings(data: Any, tensor: str) -> list[bytes]:
+def decode_strings(data: Any, tensor: str, model: str = "") -> list[bytes]:
     """Return the elements of the length-prefixed buffer `data`, copied.
 
     Raises InvalidRequest naming `tensor` when a length runs past the end. A length is checked
-    before anything of that size is allocated.
+    before anything of that size is allocated. With `model` it is an input of that model.
     """
     view = memoryview(data)
     end = view.nbytes
@@ -46,16 +46,17 @@ def decode_strings(data: Any, tensor: str) -> list[bytes]:
     while offset < end:
         if end - offset < 4:
             msg = (
-                f"incomplete string length indicator for tensor '{tensor}': {end - offset} bytes "
-                f"left where a 4-byte length is expected"
+                f"incomplete string length indicator for {_named(tensor, model)}: {end - offset} "
+                f"bytes left where a 4-byte length is expected"
             )
             raise InvalidRequest(msg)
         size = unpack(view, offset)[0]
         offset += 4
-        if size > end - offset:
+        if size > end - offset:  # the model's name stands at the end, as clients know it
+            kind, whose = ("inference input", f" for model '{model}'") if model else ("tensor", "")
             msg = (
-                f"incomplete string data for tensor '{tensor}', expecting string of length {size} "
-                f"but only {end - offset} bytes available for element {len(elements)}"
+                f"incomplete string data for {kind} '{tensor}', expecting string of length {size} "
+                f"but only {end - offset} bytes available for element {len(elements)}{whose}"
             )
             raise InvalidRequest(msg)
         elements.append(bytes(view[offset : offset + size]))
@@ -63,7 +64,7 @@ def decode_strings(data: Any, tensor: str) -> list[bytes]:
     return elements
 
 
-def count_strings(data: Any, tensor: str, most: int = MAX_ELEMENT_BYTES) -> int:
+def count_strings(data: Any, tensor: str, most: int = MAX_ELEMENT_BYTES, model: str = "") -> int:
     """Return how many elements the length-prefixed buffer `data` holds; copy nothing.
 
     Stops after `most` + 1 elements. Raises InvalidRequest as `decode_strings` does.
@@ -76,7 +77,7 @@ def count_strings(data: Any, tensor: str, most: int = MAX_ELEMENT_BYTES) -> int:
         offset += 4 + unpack(view, offset)[0]
         count += 1
     if offset > end or (offset < end and count <= most):
-        decode_strings(data, tensor)  # finds and words the fault
+        decode_strings(data, tensor, model)  # finds and words the fault
     return count
 
 
@@ -98,25 +99,44 @@ def cut_strings(data: memoryview, counts: Sequence[int], tensor: str) -> list[me
     return views
 
 
-def check_strings(data: Any, count: int, tensor: str) -> None:
+def check_strings(data: Any, count: int, tensor: str, model: str = "") -> None:
     """Check that `data` holds exactly `count` well-formed elements.
 
-    Raises InvalidRequest naming `tensor`.
+    Raises InvalidRequest naming `tensor`. With `model` it is an input of that model.
     """
     size = memoryview(data).nbytes
-    if 4 * count > size:  # each length takes 4 bytes; large data is not counted for the error text
-        holds = str(count_strings(data, tensor)) if size <= _MORE_SHOWN else f"only {size} bytes"
-    else:
+    if 4 * count <= size:
         most = count + _MORE_SHOWN
-        found = count_strings(data, tensor, most)
-        if found == count:
-            return
-        holds = str(found) if found <= most else f"beyond {most}"
-        if found > count:
-            msg = (
-                f"unexpected number of string elements {holds} for tensor '{tensor}', "
-                f"expecting {count}, as its shape says"
-            )
-            raise InvalidRequest(msg)
-    msg = f"expected {count} string elements for tensor '{tensor}', as its shape says, got {holds}"
-    raise InvalidRequest(msg)
+        found = count_strings(data, tensor, most, model)
+        if found != count:
+            raise wrong_count(tensor, count, found, model)
+    elif size <= _MORE_SHOWN:
+        raise wrong_count(tensor, count, count_strings(data, tensor, model=model), model)
+    else:  # each length takes 4 bytes; large data is not counted for the error text
+        raise _too_few(tensor, count, f"only {size} bytes", model)
+
+
+def wrong_count(tensor: str, count: int, found: int, model: str = "") -> InvalidRequest:
+    """Return the error for a tensor with `found` elements, whose shape asks for `count`.
+
+    With `model` it is an input of that model. Surplus elements may not all have been counted.
+    """
+    if found < count:
+        return _too_few(tensor, count, str(found), model)
+    most = count + _MORE_SHOWN
+    holds = str(found) if found <= most else f"beyond {most}"
+    return InvalidRequest(
+        f"unexpected number of string elements {holds} for {_named(tensor, model)}, expecting "
+        f"{count}, as its shape says"
+    )
+
+
+def _too_few(tensor: str, count: int, holds: str, model: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"expected {count} string elements for {_named(tensor, model)}, got {holds}; its shape "
+        f"says how many"
+    )
+
+
+def _named(tensor: str, model: str) -> str:
+    return f"inference input '{tensor}' for model '{model}'" if model else f"tensor '{tensor}'"

@@ -1,5 +1,6 @@
 """Tensor: a name, a datatype, a shape, and a view of the wire bytes."""
 
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
@@ -14,6 +15,11 @@ SMALL_BYTES = 4096
 Parameter = bool | int | str | float
 Parameters = dict[str, Parameter]
 """The protocol allows strings, numbers and booleans as parameter values."""
+
+
+def dims_text(dims: Iterable[int]) -> str:
+    """Return `dims` as error texts write them, [1,-1]: clients know the form without spaces."""
+    return f"[{','.join(map(str, dims))}]"
 
 
 class Tensor(Record):

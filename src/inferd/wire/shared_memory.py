@@ -86,8 +86,8 @@ def output_reference(output: Output) -> Reference | None:
     )
 
 
-def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
-    """Give `tensor` the bytes of `span`: a view, except that BYTES are copied.
+def read_input(tensor: Tensor, span: Span, model: str, *, on_loop: bool) -> None:
+    """Give `tensor`, an input of `model`, the bytes of `span`: a view, but BYTES are copied.
 
     BYTES have been checked, so they must not change while the model reads them.
 
@@ -113,8 +113,9 @@ def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
         count *= dim
     if not is_text and size_bytes != (expected := count * tensor.datatype.size_bytes):
         msg = (
-            f"input byte size mismatch for input '{tensor.name}'. Expected {expected}, got "
-            f"{size_bytes} bytes of shared memory for {tensor.datatype.value} {list(tensor.shape)}"
+            f"input byte size mismatch for input '{tensor.name}' for model '{model}'. Expected "
+            f"{expected}, got {size_bytes} bytes of shared memory for {tensor.datatype.value} "
+            f"{list(tensor.shape)}"
         )
         raise InvalidRequest(msg)
     if span.is_copy:
@@ -123,7 +124,7 @@ def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
     if is_text:
         span.look()
         tensor.data = bytes(span.view)
-        check_strings(tensor.data, count, tensor.name)
+        check_strings(tensor.data, count, tensor.name, model)
 
 
 def place_output(wanted: WantedOutput, reference: Reference, resolve: Resolve) -> Span:

@@ -187,7 +187,7 @@ def test_a_size_that_is_no_byte_count_is_refused(size):
 )
 def test_a_size_that_does_not_fit_the_shape_is_refused(shape):
     message = refusal({"inputs": [one(16, shape)]}, FOUR)
-    assert message.startswith("input byte size mismatch for input 'x'. Expected ")
+    assert message.startswith("input byte size mismatch for input 'x' for model 'm'. Expected ")
     assert "got 16 bytes" in message and "FP32" in message and str(shape)[:9] in message
 
 

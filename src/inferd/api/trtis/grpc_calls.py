@@ -139,7 +139,7 @@ class TrtisMethods:
     async def health(self, request: Any, call: Call) -> Fields:
         """Handle Health."""
         if request.mode not in ("live", "ready"):
-            msg = f"there is no health '{request.mode[:40]}', only live and ready"
+            msg = f"unknown health mode '{request.mode[:40]}', only live and ready are known"
             raise UnknownCall(msg)
         return {"health": self.trtis.is_healthy(request.mode)}
 
@@ -170,7 +170,7 @@ class TrtisMethods:
         elif kind == "status":
             return {"shared_memory_status": {"shared_memory_region": self.trtis.regions()}}
         else:
-            msg = "the request says nothing to be done"
+            msg = "unknown sharedmemorycontrol request type: the request says nothing to be done"
             raise UnknownCall(msg)
         return {}
 
@@ -189,13 +189,16 @@ class TrtisMethods:
             gpu = wanted.cuda_shared_memory
             regions.register_cuda(wanted.name, gpu.raw_handle, gpu.device_id, wanted.byte_size)
         else:
-            msg = f"region '{wanted.name}' is neither of system nor of CUDA shared memory"
+            msg = (
+                f"failed to register shared memory region: '{wanted.name}', improperly formed "
+                f"request. It is neither of system nor of CUDA shared memory"
+            )
             raise InvalidRequest(msg)
 
     async def repository(self, request: Any, call: Call) -> Fields:
         """Handle Repository, index."""
         if request.WhichOneof("request_type") != "index":
-            msg = "the request does not say what it wants: set index"
+            msg = "request type is not specified: set index"
             raise UnknownCall(msg)
         return {"index": await self.trtis.index()}
 

@@ -159,7 +159,7 @@ class TrtisRoutes(MountedRoutes):
     async def health(self, _request: HttpRequest, mode: str) -> HttpAnswer:
         """Handle Health: the body is empty, and 400 with SUCCESS in NV-Status means no."""
         if mode not in ("live", "ready"):
-            msg = f"there is no health '{mode}', only live and ready"
+            msg = f"unknown health mode '{mode[:40]}', only live and ready are known"
             raise InvalidRequest(msg)
         return HttpAnswer(200 if self._trtis.is_healthy(mode) else 400, [], _TEXT)
 

@@ -71,6 +71,9 @@ class TrtisInference(HttpInference):
         answer = refused(self._trtis, error, message.number)
         answer.content_type = _OCTETS
         header = message.header
+        if header is None and _HEADER not in request.headers:  # such a client reads no NV-Status
+            answer.buffers = [error.message.encode(errors="replace")]
+            answer.content_type = _TEXT
         if header is not None and not header.is_old:
             echo = b" id: %d" % header.id if header.id else b""
             answer.headers += b"NV-InferResponse:%b\r\n" % echo
@@ -87,7 +90,7 @@ class TrtisHttpCodec(TrtisCodec):
         version = trtis_message.version
         value = http_request.headers.get(_HEADER)
         if value is None:
-            msg = f"the header {REQUEST} is missing"
+            msg = f"The request header should contain '{REQUEST}': it is missing"
             raise InvalidRequest(msg)
         trtis_message.header = header = decode_request_header(value)
         if version and not (version.isascii() and version.isdigit()):

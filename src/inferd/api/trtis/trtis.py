@@ -19,6 +19,7 @@ from inferd.errors import (
     InvalidConfig,
     InvalidRequest,
     LoadFailed,
+    ModelNotFound,
     NotLoadable,
     Unavailable,
     Unsupported,
@@ -60,7 +61,11 @@ class Trtis:
 
     def form(self, model: str, version: str) -> Form:
         """Return the Form of requests to a ready model. Raises ModelNotFound, Unavailable."""
-        config = self.engine.model_config(model, version)
+        try:
+            config = self.engine.model_config(model, version)
+        except ModelNotFound as error:  # 1.13 and later have the first words, 0.9 to 1.12 the last
+            msg = f"{error.message}. Inference request for unknown model '{model}'"
+            raise ModelNotFound(msg) from error
         form = self._forms.get((model, version))
         if form is None or form.config is not config:
             if len(self._forms) >= _MAX_FORMS:
@@ -84,7 +89,7 @@ class Trtis:
         """
         state = self.engine.state()
         if state is ServerState.EXITING:
-            msg = "the server is exiting"
+            msg = "Server exiting: it takes no more requests"
             raise Unavailable(msg)
         return state is ServerState.READY if mode == "live" else self.engine.is_ready()
 
@@ -99,7 +104,7 @@ class Trtis:
             if name in ("", row.name):
                 rows.setdefault(row.name, []).append(row)
         if name and name not in rows:
-            msg = f"there is no status of model '{name}', it is not known here"
+            msg = f"no status available for unknown model '{name}'"
             raise InvalidRequest(msg)
         server = ServerRow(
             self.server_id,
@@ -130,9 +135,9 @@ class Trtis:
     def refuse_profile(self, command: str) -> NoReturn:
         """Refuse Profile, which is not offered."""
         if command not in ("start", "stop"):
-            msg = f"there is no profile command '{command[:40]}', only start and stop"
+            msg = f"Unknown profile command '{command[:40]}', only start and stop are known"
             raise InvalidRequest(msg)
-        msg = "profiling by request is not offered here"
+        msg = "Profile API not enabled: profiling by request is not offered here"
         raise Unsupported(msg)
 
     # --- models and regions ---
@@ -141,7 +146,18 @@ class Trtis:
         """Load or reload a model. Raises Unavailable, and NotLoadable for any failure to load."""
         try:
             await self.engine.load(LoadRequest(model))
-        except (LoadFailed, InvalidConfig) as error:
+        except LoadFailed as error:
+            failed = [
+                row.version
+                for row in self.engine.index()
+                if row.name == model and row.state is ModelState.UNAVAILABLE
+            ]
+            which = (
+                f"versions that are not available: {','.join(failed)}" if failed else "none of it"
+            )
+            msg = f"failed to load '{model}', {which}: {error.message}"
+            raise NotLoadable(msg) from error
+        except InvalidConfig as error:
             raise NotLoadable(error.message) from error
 
     async def unload(self, model: str) -> None:

@@ -28,7 +28,7 @@ from inferd.observe.stats import Counts
 from inferd.tensor.classification import Labels, check_classifiable, classified, is_classifiable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import MAX_ELEMENT_BYTES
-from inferd.tensor.tensor import Tensor
+from inferd.tensor.tensor import Tensor, dims_text
 
 if TYPE_CHECKING:
     from inferd.engine.serving.instances import Instances
@@ -467,7 +467,12 @@ class Served:
             prefix = len(data).to_bytes(4, "little")
             return Tensor(rule.name, rule.datatype, batch + inner, b"".join((prefix, data)))
         if rule.dims.count(-1) > 1:
-            raise self._not_deducible(rule, "at most one dim may be variable")
+            msg = (
+                f"The shape of the raw input '{rule.name}' can not be deduced because there are "
+                f"more than one variable-sized dimension: model '{self.name}' expects "
+                f"{dims_text(rule.shape)}"
+            )
+            raise InvalidRequest(msg)
         size_bytes = rule.datatype.size_bytes * prod(dim for dim in rule.dims if dim != -1)
         variable, rest = divmod(len(data), size_bytes)
         if rest or (rule.fixed_dims is not None and variable != 1):
@@ -512,7 +517,7 @@ class Served:
                 span *= dim
         if span > MOST_EMPTY:
             msg = (
-                f"input '{tensor.name}' for model '{self.name}' has shape {_dims(tensor.shape)}, "
+                f"input '{tensor.name}' for model '{self.name}' has shape {dims_text(tensor.shape)}, "
                 f"and no elements; the dims beside its 0 may multiply to at most {MOST_EMPTY}"
             )
             raise InvalidRequest(msg)
@@ -543,7 +548,8 @@ class Served:
             names.add(tensor.name)
         least, most, count = len(self._required), len(self._inputs), len(names)
         unknown, missing = names - self._inputs.keys(), self._required - names
-        complaints = [f"missing required input(s) {_listed(missing)}"] if missing else []
+        but = f", but missing required input(s) {_listed(missing)}" if missing else ""
+        takes = "It takes"
         if not least <= count <= most:
             text = f"expected {most} inputs but got {count} inputs"
             if least < most:
@@ -551,15 +557,15 @@ class Served:
                     f"expected number of inputs between {least} and {most} but got {count} inputs"
                 )
             if unknown:
-                complaints.append(f"it has no input {_quoted(unknown)}")
+                takes = f"It has no input {_quoted(unknown)}, it takes"
         elif unknown:
             text = f"unexpected inference input {_quoted(unknown)}"
         else:
-            text = complaints.pop()
-        but = f", but {' and '.join(complaints)}" if complaints else ""
+            text, but = but.removeprefix(", but "), ""
+        plea = " Please provide all required input(s)." if missing else ""
         return InvalidRequest(
-            f"{text} for model '{self.name}'. "
-            f"Got input(s) {_listed(names)}{but}; it takes {_quoted(self._inputs)}"
+            f"{text} for model '{self.name}'. Got input(s) {_listed(names)}{but}.{plea} "
+            f"{takes} {_quoted(self._inputs)}"
         )
 
     def _bad_datatype(self, tensor: Tensor, rule: _TensorRule) -> InferdError:
@@ -571,7 +577,7 @@ class Served:
     def _bad_shape(self, tensor: Tensor, rule: _TensorRule) -> InferdError:
         text = (
             f"unexpected shape for input '{tensor.name}' for model '{self.name}'. "
-            f"Expected {_dims(rule.shape)}, got {_dims(tensor.shape)}"
+            f"Expected {dims_text(rule.shape)}, got {dims_text(tensor.shape)}"
         )
         return InvalidRequest(text + self._shape_hint(rule, tensor.shape))
 
@@ -580,17 +586,17 @@ class Served:
         if not rule.batch_dims:
             if shape[:1] != (1,) or not rule.fits(shape[1:]):
                 return ""
-            return f"; the model does not batch, leave out the 1 in front: {_dims(shape[1:])}"
+            return f"; the model does not batch, leave out the 1 in front: {dims_text(shape[1:])}"
         if rule.fits((1, *shape)):
             return (
                 f"; the first dim is the batch size, put a 1 before your shape for one item: "
-                f"{_dims((1, *shape))}"
+                f"{dims_text((1, *shape))}"
             )
         behind = (*shape, 1)
         if rule.fits(behind) and 1 <= shape[0] <= self._most_rows:
             return (
                 f"; the first dim is the batch size, put a 1 behind your shape for {shape[0]} "
-                f"item(s): {_dims(behind)}"
+                f"item(s): {dims_text(behind)}"
             )
         return ""
 
@@ -675,10 +681,6 @@ def _are_named(outputs: Sequence[Tensor | WantedOutput], rules: Sequence[_Tensor
 
 def _listed(names: Iterable[str]) -> str:
     return "[" + ",".join(f"'{name}'" for name in sorted(names)) + "]"
-
-
-def _dims(shape: Sequence[int]) -> str:
-    return f"[{','.join(map(str, shape))}]"
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -59,15 +59,21 @@ class RawInputs:
         self.raw = raw
         self._at = 0
 
-    def take(self, name: str, size_bytes: int) -> memoryview:
+    def take(self, name: str, size_bytes: int, model: str) -> memoryview:
         """See Source."""
         if self._at == len(self.raw):
-            msg = f"there is no raw input for '{name}', the request has {len(self.raw)} in all"
+            msg = (  # the index, not the count: the number that clients know
+                f"expected tensor data for at least {self._at} inputs but got only {self._at} sets "
+                f"of data for model '{model}': there is no raw input for input '{name}'"
+            )
             raise InvalidRequest(msg)
         raw = self.raw[self._at]
         self._at += 1
         if len(raw) != size_bytes:
-            msg = f"the raw input for '{name}' has {len(raw)} bytes, expected {size_bytes}"
+            msg = (
+                f"unexpected size {len(raw)} for input '{name}', expecting {size_bytes} for model "
+                f"'{model}', in bytes"
+            )
             raise InvalidRequest(msg)
         return raw
 
@@ -76,10 +82,13 @@ class RawInputs:
         raw = self.raw
         return raw if tuple(map(len, raw)) == sizes_bytes else None
 
-    def check_used_up(self) -> None:
+    def check_used_up(self, model: str) -> None:
         """See Source."""
         if self._at != len(self.raw):
-            msg = f"the request has {len(self.raw)} raw inputs, expected {self._at}"
+            msg = (
+                f"unexpected additional input data for model '{model}': the request has "
+                f"{len(self.raw)} raw inputs, expected {self._at}"
+            )
             raise InvalidRequest(msg)
 
     def rewind(self) -> None:

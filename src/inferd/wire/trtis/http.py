@@ -158,14 +158,14 @@ class Body:
         self.data = body
         self._at = 0
 
-    def take(self, name: str, size_bytes: int) -> memoryview:
+    def take(self, name: str, size_bytes: int, model: str) -> memoryview:
         """See Source."""
         start = self._at
         self._at = end = start + size_bytes
         if end > len(self.data):
             msg = (
-                f"input '{name}' has {size_bytes} bytes, {end - len(self.data)} of them are "
-                f"missing at the end of the body"
+                f"unexpected size for input '{name}', expecting {end - len(self.data)} bytes for "
+                f"model '{model}' beyond the end of the body: the input has {size_bytes} in all"
             )
             raise InvalidRequest(msg)
         return self.data[start:end]
@@ -179,10 +179,13 @@ class Body:
             at += size
         return taken if at == len(data) else None
 
-    def check_used_up(self) -> None:
+    def check_used_up(self, model: str) -> None:
         """See Source."""
         if self._at != len(self.data):
-            msg = f"the body has {len(self.data) - self._at} bytes more than its inputs take"
+            msg = (
+                f"unexpected additional input data for model '{model}': the body has "
+                f"{len(self.data) - self._at} bytes more than its inputs take"
+            )
             raise InvalidRequest(msg)
 
     def rewind(self) -> None:

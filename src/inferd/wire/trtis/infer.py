@@ -20,10 +20,10 @@ from inferd.core.request import (
     WantedOutput,
 )
 from inferd.errors import BackendFailed, Code, InferdError, InvalidRequest, ModelNotFound
-from inferd.tensor.classification import Labels, check_classifiable
+from inferd.tensor.classification import Labels, is_classifiable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
-from inferd.tensor.tensor import Tensor
+from inferd.tensor.tensor import Tensor, dims_text
 from inferd.wire.shared_memory import read_input, take_spans
 from inferd.wire.trtis.answer import Answer, Piece, head_piece, joined, raw_piece
 from inferd.wire.trtis.classes import classes_piece
@@ -61,14 +61,17 @@ class Source(Protocol):
 
     data: Any
 
-    def take(self, name: str, size_bytes: int) -> Any:
-        """Return the bytes of input `name`: a view. Raises InvalidRequest for another size."""
+    def take(self, name: str, size_bytes: int, model: str) -> Any:
+        """Return the bytes of input `name`: a view.
+
+        Raises InvalidRequest, naming the input and `model`, for another size.
+        """
 
     def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
         """Return the bytes of all inputs, None unless they have exactly these sizes."""
 
-    def check_used_up(self) -> None:
-        """Raise InvalidRequest when there are more than the header describes."""
+    def check_used_up(self, model: str) -> None:
+        """Raise InvalidRequest, naming `model`, when there are more than the header describes."""
 
     def rewind(self) -> None:
         """Start again from the beginning."""
@@ -136,8 +139,10 @@ class Form:
         self._name = config.name
         self._batches = config.max_batch_size > 0
         self._most = max(config.max_batch_size, 1)
+        self._needs_sequence = False
         if config.sequence_batching is not None:
             self._most = 1
+            self._needs_sequence = not config.sequence_batching.iterative_sequence
         self._inputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.input)}
         self._outputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.output)}
         self._least_inputs = sum(not one.optional for one in config.input)
@@ -175,6 +180,12 @@ class Form:
             request.sequence = Sequence(
                 header.correlation_id, bool(flags & START), bool(flags & END)
             )
+        elif self._needs_sequence:
+            msg = (
+                f"inference request to model '{self._name}' must specify a non-zero correlation "
+                f"ID, which is correlation_id in its header"
+            )
+            raise InvalidRequest(msg)
         request.priority = header.priority
         request.timeout_us = header.timeout_us
         return request
@@ -207,15 +218,15 @@ class Form:
             tensor, size = self._input(rule, one, batch)
             inputs.append(tensor)
             if one.shared is not None:
-                if rule.is_text and size:
-                    self._check_shared_size(one, size)
                 spans.append(resolve(*one.shared))
-                read_input(tensor, spans[-1], on_loop=on_loop)
+                if size or not rule.is_text:
+                    self._check_shared_size(one, size)
+                read_input(tensor, spans[-1], self._name, on_loop=on_loop)
             elif rule.is_text:
-                tensor.data = _strings(tensor, source, size, on_loop=on_loop)
+                tensor.data = self._strings(tensor, source, size, on_loop=on_loop)
             else:
-                tensor.data = source.take(one.name, size)
-        source.check_used_up()
+                tensor.data = source.take(one.name, size, self._name)
+        source.check_used_up(self._name)
         request = InferRequest(self._name, version, "", inputs, wanted)
         self._place(header, request, spans, resolve)
         if spans:
@@ -250,6 +261,15 @@ class Form:
             raise self._bad_size(rule, said, size, batch)
         return Tensor(rule.name, rule.datatype, shape, b""), size
 
+    def _strings(self, tensor: Tensor, source: Source, size_bytes: int, *, on_loop: bool) -> Any:
+        """Return the data of an input of BYTES, which is `size_bytes` long. Raises as `take`."""
+        count = prod(tensor.shape)
+        if on_loop and INLINE_STRINGS < count <= size_bytes // 4:
+            raise NotFast
+        data = source.take(tensor.name, size_bytes, self._name)
+        check_strings(data, count, tensor.name, self._name)
+        return data
+
     def _wanted(self, header: InferHeader) -> list[WantedOutput]:
         wanted = []
         seen = 0
@@ -258,11 +278,11 @@ class Form:
             if rule is None:
                 raise self._has_no(one, self._outputs)
             if seen & rule.bit:
-                msg = f"output '{one.name}' is asked for more than once"
+                msg = f"output '{one.name}' already requested, model '{self._name}' gives each once"
                 raise InvalidRequest(msg)
             seen |= rule.bit
-            if one.top_k:
-                check_classifiable(one.name, rule.datatype)
+            if one.top_k and not is_classifiable(rule.datatype):
+                raise _no_classes(rule)
             if one.byte_size and rule.item_bytes is not None and one.byte_size != rule.item_bytes:
                 raise _bad_output_size(one, rule.item_bytes)
             wanted.append(WantedOutput(one.name))
@@ -273,25 +293,27 @@ class Form:
             if -1 not in rule.dims:
                 return
             msg = (
-                f"input '{rule.name}' of model '{self._name}' has variable dims "
-                f"{list(rule.dims)}: the request must give its dims"
+                f"model supports variable-size for input '{rule.name}', request must specify input "
+                f"shape for model '{self._name}': its dims are {dims_text(rule.dims)}, without the "
+                f"batch dim"
             )
             raise InvalidRequest(msg)
         if not rule.fits(given.dims):
             msg = (
-                f"input '{rule.name}' has dims {list(given.dims)}, model '{self._name}' expects "
-                f"{list(rule.dims)}, without the batch dim"
+                f"unexpected shape for input '{rule.name}' for model '{self._name}'. Expected "
+                f"{dims_text(rule.dims)}, got {dims_text(given.dims)}; dims are without the batch "
+                f"dim"
             )
             raise InvalidRequest(msg)
         if prod(dim or 1 for dim in given.dims) > _MAX_SPAN // self._most:
             msg = f"input '{rule.name}' has dims {list(given.dims)}, which no array can have"
             raise InvalidRequest(msg)
 
-    def _check_shared_size(self, given: InputHeader, said: int) -> None:
-        if given.shared is not None and given.shared[2] != said:
+    def _check_shared_size(self, given: InputHeader, size: int) -> None:
+        if given.shared is not None and given.shared[2] != size:
             msg = (
-                f"input '{given.name}' of model '{self._name}' is said to have {said} bytes, its "
-                f"shared memory has {given.shared[2]}"
+                f"unexpected shared-memory size {given.shared[2]} for input '{given.name}', "
+                f"expecting {size} for model '{self._name}', in bytes"
             )
             raise InvalidRequest(msg)
 
@@ -413,51 +435,53 @@ class Form:
         return BackendFailed(f"model '{self._name}' gave no output {missing}")
 
     def _bad_batch(self, batch: int) -> InferdError:
-        why = ""
+        if batch < 1:
+            return InvalidRequest(
+                f"inference request batch-size must be >= 1 for '{self._name}', also where it does "
+                f"not batch: batch_size is {batch}"
+            )
         if self.config.sequence_batching is not None:
-            why = ", since its requests belong to sequences"
-        elif not self._batches:
-            why = ", since it does not batch"
+            return InvalidRequest(
+                f"inference request to model '{self._name}' must specify batch-size 1 due to "
+                f"requirements of sequence batcher: batch_size is {batch}"
+            )
+        why = "" if self._batches else ", which does not batch and takes batch_size 1"
         return InvalidRequest(
-            f"batch_size is {batch}, model '{self._name}' takes "
-            f"{'1' if self._most == 1 else f'1 to {self._most}'}{why}"
+            f"inference request batch-size must be <= {self.config.max_batch_size} for "
+            f"'{self._name}'{why}: batch_size is {batch}"
         )
 
     def _bad_size(self, rule: _Rule, said: int, size: int, batch: int) -> InferdError:
         return InvalidRequest(
-            f"input '{rule.name}' of model '{self._name}' is said to have {said} bytes, a batch of "
-            f"{batch} has {size}"
+            f"specific batch-byte-size for input '{rule.name}' does not match expected byte-size "
+            f"calculated from shape and datatype for model '{self._name}': it is {said}, a batch "
+            f"of {batch} has {size}"
         )
 
     def _bad_count(self, count: int) -> InferdError:
-        expected = str(len(self._inputs))
-        if self._least_inputs < len(self._inputs):
-            expected = f"{self._least_inputs} to {expected}"
+        least, most = self._least_inputs, len(self._inputs)
+        expected = f"{most} inputs"
+        if least < most:
+            expected = f"number of inputs between {least} and {most}"
         return InvalidRequest(
-            f"the request has {count} inputs, model '{self._name}' expects {expected}"
+            f"expected {expected} but got {count} inputs for model '{self._name}', it takes "
+            f"{_quoted(self._inputs)}"
         )
 
     def _bad_input(self, given: InputHeader, *, is_known: bool) -> InferdError:
         if is_known:
-            msg = f"model '{self._name}' is given input '{given.name}' more than once"
-            return InvalidRequest(msg)
+            return InvalidRequest(
+                f"input '{given.name}' already exists in request, model '{self._name}' takes each "
+                f"once"
+            )
         return self._has_no(given, self._inputs)
 
     def _has_no(self, given: InputHeader | OutputHeader, known: Mapping[str, _Rule]) -> InferdError:
-        kind = "input" if isinstance(given, InputHeader) else "output"
-        has = ", ".join(f"'{one}'" for one in sorted(known))
+        kind, has = ("input", "takes") if isinstance(given, InputHeader) else ("output", "gives")
         return InvalidRequest(
-            f"model '{self._name}' has no {kind} '{given.name}', it has {has or 'none'}"
+            f"unexpected inference {kind} '{given.name}' for model '{self._name}', it {has} "
+            f"{_quoted(known)}"
         )
-
-
-def _strings(tensor: Tensor, source: Source, size_bytes: int, *, on_loop: bool) -> Any:
-    count = prod(tensor.shape)
-    if on_loop and INLINE_STRINGS < count <= size_bytes // 4:
-        raise NotFast
-    data = source.take(tensor.name, size_bytes)
-    check_strings(data, count, tensor.name)
-    return data
 
 
 def _placed_size(request: InferRequest, tensor: Tensor) -> int:
@@ -473,6 +497,18 @@ def _placed_size(request: InferRequest, tensor: Tensor) -> int:
         if end > len(place.view):  # the client has written there meanwhile
             return len(place.view)
     return end
+
+
+def _quoted(names: Mapping[str, _Rule]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names)) or "none"
+
+
+def _no_classes(rule: _Rule) -> InferdError:
+    kind = "STRING" if rule.is_text else rule.datatype.value
+    return InvalidRequest(
+        f"class result not available for output '{rule.name}' due to unsupported type "
+        f"'TYPE_{kind}': it must be an integer, FP32 or FP64"
+    )
 
 
 def _bad_output_size(one: OutputHeader, item_bytes: int) -> InferdError:

@@ -47,7 +47,7 @@ def _of_1_6(kind: int, region: dict[int, list[Any]]) -> Any:
         return message_class(_REQUEST)(unregister={"name": _text(region, _NAME)})
     if kind == _UNREGISTER_ALL:
         return message_class(_REQUEST)(unregister_all={})
-    msg = f"there is no shared memory control of type {kind}"
+    msg = f"unknown sharedmemorycontrol request type: it is {kind}"
     raise UnknownCall(msg)
 
 

@@ -68,19 +68,26 @@ class Blobs(Record):
 
     `offset` is where the next ones begin. `on_loop`: other connections wait meanwhile, so BYTES of
     many elements are not examined here. `spans` is the shared memory that tensors refer to
-    instead of bytes here, None while there is none.
+    instead of bytes here, None while there is none. `model` is the name for error texts, "" if they
+    are no inputs of a model.
     """
 
-    _fields = ("body", "offset", "on_loop", "spans")
+    _fields = ("body", "offset", "on_loop", "spans", "model")
     __slots__ = _fields
 
     def __init__(
-        self, body: memoryview, offset: int, on_loop: bool = False, spans: list[Span] | None = None
+        self,
+        body: memoryview,
+        offset: int,
+        on_loop: bool = False,
+        spans: list[Span] | None = None,
+        model: str = "",
     ) -> None:
         self.body = body
         self.offset = offset
         self.on_loop = on_loop
         self.spans = spans
+        self.model = model
 
     def add_span(self, span: Span) -> Span:
         """Note a tensor's shared memory, and return it."""
@@ -110,8 +117,8 @@ class Blobs(Record):
         if end > len(self.body):
             msg = (
                 f"unexpected size for input '{name}', expecting {end - len(self.body)} additional "
-                f"bytes: it declares {size} bytes of binary data, the body has "
-                f"{len(self.body) - start} left after the JSON part"
+                f"bytes for model '{self.model}': it declares {size} bytes of binary data, the "
+                f"body has {len(self.body) - start} left after the JSON part"
             )
             raise InvalidRequest(msg)
         data = self.body[start:end]
@@ -120,11 +127,11 @@ class Blobs(Record):
             count = prod(shape)
             if self.on_loop and INLINE_STRINGS < count <= size // 4:
                 raise NotFast
-            check_strings(data, count, name)
+            check_strings(data, count, name, self.model)
         elif size != (expected := datatype.size_bytes * prod(shape)):
             msg = (
-                f"input byte size mismatch for input '{name}'. Expected {expected}, got {size} "
-                f"bytes of binary data for {datatype.value} {list(shape)}"
+                f"input byte size mismatch for input '{name}' for model '{self.model}'. Expected "
+                f"{expected}, got {size} bytes of binary data for {datatype.value} {list(shape)}"
             )
             raise InvalidRequest(msg)
         return Tensor(name, datatype, shape, data)
@@ -133,7 +140,7 @@ class Blobs(Record):
         """Raise InvalidRequest when bytes are left over."""
         if left := len(self.body) - self.offset:
             msg = (
-                f"unexpected additional input data: the body has {left} bytes more than its "
-                f"inputs declare"
+                f"unexpected additional input data for model '{self.model}': the body has {left} "
+                f"bytes more than its inputs declare"
             )
             raise InvalidRequest(msg)

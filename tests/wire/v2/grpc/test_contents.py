@@ -25,10 +25,14 @@ GOOD = [
 ]
 
 
+def read(contents, datatype, count):
+    return decode_contents(contents, Tensor("T", datatype, (count,), b""), count, "m")
+
+
 @pytest.mark.parametrize(("datatype", "field", "values"), GOOD)
 def test_every_typed_datatype_is_read_and_written(datatype, field, values):
     contents = pb.InferTensorContents(**{field: values})
-    data = decode_contents(contents, "T", DataType[datatype], 2)
+    data = read(contents, DataType[datatype], 2)
     tensor = Tensor("T", DataType[datatype], (2,), data)
     assert tensor.numpy().tolist() == values
     back = pb.InferTensorContents()
@@ -49,39 +53,48 @@ def test_every_typed_datatype_is_read_and_written(datatype, field, values):
 def test_a_value_out_of_range_is_named_with_its_range(datatype, field, value, limits):
     contents = pb.InferTensorContents(**{field: [1, value]})
     with pytest.raises(InvalidRequest) as caught:
-        decode_contents(contents, "T", DataType[datatype], 2)
+        read(contents, DataType[datatype], 2)
     assert caught.value.message == f"tensor 'T': element 1 is {value}, {datatype} holds {limits}"
 
 
 def test_elements_in_another_field_are_invalid():
-    with pytest.raises(InvalidRequest, match=r"FP32.*fp32_contents.*int_contents"):
-        decode_contents(pb.InferTensorContents(int_contents=[1]), "T", DataType.FP32, 1)
+    with pytest.raises(InvalidRequest) as caught:
+        read(pb.InferTensorContents(int_contents=[1]), DataType.FP32, 1)
+    assert caught.value.message == (
+        "unexpected explicit tensor data for input tensor 'T' for model 'm' of type 'INT32', "
+        "expected datatype 'FP32': its elements belong in fp32_contents, found them in int_contents"
+    )
 
 
 def test_elements_in_two_fields_are_invalid():
     contents = pb.InferTensorContents(fp32_contents=[1], fp64_contents=[1])
-    with pytest.raises(InvalidRequest, match="fp32_contents and fp64_contents"):
-        decode_contents(contents, "T", DataType.FP32, 1)
+    with pytest.raises(
+        InvalidRequest, match=r"already supplied: .*fp32_contents and fp64_contents"
+    ):
+        read(contents, DataType.FP32, 1)
 
 
 @pytest.mark.parametrize("half", [DataType.FP16, DataType.BF16])
 def test_halves_travel_raw_only(half):
     assert not have_contents_fields([Tensor("T", half, (0,), b"")])
     with pytest.raises(InvalidRequest, match="raw contents"):
-        decode_contents(pb.InferTensorContents(fp32_contents=[1]), "T", half, 1)
-    assert decode_contents(pb.InferTensorContents(), "T", half, 0) == b""
+        read(pb.InferTensorContents(fp32_contents=[1]), half, 1)
+    assert read(pb.InferTensorContents(), half, 0) == b""
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_elements_must_be_as_many_as_the_shape_asks(count):
     contents = pb.InferTensorContents(fp32_contents=[1, 2])
-    with pytest.raises(InvalidRequest, match=f"{count} elements, contents hold 2"):
-        decode_contents(contents, "T", DataType.FP32, count)
+    with pytest.raises(InvalidRequest, match=f"Expected {4 * count}, got 8: contents hold 2 elem"):
+        read(contents, DataType.FP32, count)
+    contents = pb.InferTensorContents(bytes_contents=[b"a", b"b"])
+    with pytest.raises(InvalidRequest, match=r"string elements .*'T' for model 'm'"):
+        read(contents, DataType.BYTES, count)
 
 
 def test_strings_get_their_length_prefixes():
     contents = pb.InferTensorContents(bytes_contents=[b"ab", b""])
-    assert decode_contents(contents, "T", DataType.BYTES, 2) == b"\2\0\0\0ab\0\0\0\0"
+    assert read(contents, DataType.BYTES, 2) == b"\2\0\0\0ab\0\0\0\0"
 
 
 def test_a_tensor_of_rank_two_is_written_row_by_row():

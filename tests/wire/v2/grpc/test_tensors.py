@@ -10,7 +10,7 @@ from inferd.wire.v2.grpc.codec import decode_infer_request
 def test_raw_entries_must_be_as_many_as_inputs(raw):
     text = refusal(item(), item("INPUT1"), raw=raw)
     assert f"{len(raw)} entries for 2 tensors" in text
-    assert ("'INPUT1': raw contents" in text) is (len(raw) == 1)
+    assert ("'INPUT1' for model 'm' in request: raw contents" in text) is (len(raw) == 1)
 
 
 def test_empty_contents_may_stand_beside_raw_ones():

@@ -258,7 +258,11 @@ def decode_infer_response(data: bytes) -> InferResponse:
             if (value := decode_parameter(choice)) is not None
         }
         final = bool(parameters.pop("triton_final_response", True))
-        outputs = raw_tensors(message.outputs, raw) if raw else typed_tensors(message.outputs)
+        model = message.model_name
+        if raw:
+            outputs = raw_tensors(message.outputs, raw, model)
+        else:
+            outputs = typed_tensors(message.outputs, model)
     except InvalidRequest as error:
         raise malformed(error) from error
     return InferResponse(
@@ -292,7 +296,7 @@ class _Shared(Record):
             if pattern.parameters:
                 tensor.parameters = pattern.parameters.copy()
             spans.append(resolve(*reference))
-            read_input(tensor, spans[-1], on_loop=on_loop)
+            read_input(tensor, spans[-1], request.model, on_loop=on_loop)
             request.inputs.insert(index, tensor)
         for index, reference in self.outputs:
             spans.append(place_output(request.outputs[index], reference, resolve))
@@ -343,7 +347,7 @@ class _MessageTemplate(Record):
         request = pattern.__copy__()  # copy.copy() would look for this method
         request.inputs = inputs
         if len(raw) != len(pattern.inputs):
-            check_entries(raw, pattern.inputs)
+            check_entries(raw, pattern.inputs, pattern.model)
         for index, tensor in enumerate(pattern.inputs):
             data = raw[index]
             parameters = tensor.parameters
@@ -351,7 +355,7 @@ class _MessageTemplate(Record):
                 parameters = parameters.copy()
             inputs.append(Tensor(tensor.name, tensor.datatype, tensor.shape, data, parameters))
             if len(data) != self.sizes[index]:
-                check_raw(data, tensor.name, tensor.datatype, self.counts[index])
+                check_raw(data, tensor, self.counts[index], pattern.model)
         if self.shared is not None:  # it sets places in them
             request.outputs = [copy(wanted) for wanted in pattern.outputs]
         if pattern.parameters:
@@ -363,9 +367,10 @@ class _MessageTemplate(Record):
 
 def _template(message: Any) -> _MessageTemplate:
     items = _unshared(message.inputs)
-    tensors = [described(item) for item in items]
+    model = message.model_name
+    tensors = [described(item, model) for item in items]
     for item in items:
-        check_no_contents(item)
+        check_no_contents(item, model)
     request = _named_request(message)
     request.inputs = [tensor for tensor, _ in tensors]
     sizes = [count * tensor.datatype.size_bytes or -1 for tensor, count in tensors]
@@ -443,9 +448,9 @@ def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest
     request = _named_request(message)
     items = _unshared(message.inputs)
     if raw := message.raw_input_contents:
-        request.inputs = raw_tensors(items, raw)
+        request.inputs = raw_tensors(items, raw, request.model)
     else:
-        request.inputs = typed_tensors(items)
+        request.inputs = typed_tensors(items, request.model)
     shared = _shared(message)
     if shared is not None:
         shared.fill(request, resolve, on_loop=on_loop)
@@ -503,7 +508,7 @@ def _shared(message: Any) -> _Shared | None:
             if has_contents(item):
                 msg = f"tensor '{item.name}' has typed contents beside {REGION}, expected one"
                 raise InvalidRequest(msg)
-            tensor, _ = described(item)
+            tensor, _ = described(item, message.model_name)
             shared.inputs.append((index, tensor, _reference(f"input '{item.name}'", item)))
     for index, item in enumerate(message.outputs):
         if REGION in item.parameters:

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from inferd.aio.inline import PIECE
-from inferd.errors import InvalidRequest
+from inferd.errors import InferdError, InvalidRequest
 from inferd.tensor.dtype import DataType
-from inferd.tensor.strings import encode_strings
+from inferd.tensor.strings import encode_strings, wrong_count
 from inferd.tensor.tensor import Tensor
 
 _FIELD = {
@@ -26,6 +26,18 @@ _FIELD = {
 }
 """The field for the elements of each datatype. The protocol has none for FP16 and BF16."""
 
+_TYPE = {
+    "bool_contents": "BOOL",
+    "int_contents": "INT32",
+    "int64_contents": "INT64",
+    "uint_contents": "UINT32",
+    "uint64_contents": "UINT64",
+    "fp32_contents": "FP32",
+    "fp64_contents": "FP64",
+    "bytes_contents": "BYTES",
+}
+"""The datatype that the elements of each field have on the wire."""
+
 _WIDE = {
     DataType.INT8: DataType.INT32.numpy,
     DataType.INT16: DataType.INT32.numpy,
@@ -40,19 +52,16 @@ def have_contents_fields(tensors: list[Tensor]) -> bool:
     return all(tensor.datatype in _FIELD for tensor in tensors)
 
 
-def decode_contents(contents: Any, name: str, datatype: DataType, count: int) -> Any:
+def decode_contents(contents: Any, tensor: Tensor, count: int, model: str) -> Any:
     """Return the `count` elements of InferTensorContents `contents` as a new buffer in wire layout.
 
-    Raises InvalidRequest, naming the tensor `name`, when the elements are not all in the field
-    of `datatype`, are more or fewer than `count`, or do not fit `datatype`.
+    `tensor`, of `model`, says what they are. Raises InvalidRequest when the elements are not all in
+    the field of its datatype, are more or fewer than `count`, or do not fit the datatype.
     """
-    values = _only_field(contents, name, datatype)
+    name, datatype = tensor.name, tensor.datatype
+    values = _only_field(contents, tensor, model)
     if len(values) != count:
-        msg = (
-            f"input byte size mismatch for input '{name}': the shape asks for {count} elements, "
-            f"contents hold {len(values)}"
-        )
-        raise InvalidRequest(msg)
+        raise _bad_count(tensor, count, len(values), model)
     if count == 0:
         return b""
     if datatype is DataType.BYTES:
@@ -76,19 +85,35 @@ def encode_contents(contents: Any, tensor: Tensor) -> None:
         field.extend(tensor.numpy().ravel().tolist())
 
 
-def _only_field(contents: Any, name: str, datatype: DataType) -> Any:
+def _only_field(contents: Any, tensor: Tensor, model: str) -> Any:
     given = contents.ListFields()
     if not given:
         return ()
-    field = _FIELD.get(datatype, "raw contents")
+    field = _FIELD.get(tensor.datatype, "raw contents")
     found = [descriptor.name for descriptor, _ in given]
     if found != [field]:
+        if len(found) > 1:
+            what = ", binary data was already supplied"
+        else:
+            what = f" of type '{_TYPE[found[0]]}', expected datatype '{tensor.datatype.value}'"
         msg = (
-            f"unexpected explicit tensor data for input tensor '{name}': it is {datatype.value}, "
-            f"whose elements belong in {field}, found them in {' and '.join(found)}"
+            f"unexpected explicit tensor data for input tensor '{tensor.name}' for model '{model}'"
+            f"{what}: its elements belong in {field}, found them in {' and '.join(found)}"
         )
         raise InvalidRequest(msg)
     return given[0][1]
+
+
+def _bad_count(tensor: Tensor, count: int, found: int, model: str) -> InferdError:
+    datatype = tensor.datatype
+    if datatype is DataType.BYTES:
+        return wrong_count(tensor.name, count, found, model)
+    size_bytes = datatype.size_bytes
+    return InvalidRequest(
+        f"input byte size mismatch for input '{tensor.name}' for model '{model}'. Expected "
+        f"{count * size_bytes}, got {found * size_bytes}: contents hold {found} elements of "
+        f"{datatype.value}, the shape asks for {count}"
+    )
 
 
 def _narrowed(wide: "np.ndarray[Any, Any]", name: str, datatype: DataType) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType, datatype_named
 from inferd.tensor.strings import check_strings
-from inferd.tensor.tensor import Tensor
+from inferd.tensor.tensor import Tensor, dims_text
 from inferd.wire.shared_memory import PARAMETERS
 from inferd.wire.v2.grpc.contents import decode_contents
 from inferd.wire.v2.grpc.parameters import decode_parameter
@@ -18,20 +18,26 @@ _MAX_SPAN = 2**60
 """The most elements of an array: numpy's sizes have 63 bits, with empty dims counted as 1."""
 
 
-def check_entries(raw: Any, items: Any) -> None:
-    """Check that there is one entry of raw contents for each item. Raises InvalidRequest."""
+def check_entries(raw: Any, items: Any, model: str) -> None:
+    """Check that there is one entry of raw contents for each item of a message about `model`.
+
+    Raises InvalidRequest.
+    """
     if len(raw) != len(items):
         msg = f"raw contents have {len(raw)} entries for {len(items)} tensors, expected one each"
         if len(raw) < len(items):
-            msg = f"unable to find data for input tensor '{items[len(raw)].name}': {msg}"
+            name = items[len(raw)].name
+            start = f"unable to find data for input tensor '{name}' for model '{model}' in request"
+            msg = f"{start}: {msg}"
         raise InvalidRequest(msg)
 
 
-def check_no_contents(item: Any) -> None:
+def check_no_contents(item: Any, model: str) -> None:
     """Check that `item` has no typed contents beside raw ones. Raises InvalidRequest."""
     if has_contents(item):
         msg = (
-            f"contents field must not be specified when using raw_input_contents for '{item.name}'"
+            f"contents field must not be specified when using raw_input_contents for "
+            f"'{item.name}' for model '{model}'"
         )
         raise InvalidRequest(msg)
 
@@ -41,40 +47,40 @@ def has_contents(item: Any) -> bool:
     return item.HasField("contents") and bool(item.contents.ListFields())
 
 
-def raw_tensors(items: Any, raw: Any) -> list[Tensor]:
-    """Return a tensor for each item, the i-th with the i-th entry of raw contents.
+def raw_tensors(items: Any, raw: Any, model: str) -> list[Tensor]:
+    """Return a tensor of `model` for each item, the i-th with the i-th entry of raw contents.
 
     Raises InvalidRequest.
     """
-    check_entries(raw, items)
+    check_entries(raw, items, model)
     tensors = []
     for item, data in zip(items, raw, strict=True):
-        tensor, count = described(item)
-        check_no_contents(item)
-        check_raw(data, tensor.name, tensor.datatype, count)
+        tensor, count = described(item, model)
+        check_no_contents(item, model)
+        check_raw(data, tensor, count, model)
         tensor.data = data
         tensors.append(tensor)
     return tensors
 
 
-def typed_tensors(items: Any) -> list[Tensor]:
-    """Return a tensor for each item from its typed contents. Raises InvalidRequest."""
+def typed_tensors(items: Any, model: str) -> list[Tensor]:
+    """Return a tensor of `model` for each item from its typed contents. Raises InvalidRequest."""
     tensors = []
     for item in items:
-        tensor, count = described(item)
+        tensor, count = described(item, model)
         if count and not item.HasField("contents"):
             msg = (
-                f"unable to find data for input tensor '{tensor.name}', it has neither raw nor "
-                f"typed contents"
+                f"unable to find data for input tensor '{tensor.name}' for model '{model}' in "
+                f"request: it has neither raw nor typed contents"
             )
             raise InvalidRequest(msg)
-        tensor.data = decode_contents(item.contents, tensor.name, tensor.datatype, count)
+        tensor.data = decode_contents(item.contents, tensor, count, model)
         tensors.append(tensor)
     return tensors
 
 
-def described(item: Any) -> tuple[Tensor, int]:
-    """Return the tensor for `item`, with empty data, and its number of elements.
+def described(item: Any, model: str) -> tuple[Tensor, int]:
+    """Return the tensor of `model` for `item`, with empty data, and its number of elements.
 
     Raises InvalidRequest.
     """
@@ -83,7 +89,7 @@ def described(item: Any) -> tuple[Tensor, int]:
     shape = tuple(item.shape)
     count = prod(shape) if len(shape) <= _MAX_RANK else 0
     if count <= 0 or min(shape, default=0) < 0:
-        _check_unusual_shape(name, shape)
+        _check_unusual_shape(name, shape, model)
     tensor = Tensor(name, datatype, shape, b"")
     if item.parameters:
         parameters = {
@@ -95,15 +101,15 @@ def described(item: Any) -> tuple[Tensor, int]:
     return tensor, count
 
 
-def _check_unusual_shape(name: str, shape: tuple[int, ...]) -> None:
+def _check_unusual_shape(name: str, shape: tuple[int, ...], model: str) -> None:
     """Check a shape that has an empty or negative dim, or too many dims, for impossible sizes."""
     if len(shape) > _MAX_RANK:
         msg = f"tensor '{name}' has {len(shape)} dims, expected at most {_MAX_RANK}"
         raise InvalidRequest(msg)
     if min(shape) < 0:
         msg = (
-            f"All input dimensions should be specified for input '{name}', "
-            f"got {list(shape)}; -1 belongs to metadata"
+            f"All input dimensions should be specified for input '{name}' for model '{model}', "
+            f"got {dims_text(shape)}; -1 belongs to metadata"
         )
         raise InvalidRequest(msg)
     if prod([dim or 1 for dim in shape]) > _MAX_SPAN:
@@ -111,16 +117,18 @@ def _check_unusual_shape(name: str, shape: tuple[int, ...]) -> None:
         raise InvalidRequest(msg)
 
 
-def check_raw(data: Any, name: str, datatype: DataType, count: int) -> None:
-    """Check that the buffer `data` holds exactly `count` elements of `datatype`.
+def check_raw(data: Any, tensor: Tensor, count: int, model: str) -> None:
+    """Check that the buffer `data` holds exactly the `count` elements of `tensor`, of `model`.
 
-    Raises InvalidRequest, naming the tensor `name`.
+    Raises InvalidRequest.
     """
+    name, datatype = tensor.name, tensor.datatype
     if datatype is DataType.BYTES:
-        check_strings(data, count, name)
-    elif len(data) != count * datatype.size_bytes:
+        check_strings(data, count, name, model)
+    elif len(data) != (expected := count * datatype.size_bytes):
         msg = (
-            f"input byte size mismatch for input '{name}'. Expected {count * datatype.size_bytes}, "
-            f"got {len(data)} bytes of raw contents for {count} elements of {datatype.value}"
+            f"input byte size mismatch for input '{name}' for model '{model}'. Expected "
+            f"{expected}, got {len(data)} bytes of raw contents for {count} elements of "
+            f"{datatype.value}"
         )
         raise InvalidRequest(msg)

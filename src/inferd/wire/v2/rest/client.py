@@ -89,7 +89,7 @@ def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
     except msgspec.ValidationError as error:
         msg = f"not an inference response: {error}"
         raise InvalidRequest(msg) from None
-    blobs = Blobs(body, json_size)
+    blobs = Blobs(body, json_size, model=document.model_name)
     outputs = []
     for one in document.outputs:
         datatype = datatype_named(one.datatype, one.name)

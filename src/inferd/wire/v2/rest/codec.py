@@ -177,6 +177,7 @@ class V2Rest:
         )
 
     def _request(self, model: str, version: str, document: Document, blobs: Blobs) -> InferRequest:
+        blobs.model = model
         inputs = []
         for one in document.inputs:
             if parameters := one.parameters:
@@ -227,7 +228,7 @@ class V2Rest:
             reference = decode_reference(what, region, offset, region_size)
             span = blobs.add_span(self._resolve(*reference))
             tensor = Tensor(name, datatype, shape, b"")
-            read_input(tensor, span, on_loop=blobs.on_loop)
+            read_input(tensor, span, blobs.model, on_loop=blobs.on_loop)
             if offset is not None and len(parameters) == len(PARAMETERS):
                 return tensor  # it has no other parameters
         elif size is None:

@@ -176,7 +176,7 @@ class _TextTemplate:
             if reference is not None:
                 span = resolve(reference[0], reference[1], reference[2])
                 spans.append(span)
-                read_input(request.inputs[index], span, on_loop=True)
+                read_input(request.inputs[index], span, request.model, on_loop=True)
         if self._places:
             request.outputs = [one.__copy__() for one in request.outputs]
         for number, reference in self._places:
