@@ -517,8 +517,9 @@ class Served:
                 span *= dim
         if span > MOST_EMPTY:
             msg = (
-                f"input '{tensor.name}' for model '{self.name}' has shape {dims_text(tensor.shape)}, "
-                f"and no elements; the dims beside its 0 may multiply to at most {MOST_EMPTY}"
+                f"input '{tensor.name}' for model '{self.name}' has shape "
+                f"{dims_text(tensor.shape)}, and no elements; the dims beside its 0 may multiply "
+                f"to at most {MOST_EMPTY}"
             )
             raise InvalidRequest(msg)
 
