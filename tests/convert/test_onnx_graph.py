@@ -33,6 +33,13 @@ def test_a_node_tells_its_attributes():
     assert bytes(node.data) == made.SerializeToString()
 
 
+def test_scalars_are_told_from_what_has_no_rank():
+    kind = TensorProto.FLOAT
+    inputs = [helper.make_tensor_value_info(*one) for one in (("s", kind, []), ("u", kind, None))]
+    inputs.append(helper.make_tensor_value_info("v", kind, ["n"]))
+    assert read(inputs=inputs).graph.scalars == {"s"}
+
+
 def test_the_type_of_an_attribute_tells_which_field_counts():
     made = helper.make_node("Softmax", ["x"], ["y"], axis=2)
     made.attribute[0].f = 7.0

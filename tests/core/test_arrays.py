@@ -42,6 +42,16 @@ def test_nothing_wanted_means_every_output():
     assert [tensor.name for tensor in answer.outputs] == ["Y", "Z"]
 
 
+@pytest.mark.parametrize(("shape", "answered"), [((3,), (3, 1)), ((3, 7), (3, 7)), ((), ())])
+def test_only_the_dims_that_a_file_declares_are_reshaped(shape, answered):
+    """It declares one number for each item, which a configuration calls dims of [1]."""
+    given = ModelOutput("Y", FP32, (1,), (), is_declared=True)
+    asked = ModelConfig("m", max_batch_size=4, input=config().input, output=(given,))
+    instance = ArrayInstance(asked, 1, lambda _feed, _names: [np.zeros(shape, np.float32)])
+    [answer] = instance.execute([request(np.ones(1, "f4"))])
+    assert answer.outputs[0].shape == answered
+
+
 def test_strings_are_arrays_of_bytes():
     seen = []
 

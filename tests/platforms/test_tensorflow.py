@@ -239,10 +239,11 @@ def test_an_output_of_another_type_than_the_graph_has_is_refused(tmp_path):
         opened(frozen(tmp_path, build), config)
 
 
-def test_a_graph_of_unknown_rank_wants_a_configuration(tmp_path):
+def test_a_graph_of_unknown_rank_takes_and_gives_any_dims(tmp_path):
     found = saved(tmp_path, lambda x: {"y": x}, spec(shape=None))
-    with pytest.raises(InvalidConfig, match="leaves open how many dims 'x' has"):
-        opened(found, ModelConfig("m"))
+    model = opened(found, ModelConfig("m"))
+    for array in (ONES, ONES.reshape(1, 3, 1)):
+        assert answer(model, x=array)["y"].tolist() == array.tolist()
     config = ModelConfig(
         "m", input=(ModelInput("x", FP32, (3,)),), output=(ModelOutput("y", FP32, (3,)),)
     )

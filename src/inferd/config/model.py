@@ -21,6 +21,7 @@ class ModelInput:
 
     Requests have shape `dims`, the model gets `reshape` (None: the same). `allow_ragged_batch` lets
     requests of different shapes share a batch. `format` names the order of an image's dims.
+    `is_unranked`: nobody says how many dims it has, so that it takes any.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ModelInput:
     allow_ragged_batch: bool = False
     is_shape_tensor: bool = False
     is_non_linear_format_io: bool = False
+    is_unranked: bool = field(default=False, compare=False, metadata=OURS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class ModelOutput:
     """One output; `dims` exclude the batch dim, -1 is a variable dim.
 
     The model returns shape `reshape` (None: the same), responses have `dims`. `label_filename` is
-    a file in the model's folder with one label per line.
+    a file in the model's folder with one label per line. `is_declared`: nobody wrote this output
+    into the configuration, its dims are those that the model's file declares, which may be wrong.
     """
 
     name: str
@@ -49,6 +52,7 @@ class ModelOutput:
     label_filename: str = ""
     is_shape_tensor: bool = False
     is_non_linear_format_io: bool = False
+    is_declared: bool = field(default=False, compare=False, metadata=OURS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,13 +151,17 @@ class GraphInput:
 
 @dataclass(slots=True)
 class OnnxGraph:
-    """Nodes in the order in which they run; `elements` are the types that values have."""
+    """Nodes in the order in which they run; `elements` are the types that values have.
+
+    `scalars` are its inputs and outputs that are declared without dims.
+    """
 
     nodes: list[RowNode] = field(default_factory=list)
     constants: dict[str, Constant] = field(default_factory=dict)
     inputs: list[GraphInput] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     elements: dict[str, int] = field(default_factory=dict)
+    scalars: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -234,16 +238,22 @@ def _graph(data: memoryview, depth: int, count: list[int]) -> OnnxGraph:
             graph.constants[name] = constant
             graph.elements[name] = constant.element
         elif number in (11, 12, 13):
-            port = _port(view(value))
-            if port.element:
-                graph.elements[port.name] = port.element
-            if number == 11:
-                graph.inputs.append(port)
-            elif number == 12:
-                graph.outputs.append(port.name)
+            _take_port(graph, number, _port(view(value)))
         elif number == 15:  # of a sparse constant nothing but its being constant is known
             graph.constants[_sparse_name(view(value))] = Constant(())
     return graph
+
+
+def _take_port(graph: OnnxGraph, number: int, port: GraphInput) -> None:
+    """Note an input, an output or another value of `graph`, as the field `number` says."""
+    if port.element:
+        graph.elements[port.name] = port.element
+    if number == 11:
+        graph.inputs.append(port)
+    elif number == 12:
+        graph.outputs.append(port.name)
+    if port.dims == () and number != 13:
+        graph.scalars.add(port.name)
 
 
 def _node(data: memoryview, depth: int, count: list[int]) -> RowNode:

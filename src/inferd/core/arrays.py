@@ -123,11 +123,12 @@ def _writer(tensor: ModelOutput, scalars: frozenset[str]) -> Callable[[Array], T
     """Return a function that makes an array of the model an output, or raises BackendFailed."""
     name, datatype, dims, target = tensor.name, tensor.datatype, tensor.dims, tensor.reshape
     is_text, is_scalar = datatype is DataType.BYTES, name in scalars
+    is_declared = tensor.is_declared  # in a model that batches: only there a file needs a reshape
 
     def write(array: Array) -> Tensor:
         if array.dtype != datatype.numpy and not (is_text and array.dtype.kind in "OSU"):
             raise _wrong_type(name, array, datatype)
-        if target is not None:
+        if target is not None and (not is_declared or array.ndim == 1 + len(target)):
             array = array.reshape(reshaped(array.shape, target, dims))
         elif is_scalar and not array.shape:
             array = array.reshape(dims)

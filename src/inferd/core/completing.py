@@ -1,5 +1,8 @@
 """CompletingBackend: how backends complete configurations from what model files declare."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_setting
 from inferd.core.interfaces import BackendContext
@@ -36,3 +39,25 @@ class CompletingBackend:
         completed = complete_config(config, signature, self._default_max_batch_size)
         check_config(completed, signature)
         return completed
+
+
+Marks = Mapping[str, Sequence[str]]
+"""Names of tensors: of "declared" outputs and "unranked" inputs (ModelOutput, ModelInput)."""
+
+
+def marks_of(config: ModelConfig) -> Marks:
+    """Return what the messages of a configuration do not hold, for another process."""
+    return {
+        "declared": [one.name for one in config.output if one.is_declared],
+        "unranked": [one.name for one in config.input if one.is_unranked],
+    }
+
+
+def marked(config: ModelConfig, marks: Marks) -> ModelConfig:
+    """Return `config`, read from a message, with the marks it had."""
+    unranked, declared = marks["unranked"], marks["declared"]
+    return replace(
+        config,
+        input=tuple(replace(one, is_unranked=one.name in unranked) for one in config.input),
+        output=tuple(replace(one, is_declared=one.name in declared) for one in config.output),
+    )

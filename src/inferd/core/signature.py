@@ -15,8 +15,9 @@ class Declared:
     """One input or output of the file; `shape` includes any batch dim, -1 is a variable dim.
 
     `kind` is the framework's name of its type; `datatype` is None when the protocol has no
-    equivalent. A tensor of unknown rank has shape (), as a scalar does. `first_dim` is what the
-    author of the model calls the first dim, "" if nothing.
+    equivalent. A tensor of unknown rank has shape (), as a scalar does, and `is_unranked` where the
+    file tells the two apart. `first_dim` is what the author of the model calls the first dim, "" if
+    nothing.
     """
 
     name: str
@@ -24,10 +25,12 @@ class Declared:
     shape: tuple[int, ...]
     datatype: DataType | None
     first_dim: str = ""
+    is_unranked: bool = False
 
     def __str__(self) -> str:
         """Return datatype and shape, for error texts."""
-        return f"{self.datatype.value if self.datatype else self.kind} {list(self.shape)}"
+        kind = self.datatype.value if self.datatype else self.kind
+        return f"{kind} of unknown rank" if self.is_unranked else f"{kind} {list(self.shape)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Signature:
         return any(one.first_dim and one.first_dim not in names for one in self.outputs.values())
 
     def scalars(self, config: ModelConfig) -> frozenset[str]:
-        """Return the tensors that have no dims in the file and dims [1] in the configuration.
+        """Return the tensors that may be scalars, and have dims [1] in the configuration.
 
         That is how a configuration declares a scalar. A tensor whose rank the file leaves open
         shows no dims either; `reshape { shape: [1] }` keeps its one dim.
@@ -68,8 +71,20 @@ class Signature:
         return frozenset(
             tensor.name
             for tensor in tensors
-            if tensor.dims == (1,) and tensor.reshape is None and not declared[tensor.name].shape
+            if (tensor.dims == (1,) or (isinstance(tensor, ModelOutput) and is_unranked(tensor)))
+            and tensor.reshape is None
+            and not declared[tensor.name].shape
         )
+
+
+def is_unranked(tensor: ModelInput | ModelOutput) -> bool:
+    """Tell whether nobody, not even the model's file, says how many dims a tensor has.
+
+    The dims of such an output are [-1], which others may have, too: files are not always right.
+    """
+    if isinstance(tensor, ModelInput):
+        return tensor.is_unranked
+    return tensor.is_declared and tensor.dims == (-1,)
 
 
 DEFAULT_MAX_BATCH_SIZE = "default-max-batch-size"
@@ -81,14 +96,16 @@ def complete_config(
 ) -> ModelConfig:
     """Return `config` with what it leaves out of input, output and max_batch_size filled in.
 
-    Nothing is filled in when both input and output are given. The model can batch when the first
+    Nothing is filled in when both input and output are given. The outputs that are filled in are
+    marked: a file may be wrong about them. The model can batch when the first
     dim of every input and output is variable; max_batch_size 0 then becomes
     `default_max_batch_size`, unless the 0 was written, the verdict is that this dim is no batch
     dim, or a tensor the configuration does give has as many dims as in the file, which shows that
     its dims include the batch dim. A model that
     batches and has no scheduling gets dynamic batching, unless it `may_mix_rows`. Raises
     InvalidConfig when max_batch_size is given for a model that cannot batch, or when the protocol
-    has no equivalent of a type.
+    has no equivalent of a type. A tensor of unknown rank gets dims [-1], has any shape, and does
+    not contradict a max_batch_size.
     """
     if (config.input or config.batch_input) and config.output:
         return config
@@ -97,10 +114,11 @@ def complete_config(
         for tensor in (*signature.inputs.values(), *signature.outputs.values())
         if tensor.shape[:1] != (-1,)  # a variable first dim may be the batch dim
     ]
-    if fixed and config.max_batch_size > 0:
+    known = [tensor for tensor in fixed if not tensor.is_unranked]
+    if known and config.max_batch_size > 0:
         msg = (
             f"model '{config.name}' cannot batch, but max_batch_size is {config.max_batch_size}: "
-            f"the first dim of '{fixed[0].name}' is not variable, the file has it as {fixed[0]}"
+            f"the first dim of '{known[0].name}' is not variable, the file has it as {known[0]}"
         )
         raise InvalidConfig(msg)
     max_batch_size = config.max_batch_size
@@ -124,6 +142,8 @@ def complete_config(
 def check_config(config: ModelConfig, signature: Signature) -> None:
     """Check that `config` and the file agree about names, datatypes and shapes.
 
+    Files often declare the outputs of the one run that they were made from. So a variable dim in
+    the configuration, the batch dim included, allows an output more than the file does.
     The configuration may leave out outputs and inputs with a default value; it lists inputs that a
     scheduler fills in elsewhere. Raises InvalidConfig naming the tensor, what the file says and
     what the configuration says.
@@ -182,7 +202,12 @@ def _config_inputs(
 ) -> tuple[ModelInput, ...]:
     from_scheduler = _scheduler_inputs(config)
     return tuple(
-        ModelInput(tensor.name, _datatype(config, tensor), *_config_dims(tensor, batching=batching))
+        ModelInput(
+            tensor.name,
+            _datatype(config, tensor),
+            *_config_dims(tensor, batching=batching),
+            is_unranked=tensor.is_unranked,
+        )
         for tensor in signature.inputs.values()
         if tensor.name not in from_scheduler
     )
@@ -195,7 +220,10 @@ def _config_outputs(
     for_scheduler = {state.output_name for state in states}
     return tuple(
         ModelOutput(
-            tensor.name, _datatype(config, tensor), *_config_dims(tensor, batching=batching)
+            tensor.name,
+            _datatype(config, tensor),
+            *_config_dims(tensor, batching=batching),
+            is_declared=True,
         )
         for tensor in signature.outputs.values()
         if tensor.name not in for_scheduler
@@ -206,6 +234,8 @@ def _config_dims(
     tensor: Declared, *, batching: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Return dims and reshape. A configuration cannot express "no dims": that becomes [1]."""
+    if tensor.is_unranked:
+        return (-1,), None
     dims = tensor.shape[1:] if batching else tensor.shape
     if dims:
         return dims, None
@@ -245,7 +275,7 @@ def _check_shape(
     batch = (-1,) if config.max_batch_size > 0 else ()
     wanted = batch + _model_dims(tensor)
     # A scalar, or of unknown rank: only a run can tell.
-    if declared.shape and not fits(declared.shape, wanted):
+    if declared.shape and not fits(_allowed(declared, role, wanted, batch), wanted):
         msg = (
             f"model '{config.name}', {role} '{tensor.name}': the file has shape "
             f"{list(declared.shape)}, the configuration says {list(wanted)}"
@@ -253,6 +283,23 @@ def _check_shape(
         if batch:
             msg += f", the first being the batch dim of max_batch_size {config.max_batch_size}"
         raise InvalidConfig(msg)
+
+
+def _allowed(
+    declared: Declared, role: str, wanted: tuple[int, ...], batch: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the dims that the file is taken to allow: any where an output is `wanted` variable.
+
+    A batch dim is repaired only where the file has 1, as it was made from a batch of 1: outputs
+    that really have a fixed number of rows could be split as if these were the batch.
+    """
+    shape = declared.shape
+    if role != "output" or len(shape) != len(wanted):
+        return shape
+    repaired = [-1 if want == -1 else dim for dim, want in zip(shape, wanted, strict=True)]
+    if batch and shape[0] > 1:
+        repaired[0] = shape[0]
+    return tuple(repaired)
 
 
 def _unknown(

@@ -1,5 +1,7 @@
 """Outputs that ONNX Runtime writes where the client wants them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -8,6 +10,7 @@ from inferd.backends.onnx.backend import OnnxBackend
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import Placement
 from inferd.core.request import InferRequest, Span, WantedOutput
+from inferd.errors import BackendFailed
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -26,9 +29,12 @@ class Place(Span):
         return np.frombuffer(self.view, np.float32)
 
 
-def opened(files):
+def opened(files, *, is_written=True):
+    """Open a model whose outputs its configuration has, or only its file."""
     backend = OnnxBackend()
-    return backend.open(files, backend.complete(files, ModelConfig("m")), Placement("m_0"))
+    config = backend.complete(files, ModelConfig("m"))
+    outputs = tuple(replace(output, is_declared=not is_written) for output in config.output)
+    return backend.open(files, replace(config, output=outputs), Placement("m_0"))
 
 
 def answered(instance, inputs, places):
@@ -51,6 +57,57 @@ def test_outputs_of_known_shape_are_written_in_their_places(add_sub):
     assert outputs["SUM"].shape == (2, 4)
     assert np.array_equal(outputs["SUM"].numpy(), 2 * ROWS)
     assert total.floats()[8:].sum() == 0
+
+
+def test_the_dims_that_a_file_declares_count_once_an_answer_had_them(add_sub):
+    instance = opened(add_sub, is_written=False)
+    for is_seen in (False, True, True):
+        place = Place()
+        output = answered(instance, {"A": ROWS, "B": ROWS}, {"SUM": place})["SUM"]
+        assert is_in(output, place) is is_seen
+        assert np.array_equal(output.numpy(), 2 * ROWS)
+
+
+@pytest.fixture
+def repeating(make_model):
+    """A model that repeats its rows as often as their first number says, and declares one time."""
+    node = helper.make_node
+    return make_model(
+        [("X", TensorProto.FLOAT, ["n", 4])],
+        [("Y", TensorProto.FLOAT, ["n", 4])],
+        [
+            node("Slice", ["X", "zeros", "ones"], ["first"]),
+            node("Cast", ["first"], ["whole"], to=TensorProto.INT64),
+            node("Reshape", ["whole", "ones_1"], ["times"]),
+            node("Concat", ["ones_1", "times"], ["repeats"], axis=0),
+            node("Tile", ["X", "repeats"], ["Y"]),
+        ],
+        {"zeros": np.array([0, 0]), "ones": np.array([1, 1]), "ones_1": np.array([1])},
+    )
+
+
+def test_an_output_of_other_dims_than_the_file_declares_is_not_written_there(repeating):
+    instance = opened(repeating, is_written=False)
+    for _ in range(3):
+        place, rows = Place(), np.array([[2, 1, 1, 1]], np.float32)
+        output = answered(instance, {"X": rows}, {"Y": place})["Y"]
+        assert not is_in(output, place)
+        assert output.numpy().tolist() == [[2, 1, 1, 1] * 2]
+
+
+def test_dims_that_were_right_and_are_not_cost_one_error(repeating):
+    instance, sound = opened(repeating, is_written=False), np.ones((1, 4), np.float32)
+    for _ in range(2):
+        assert answered(instance, {"X": sound}, {"Y": Place()})["Y"].shape == (1, 4)
+    tensor = Tensor("X", DataType.FP32, (1, 4), np.full((1, 4), 3, np.float32).tobytes())
+    place = Place()
+    request = InferRequest(
+        "m", inputs=[tensor], outputs=[WantedOutput("Y", place=place)], spans=[place]
+    )
+    [failure] = instance.execute([request])
+    assert isinstance(failure, BackendFailed)
+    [response] = instance.execute([request])
+    assert response.outputs[0].shape == (1, 12)
 
 
 def test_an_output_without_a_place_is_an_array_of_its_own(add_sub):

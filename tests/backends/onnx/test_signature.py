@@ -25,13 +25,13 @@ from inferd.tensor.dtype import DataType
 FP32 = DataType.FP32
 
 
-def signature_of(files):
+def signature_of(files, scalars=None):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
         str(files.file), options, providers=["CPUExecutionProvider"]
     )
-    return read_signature(session)
+    return read_signature(session, scalars=scalars)
 
 
 @pytest.mark.parametrize("name", [b"SUM", b"DIFF"])
@@ -202,6 +202,71 @@ def test_a_scalar_has_dims_1_and_no_reshape(identity):
     assert completed.input == (ModelInput("X", FP32, (1,)),)
     assert completed.max_batch_size == 0
     check_config(completed, signature)
+
+
+def test_a_tensor_of_unknown_rank_is_no_scalar(identity):
+    signature = signature_of(identity(TensorProto.FLOAT, None), scalars=frozenset())
+    completed = complete_config(ModelConfig("m"), signature, 4)
+    assert (completed.input[0].dims, completed.input[0].is_unranked) == ((-1,), True)
+    assert (completed.output[0].dims, completed.output[0].is_declared) == ((-1,), True)
+    assert completed.max_batch_size == 0
+    assert signature.scalars(completed) == {"Y"}  # which its answers may be
+    batching = complete_config(ModelConfig("m", max_batch_size=2), signature, 4)
+    assert batching.max_batch_size == 2
+    check_config(batching, signature)
+
+
+def test_only_outputs_that_the_file_declares_are_marked(add_sub_signature):
+    completed = complete_config(ModelConfig("m"), add_sub_signature, 4)
+    assert [output.is_declared for output in completed.output] == [True, True]
+    written = replace(ADD_SUB, input=())
+    completed = complete_config(written, add_sub_signature, 4)
+    assert [output.is_declared for output in completed.output] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("declared", "dims", "is_repaired"),
+    [
+        (["n", 5], (-1,), True),
+        ([1, 5], (5,), True),  # the batch of one that it was exported with
+        ([1, 5], (-1,), True),
+        ([4, 5], (5,), False),
+        (["n", 5], (7,), False),
+        (["n", 5], (-1, -1), False),
+        (["n", 5], (), False),
+    ],
+)
+def test_a_variable_dim_repairs_an_output_that_is_declared_too_narrowly(
+    make_model, declared, dims, is_repaired
+):
+    files = make_model(
+        [("X", TensorProto.FLOAT, ["n", "m"])],
+        [("Y", TensorProto.FLOAT, declared)],
+        [helper.make_node("Identity", ["X"], ["Y"])],
+    )
+    config = ModelConfig(
+        "m",
+        max_batch_size=8,
+        input=(ModelInput("X", FP32, (-1,)),),
+        output=(ModelOutput("Y", FP32, dims),),
+    )
+    if is_repaired:
+        check_config(config, signature_of(files))
+    else:
+        with pytest.raises(InvalidConfig, match="output 'Y': the file has shape"):
+            check_config(config, signature_of(files))
+
+
+def test_an_input_is_what_the_file_says(identity):
+    signature = signature_of(identity(TensorProto.FLOAT, ["n", 4]))
+    config = ModelConfig(
+        "m",
+        max_batch_size=8,
+        input=(ModelInput("X", FP32, (-1,)),),
+        output=(ModelOutput("Y", FP32, (-1,)),),
+    )
+    with pytest.raises(InvalidConfig, match="input 'X': the file has shape"):
+        check_config(config, signature)
 
 
 def test_any_dims_do_for_a_tensor_of_unknown_rank(identity):

@@ -148,6 +148,28 @@ def test_a_worker_knows_whether_a_batch_size_of_0_was_written(files, is_unbatche
     assert backend.complete(files, config).max_batch_size == expected
 
 
+class Unsure(IdentityBackend):
+    """Leaves open how many dims inputs have, or knows from elsewhere that this is open."""
+
+    def complete(self, files, config):
+        taken = ModelInput("INPUT0", FP32, (-1,), is_unranked=True)
+        given = ModelOutput("OUTPUT0", FP32, (-1,), is_declared=True)
+        return replace(config, input=(taken,), output=(given,))
+
+    def open(self, files, config, placement):
+        assert config.input[0].is_unranked and config.output[0].is_declared
+        return super().open(files, config, placement)
+
+
+@pytest.mark.slow
+def test_a_worker_and_the_server_know_of_each_other_what_only_a_file_declares(files):
+    backend = HostedBackend(f"{__name__}:Unsure", ["numpy"])
+    config = replace(identity(FP32, **WORKER), input=(), output=())
+    completed = backend.complete(files, config)
+    assert completed.input[0].is_unranked and completed.output[0].is_declared
+    backend.open(files, completed, CPU).close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("datatype", [FP32, DataType.BF16, DataType.BOOL, DataType.BYTES])
 def test_tensors_go_through_a_worker_as_they_are(opened, datatype):

@@ -688,6 +688,93 @@ def test_an_output_against_the_configuration_fails_the_model(shape, datatype):
     )
 
 
+def declared(*outputs, max_batch_size=0):
+    """A model whose outputs, (name, dims), nobody but its file declares."""
+    config = ModelConfig(
+        "m",
+        max_batch_size=max_batch_size,
+        input=(ModelInput("A", FP32, (4,)),),
+        output=tuple(ModelOutput(name, FP32, dims, is_declared=True) for name, dims in outputs),
+    )
+    return Served(config, 3, "onnx_onnxv1", scheduler=None)
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 4), (), (0,)])
+def test_what_only_the_file_declares_does_not_bind_a_model_and_is_told_once(shape, caplog):
+    served = declared(("Y", (4,)))
+    for _ in range(2):
+        assert checked(served, ask(tensor("A")), tensor("Y", shape)) == ["Y"]
+    [record] = caplog.records
+    assert record.getMessage() == (
+        f"model 'm' produced output 'Y' as FP32 {list(shape)}, its file declares FP32 [4]: "
+        f"clients get it as it is"
+    )
+    assert checked(served, ask(tensor("A")), tensor("Y", (4,))) == ["Y"]
+
+
+def test_another_datatype_than_the_file_declares_fails_the_model():
+    text = failure(declared(("Y", (4,))), ask(tensor("A")), tensor("Y", (4,), INT32))
+    assert text.endswith("'Y' as INT32 [4], its configuration says FP32 [4]")
+
+
+class Joinable:
+    """A scheduler that tells whether it was stopped from joining."""
+
+    def __init__(self):
+        self.joins = True
+
+    def stop_joining(self):
+        was, self.joins = self.joins, False
+        return was
+
+
+@pytest.mark.parametrize(
+    ("shape", "joins"), [((2, 5), True), ((2, 4, 1), False), ((2,), False), ((1, 4), False)]
+)
+def test_outputs_of_another_rank_than_the_file_declares_are_joined_no_more(shape, joins):
+    config = ModelConfig(
+        "m",
+        max_batch_size=8,
+        input=(ModelInput("A", FP32, (4,)),),
+        output=(ModelOutput("Y", FP32, (4,), is_declared=True),),
+    )
+    scheduler = Joinable()
+    served = Served(config, 3, "onnx_onnxv1", scheduler=scheduler)
+    assert checked(served, ask(tensor("A", (2, 4))), tensor("Y", shape)) == ["Y"]
+    assert scheduler.joins is joins
+    assert (served.joining.state == "alone" and "output 'Y'" in served.joining.reason) is not joins
+
+
+@pytest.mark.parametrize(
+    ("shape", "max_batch_size", "passes"),
+    [
+        ((), 0, True),
+        ((3,), 0, True),
+        ((3, 2, 0), 0, True),
+        ((3, 2, -1), 0, False),
+        ((3, 2, 2), 4, True),
+        ((3,), 4, True),
+        ((5,), 4, False),
+        ((), 4, False),
+    ],
+)
+def test_an_input_of_unknown_rank_has_any_shape(shape, max_batch_size, passes):
+    config = ModelConfig(
+        "m",
+        max_batch_size=max_batch_size,
+        input=(ModelInput("A", FP32, (-1,), is_unranked=True),),
+        output=(ModelOutput("Y", FP32, (-1,)),),
+    )
+    served = Served(config, 3, "onnx_onnxv1", scheduler=None)
+    request = ask(tensor("A", shape))
+    if passes:
+        served.check_request(request)
+        assert request.inputs[0].shape == shape
+        assert request.batch_size == (shape[0] if max_batch_size else 1)
+    else:
+        complaint(served, request)
+
+
 def test_an_output_of_variable_dims_may_have_any_size():
     served = model(A, outputs=[("Y", FP32, (-1, 2))], max_batch_size=2)
     assert checked(served, ask(tensor("A", (1, 4))), tensor("Y", (1, 0, 2))) == ["Y"]

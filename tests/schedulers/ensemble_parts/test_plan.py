@@ -101,6 +101,15 @@ def test_version_numbers_are_kept_and_the_latest_is_none():
     assert [step.version for step in EnsemblePlan(config, [model(), model()]).steps] == ["3", ""]
 
 
+@pytest.mark.parametrize("dims", [(2,), (3, 4)])
+def test_a_tensor_whose_rank_nobody_knows_fits_until_it_runs(dims):
+    e = model("e", takes=("X",), gives=("Y",), dims=dims)
+    taken = ModelInput("I", FP32, (-1,), is_unranked=True)
+    given = ModelOutput("O", FP32, (-1,), is_declared=True)
+    unknown = ModelConfig("m", input=(taken,), output=(given,))
+    assert numbers(plan(link("X", "t", unknown), link("t", "Y", unknown), e=e).steps) == [0, 1]
+
+
 OPTIONAL = ModelConfig(
     "m",
     input=(ModelInput("I", FP32, (2,)), ModelInput("J", FP32, (2,), optional=True)),

@@ -281,6 +281,34 @@ def test_an_output_of_other_rows_than_the_batch_is_the_models_fault(shape):
         plan_of(FIXED).split(requests, answer_of(output))
 
 
+@pytest.mark.parametrize(
+    ("is_declared", "found", "shape", "is_split"),
+    [
+        (True, "", (3, 4), True),
+        (True, "", (3,), False),  # three numbers, of which nobody knows what they are
+        (True, "", (3, 4, 1), False),
+        (False, "", (3, 4, 1), True),  # refused later
+        (True, "true", (3, 4, 1), True),
+    ],
+)
+def test_an_output_of_another_rank_than_the_file_declares_is_not_split(
+    is_declared, found, shape, is_split
+):
+    output = ModelOutput("Y", DataType.FP32, (5,), is_declared=is_declared)
+    parameters = {"inferd_found_outputs": found}
+    plan = BatchPlan(
+        ModelConfig("m", max_batch_size=8, input=(FIXED,), output=(output,), parameters=parameters)
+    )
+    requests = [request_of(tensor("A", [[1, 2]] * rows, np.int32)) for rows in (1, 2)]
+    answer = answer_of(tensor("Y", np.zeros(shape)))
+    if is_split:
+        shapes = [one.outputs[0].shape for one in plan.split(requests, answer)]
+        assert shapes == [(1, *shape[1:]), (2, *shape[1:])]
+    else:
+        with pytest.raises(BackendFailed, match="the model's file declares 2 dims"):
+            plan.split(requests, answer)
+
+
 def test_malformed_text_is_refused():
     requests = [request_of(tensor("T", [["x"]], object)) for _ in range(2)]
     output = Tensor("Y", DataType.BYTES, (2, 1), b"\1\0\0\0a\xff\0\0\0b")

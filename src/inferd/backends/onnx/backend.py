@@ -21,6 +21,7 @@ from inferd.backends.onnx.settings import (
 from inferd.backends.onnx.signature import Loaded
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import TABLE
+from inferd.convert.onnx_graph import OnnxFile
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
 from inferd.core.shared import Shared, fingerprint
@@ -96,7 +97,8 @@ class OnnxBackend(CompletingBackend):
         except failures()[1] as error:
             msg = f"model '{config.name}': ONNX Runtime cannot load it: {words(error, files)}"
             raise BackendFailed(msg) from error
-        return Loaded(session, checks, verdict_on(read))
+        scalars = read.graph.scalars if isinstance(read, OnnxFile) else None
+        return Loaded(session, checks, verdict_on(read), scalars)
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         """Return a key that is equal for loads that may share a session."""

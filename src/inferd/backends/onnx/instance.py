@@ -57,9 +57,9 @@ class OnnxInstance:
         self._output_names = [output.name for output in config.output]
         self._run_options = run_options(config)
         self._run = _runner(loaded.session, config)
-        self._places = Places(loaded.session, config)
-        self._bindings = Bindings(loaded.session, config)
         self._invalid, self._failed = failures()
+        self._places = Places(loaded.session, config, self._invalid)
+        self._bindings = Bindings(loaded.session, config)
         scalars = signature.scalars(config)
         self._readers = {t.name: _reader(t, is_scalar=t.name in scalars) for t in config.input}
         self._writers = {t.name: _writer(t, is_scalar=t.name in scalars) for t in outputs}
@@ -283,9 +283,10 @@ def _read_text(tensor: Tensor) -> Array:
 def _writer(tensor: ModelOutput, *, is_scalar: bool) -> Callable[[Array], Tensor]:
     """Return a function from an array of the model to an output."""
     name, datatype, dims, target = tensor.name, tensor.datatype, tensor.dims, tensor.reshape
+    is_declared = tensor.is_declared  # in a model that batches: only there a file needs a reshape
 
     def write(array: Array) -> Tensor:
-        if target is not None:
+        if target is not None and (not is_declared or array.ndim == 1 + len(target)):
             array = array.reshape(reshaped(array.shape, target, dims))
         elif is_scalar and not array.shape:
             array = array.reshape(dims)

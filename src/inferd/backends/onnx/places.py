@@ -18,18 +18,23 @@ Array = np.ndarray[Any, Any]
 class Places:
     """Finds the outputs of a request that `session` may write directly to their places.
 
-    Those are outputs whose shape is known before the model runs. The engine copies the others to
-    their places afterwards.
+    Those are outputs whose shape is known before the model runs. Dims that only the file declares
+    count once an answer has had them. The engine copies the others to their places afterwards.
+    What `session` raises for wrong inputs is `invalid`.
     """
 
-    def __init__(self, session: Any, config: ModelConfig) -> None:
+    def __init__(self, session: Any, config: ModelConfig, invalid: type[Exception]) -> None:
         self._session = session
+        self._invalid = invalid
         self._is_batched = config.max_batch_size > 0
         datatypes = [t.datatype for t in config.input] + [t.datatype for t in config.output]
         self._known: dict[str, ModelOutput] = {}
+        self._declared: dict[str, ModelOutput] = {}  # not seen yet
         # Text has no memory to write to, and BF16 takes another path.
         if DataType.BYTES not in datatypes and DataType.BF16 not in datatypes:
-            self._known = {output.name: output for output in config.output if -1 not in output.dims}
+            fixed = [output for output in config.output if -1 not in output.dims]
+            self._known = {output.name: output for output in fixed if not output.is_declared}
+            self._declared = {output.name: output for output in fixed if output.is_declared}
 
     def runner(self, request: InferRequest) -> Any:
         """Return a Run (see instance.py) for `request`; None if no output can be placed."""
@@ -46,7 +51,25 @@ class Places:
                 array: Array = np.ndarray(shape, dtype, view)
                 if array.flags.aligned:
                     arrays[wanted.name] = array
-        return partial(_run_into, self._session, arrays) if arrays else None
+        return partial(self._run, arrays) if arrays or self._declared else None
+
+    def _run(
+        self, arrays: dict[str, Array], names: list[str], feed: dict[str, Array], options: Any
+    ) -> Sequence[Array]:
+        """Run into `arrays`, and note which outputs have the dims that the file declares."""
+        try:
+            found = _run_into(self._session, arrays, names, feed, options)
+        except self._invalid:
+            raise
+        except Exception:
+            # An output may have had other dims than before: no more is foretold of any.
+            self._known = {name: one for name, one in self._known.items() if not one.is_declared}
+            raise
+        for name, array in zip(names, found, strict=True):
+            output = self._declared.pop(name, None)
+            if output is not None and array.shape[1 if self._is_batched else 0 :] == output.dims:
+                self._known[name] = output
+        return found
 
 
 def _run_into(

@@ -1,7 +1,7 @@
 """Signature of an ONNX file: the inputs and outputs it declares, as ONNX Runtime reports them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from inferd.backends.onnx.doors.check import Check
@@ -28,15 +28,20 @@ class Loaded:
     """A session and its signature, alive as long as a present or coming instance needs it.
 
     `checks` are for the inputs of each request, before it runs; `verdict` is what is known of the
-    rows of a batch.
+    rows of a batch. `scalars` are inputs and outputs that the file declares as such, None if that
+    is not known.
     """
 
     def __init__(
-        self, session: Any, checks: Sequence[Check] = (), verdict: Verdict = UNKNOWN
+        self,
+        session: Any,
+        checks: Sequence[Check] = (),
+        verdict: Verdict = UNKNOWN,
+        scalars: Set[str] | None = None,
     ) -> None:
         self.session = session
         self.checks = checks
-        self.signature = read_signature(session, verdict)
+        self.signature = read_signature(session, verdict, scalars)
 
     def verdict_for(self, config: ModelConfig) -> Verdict:
         """Return what is known of the rows of the model, served with `config`."""
@@ -46,16 +51,20 @@ class Loaded:
         return self.signature.verdict
 
 
-def read_signature(session: Any, verdict: Verdict = UNKNOWN) -> Signature:
+def read_signature(
+    session: Any, verdict: Verdict = UNKNOWN, scalars: Set[str] | None = None
+) -> Signature:
     """Return the signature of the file that an onnxruntime.InferenceSession has loaded.
 
-    `verdict` is what is known of its rows. Raises InvalidConfig for names that are not UTF-8.
+    `verdict` is what is known of its rows. ONNX Runtime shows without dims also what is declared
+    without a rank, or with one that cannot be: what is not among the file's `scalars`, if these are
+    known. Raises InvalidConfig for names that are not UTF-8.
     """
     try:
         return Signature(
-            _declared(session.get_inputs()),
-            _declared(session.get_overridable_initializers()),
-            _declared(session.get_outputs()),
+            _declared(session.get_inputs(), scalars),
+            _declared(session.get_overridable_initializers(), None),
+            _declared(session.get_outputs(), scalars),
             verdict,
         )
     except UnicodeDecodeError as error:
@@ -63,7 +72,7 @@ def read_signature(session: Any, verdict: Verdict = UNKNOWN) -> Signature:
         raise InvalidConfig(msg) from error
 
 
-def _declared(arguments: Any) -> dict[str, Declared]:
+def _declared(arguments: Any, scalars: Set[str] | None) -> dict[str, Declared]:
     return {
         argument.name: Declared(
             argument.name,
@@ -72,6 +81,7 @@ def _declared(arguments: Any) -> dict[str, Declared]:
             tuple(dim if isinstance(dim, int) and dim >= 0 else -1 for dim in argument.shape),
             DATATYPES.get(argument.type),
             _first_dim(argument.shape),
+            not argument.shape and scalars is not None and argument.name not in scalars,
         )
         for argument in arguments
     }

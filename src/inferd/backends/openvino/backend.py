@@ -227,7 +227,9 @@ def _declared(names: Sequence[str], ports: Sequence[Any]) -> dict[str, Declared]
         shape = port.get_partial_shape()
         dims = () if shape.rank.is_dynamic else tuple(_dim(dim) for dim in shape)
         kind = port.get_element_type().get_type_name()
-        declared[name] = Declared(name, kind, dims, DATATYPES.get(kind))
+        declared[name] = Declared(
+            name, kind, dims, DATATYPES.get(kind), is_unranked=shape.rank.is_dynamic
+        )
     return declared
 
 

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from inferd.backends.tensorflow.files import ServedSignature, read_graph, read_saved_model
-from inferd.backends.tensorflow.graph import UNRANKED, reaches_outside
+from inferd.backends.tensorflow.graph import reaches_outside
 from inferd.backends.tensorflow.session import LoadedSession, load_session
 from inferd.backends.tensorflow.session_run import session_run
 from inferd.config.model import ModelConfig
@@ -12,7 +12,7 @@ from inferd.core.arrays import ArrayInstance
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.shared import Shared, fingerprint
-from inferd.core.signature import Signature, check_config
+from inferd.core.signature import check_config
 from inferd.errors import InvalidConfig
 
 
@@ -28,9 +28,7 @@ class TensorflowBackend(CompletingBackend):
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. Loads nothing."""
-        signature = _interface(files, config).signature
-        _check_ranks(config, signature)
-        return self._complete_checked(config, signature)
+        return self._complete_checked(config, _interface(files, config).signature)
 
     complete_alone = complete
     """See HostedBackend.complete: TensorFlow itself is not needed."""
@@ -65,18 +63,6 @@ def _interface(files: ModelFiles, config: ModelConfig) -> ServedSignature:
         msg = f"{what}: node '{node.name}' is a {node.op}, which reaches out of the model"
         raise InvalidConfig(msg)
     return known
-
-
-def _check_ranks(config: ModelConfig, signature: Signature) -> None:
-    """Check that no tensor to be completed has an unknown rank in the file."""
-    for given, declared in ((config.input, signature.inputs), (config.output, signature.outputs)):
-        for name, tensor in declared.items():
-            if not given and tensor.kind.endswith(UNRANKED):
-                msg = (
-                    f"model '{config.name}': the file leaves open how many dims '{name}' has; "
-                    f"config.pbtxt has to list inputs and outputs"
-                )
-                raise InvalidConfig(msg)
 
 
 def _check_given(config: ModelConfig, known: ServedSignature) -> None:

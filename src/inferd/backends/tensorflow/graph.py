@@ -22,9 +22,6 @@ DATATYPES = {
 }  # fmt: skip
 """TensorFlow's DataType -> datatype."""
 
-UNRANKED = " of unknown rank"
-"""The suffix of a tensor's kind if the file leaves its number of dims open."""
-
 _FUNCTION_ATTR, _LIST_ATTR = 10, 1
 
 RESTORING = ("Restore", "RestoreV2", "RestoreSlice")
@@ -153,14 +150,14 @@ def has_loops(nodes: Iterable[TfNode]) -> bool:
 def declared(name: str, kind: int, shape: memoryview) -> Declared:
     """Return a tensor of TensorFlow's type `kind` and a TensorShapeProto. Raises MalformedFields.
 
-    A shape of unknown rank is (), and `kind` says so.
+    A shape of unknown rank is ().
     """
-    dims = () if integer(shape, 3) else tuple(integer(dim, 1) for dim in messages(shape, 2))
+    is_unranked = bool(integer(shape, 3))
+    dims = () if is_unranked else tuple(integer(dim, 1) for dim in messages(shape, 2))
     if any(dim < -1 for dim in dims):
         msg = f"tensor '{name}' has a dim below -1"
         raise MalformedFields(msg)
-    word = f"type {kind}{UNRANKED if integer(shape, 3) else ''}"
-    return Declared(name, word, dims, DATATYPES.get(kind))
+    return Declared(name, f"type {kind}", dims, DATATYPES.get(kind), is_unranked=is_unranked)
 
 
 def _node(message: memoryview) -> TfNode:

@@ -15,6 +15,7 @@ from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.config.pbtxt import parse_json, to_json
+from inferd.core.completing import marked, marks_of
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 
 log = logging.getLogger(__name__)
@@ -38,8 +39,9 @@ class HostedModels:
             reply = instance.start()
         finally:
             instance.close()
-        completed = parse_json(reply or "{}", "what the worker says")
-        return merged(config, completed)
+        said = json.loads(reply or "{}")
+        completed = parse_json(json.dumps(said["config"]), "what the worker says")
+        return marked(merged(config, completed), said["marks"])
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
         """Start a worker; see Backend.open."""
@@ -65,6 +67,7 @@ class HostedModels:
                 "file": str(files.file),
                 "place": [placement.name, placement.gpu, placement.device_id],
                 "config": json.dumps(_as_written(config)),
+                "marks": marks_of(config),
                 "settings": dict(self._context.settings),
                 "verbose": log.isEnabledFor(logging.DEBUG),
             },

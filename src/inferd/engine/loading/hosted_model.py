@@ -11,6 +11,7 @@ from typing import Any
 
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
+from inferd.core.completing import marked, marks_of
 from inferd.core.interfaces import (
     Backend,
     BackendContext,
@@ -23,8 +24,12 @@ from inferd.engine.loading.scheduling import as_joined
 
 
 def complete_hosted(load: dict[str, Any]) -> str:
-    """Return the configuration completed from the model's file, as JSON. Raises InferdError."""
-    return json.dumps(to_json(_backend(load).complete(_files(load), _config(load))))
+    """Return the configuration completed from the model's file, and its marks, as JSON.
+
+    Raises InferdError.
+    """
+    completed = _backend(load).complete(_files(load), _config(load))
+    return json.dumps({"config": to_json(completed), "marks": marks_of(completed)})
 
 
 def open_hosted(load: dict[str, Any]) -> Opened:
@@ -47,4 +52,5 @@ def _files(load: dict[str, Any]) -> ModelFiles:
 
 
 def _config(load: dict[str, Any]) -> ModelConfig:
-    return replace(parse_json(load["config"], "config"), name=load["model"])
+    config = replace(parse_json(load["config"], "config"), name=load["model"])
+    return marked(config, load["marks"])

@@ -63,7 +63,17 @@ Inputs with elements have no such limit: it is their bytes that are limited.
 class _TensorRule:
     """What the configuration says of one input or output, ready to be compared."""
 
-    __slots__ = ("batch_dims", "bit", "datatype", "dims", "fixed_dims", "is_expected", "name")
+    __slots__ = (
+        "batch_dims",
+        "bit",
+        "datatype",
+        "dims",
+        "fixed_dims",
+        "is_declared",
+        "is_expected",
+        "is_unranked",
+        "name",
+    )
 
     def __init__(self, declared: ModelInput | ModelOutput, batch_dims: int, bit: int = 0) -> None:
         self.name = declared.name
@@ -74,6 +84,9 @@ class _TensorRule:
         # None never equals a slice of a shape, so one comparison serves fixed and variable dims.
         self.fixed_dims = None if -1 in declared.dims else declared.dims
         self.is_expected = False  # until the first answer shows what an output is
+        self.is_unranked = isinstance(declared, ModelInput) and declared.is_unranked
+        # The model's file may be wrong about the shape of an output.
+        self.is_declared = isinstance(declared, ModelOutput) and declared.is_declared
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -297,7 +310,8 @@ class Served:
     def check_response(self, request: InferRequest, response: InferResponse) -> None:
         """Check the model's answer to `request`, and keep the wanted outputs in the model's order.
 
-        Raises BackendFailed: a model that breaks its own configuration is the server's fault. A
+        Raises BackendFailed: a model that breaks its own configuration is the server's fault. Dims
+        that only its file declares do not bind it: exporters are often wrong about outputs. A
         lax model may give other shapes and datatypes, may give outputs that the configuration does
         not have, which are dropped, and may leave outputs out, which then count as not wanted.
         """
@@ -316,16 +330,16 @@ class Served:
             ):
                 self._check_odd(request, tensor, rule)
             if rule.batch_dims and (not shape or shape[0] != request.batch_size):
-                self._note_rows(request, tensor)
+                self._note_rows(request, tensor, "has not one row for each item of a batch")
 
-    def _note_rows(self, request: InferRequest, tensor: Tensor) -> None:
-        """Have requests run alone from now on: `tensor` does not have a row for each item.
+    def _note_rows(self, request: InferRequest, tensor: Tensor, why: str) -> None:
+        """Have requests run alone from now on: `tensor` may not have a row for each item.
 
         If several were joined nobody could tell which rows are whose. A model that is lax gets them
         side by side, and answers each by itself.
         """
         if not self.is_lax and self._stop_joining is not None and self._stop_joining():
-            why = f"output '{tensor.name}' has not one row for each item of a batch"
+            why = f"output '{tensor.name}' {why}"
             self.joining = Joining("alone", why)
             log.warning(
                 "model '%s' gave output '%s' with shape %s for a batch of %d: its requests run "
@@ -373,7 +387,8 @@ class Served:
 
     def _check_odd(self, request: InferRequest, tensor: Tensor, rule: _TensorRule) -> None:
         """Raise BackendFailed unless an output may differ from the configuration, as this does."""
-        is_wrong = not (self.is_lax or self._finds_outputs) or (
+        is_real = rule.is_declared and tensor.datatype is rule.datatype
+        is_wrong = not (self.is_lax or self._finds_outputs or is_real) or (
             request.has_top_k
             and not is_classifiable(tensor.datatype)
             and any(one.name == tensor.name and one.top_k for one in request.outputs)
@@ -381,11 +396,14 @@ class Served:
         if self._finds_outputs and not is_wrong:
             self._find(tensor, rule)
             return
+        if is_real and rule.batch_dims and len(tensor.shape) != len(rule.shape):
+            self._note_rows(request, tensor, "has another number of dims than its file declares")
         if not is_wrong and tensor.name in self._warned_of:
             return
+        source = "file declares" if is_real else "configuration says"
         what = (
             f"produced output '{tensor.name}' as {tensor.datatype.value} {list(tensor.shape)}, "
-            f"its configuration says {rule.datatype.value} {list(rule.shape)}"
+            f"its {source} {rule.datatype.value} {list(rule.shape)}"
         )
         if is_wrong:
             msg = f"model '{self.name}' {what}"
@@ -526,9 +544,12 @@ class Served:
     def _take_scalar(self, tensor: Tensor, rule: _TensorRule) -> None:
         """Give a tensor without dims the dims [1], which is how a configuration declares a scalar.
 
-        Raises InvalidRequest unless the configuration declares one.
+        Raises InvalidRequest unless the configuration declares one, or any number of dims.
         """
-        if tensor.shape or rule.shape != (1,):
+        shape = tensor.shape
+        if rule.is_unranked and len(shape) >= rule.batch_dims and min(shape, default=0) >= 0:
+            return
+        if shape or rule.shape != (1,):
             raise self._bad_shape(tensor, rule)
         tensor.shape = rule.shape
 

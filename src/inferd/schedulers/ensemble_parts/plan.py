@@ -11,6 +11,7 @@ from typing import NamedTuple, NoReturn
 
 from inferd.config.model import EnsembleStep, ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import WantedOutput
+from inferd.core.signature import is_unranked
 from inferd.errors import InvalidConfig
 from inferd.schedulers.ensemble_parts.batch_dim import BatchDim, Shape, agree
 from inferd.tensor.dtype import DataType
@@ -84,7 +85,8 @@ class StepOrder:
 class _End(NamedTuple):
     """One end of a tensor's path: an input or output of the ensemble or of a step.
 
-    `is_batched` says whether a batch dim comes before its `dims`.
+    `is_batched` says whether a batch dim comes before its `dims`. Of one that `is_open` nobody says
+    how many dims it has: what fits it shows when it runs.
     """
 
     place: str
@@ -93,6 +95,7 @@ class _End(NamedTuple):
     dims: Shape
     is_batched: bool
     step: int | None = None
+    is_open: bool = False
 
     @property
     def shape(self) -> Shape:
@@ -194,7 +197,8 @@ class EnsemblePlan:
         way = f"{writer} → tensor '{tensor}' → {reader}"
         if writer.datatype is not reader.datatype:
             self._refuse(f"datatypes differ: {way}")
-        if not agree(writer.dims, reader.dims) and not agree(writer.shape, reader.shape):
+        is_open = writer.is_open or reader.is_open
+        if not (is_open or agree(writer.dims, reader.dims) or agree(writer.shape, reader.shape)):
             hint = "" if is_batched else "; the ensemble has no batch dim, its max_batch_size is 0"
             self._refuse(f"shapes do not fit: {way}{hint}")
         if writer.is_batched is reader.is_batched:
@@ -285,7 +289,8 @@ def _end(
     """Return the end for `tensor` of `config`, with the ensemble's reshape."""
     is_own = step is None
     dims = tensor.reshape if is_own and tensor.reshape is not None else tensor.dims
-    return _End(place, tensor.name, tensor.datatype, dims, config.max_batch_size > 0, step)
+    is_batched, is_open = config.max_batch_size > 0, is_unranked(tensor)
+    return _End(place, tensor.name, tensor.datatype, dims, is_batched, step, is_open)
 
 
 def _reshapes(tensors: Sequence[ModelInput | ModelOutput]) -> dict[str, tuple[Shape, Shape]]:

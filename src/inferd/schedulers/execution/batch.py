@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from inferd.config.model import BatchInput, ModelConfig
-from inferd.config.parameter import takes_table
+from inferd.config.parameter import FOUND_OUTPUTS, is_on, takes_table
 from inferd.core.interfaces import Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.core.rows import verdict_of
@@ -60,6 +60,7 @@ class BatchPlan:
         self.has_kinds = self._is_table or bool(self._compared)
         """Whether some requests may not run together."""
         self._output_names = [output.name for output in config.output]
+        self._ranks = _declared_ranks(config)
         self.reshapes = bool(self._ragged or self._batch_inputs or self._sources)
         """Whether even a request that runs alone must go through `join`."""
 
@@ -150,6 +151,9 @@ class BatchPlan:
         rows, inner = sum(sizes), tensor.shape[1:]
         if tensor.shape[:1] != (rows,):
             raise self._misfit(tensor, f"the batch has {rows} rows")
+        rank = self._ranks.get(tensor.name)
+        if rank is not None and rank != len(tensor.shape):  # who knows what its dim 0 is
+            raise self._misfit(tensor, f"the model's file declares {rank} dims")
         return _cut(tensor, [(size, *inner) for size in sizes])
 
     def _scattered(self, tensor: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
@@ -234,6 +238,13 @@ class JoinedInstance:
             return self._instance.execute((request,))[0]
         except Exception as error:  # noqa: BLE001  a model may raise anything
             return failure(self._plan.model, error)
+
+
+def _declared_ranks(config: ModelConfig) -> dict[str, int]:
+    """Return the number of dims of those outputs that the model's file alone declares."""
+    if is_on(config, FOUND_OUTPUTS):
+        return {}
+    return {one.name: 1 + len(one.dims) for one in config.output if one.is_declared}
 
 
 def _parts(requests: Sequence[InferRequest], index: int, name: str) -> list[Tensor]:
