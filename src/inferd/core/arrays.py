@@ -8,6 +8,7 @@ import numpy as np
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.rows import UNKNOWN, Verdict
 from inferd.errors import BackendFailed, InferdError, foreign_text
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor, reshaped
@@ -29,8 +30,8 @@ class ArrayInstance:
     """One loaded model, run by a framework-specific function.
 
     `scalars` are tensors that have no dims in the framework and dims [1] in the configuration.
-    `close` frees what the function needs. If the backend is `concurrent`, the function may be
-    called in several threads at once.
+    `verdict` is what is known of its rows. `close` frees what the function needs. If the backend is
+    `concurrent`, the function may be called in several threads at once.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class ArrayInstance:
         run: Run,
         *,
         scalars: frozenset[str] = frozenset(),
+        verdict: Verdict = UNKNOWN,
         close: Callable[[], None] | None = None,
     ) -> None:
+        self.verdict = verdict
         self._model = config.name
         self._version = str(version)
         self._run: Run | None = run

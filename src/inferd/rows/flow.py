@@ -121,6 +121,17 @@ class RowFlow:
                 made = [lost] * len(node.outputs)
             scope.update((name, one) for name, one in zip(node.outputs, made, strict=False) if name)
 
+    def apply(self, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
+        """Return what one operator, without graphs in it, makes of `values`.
+
+        Raises Mixed, Unclear.
+        """
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            msg = f"it has more than {MOST_STEPS} steps"
+            raise Unclear(msg)
+        return self._results(node, values, {})
+
     def scope_of(self, graph: OnnxGraph, outer: Mapping[str, RowTensor | LostTensor]) -> Scope:
         """Return what the nodes of `graph` see before the first has run."""
         return {**outer, **{name: constant_value(one) for name, one in graph.constants.items()}}

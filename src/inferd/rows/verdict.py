@@ -1,4 +1,4 @@
-"""Verdict: whether the rows of an ONNX model's batch are independent.
+"""Verdict: whether the rows of the batch of an ONNX model, or of another graph, are independent.
 
 The batch dim, dim 0 of every input, is followed operator by operator to every output. Only what is
 proved counts: an operator that is not known leaves the question open. The names of dims prove
@@ -6,9 +6,11 @@ nothing, since exporters invent them; they only tell whether inputs that never m
 """
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
-from inferd.convert.onnx_graph import GraphInput, OnnxFile, read_model
+from inferd.convert.onnx_graph import GraphInput, OnnxFile, OnnxGraph, read_model
 from inferd.convert.protobuf import Malformed
 from inferd.core.rows import DEPENDENT, INDEPENDENT, OPEN, Verdict
 from inferd.rows import (
@@ -43,8 +45,15 @@ MAX_NODES = 200_000
 
 _PROVED = Verdict(INDEPENDENT, "every operator keeps the rows of the batch apart")
 
+_OPSET = 20
+"""The opset of graphs that are none of ONNX: the newest whose rules are all known."""
+
 # What may be wrong with a file that ONNX Runtime has loaded, or with one of its operators.
 _ODD = (Malformed, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+
+
+Followed = tuple[Sequence[GraphInput], Mapping[str, RowTensor | LostTensor]]
+"""A graph's inputs, and what became of their rows in each output."""
 
 
 def verdict_on(model: OnnxFile | bytes | None) -> Verdict:
@@ -55,52 +64,82 @@ def verdict_on(model: OnnxFile | bytes | None) -> Verdict:
     if model is None:
         return Verdict(OPEN, "its file cannot be read")
     try:
-        return _judged(read_model(model) if isinstance(model, bytes) else model)
+        read = read_model(model) if isinstance(model, bytes) else model
+    except _ODD as error:
+        return _given_up(error)
+    if read.size > MAX_NODES:
+        return Verdict(OPEN, f"it has more than {MAX_NODES} operators")
+    return verdict_by(partial(_followed, read), read)
+
+
+def verdict_by(
+    follow: Callable[[RowFlow], Followed],
+    model: OnnxFile | None = None,
+    odd: tuple[type[Exception], ...] = _ODD,
+) -> Verdict:
+    """Return what `follow` finds of the rows of a graph, with the operators of ONNX.
+
+    `model` says which versions of them, and has functions; without it they are those of opset 20.
+    `follow` may raise Mixed, Unclear, and what is in `odd` for a graph that is not as it should be.
+    Never raises.
+    """
+    about = model or OnnxFile(OnnxGraph(), {"": _OPSET}, {})
+    try:
+        return _judged(follow, about)
     except Unclear as error:
         return Verdict(OPEN, error.reason)
     except RecursionError:
         return Verdict(OPEN, "its graphs lie too deep in one another")
-    except _ODD as error:
-        log.debug("the rows of an ONNX model cannot be followed", exc_info=True)
-        return Verdict(OPEN, f"its graph cannot be followed: {type(error).__name__} {error}")
+    except odd as error:
+        return _given_up(error)
 
 
-def _judged(model: OnnxFile) -> Verdict:
-    if model.size > MAX_NODES:
-        return Verdict(OPEN, f"it has more than {MAX_NODES} operators")
+def _given_up(error: Exception) -> Verdict:
+    log.debug("the rows of a model cannot be followed", exc_info=True)
+    return Verdict(OPEN, f"its graph cannot be followed: {type(error).__name__} {error}")
+
+
+def _judged(follow: Callable[[RowFlow], Followed], model: OnnxFile) -> Verdict:
     try:
-        return _verdict(model)
+        return _concluded(follow, RowFlow(model, RULES))
     except Mixed as error:
         mixed = error
     is_quantised = False
     if mixed.is_scale:
         with suppress(Mixed, Unclear):
-            is_quantised = _verdict(model, takes_scales=True).rows == INDEPENDENT
+            tolerant = RowFlow(model, RULES, takes_scales=True)
+            is_quantised = _concluded(follow, tolerant).rows == INDEPENDENT
     return Verdict(DEPENDENT, mixed.reason, mixed.has_batch_dim, is_quantised)
 
 
-def _verdict(model: OnnxFile, *, takes_scales: bool = False) -> Verdict:
-    """Return the verdict on `model`. Raises Mixed, Unclear, and whatever an odd file leads to."""
-    flow, graph = RowFlow(model, RULES, takes_scales=takes_scales), model.graph
-    scope: Scope = flow.scope_of(graph, {})
-    given = [one for one in graph.inputs if one.name not in graph.constants]
-    for port in given:
-        scope[port.name] = _given(flow, port)
-    if not given or not graph.outputs:
+def _concluded(follow: Callable[[RowFlow], Followed], flow: RowFlow) -> Verdict:
+    """Return the verdict. Raises Mixed, Unclear, and whatever an odd file leads to."""
+    ports, found = follow(flow)
+    if not ports or not found:
         return Verdict(OPEN, "it has no inputs, or no outputs")
-    flow.run(graph.nodes, graph.outputs, scope)
-    found = [scope.get(name, LostTensor(f"there is no '{name}'")) for name in graph.outputs]
     # What mixes rows is said first, whatever else is not known.
-    for name, value in zip(graph.outputs, found, strict=True):
+    for name, value in found.items():
         if isinstance(value, RowTensor):
             _check_output(name, value)
-    for value in found:
+    for value in found.values():
         if isinstance(value, LostTensor):
             return Verdict(OPEN, value.reason)
-    return _apart(flow, given) or _PROVED
+    return _apart(flow, ports) or _PROVED
 
 
-def _given(flow: RowFlow, port: GraphInput) -> RowTensor:
+def _followed(model: OnnxFile, flow: RowFlow) -> Followed:
+    graph = model.graph
+    scope: Scope = flow.scope_of(graph, {})
+    ports = [one for one in graph.inputs if one.name not in graph.constants]
+    for port in ports:
+        scope[port.name] = given_rows(flow, port)
+    flow.run(graph.nodes, graph.outputs, scope)
+    lost = {name: LostTensor(f"there is no '{name}'") for name in graph.outputs}
+    return ports, {name: scope.get(name, lost[name]) for name in graph.outputs}
+
+
+def given_rows(flow: RowFlow, port: GraphInput) -> RowTensor:
+    """Return an input of a graph as rows. Raises Mixed, or Unclear if it is not known to be."""
     if not port.dims:
         what = "no dims" if port.dims == () else "an unknown number of dims"
         msg = f"input '{port.name}' has {what}"
@@ -126,7 +165,7 @@ def _check_output(name: str, value: RowTensor) -> None:
         raise Mixed(msg)
 
 
-def _apart(flow: RowFlow, ports: list[GraphInput]) -> Verdict | None:
+def _apart(flow: RowFlow, ports: Sequence[GraphInput]) -> Verdict | None:
     """Return the verdict on inputs that never meet, and whose first dims have different names."""
     for port in ports[1:]:
         one, other = (RowTensor(None, sources=frozenset([each.name])) for each in (ports[0], port))

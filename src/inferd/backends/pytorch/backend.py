@@ -14,6 +14,8 @@ from inferd.backends.pytorch.compiled import (
 )
 from inferd.backends.pytorch.export import Export, export_run, load_export
 from inferd.backends.pytorch.interface import read_interface
+from inferd.backends.pytorch.rows.export import verdict_on_export
+from inferd.backends.pytorch.rows.script import verdict_on_script
 from inferd.backends.pytorch.runtime import device_of, pytorch
 from inferd.backends.pytorch.script import (
     Script,
@@ -79,14 +81,16 @@ class PytorchBackend(CompletingBackend):
         if isinstance(loaded, Script):
             check_arguments(loaded, config)
             run, scalars = script_run(loaded, config), possible_scalars(config)
-            return ArrayInstance(config, files.version, run, scalars=scalars)
+            verdict = verdict_on_script(loaded, config)
+            return ArrayInstance(config, files.version, run, scalars=scalars, verdict=verdict)
         if isinstance(loaded, CompiledTorch):
             check_compiled(config)
             return ArrayInstance(config, files.version, compiled_run(loaded, config))
         signature = loaded.interface.signature(config)
         check_config(config, signature)
-        run = export_run(loaded, config)
-        return ArrayInstance(config, files.version, run, scalars=signature.scalars(config))
+        run, verdict = export_run(loaded, config), verdict_on_export(loaded)
+        scalars = signature.scalars(config)
+        return ArrayInstance(config, files.version, run, scalars=scalars, verdict=verdict)
 
     def _load(self, files: ModelFiles, config: ModelConfig, place: Placement) -> Program:
         device = device_of(self._torch, config, place)

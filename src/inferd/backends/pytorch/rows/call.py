@@ -1,0 +1,137 @@
+"""AtenCall: one call of an ATen operator while rows are followed, in terms of ONNX's operators.
+
+PyTorch's graphs hand around tensors, numbers, lists and tuples. Here a tensor is a Handle, and so
+is a number that is computed from sizes; all others are themselves.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from inferd.convert.onnx_graph import RowNode
+from inferd.rows.flow import RowFlow
+from inferd.rows.size import Size
+from inferd.rows.value import LostTensor, RowTensor, Unclear
+
+
+class Handle:
+    """A tensor of a PyTorch graph, or a computed number.
+
+    `views` are all tensors over the same memory, as far as operators may have made them so.
+    `is_integer`: its elements are known to be integers, and no bools.
+    """
+
+    def __init__(
+        self,
+        value: RowTensor | LostTensor,
+        views: "list[Handle] | None" = None,
+        *,
+        is_integer: bool = False,
+    ) -> None:
+        self.value = value
+        self.views = [] if views is None else views
+        self.views.append(self)
+        self.is_integer = is_integer
+
+
+def handles_in(value: Any) -> Iterator[Handle]:
+    """Yield the handles in `value`, also those in lists, tuples and dicts."""
+    if isinstance(value, Handle):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from handles_in(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from handles_in(one)
+
+
+def as_rows(value: Any) -> RowTensor:
+    """Return a handle's value, or a number as one. Raises Unclear for what is neither."""
+    if isinstance(value, Handle):
+        if isinstance(value.value, LostTensor):
+            raise Unclear(value.value.reason)
+        return value.value
+    if isinstance(value, bool | int):
+        return RowTensor((), numbers=(Size(int(value)),))
+    if isinstance(value, float):
+        return RowTensor((), numbers=(value,))
+    msg = f"{type(value).__name__} is no tensor"
+    raise Unclear(msg)
+
+
+class AtenCall:
+    """An operator's `name`, without its overload, and its arguments by name."""
+
+    def __init__(self, flow: RowFlow, name: str, arguments: Mapping[str, Any]) -> None:
+        self.flow = flow
+        self.name = name
+        self.arguments = arguments
+
+    def apply(self, op: str, *values: RowTensor | None, **attributes: Any) -> list[RowTensor]:
+        """Return what an operator of ONNX makes of `values`. Raises Mixed, Unclear."""
+        outputs = [f"{self.name}_{number}" for number in range(2 if op == "TopK" else 1)]
+        names = ["" if one is None else str(number) for number, one in enumerate(values)]
+        node = RowNode(op, "", self.name, names, outputs, attributes)
+        return list(self.flow.apply(node, values))
+
+    def one(self, op: str, *values: RowTensor | None, **attributes: Any) -> RowTensor:
+        """Return the first output of an operator of ONNX. Raises Mixed, Unclear."""
+        return self.apply(op, *values, **attributes)[0]
+
+    def node(self) -> RowNode:
+        """Return the call as a node, for error texts."""
+        return RowNode(self.name, "", "", [], [], {})
+
+    def raw(self, name: str, default: Any = None) -> Any:
+        """Return an argument as it is, `default` if it was left out or is None."""
+        value = self.arguments.get(name)
+        return default if value is None else value
+
+    def rows(self, name: str = "self") -> RowTensor:
+        """Return an argument that is a tensor. Raises Unclear."""
+        return as_rows(self.arguments.get(name))
+
+    def maybe(self, name: str) -> RowTensor | None:
+        """Return an optional tensor. Raises Unclear."""
+        return None if self.arguments.get(name) is None else self.rows(name)
+
+    def tensors(self) -> list[RowTensor]:
+        """Return all arguments that are tensors. Raises Unclear if one is lost."""
+        return [as_rows(one) for one in handles_in(dict(self.arguments))]
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return an argument that is a known integer. Raises Unclear."""
+        value = self.raw(name, default)
+        if not isinstance(value, int):
+            msg = f"{self.name}: its {name} is not known"
+            raise Unclear(msg)
+        return value
+
+    def integers(self, name: str) -> list[int] | None:
+        """Return an argument that is a list of known integers, None if left out. Raises Unclear."""
+        value = self.raw(name)
+        if value is None:
+            return None
+        listed = list(value) if isinstance(value, list | tuple) else [value]
+        if not all(isinstance(one, int) for one in listed):
+            msg = f"{self.name}: its {name} is not known"
+            raise Unclear(msg)
+        return listed
+
+    def sizes(self, name: str) -> RowTensor:
+        """Return an argument that lists lengths, as a tensor of them. Raises Unclear."""
+        value = self.raw(name)
+        return lengths(value if isinstance(value, list | tuple) else [value])
+
+
+def lengths(values: Sequence[Any]) -> RowTensor:
+    """Return numbers, some of which may be computed, as a tensor. Raises Unclear."""
+    numbers: list[Size | float | None] = []
+    counts = False
+    for value in values:
+        one = as_rows(value)
+        if one.axis is not None:
+            return RowTensor((Size(len(values)),), 0)  # lengths that the rows say
+        counts = counts or one.counts
+        numbers.append(one.numbers[0] if one.numbers else None)
+    return RowTensor((Size(len(values)),), numbers=tuple(numbers), counts=counts)

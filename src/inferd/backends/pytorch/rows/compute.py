@@ -1,0 +1,415 @@
+"""Rules of ATen operators that compute: elements, products, along dims, layers of networks."""
+
+from collections.abc import Sequence
+
+from inferd.backends.pytorch.rows.call import AtenCall, as_rows
+from inferd.backends.pytorch.rows.dims import Rule, constant, swapped
+from inferd.rows.flow import steps_through
+from inferd.rows.size import ONE, Size
+from inferd.rows.value import RowTensor, Unclear, along, at, mixes, plain, scaled
+
+_POINTWISE = (
+    "abs", "acos", "acosh", "add", "addcdiv", "addcmul", "angle", "asin", "asinh", "atan", "atan2",
+    "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "celu", "clamp",
+    "clamp_max", "clamp_min", "clip", "copysign", "cos", "cosh", "deg2rad", "div", "divide", "elu",
+    "eq", "erf", "erfc", "exp", "exp2", "expm1", "fill", "floor", "floor_divide", "fmax", "fmin",
+    "fmod", "frac", "ge", "gelu", "greater", "greater_equal", "gt", "hardshrink", "hardsigmoid",
+    "hardswish", "hardtanh", "hypot", "isfinite", "isinf", "isnan", "ldexp", "le", "leaky_relu",
+    "lerp", "less", "less_equal", "log", "log10", "log1p", "log2", "log_sigmoid", "logaddexp",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "lt", "masked_fill",
+    "maximum", "minimum", "mish", "mul", "multiply", "nan_to_num", "ne", "neg", "negative",
+    "not_equal", "pow", "rad2deg", "reciprocal", "relu", "relu6", "remainder", "round", "rsqrt",
+    "rsub", "selu", "sgn", "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "softplus",
+    "softshrink", "sqrt", "square", "sub", "subtract", "tan", "tanh", "threshold", "true_divide",
+    "trunc", "xlogy",
+)  # fmt: skip
+
+_SAME = (
+    "_to_copy", "alias", "clone", "contiguous", "detach", "detach_", "double", "float", "half",
+    "lift_fresh_copy", "requires_grad_", "to", "type_as",
+)  # fmt: skip
+
+_CONVOLUTIONS = ("convolution", "_convolution", "_convolution_mode")
+
+_ALONG = (
+    "_log_softmax", "_softmax", "cumprod", "cumsum", "log_softmax", "logcumsumexp", "softmax",
+    "glu",
+)  # fmt: skip
+
+_INTERPOLATED = (
+    "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+)  # fmt: skip
+
+_REDUCTIONS = (
+    "all", "amax", "amin", "any", "argmax", "argmin", "linalg_vector_norm", "logsumexp", "mean",
+    "nanmean", "nansum", "norm", "prod", "std", "sum", "var", "count_nonzero",
+)  # fmt: skip
+
+
+def _pointwise(call: AtenCall) -> RowTensor:
+    """Sum broadcasts as all of them do, and says nothing of numbers."""
+    return call.one("Sum", *call.tensors())
+
+
+def _numeric(call: AtenCall) -> RowTensor:
+    """Sums and products, also of numbers, which tracing makes tensors of."""
+    one, other = call.rows(), call.rows("other")
+    is_scaled = call.raw("alpha", 1) != 1
+    if one.numbers is None or other.numbers is None or one.shape or other.shape or is_scaled:
+        return _pointwise(call)
+    by = other.numbers[0]
+    if call.name == "floor_divide" and not (isinstance(by, Size) and by.number > 0):
+        return _pointwise(call)  # which way it rounds is not known
+    return call.one(_NUMERIC[call.name], one, other)
+
+
+_NUMERIC = {"add": "Add", "sub": "Sub", "mul": "Mul", "floor_divide": "Div"}
+
+
+def _one_hot(call: AtenCall) -> RowTensor:
+    value, count = call.rows(), call.integer("num_classes", -1)
+    if count < 0 and not value.is_plain:
+        raise mixes(call.node(), "makes as many classes as the largest of all rows says")
+    return value.shaped((*value.dims, Size(max(count, 0))), value.axis)
+
+
+def _dynamic(call: AtenCall) -> RowTensor:
+    """A linear layer whose input is quantised by a scale of its own."""
+    value = call.rows("X")
+    if not call.flow.takes_scales and not value.is_plain:
+        what = "is dynamic quantisation: its scale is taken from all rows together"
+        raise scaled(call.node(), what)
+    along(call.node(), value, [value.rank - 1])
+    return value.shaped((*value.dims[:-1], call.flow.letter()), value.axis)
+
+
+def _encoder(call: AtenCall) -> RowTensor | list[RowTensor]:
+    """Attention, or a whole layer of a transformer, as one operator: batch first, rank 3."""
+    names = [name for name in ("src", "query", "key", "value") if name in call.arguments]
+    rows = [call.rows(name) for name in names]
+    if call.raw("mask") is not None or any(value.rank != 3 for value in rows):
+        msg = f"{call.name}: its mask, or its inputs, are not known"
+        raise Unclear(msg)
+    rest = {key: one for key, one in call.arguments.items() if key not in names}
+    plain(call.node(), AtenCall(call.flow, call.name, rest).tensors(), "weights")
+    for value in rows:
+        along(call.node(), value, [1, 2])
+    call.flow.join(*rows)
+    made = call.one(
+        "Sum", *(value.shaped((*value.dims[:1], ONE, ONE), value.axis) for value in rows)
+    )
+    whole = made.shaped(rows[0].dims, made.axis)
+    weights = made.shaped((rows[0].dims[0], *call.flow.letters(2)), made.axis)
+    return [whole, weights] if names[0] == "query" else whole
+
+
+def _where(call: AtenCall) -> RowTensor:
+    return _pointwise(call) if "self" in call.arguments else call.one("NonZero", *call.tensors())
+
+
+def _prelu(call: AtenCall) -> RowTensor:
+    value, weight = call.rows(), call.rows("weight")
+    plain(call.node(), [weight], "weights")
+    if weight.dims not in ((), (ONE,)):
+        along(call.node(), value, [1])
+    return value.same()
+
+
+def _same(call: AtenCall) -> RowTensor:
+    return call.rows().same()
+
+
+def _dropout(call: AtenCall) -> RowTensor:
+    if call.raw("train") is not False:
+        raise mixes(call.node(), "draws random numbers, for training")
+    return call.rows("input").same()
+
+
+def _along(call: AtenCall) -> RowTensor:
+    value = call.rows()
+    dim = at(call.integer("dim", -1), value.rank)
+    along(call.node(), value, [dim])
+    if call.name == "glu":
+        shape = (*value.dims[:dim], call.flow.letter(), *value.dims[dim + 1 :])
+        return value.shaped(shape, value.axis)
+    return value.same()
+
+
+def _reduce(call: AtenCall) -> RowTensor:
+    value, dims = call.rows(), call.integers("dim")
+    keeps = int(bool(call.raw("keepdim", False)))
+    axes = constant(*dims) if dims else None
+    return call.one("ReduceSum", value.same(), axes, keepdims=keeps)
+
+
+def _extreme(call: AtenCall) -> RowTensor | list[RowTensor]:
+    """Max, min, median, mode: of everything, of two tensors, or along a dim with its places."""
+    if call.raw("other") is not None:
+        return _pointwise(call)
+    made = _reduce(call)
+    return made if call.raw("dim") is None else [made, made]
+
+
+def _sorted(call: AtenCall) -> list[RowTensor]:
+    value = call.rows()
+    along(call.node(), value, [at(call.integer("dim", -1), value.rank)])
+    return [value.same(), value.same()]
+
+
+def _argsort(call: AtenCall) -> RowTensor:
+    return _sorted(call)[0]
+
+
+def _top(call: AtenCall) -> list[RowTensor]:
+    count = as_rows(call.raw("k"))
+    made = call.apply("TopK", call.rows(), count, axis=call.integer("dim", -1))
+    return made[:2]
+
+
+def _all_rows(call: AtenCall) -> RowTensor:
+    return call.one("NonZero", call.rows())
+
+
+def _random(call: AtenCall) -> RowTensor:
+    return call.one("RandomNormal")
+
+
+# --- products ---
+
+
+def _matmul(call: AtenCall) -> RowTensor:
+    other = next(name for name in ("other", "mat2", "vec", "tensor") if name in call.arguments)
+    return call.one("MatMul", call.rows(), call.rows(other))
+
+
+def _linear(call: AtenCall) -> RowTensor:
+    weight, bias = call.rows("weight"), call.maybe("bias")
+    turned = swapped(call, weight, 0, 1) if weight.rank == 2 else weight
+    made = call.one("MatMul", call.rows("input"), turned)
+    return made if bias is None else call.one("Sum", made, bias)
+
+
+def _addmm(call: AtenCall) -> RowTensor:
+    names = ("batch1", "batch2") if "batch1" in call.arguments else ("mat1", "mat2")
+    product = call.one("MatMul", *(call.rows(name) for name in names))
+    return call.one("Sum", call.rows(), product)
+
+
+def _einsum(call: AtenCall) -> RowTensor:
+    tensors = [as_rows(one) for one in call.raw("tensors", [])]
+    return call.one("Einsum", *tensors, equation=call.raw("equation", ""))
+
+
+def _attention(call: AtenCall) -> RowTensor:
+    """scaled_dot_product_attention: softmax(query keys^T + mask) value."""
+    if call.raw("enable_gqa"):
+        msg = f"{call.name}: its groups of heads are not known"
+        raise Unclear(msg)
+    if call.raw("dropout_p"):
+        raise mixes(call.node(), "draws random numbers, for training")
+    keys, mask = call.rows("key"), call.maybe("attn_mask")
+    scores = call.one("MatMul", call.rows("query"), swapped(call, keys, -2, -1))
+    if mask is not None:
+        scores = call.one("Sum", scores, mask)
+    return call.one("MatMul", call.one("Softmax", scores, axis=-1), call.rows("value"))
+
+
+# --- layers ---
+
+
+def _conv(call: AtenCall) -> RowTensor:
+    value, weight = call.rows("input"), call.rows("weight")
+    count = weight.rank - 2
+    if value.rank != weight.rank or count < 1:
+        msg = f"{call.name}: its input is no batch of images"
+        raise Unclear(msg)
+    bias = call.maybe("bias")
+    if call.raw("transposed", "transpose" in call.name):
+        return call.one("ConvTranspose", value, weight, bias, group=call.integer("groups", 1))
+    padding = call.raw("padding")
+    if padding == "same":
+        return call.one("Conv", value, weight, bias, auto_pad="SAME_UPPER")
+    pads = [0] if padding == "valid" else call.integers("padding") or [0]
+    strides, dilations = (call.integers(name) or [1] for name in ("stride", "dilation"))
+    wide = _spread(pads, count)
+    return call.one(
+        "Conv",
+        value,
+        weight,
+        bias,
+        strides=_spread(strides, count),
+        dilations=_spread(dilations, count),
+        pads=[*wide, *wide],
+    )
+
+
+def _spread(numbers: Sequence[int], count: int) -> list[int]:
+    return list(numbers) * count if len(numbers) == 1 else list(numbers)
+
+
+def _batch_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
+    value = call.rows("self" if "self" in call.arguments else "input")
+    means = [call.maybe(name) for name in ("running_mean", "running_var")]
+    trains = None in means or (
+        call.raw("training", True) is not False and "no_training" not in call.name
+    )
+    if trains and value.axis is not None:
+        raise mixes(call.node(), "takes the mean of the whole batch, as in training")
+    plain(call.node(), [*means, call.maybe("weight"), call.maybe("bias")], "weights")
+    along(call.node(), value, [1])
+    return [value.same()] * 3 if "native" in call.name else value.same()
+
+
+def _layer_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
+    value = call.rows("self" if "self" in call.arguments else "input")
+    count = len(call.raw("normalized_shape", []))
+    weights = [call.maybe("weight"), call.maybe("bias")]
+    plain(call.node(), weights, "weights")
+    along(call.node(), value, range(value.rank - count, value.rank))
+    if "native" not in call.name:
+        return value.same()
+    start = value.rank - count
+    stats = value.shaped((*value.dims[:start], *[ONE] * count), value.axis)
+    return [value.same(), stats, stats]
+
+
+def _group_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
+    value = call.rows("self" if "self" in call.arguments else "input")
+    plain(call.node(), [call.maybe("weight"), call.maybe("bias")], "weights")
+    along(call.node(), value, range(1, value.rank))
+    if "native" in call.name:
+        stats = value.shaped((value.dims[0], call.flow.letter()), value.axis)
+        return [value.same(), stats, stats]
+    return value.same()
+
+
+def _instance_norm(call: AtenCall) -> RowTensor:
+    value = call.rows("input")
+    names = ("weight", "bias", "running_mean", "running_var")
+    plain(call.node(), [call.maybe(name) for name in names], "weights")
+    along(call.node(), value, range(1, value.rank))
+    return value.same()
+
+
+def _spatial(call: AtenCall) -> int:
+    """Return the number that an operator has in its name."""
+    return next(int(letter) for letter in call.name if letter.isdigit())
+
+
+def _pool(call: AtenCall) -> RowTensor | list[RowTensor]:
+    value, window = call.rows(), call.integers("kernel_size") or []
+    count = _spatial(call)
+    window = _spread(window, count)
+    if value.rank != count + 2 or len(window) != count:
+        msg = f"{call.name}: its input is no batch of images"
+        raise Unclear(msg)
+    pads = _spread(call.integers("padding") or [0], count)
+    made = call.one(
+        "MaxPool",
+        value,
+        kernel_shape=window,
+        strides=_spread(call.integers("stride") or window, count),
+        dilations=_spread(call.integers("dilation") or [1], count),
+        pads=[*pads, *pads],
+        ceil_mode=int(bool(call.raw("ceil_mode", False))),
+    )
+    return [made, made] if "with_indices" in call.name else made
+
+
+def _resized(call: AtenCall) -> RowTensor | list[RowTensor]:
+    """Pools to a given size, and interpolation: along all dims but the first two."""
+    value = call.rows("input" if "input" in call.arguments else "self")
+    count = _spatial(call)
+    if value.rank != count + 2:
+        msg = f"{call.name}: its input is no batch of images"
+        raise Unclear(msg)
+    along(call.node(), value, range(2, value.rank))
+    sizes = call.raw("output_size")
+    is_known = isinstance(sizes, list | tuple) and all(isinstance(one, int) for one in sizes)
+    if not is_known or len(sizes) != count:
+        _check_sizes(call)
+        spatial: Sequence[Size] = call.flow.letters(count)
+    else:
+        spatial = [Size(one) for one in sizes]
+    made = value.shaped((*value.dims[:2], *spatial), value.axis)
+    return [made, made] if "adaptive_max" in call.name else made
+
+
+def _check_sizes(call: AtenCall) -> None:
+    names = ("output_size", "scale_factors", "scales", "scales_h", "scales_w", "scales_d")
+    for name in names:
+        given = call.raw(name, [])
+        for one in given if isinstance(given, list | tuple) else [given]:
+            if one is not None and not as_rows(one).is_plain:
+                raise mixes(call.node(), "resizes as the number of rows says")
+
+
+def _recurrent(call: AtenCall) -> list[RowTensor]:
+    value, states = call.rows("input"), call.raw("hx")
+    if "batch_sizes" in call.arguments or value.rank != 3:
+        msg = f"{call.name}: its sequences are packed, or no batch"
+        raise Unclear(msg)
+    batch = 0 if call.raw("batch_first", False) else 1
+    if value.axis == 1 - batch:
+        raise steps_through(call.node(), 1 - batch)
+    along(call.node(), value, [2])
+    if value.axis is None:
+        msg = f"{call.name}: its sequence is the same for all rows"
+        raise Unclear(msg)
+    if call.raw("train", False) and call.raw("dropout", 0.0):
+        raise mixes(call.node(), "draws random numbers, for training")
+    plain(call.node(), [as_rows(one) for one in call.raw("params", [])], "weights")
+    given = [as_rows(one) for one in (states if isinstance(states, list | tuple) else [states])]
+    for state in given:
+        if (state.axis, state.outer, state.inner) != (1, value.outer, value.inner):
+            if state.axis is None and state.dims[1] == ONE:
+                raise mixes(call.node(), "gets the state of one fixed row")
+            msg = f"{call.name}: its states are not those of the rows"
+            raise Unclear(msg)
+    call.flow.join(value, *given)
+    made = value.shaped((*value.dims[:2], call.flow.letter()), value.axis)
+    return [made, *(state.same() for state in given)]
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_POINTWISE, _pointwise),
+    **dict.fromkeys(_NUMERIC, _numeric),
+    **dict.fromkeys(_SAME, _same),
+    **dict.fromkeys(_ALONG, _along),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(("max", "min", "median", "mode", "nanmedian"), _extreme),
+    **dict.fromkeys(("sort", "cummax", "cummin"), _sorted),
+    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "native_dropout"), _dropout),
+    **dict.fromkeys(("matmul", "mm", "bmm", "mv", "linalg_matmul"), _matmul),
+    **dict.fromkeys(("addmm", "baddbmm"), _addmm),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", *_CONVOLUTIONS), _conv),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _conv),
+    **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_no_training"), _batch_norm),
+    **dict.fromkeys(("layer_norm", "native_layer_norm", "rms_norm"), _layer_norm),
+    **dict.fromkeys(("group_norm", "native_group_norm"), _group_norm),
+    **{f"{kind}_pool{n}d": _pool for kind in ("avg", "max") for n in (1, 2, 3)},
+    **{f"max_pool{n}d_with_indices": _pool for n in (2, 3)},
+    **{f"adaptive_{kind}_pool{n}d": _resized for kind in ("avg", "max") for n in (1, 2, 3)},
+    **{f"_adaptive_avg_pool{n}d": _resized for n in (2, 3)},
+    **{f"upsample_nearest{n}d": _resized for n in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{n}d": _resized for n in (1, 2, 3)},
+    **dict.fromkeys(_INTERPOLATED, _resized),
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _recurrent),
+    **dict.fromkeys(("nonzero", "masked_select", "bincount", "histc", "_unique2"), _all_rows),
+    **dict.fromkeys(("rand", "randn", "randint", "rand_like", "randn_like", "bernoulli"), _random),
+    **dict.fromkeys(("multinomial", "normal", "randperm", "poisson"), _random),
+    "argsort": _argsort,
+    "einsum": _einsum,
+    "linear_dynamic": _dynamic,
+    "linear_relu_dynamic": _dynamic,
+    "one_hot": _one_hot,
+    "_native_multi_head_attention": _encoder,
+    "_transformer_encoder_layer_fwd": _encoder,
+    "instance_norm": _instance_norm,
+    "linear": _linear,
+    "scaled_dot_product_attention": _attention,
+    "prelu": _prelu,
+    "topk": _top,
+    "where": _where,
+}

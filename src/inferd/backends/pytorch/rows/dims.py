@@ -1,0 +1,363 @@
+"""Rules of ATen operators that change, repeat, rearrange or pick dims."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from inferd.backends.pytorch.rows.call import AtenCall, Handle, as_rows, lengths
+from inferd.rows.size import ONE, Size, times
+from inferd.rows.value import RowTensor, Unclear, along, at, mixes
+
+Rule = Callable[[AtenCall], Any]
+"""Returns what an operator makes of its arguments: RowTensors, lists of them, or numbers."""
+
+_END = (1 << 63) - 1
+
+_MOST_PARTS = 1000
+
+
+def constant(*numbers: int) -> RowTensor:
+    """Return a tensor of known integers."""
+    return RowTensor((Size(len(numbers)),), numbers=tuple(Size(one) for one in numbers))
+
+
+def _view(call: AtenCall) -> RowTensor:
+    name = "size" if "size" in call.arguments else "shape"
+    return call.one("Reshape", call.rows(), call.sizes(name), allowzero=1)
+
+
+def _view_as(call: AtenCall) -> RowTensor:
+    other = call.rows("other")
+    return call.one("Reshape", call.rows(), call.one("Shape", other), allowzero=1)
+
+
+def _flatten(call: AtenCall) -> RowTensor:
+    value = call.rows()
+    start = at(call.integer("start_dim", 0), value.rank)
+    end = at(call.integer("end_dim", -1), value.rank)
+    dims = (*value.dims[:start], times(*value.dims[start : end + 1]), *value.dims[end + 1 :])
+    return call.one("Reshape", value, RowTensor((Size(len(dims)),), numbers=dims), allowzero=1)
+
+
+def _unflatten(call: AtenCall) -> RowTensor:
+    value = call.rows()
+    dim = at(call.integer("dim"), value.rank)
+    into = call.sizes("sizes").numbers or ()
+    numbers = (*value.dims[:dim], *into, *value.dims[dim + 1 :])
+    made = RowTensor((Size(len(numbers)),), numbers=numbers)
+    return call.one("Reshape", value, made, allowzero=1)
+
+
+def _permute(call: AtenCall) -> RowTensor:
+    value = call.rows()
+    order = [at(dim, value.rank) for dim in call.integers("dims") or []]
+    return call.one("Transpose", value, perm=order)
+
+
+def swapped(call: AtenCall, value: RowTensor, one: int, other: int) -> RowTensor:
+    """Return `value` with two dims exchanged."""
+    order = list(range(value.rank))
+    one, other = at(one, value.rank), at(other, value.rank)
+    order[one], order[other] = order[other], order[one]
+    return call.one("Transpose", value, perm=order)
+
+
+def _transpose(call: AtenCall) -> RowTensor:
+    return swapped(call, call.rows(), call.integer("dim0"), call.integer("dim1"))
+
+
+def _t(call: AtenCall) -> RowTensor:
+    value = call.rows()
+    return swapped(call, value, 0, 1) if value.rank == 2 else value
+
+
+def _matrix_t(call: AtenCall) -> RowTensor:
+    return swapped(call, call.rows(), -2, -1)
+
+
+def _numpy_t(call: AtenCall) -> RowTensor:
+    return call.one("Transpose", call.rows())
+
+
+def _movedim(call: AtenCall) -> RowTensor:
+    value = call.rows()
+    sources = [at(one, value.rank) for one in call.integers("source") or []]
+    targets = [at(one, value.rank) for one in call.integers("destination") or []]
+    rest = iter([n for n in range(value.rank) if n not in sources])
+    place = dict(zip(targets, sources, strict=True))
+    order = [place[n] if n in place else next(rest) for n in range(value.rank)]
+    return call.one("Transpose", value, perm=order)
+
+
+def _squeeze(call: AtenCall) -> RowTensor:
+    value, dims = call.rows(), call.integers("dim")
+    chosen = range(value.rank) if dims is None else [at(dim, value.rank) for dim in dims]
+    gone = []
+    for dim in chosen:
+        size = value.dims[dim]
+        if dim == value.axis:
+            raise mixes(call.node(), "takes the batch dim away from a single row")
+        if size.letters:
+            msg = f"{call.name}: it is not known whether dim {dim} is 1"
+            raise Unclear(msg)
+        if size == ONE:
+            gone.append(dim)
+    return call.one("Squeeze", value, constant(*gone)) if gone else value
+
+
+def _unsqueeze(call: AtenCall) -> RowTensor:
+    return call.one("Unsqueeze", call.rows(), constant(call.integer("dim")))
+
+
+def _expand(call: AtenCall) -> RowTensor:
+    value, wanted = call.rows(), call.sizes("size")
+    numbers = list(wanted.numbers or [None] * len(call.raw("size")))
+    first = len(numbers) - value.rank
+    for place, number in enumerate(numbers):
+        if number == Size(-1) and place >= first:
+            numbers[place] = value.dims[place - first]
+    made = RowTensor(wanted.shape, wanted.axis, numbers=tuple(numbers), counts=wanted.counts)
+    return call.one("Expand", value, made)
+
+
+def _expand_as(call: AtenCall) -> RowTensor:
+    return call.one("Expand", call.rows(), call.one("Shape", call.rows("other")))
+
+
+def _repeat(call: AtenCall) -> RowTensor:
+    value, repeats = call.rows(), call.sizes("repeats")
+    more = len(call.raw("repeats")) - value.rank
+    wide = call.one("Unsqueeze", value, constant(*range(more))) if more > 0 else value
+    return call.one("Tile", wide, repeats)
+
+
+def _cat(call: AtenCall) -> RowTensor:
+    values = [as_rows(one) for one in call.raw("tensors", [])]
+    return call.one("Concat", *values, axis=call.integer("dim", 0))
+
+
+def _stack(call: AtenCall) -> RowTensor:
+    dim = call.integer("dim", 0)
+    values = [as_rows(one) for one in call.raw("tensors", [])]
+    wide = [call.one("Unsqueeze", value, constant(dim)) for value in values]
+    return call.one("Concat", *wide, axis=dim)
+
+
+def _pieces(call: AtenCall, dim: int, sizes: Sequence[Size]) -> list[RowTensor]:
+    value = call.rows()
+    dim = at(dim, value.rank)
+    along(call.node(), value, [dim])
+    return [
+        value.shaped((*value.dims[:dim], size, *value.dims[dim + 1 :]), value.axis)
+        for size in sizes
+    ]
+
+
+def _split(call: AtenCall) -> list[RowTensor]:
+    """Split, split_with_sizes and chunk."""
+    value, dim = call.rows(), call.integer("dim", 0)
+    whole = value.dims[at(dim, value.rank)]
+    along(call.node(), value, [at(dim, value.rank)])
+    sizes = call.integers("split_sizes" if "split_sizes" in call.arguments else "split_size")
+    if sizes is not None and len(sizes) > 1:
+        return _pieces(call, dim, [Size(one) for one in sizes])
+    if whole.letters:
+        msg = f"{call.name}: the number of its parts is not known"
+        raise Unclear(msg)
+    if sizes is not None and isinstance(call.raw("split_sizes"), list | tuple):
+        return _pieces(call, dim, [Size(one) for one in sizes])
+    each = sizes[0] if sizes else -(-whole.number // max(call.integer("chunks"), 1))
+    if each < 1 or whole.number // each > _MOST_PARTS:
+        msg = f"{call.name}: it makes {_MOST_PARTS} parts or more, or empty ones"
+        raise Unclear(msg)
+    starts = range(0, whole.number, each)
+    return _pieces(call, dim, [Size(min(each, whole.number - start)) for start in starts])
+
+
+def _unbind(call: AtenCall) -> list[RowTensor]:
+    value, dim = call.rows(), call.integer("dim", 0)
+    dim = at(dim, value.rank)
+    along(call.node(), value, [dim])
+    if value.dims[dim].letters or value.dims[dim].number > _MOST_PARTS:
+        msg = f"{call.name}: the number of its parts is not known"
+        raise Unclear(msg)
+    part = call.one("Gather", value, _index(0), axis=dim)
+    return [part] * value.dims[dim].number
+
+
+def _index(number: int) -> RowTensor:
+    return RowTensor((), numbers=(Size(number),))
+
+
+def _slice(call: AtenCall) -> RowTensor:
+    bounds = lengths([call.raw("start", 0)]), lengths([call.raw("end", _END)])
+    axis, step = constant(call.integer("dim", 0)), constant(call.integer("step", 1))
+    return call.one("Slice", call.rows(), *bounds, axis, step)
+
+
+def _narrow(call: AtenCall) -> RowTensor:
+    value, dim = call.rows(), call.integer("dim")
+    along(call.node(), value, [at(dim, value.rank)])
+    shape = list(value.dims)
+    length = as_rows(call.raw("length"))
+    if not length.is_plain or not as_rows(call.raw("start")).is_plain:
+        raise mixes(call.node(), "takes a piece that the rows say")
+    known = length.numbers[0] if length.numbers else None
+    shape[at(dim, value.rank)] = known if isinstance(known, Size) else call.flow.letter()
+    return value.shaped(tuple(shape), value.axis)
+
+
+def _select(call: AtenCall) -> RowTensor:
+    index = as_rows(call.raw("index"))
+    return call.one("Gather", call.rows(), index, axis=call.integer("dim"))
+
+
+def _index_select(call: AtenCall) -> RowTensor:
+    return call.one("Gather", call.rows(), call.rows("index"), axis=call.integer("dim"))
+
+
+def _embedding(call: AtenCall) -> RowTensor:
+    weight = call.rows("weight")
+    return call.one("Gather", weight, call.rows("indices"), axis=0)
+
+
+def _gather(call: AtenCall) -> RowTensor:
+    return call.one("GatherElements", call.rows(), call.rows("index"), axis=call.integer("dim"))
+
+
+def _advanced(call: AtenCall) -> RowTensor:
+    """x[i], x[:, i]: one tensor of places along one dim."""
+    value, given = call.rows(), list(call.raw("indices", []))
+    places = [n for n, one in enumerate(given) if one is not None]
+    if len(places) != 1:
+        msg = f"{call.name}: it looks up places along several dims"
+        raise Unclear(msg)
+    handle = given[places[0]]
+    if not isinstance(handle, Handle) or not handle.is_integer:
+        msg = f"{call.name}: it is not known whether it looks up places or picks by a mask"
+        raise Unclear(msg)
+    index = as_rows(handle)
+    return call.one("Gather", value, index, axis=places[0])
+
+
+def _flip(call: AtenCall) -> RowTensor:
+    value = call.rows()
+    along(call.node(), value, [at(dim, value.rank) for dim in call.integers("dims") or []])
+    return value.same()
+
+
+def _roll(call: AtenCall) -> RowTensor:
+    value, dims = call.rows(), call.integers("dims")
+    along(call.node(), value, [at(dim, value.rank) for dim in dims] if dims else range(value.rank))
+    return value.same()
+
+
+def _triangle(call: AtenCall) -> RowTensor:
+    return call.one("Trilu", call.rows(), as_rows(call.raw("diagonal", 0)))
+
+
+def _pad(call: AtenCall) -> RowTensor:
+    value, listed = call.rows(), call.integers("pad" if "pad" in call.arguments else "padding")
+    if listed is None or len(listed) % 2 or len(listed) > 2 * value.rank:
+        msg = f"{call.name}: how much it fills is not known"
+        raise Unclear(msg)
+    begins, ends = [0] * value.rank, [0] * value.rank
+    for n in range(len(listed) // 2):
+        begins[-1 - n], ends[-1 - n] = listed[2 * n], listed[2 * n + 1]
+    return call.one("Pad", value, pads=[*begins, *ends])
+
+
+def _pixel_shuffle(call: AtenCall) -> RowTensor:
+    value = call.rows()
+    along(call.node(), value, range(value.rank - 3, value.rank))
+    return value.shaped((*value.dims[:-3], *call.flow.letters(3)), value.axis)
+
+
+# --- tensors made of lengths ---
+
+
+def _arange(call: AtenCall) -> RowTensor:
+    start, step = as_rows(call.raw("start", 0)), as_rows(call.raw("step", 1))
+    return call.one("Range", start, call.rows("end"), step)
+
+
+def _filled(call: AtenCall) -> RowTensor:
+    _check_filling(call)
+    return call.one("ConstantOfShape", call.sizes("size"))
+
+
+def _check_filling(call: AtenCall) -> None:
+    if not as_rows(call.raw("fill_value", 0)).is_plain:
+        raise mixes(call.node(), "fills a tensor with what rows, or their number, say")
+
+
+def _like(call: AtenCall) -> RowTensor:
+    _check_filling(call)
+    return call.rows().same()
+
+
+def _size(call: AtenCall) -> Any:
+    value = call.rows()
+    if call.raw("dim") is None:
+        return [_length(value, dim) for dim in range(value.rank)]
+    return _length(value, at(call.integer("dim"), value.rank))
+
+
+def _length(value: RowTensor, dim: int) -> Any:
+    size = value.dims[dim]
+    if not size.letters:
+        return size.number
+    known = None if value.counts else size
+    counts = size.has_batch or value.counts
+    return Handle(RowTensor((), numbers=(known,), counts=counts))
+
+
+def _rank(call: AtenCall) -> int:
+    return call.rows().rank
+
+
+def _numel(call: AtenCall) -> RowTensor:
+    return call.one("Size", call.rows())
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("view", "reshape", "_unsafe_view", "_reshape_alias", "view_copy"), _view),
+    **dict.fromkeys(("view_as", "reshape_as"), _view_as),
+    **dict.fromkeys(("transpose", "swapaxes", "swapdims", "transpose_copy"), _transpose),
+    **dict.fromkeys(("permute", "permute_copy"), _permute),
+    **dict.fromkeys(("movedim", "moveaxis"), _movedim),
+    **dict.fromkeys(("expand", "broadcast_to", "expand_copy"), _expand),
+    **dict.fromkeys(("squeeze", "squeeze_copy"), _squeeze),
+    **dict.fromkeys(("unsqueeze", "unsqueeze_copy"), _unsqueeze),
+    **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "split_copy"), _split),
+    **dict.fromkeys(("slice", "slice_copy"), _slice),
+    **dict.fromkeys(("select", "select_copy"), _select),
+    **dict.fromkeys(("constant_pad_nd", "pad", "reflection_pad1d", "reflection_pad2d"), _pad),
+    **dict.fromkeys(("replication_pad1d", "replication_pad2d", "replication_pad3d"), _pad),
+    **dict.fromkeys(("zeros", "ones", "full", "new_zeros", "new_ones", "new_full"), _filled),
+    **dict.fromkeys(("zeros_like", "ones_like", "full_like"), _like),
+    **dict.fromkeys(("tril", "triu"), _triangle),
+    **dict.fromkeys(("size", "sym_size"), _size),
+    **dict.fromkeys(("numel", "sym_numel"), _numel),
+    "adjoint": _matrix_t,
+    "arange": _arange,
+    "dim": _rank,
+    "embedding": _embedding,
+    "expand_as": _expand_as,
+    "flatten": _flatten,
+    "flip": _flip,
+    "gather": _gather,
+    "index": _advanced,
+    "index_select": _index_select,
+    "mT": _matrix_t,
+    "narrow": _narrow,
+    "numpy_T": _numpy_t,
+    "pixel_shuffle": _pixel_shuffle,
+    "pixel_unshuffle": _pixel_shuffle,
+    "repeat": _repeat,
+    "roll": _roll,
+    "stack": _stack,
+    "t": _t,
+    "unbind": _unbind,
+    "unflatten": _unflatten,
+}

@@ -1,0 +1,217 @@
+"""Script: whether the rows of a TorchScript model's batch are independent.
+
+Its inlined graph is run with what is known of tensors in place of tensors. The configuration says
+how many dims inputs have, since the file does not.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from inferd.backends.pytorch.naming import binding
+from inferd.backends.pytorch.rows.call import Handle, as_rows, handles_in
+from inferd.backends.pytorch.rows.follow import TorchFlow, fixed, is_truth
+from inferd.backends.pytorch.script import Script
+from inferd.backends.pytorch.structure import TENSOR
+from inferd.config.model import ModelConfig
+from inferd.convert.onnx_graph import GraphInput
+from inferd.core.rows import OPEN, Verdict
+from inferd.rows.flow import RowFlow
+from inferd.rows.value import LostTensor, Mixed, Unclear
+from inferd.rows.verdict import Followed, given_rows, verdict_by
+from inferd.tensor.dtype import DataType
+
+_MOST_STEPS = 50_000
+
+_UNKNOWN = object()
+"""A device, a layout or the like, which no rule looks at."""
+
+
+def verdict_on_script(script: Script, config: ModelConfig) -> Verdict:
+    """Return whether the rows of `script`, served with `config`, are independent. Never raises."""
+    if config.max_batch_size < 1:
+        return Verdict(OPEN, "it does not batch")
+    return verdict_by(partial(_followed, script, config), odd=(Exception,))
+
+
+def _followed(script: Script, config: ModelConfig, flow: RowFlow) -> Followed:
+    bound = binding(config, script.arguments)
+    kinds = {argument.plain_kind for argument in bound.arguments if argument.name in bound.names}
+    if bound.many is not None or kinds - {TENSOR} or any(one.optional for one in config.input):
+        msg = "its inputs are more than tensors, or may be left out"
+        raise Unclear(msg)
+    inputs = {tensor.name: tensor for tensor in config.input}
+    ports, given = [], {}
+    for argument, name in bound.names.items():
+        tensor = inputs[name]
+        shape = tensor.dims if tensor.reshape is None else tensor.reshape
+        ports.append(GraphInput(name, (-1, *shape)))
+        is_integer = tensor.datatype in (DataType.INT64, DataType.INT32)
+        given[argument] = Handle(given_rows(flow, ports[-1]), is_integer=is_integer)
+    graph, schema = script.module.inlined_graph, script.module.forward.schema
+    names = [one.debugName() for one in graph.inputs()]
+    values = [script.module]
+    values += [given.get(one.name, one.default_value) for one in schema.arguments[1:]]
+    walk = _Walk(TorchFlow(flow), dict(zip(names, values, strict=True)))
+    walk.block(graph)
+    results = [walk.value(one) for one in graph.outputs()]
+    found = list(handles_in(results))
+    return ports, {f"output {n}": one.value for n, one in enumerate(found)}
+
+
+class _Walk:
+    """Runs blocks of a graph. `values` are by name: handles, numbers, lists, modules."""
+
+    def __init__(self, torch_flow: TorchFlow, values: dict[str, Any]) -> None:
+        self._flow = torch_flow
+        self._values = values
+        self._fixed: dict[int, Handle] = {}
+        self._steps = 0
+
+    def value(self, name: Any) -> Any:
+        return self._values[name.debugName()]
+
+    def block(self, block: Any) -> None:
+        """Run the nodes of `block`. Raises Mixed, Unclear."""
+        for node in block.nodes():
+            self._steps += 1
+            if self._steps > _MOST_STEPS:
+                msg = f"it has more than {_MOST_STEPS} operators"
+                raise Unclear(msg)
+            outputs = list(node.outputs())
+            made = self._made(node)
+            if not outputs:
+                continue
+            if len(outputs) == 1:
+                made = (made,)
+            elif isinstance(made, Handle):  # lost
+                made = [Handle(made.value) for _ in outputs]
+            for output, one in zip(outputs, made, strict=True):
+                self._values[output.debugName()] = one
+
+    def _made(self, node: Any) -> Any:
+        kind = node.kind()
+        values = [self.value(one) for one in node.inputs()]
+        if kind == "prim::If":
+            return self._branch(node, values[0])
+        if kind == "prim::Loop":
+            return self._loop(node, values)
+        if list(node.blocks()) or kind in ("prim::SetAttr", "prim::RaiseException"):
+            msg = f"{kind} is not followed"
+            raise Unclear(msg)
+        if kind == "prim::GetAttr":
+            return self._known(getattr(values[0], node.s("name")))
+        if kind == "prim::Constant":
+            return self._known(next(node.outputs()).toIValue())
+        if kind.startswith("prim::"):
+            return _primitive(kind.removeprefix("prim::"), values)
+        return self._operator(node, kind, values)
+
+    def _known(self, value: Any) -> Any:
+        if hasattr(value, "untyped_storage"):
+            if id(value) not in self._fixed:
+                self._fixed[id(value)] = fixed(value)
+            return self._fixed[id(value)]
+        if isinstance(value, list | tuple):
+            return [self._known(one) for one in value]
+        return value
+
+    def _branch(self, node: Any, condition: Any) -> Any:
+        if isinstance(condition, Handle) and not as_rows(condition).is_plain:
+            msg = "prim::If runs one branch or the other for all rows together"
+            raise Mixed(msg)
+        then, other = node.blocks()
+        block = then if is_truth(condition) else other
+        self.block(block)
+        made = [self.value(one) for one in block.outputs()]
+        return made[0] if len(made) == 1 else made
+
+    def _loop(self, node: Any, values: Sequence[Any]) -> Any:
+        """Run each round; how many there are has to be known."""
+        [body] = node.blocks()
+        count, goes_on, *carried = values
+        if isinstance(count, Handle) and not as_rows(count).is_plain:
+            msg = "prim::Loop runs as many rounds as there are rows, or as they say"
+            raise Mixed(msg)
+        if not isinstance(count, int):
+            msg = "prim::Loop: the number of its rounds is not known"
+            raise Unclear(msg)
+        inputs, outputs = list(body.inputs()), list(body.outputs())
+        for index in range(count):
+            if not is_truth(goes_on):
+                break
+            for name, one in zip(inputs, [index, *carried], strict=True):
+                self._values[name.debugName()] = one
+            self.block(body)
+            goes_on, *carried = [self.value(one) for one in outputs]
+        return carried[0] if len(carried) == 1 else carried
+
+    def _operator(self, node: Any, kind: str, values: Sequence[Any]) -> Any:
+        name = kind.rpartition("::")[2]
+        is_list = name == "slice" and isinstance(values[0], list)
+        if is_list or name in ("__getitem__", "append", "format", "warn"):
+            return _on_list(name, values)
+        if name == "size" and len(values) == 1:
+            return self._flow.call(_schema(node), values, {})
+        schema = _schema(node)
+        if not any("Tensor" in str(one.type) for one in schema.arguments):
+            lists = any(isinstance(one, list | tuple) for one in values)
+            if lists and name not in ("len", "__contains__", "zeros", "ones", "full"):
+                msg = f"{name} of a list is not followed"
+                raise Unclear(msg)
+            if any(str(one.type) == "Tensor" for one in schema.returns):
+                return self._flow.call(schema, values, {})
+            return self._flow.scalar(name, values)
+        if name in ("Int", "IntImplicit", "Float", "Bool", "item", "ScalarImplicit"):
+            return self._flow.scalar("Int" if name == "IntImplicit" else name, values)
+        return self._flow.call(schema, values, {})
+
+
+def _schema(node: Any) -> Any:
+    import torch  # loaded long since: this is its graph
+
+    return torch._C.parse_schema(node.schema())
+
+
+def _primitive(kind: str, values: Sequence[Any]) -> Any:
+    if kind in ("ListConstruct", "TupleConstruct"):
+        return list(values)
+    if kind in ("TupleUnpack", "ListUnpack"):
+        return values[0]
+    if kind == "TupleIndex":
+        return values[0][values[1]]
+    if kind == "NumToTensor":
+        value = values[0]
+        return value if isinstance(value, Handle) else Handle(as_rows(value), is_integer=True)
+    if kind in ("unchecked_cast", "unchecked_unwrap_optional", "data"):
+        return values[0]
+    if kind == "DictConstruct":
+        return dict(zip(values[::2], values[1::2], strict=True))
+    if kind == "is_nested":
+        return False
+    if kind in ("device", "dtype", "layout", "is_cuda", "requires_grad", "Uninitialized"):
+        return _UNKNOWN
+    msg = f"prim::{kind} is not followed"
+    raise Unclear(msg)
+
+
+def _on_list(name: str, values: Sequence[Any]) -> Any:
+    if name == "__getitem__":
+        listed, place = values
+        if isinstance(listed, Handle):
+            return listed if isinstance(listed.value, LostTensor) else _lost_item()
+        if isinstance(listed, dict) or (isinstance(listed, list | tuple) and type(place) is int):
+            return listed[place]
+        msg = "an item of a list is not known"
+        raise Unclear(msg)
+    if name == "slice":
+        listed, start, end, step = values
+        return listed[start:end:step]
+    if name == "append" and isinstance(values[0], list):
+        values[0].append(values[1])
+        return values[0]
+    return None
+
+
+def _lost_item() -> Handle:
+    return Handle(LostTensor("an item of a list is not known"))

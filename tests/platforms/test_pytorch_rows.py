@@ -1,0 +1,274 @@
+"""Verdicts on the rows of PyTorch models, which must agree with what PyTorch computes."""
+
+import io
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from inferd.backends.pytorch.export import Export
+from inferd.backends.pytorch.rows.export import verdict_on_export
+from inferd.backends.pytorch.rows.script import verdict_on_script
+from inferd.backends.pytorch.script import Script
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.tensor.dtype import DataType
+
+CPU, ROWS = torch.device("cpu"), 4
+
+
+class Module(nn.Module):
+    """Calls a function with modules and tensors."""
+
+    def __init__(self, function, *modules):
+        super().__init__()
+        self.function, self.modules_ = function, nn.ModuleList(modules)
+
+    def forward(self, *tensors):
+        return self.function(self.modules_, *tensors)
+
+
+def of(function, *modules):
+    return Module(function, *modules)
+
+
+def attention(modules, x):
+    batch, time, width = x.shape
+    parts = modules[0](x).view(batch, time, 3, 2, width // 2).permute(2, 0, 3, 1, 4)
+    query, keys, contents = parts.unbind(0)
+    mixed = functional.scaled_dot_product_attention(query, keys, contents, is_causal=True)
+    return modules[1](mixed.transpose(1, 2).reshape(batch, time, width))
+
+
+def attention_by_hand(modules, x):
+    batch, time, width = x.size()
+    parts = modules[0](x).chunk(3, dim=-1)
+    query, keys, contents = (one.reshape(batch, time, 2, -1).transpose(1, 2) for one in parts)
+    scores = query @ keys.transpose(-2, -1) / 1.7
+    hidden = torch.tril(torch.ones(time, time)) == 0
+    shares = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+    return modules[1]((shares @ contents).transpose(1, 2).contiguous().view(batch, time, width))
+
+
+def first_token(modules, x):
+    return torch.cat([torch.zeros(1, 1, 6).expand(x.shape[0], -1, -1), x], 1)
+
+
+def positions(modules, x):
+    return modules[0](x) + modules[1](torch.arange(x.shape[1]))
+
+
+def written_view(modules, x):
+    copy = x * 1
+    turned = copy.t()
+    turned.add_(turned.cumsum(1))
+    return copy
+
+
+def written_part(modules, x):
+    copy = x * 1
+    left, _ = copy.chunk(2, 1)
+    left.add_(left.cumsum(0))
+    return copy
+
+
+IMAGE, TOKENS, IDS = (3, 8, 8), (5, 6), (5, torch.int64)
+
+INDEPENDENT = {
+    "mlp": (nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(1)), (6,)),
+    "written in place": (
+        nn.Sequential(nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(8, 3)),
+        (6,),
+    ),
+    "batch norm": (nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.GELU()), (6,)),
+    "convolutions": (
+        nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(64, 3),
+        ),
+        IMAGE,
+    ),
+    "pooled": (
+        nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.AdaptiveAvgPool2d(1), nn.Flatten(1)),
+        IMAGE,
+    ),
+    "layer norm": (nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 6)), TOKENS),
+    "group norm": (nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4)), IMAGE),
+    "lstm": (of(lambda m, x: m[0](x)[0], nn.LSTM(6, 4, batch_first=True)), TOKENS),
+    "gru's last": (of(lambda m, x: m[0](x)[0][:, -1], nn.GRU(6, 4, batch_first=True)), TOKENS),
+    "both ways": (
+        of(lambda m, x: m[0](x)[0], nn.LSTM(6, 4, 2, batch_first=True, bidirectional=True)),
+        TOKENS,
+    ),
+    "heads": (
+        of(lambda m, x: m[0](x, x, x)[0], nn.MultiheadAttention(6, 2, batch_first=True)),
+        TOKENS,
+    ),
+    "encoder": (nn.TransformerEncoderLayer(6, 2, 8, batch_first=True), TOKENS),
+    "attention": (of(attention, nn.Linear(6, 18), nn.Linear(6, 6)), TOKENS),
+    "by hand": (of(attention_by_hand, nn.Linear(6, 18), nn.Linear(6, 6)), TOKENS),
+    "view": (of(lambda m, x: x.view(x.shape[0], -1).sum(1, keepdim=True)), (2, 3)),
+    "embedding": (nn.Embedding(9, 4), IDS),
+    "positions": (of(positions, nn.Embedding(9, 4), nn.Embedding(20, 4)), IDS),
+    "first token": (of(first_token), TOKENS),
+    "mean of tokens": (of(lambda m, x: x.mean(1)), TOKENS),
+    "top columns": (of(lambda m, x: x.topk(2, dim=1)[0]), (6,)),
+    "sorted columns": (of(lambda m, x: x.sort(-1).values), (6,)),
+    "argmax": (of(lambda m, x: x.argmax(1)), (6,)),
+    "two outputs": (
+        of(lambda m, x: (m[0](x), m[1](x).sigmoid()), nn.Linear(6, 2), nn.Linear(6, 3)),
+        (6,),
+    ),
+    "equation": (of(lambda m, x: torch.einsum("bij,bkj->bik", x, x)), TOKENS),
+    "upsampled": (nn.Sequential(nn.Conv2d(3, 4, 1), nn.Upsample(scale_factor=2)), IMAGE),
+    "shuffled": (nn.Sequential(nn.Conv2d(3, 4, 1), nn.PixelShuffle(2)), IMAGE),
+    "transposed": (nn.ConvTranspose2d(3, 2, 2, stride=2), IMAGE),
+    "signal": (nn.Sequential(nn.Conv1d(5, 4, 3, padding="same"), nn.ReLU6()), TOKENS),
+    "rolled columns": (of(lambda m, x: x.roll(1, 1)), (6,)),
+    "flipped columns": (of(lambda m, x: x.flip(1)), (6,)),
+    "normalised": (of(lambda m, x: functional.normalize(x, dim=1)), (6,)),
+    "stacked": (of(lambda m, x: torch.stack([x, x * 2], 1)), (6,)),
+    "chosen": (of(lambda m, x: torch.where(x > 0, x, x * 0.1)), (6,)),
+    "instance norm": (nn.InstanceNorm2d(3), IMAGE),
+    "padded": (of(lambda m, x: functional.pad(x, (1, 2))), (6,)),
+    "picked": (of(lambda m, x: x[:, torch.tensor([2, 0, 1])]), (6,)),
+    "one hot": (of(lambda m, x: functional.one_hot(x, 9)), IDS),
+    "merged time": (
+        of(lambda m, x: m[0](x.reshape(-1, 6)).reshape(x.shape[0], -1, 4), nn.Linear(6, 4)),
+        TOKENS,
+    ),
+}
+
+DEPENDENT = {
+    "softmax": (of(lambda m, x: x.softmax(0)), (6,)),
+    "sum": (of(lambda m, x: x / x.sum(0, keepdim=True)), (6,)),
+    "mean of everything": (of(lambda m, x: x - x.mean()), (6,)),
+    "largest": (of(lambda m, x: x - x.max()), (6,)),
+    "deviation": (of(lambda m, x: x / x.std(0)), (6,)),
+    "norm": (of(lambda m, x: x / x.norm()), (6,)),
+    "cumulative sum": (of(lambda m, x: x.cumsum(0)), (6,)),
+    "sorted": (of(lambda m, x: x.sort(0).values), (6,)),
+    "top": (of(lambda m, x: x - x.topk(1, dim=0)[0]), (6,)),
+    "flipped": (of(lambda m, x: x.flip(0)), (6,)),
+    "rolled": (of(lambda m, x: x.roll(1, 0)), (6,)),
+    "rolled through all": (of(lambda m, x: x.roll(1)), (6,)),
+    "moved": (of(lambda m, x: torch.cat([x[1:], x[:1]])), (6,)),
+    "first for all": (of(lambda m, x: x - x[0]), (6,)),
+    "training": (nn.BatchNorm1d(6, track_running_stats=False), (6,)),
+    "time first": (of(lambda m, x: m[0](x)[0], nn.LSTM(6, 4)), TOKENS),
+    "across": (of(lambda m, x: (x @ x.t()).softmax(-1) @ x), (6,)),
+    "heads across": (of(lambda m, x: m[0](x, x, x)[0], nn.MultiheadAttention(6, 2)), TOKENS),
+    "another order": (of(lambda m, x: x.t().reshape(x.shape[0], -1)), (6,)),
+    "distances": (of(lambda m, x: (x[None] - x[:, None]).pow(2).sum(1)), (6,)),
+    "range": (of(lambda m, x: (x - x.amin()) / (x.amax() - x.amin())), (6,)),
+    "random": (of(lambda m, x: x + torch.rand_like(x)), (6,)),
+    "added in place": (of(lambda m, x: x.clone().add_(x.cumsum(0))), (6,)),
+    "by their number": (of(lambda m, x: x / x.shape[0]), (6,)),
+    "numbered": (of(lambda m, x: x + torch.arange(x.shape[0]).unsqueeze(1)), (6,)),
+    "as many weights": (
+        of(lambda m, x: x + m[0].weight[: x.shape[0]].sum(), nn.Linear(5, 3000)),
+        (6,),
+    ),
+    "no row": (of(lambda m, x: x.squeeze()), (6,)),
+    "written to a view": (of(written_view), (6,)),
+    "written to a part": (of(written_part), (6,)),
+}
+
+SAID = {
+    "script": 27,
+    "export": 27,
+}
+"""Of the dependent ones, how many are known to be so, by format; the others stay open."""
+
+
+def sample(shape, rows):
+    if shape[-1] is torch.int64:
+        return torch.randint(0, 9, (rows, *shape[:-1]))
+    return torch.randn(rows, *shape)
+
+
+def script_verdict(module, shape):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(module, sample(shape, 3), check_trace=False)
+        file = io.BytesIO()
+        torch.jit.save(traced, file)
+        file.seek(0)
+        script = Script(torch, torch.jit.load(file).eval(), CPU)
+    is_ids = shape[-1] is torch.int64
+    dims = shape[:-1] if is_ids else shape
+    given = ModelInput("x__0", DataType.INT64 if is_ids else DataType.FP32, tuple(dims))
+    output = ModelOutput("y__0", DataType.FP32, (-1,))
+    config = ModelConfig("m", max_batch_size=8, input=(given,), output=(output,))
+    return verdict_on_script(script, config)
+
+
+def export_verdict(module, shape):
+    of_dims = ({0: torch.export.Dim.AUTO},)
+    shapes = (of_dims,) if isinstance(module, Module) else of_dims
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(module, (sample(shape, 3),), dynamic_shapes=shapes)
+    return verdict_on_export(Export(torch, program, CPU))
+
+
+VERDICTS = {"script": script_verdict, "export": export_verdict}
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_rows_together_are_as_rows_alone_and_are_proved_to_be(name):
+    module, shape = INDEPENDENT[name]
+    module.eval()
+    rows = sample(shape, ROWS)
+    with torch.no_grad():
+        for form, verdict_on in VERDICTS.items():
+            verdict = verdict_on(module, shape)
+            assert verdict.rows == "independent", (form, verdict)
+        whole = module(rows)
+        alone = [module(rows[n : n + 1]) for n in range(ROWS)]
+    outputs = [[one] if torch.is_tensor(one) else one for one in (whole, *alone)]
+    for many, *ones in zip(*outputs, strict=True):
+        torch.testing.assert_close(torch.cat(ones), many, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", VERDICTS)
+def test_rows_that_depend_on_each_other_are_never_called_independent(form):
+    with torch.no_grad():
+        found = {
+            name: VERDICTS[form](module.eval(), shape)
+            for name, (module, shape) in DEPENDENT.items()
+        }
+    assert not [name for name, verdict in found.items() if verdict.rows == "independent"]
+    assert len([one for one in found.values() if one.rows == "dependent"]) >= SAID[form], found
+
+
+def test_time_first_is_no_batch():
+    module, shape = DEPENDENT["time first"]
+    for verdict_on in VERDICTS.values():
+        assert not verdict_on(module.eval(), shape).has_batch_dim
+
+
+def test_an_operator_that_is_not_known_leaves_the_question_open():
+    unknown = of(lambda m, x: torch.erfinv(x))
+    for verdict_on in VERDICTS.values():
+        verdict = verdict_on(unknown, (6,))
+        assert verdict.rows == "open"
+        assert "erfinv" in verdict.reason
+
+
+def test_a_tensor_of_the_model_that_is_written_to_leaves_the_question_open():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(6))
+
+        def forward(self, x):
+            self.seen.add_(1)
+            return x + self.seen
+
+    verdict = script_verdict(Counting().eval(), (6,))
+    assert (verdict.rows, "writes" in verdict.reason) == ("open", True)
