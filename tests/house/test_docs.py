@@ -25,6 +25,7 @@ FOREIGN_FLAGS = {
     "pip": {"no-deps", "index-url"},
     "perf_analyzer": {"streaming", "shared-memory", "collect-metrics"},
     "mlserver infer": {"binary-data"},
+    "KServe's servers": {"nthread"},
 }
 OURS_BESIDE_OPTIONS = {"help", "version", "config", "sample", "tolerance"}  # inferd convert has two
 

@@ -1,7 +1,9 @@
 """A server of one model, whose folder or file is given by itself, as KServe mounts it."""
 
 import json
+import re
 import shutil
+import socket
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from tritonclient.grpc import InferenceServerClient
 from inferd.cli.flags import read_command_line
 from inferd.config.sources import read_settings
 
+ROOT = Path(__file__).parents[2]
 PORTS = ["--http_port=0", "--grpc_port=0", "--metrics-port=0"]
 
 
@@ -115,8 +118,36 @@ def test_polling_notices_what_lies_beside_the_file(served, ask, tmp_path):
         assert product(ask, server.http_port, "scale") == 6
 
 
+def test_the_arguments_of_the_guides_runtime_work(ask, tmp_path):
+    page = (ROOT / "docs/guide/kserve.md").read_text()
+    runtime = page.partition("kind: ClusterServingRuntime")[2].partition("```")[0]
+    arguments = re.findall(r"^ +- (--\S+)$", runtime, re.MULTILINE)
+    assert len(arguments) == 5
+    write_scale(tmp_path / "style.onnx", 3)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    filled = [
+        one.replace("{{.Name}}", "iris").replace("/mnt/models", str(tmp_path))
+        .replace("8080", str(port))
+        for one in arguments
+    ]  # fmt: skip
+    config = read_settings(read_command_line([*filled, "--metrics-port=0"]).flags, {}).config
+    with server_in_thread(config) as server:
+        assert (server.http_port, server.grpc_port) == (port, port)
+        assert ask(port, "/v2/health/ready")[0] == 200
+        assert product(ask, port, "iris") == 6
+        with InferenceServerClient(f"127.0.0.1:{port}") as client:
+            assert client.is_model_ready("iris")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    without_name = [one.replace(str(tmp_path), str(empty)) for one in filled[1:]]
+    config = read_settings(read_command_line([*without_name, "--metrics-port=0"]).flags, {}).config
+    with server_in_thread(config):
+        assert ask(port, "/v2/health/ready")[0] == 503
+
+
 def test_the_digits_of_the_examples_by_their_file(served, ask):
-    examples = Path(__file__).parents[2] / "examples"
+    examples = ROOT / "examples"
     with served(examples / "models/digits/1/model.onnx", "--model-name=mine") as server:
         body = (examples / "digit.json").read_bytes()
         assert ask(server.http_port, "/v2/models/mine/infer", body)[0] == 200
