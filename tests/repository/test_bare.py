@@ -8,26 +8,26 @@ from inferd.repository.bare import bare_file, is_python_model, platform_of
 XGBOOST = b'{"learner":{"attributes":{},"gradient_booster":{}},"version":[2,0,3]}'
 PYTHON = b"class TritonPythonModel:\n    pass\n"
 
-KNOWN = {  # name -> content, platform
-    "a.onnx": (b"", "onnx_onnxv1"),
-    "a.pt": (b"", "pytorch_torchscript"),
-    "a.xml": (b"", "openvino_ir"),
-    "a.tflite": (b"", "litert_tflite"),
-    "a.skops": (b"", "sklearn_skops"),
-    "a.joblib": (b"", "sklearn_joblib"),
-    "a.pkl": (b"", "sklearn_joblib"),
-    "a.pickle": (b"", "sklearn_joblib"),
-    "a.json": (XGBOOST, "xgboost_json"),
-    "b.json": (b"\n " + XGBOOST, "xgboost_json"),
-    "a.ubj": (b"", "xgboost_ubj"),
-    "a.bst": (b"{L\0\0", "xgboost_ubj"),
-    "b.bst": (XGBOOST, "xgboost_json"),
-    "c.bst": (b"tree\nversion=v4\n", "lightgbm_txt"),
-    "d.bst": (b"CBM1\0", "catboost_cbm"),
-    "a.txt": (b"tree\nversion=v4\n", "lightgbm_txt"),
-    "b.txt": (b"tree\r\nversion=v4\r\n", "lightgbm_txt"),
-    "a.cbm": (b"", "catboost_cbm"),
-    "a.py": (PYTHON, "inferd_python"),
+KNOWN = {  # name -> content, the usual name of such a file
+    "a.onnx": (b"", "model.onnx"),
+    "a.pt": (b"", "model.pt"),
+    "a.xml": (b"", "model.xml"),
+    "a.tflite": (b"", "model.tflite"),
+    "a.skops": (b"", "model.skops"),
+    "a.joblib": (b"", "model.joblib"),
+    "a.pkl": (b"", "model.joblib"),
+    "a.pickle": (b"", "model.joblib"),
+    "a.json": (XGBOOST, "xgboost.json"),
+    "b.json": (b"\n " + XGBOOST, "xgboost.json"),
+    "a.ubj": (b"", "model.ubj"),
+    "a.bst": (b"{L\0\0", "model.ubj"),
+    "b.bst": (XGBOOST, "xgboost.json"),
+    "c.bst": (b"tree\nversion=v4\n", "lightgbm.txt"),
+    "d.bst": (b"CBM1\0", "model.cbm"),
+    "a.txt": (b"tree\nversion=v4\n", "lightgbm.txt"),
+    "b.txt": (b"tree\r\nversion=v4\r\n", "lightgbm.txt"),
+    "a.cbm": (b"", "model.cbm"),
+    "a.py": (PYTHON, "model.py"),
 }
 
 UNKNOWN = {
@@ -43,11 +43,11 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_library_is_known_by_the_ending_or_by_how_the_file_begins(tmp_path, name):
-    content, platform = KNOWN[name]
+    content, usual = KNOWN[name]
     (tmp_path / name).write_bytes(content)
-    assert platform_of(tmp_path / name).reported == platform
+    assert platform_of(tmp_path / name).filename == usual
     path, found = bare_file(tmp_path)
-    assert (path, found.reported) == (tmp_path / name, platform)
+    assert (path, found.filename) == (tmp_path / name, usual)
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
@@ -62,7 +62,7 @@ def test_a_folder_may_be_the_model_itself(tmp_path, name):
     (tmp_path / name).touch()
     (tmp_path / "variables").mkdir()
     path, platform = bare_file(tmp_path)
-    assert (path, platform.reported) == (tmp_path, "tensorflow_savedmodel")
+    assert (path, platform.filename) == (tmp_path, "model.savedmodel")
 
 
 def test_a_saved_model_may_lie_in_the_folder(tmp_path):

@@ -95,6 +95,7 @@ def test_a_folder_that_is_a_model_is_served_as_one(tmp_path, caplog, case, given
     repositories = Repositories([folder], AS_USUAL, given)
     [model] = repositories.find_all()
     assert (model.name, model.versions, model.error) == (given or name, (version,), None)
+    assert model.ignored == ()
     assert files_of(model, version, model.config).file == folder / file
     assert repositories.find(given or name) == model
     [said] = taken(caplog)

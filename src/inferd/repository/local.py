@@ -100,6 +100,8 @@ def find_model(
         return FoundModel(name, folder, error=failure, ignored=ignored)
     except InferdError as error:
         return FoundModel(name, folder, error=error, ignored=ignored)
+    if model_file is not None:
+        ignored = ()  # without versions, other folders are the model's own
     return FoundModel(name, folder, config, versions, ignored=ignored, file=model_file)
 
 
