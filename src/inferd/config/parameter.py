@@ -37,6 +37,9 @@ ALLOW_NATIVE = "inferd_allow_native_code"
 EXECUTION_TIMEOUT = "inferd_execution_timeout_seconds"
 """The seconds an execution may take; a worker process that takes longer is replaced."""
 
+MOST_ELEMENTS = "inferd_most_elements"
+"""The elements that an operator may make of numbers in a request, such as the shape for Expand."""
+
 VERSION_NAME = "inferd_version_name"
 """A name for the model's version in addition to its number, such as v0.1.0."""
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from inferd.backends.onnx.doors.guard import Guarded, guarded
+from inferd.backends.onnx.doors.guard import MOST, Guarded, guarded
 from inferd.backends.onnx.guarded import GuardedInstance
 from inferd.backends.onnx.instance import OnnxInstance, failures
 from inferd.backends.onnx.library import find_libraries, register, words
@@ -20,8 +20,7 @@ from inferd.backends.onnx.settings import (
 )
 from inferd.backends.onnx.signature import Loaded
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import TABLE
-from inferd.convert.onnx_graph import OnnxFile
+from inferd.config.parameter import MOST_ELEMENTS, TABLE, whole_number
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
 from inferd.core.shared import Shared, fingerprint
@@ -83,8 +82,8 @@ class OnnxBackend(CompletingBackend):
     def _read(
         self, files: ModelFiles, config: ModelConfig, chosen: list[Provider], libraries: list[Path]
     ) -> Loaded:
-        content, checks, read = self._model(files, config)
-        model = content or str(_model_file(files))
+        found = self._model(files, config)
+        model = found.content or str(_model_file(files))
         options = session_options(config, self._threads)
         register(options, libraries, files, config)
         if isinstance(model, bytes):
@@ -97,8 +96,10 @@ class OnnxBackend(CompletingBackend):
         except failures()[1] as error:
             msg = f"model '{config.name}': ONNX Runtime cannot load it: {words(error, files)}"
             raise BackendFailed(msg) from error
-        scalars = read.graph.scalars if isinstance(read, OnnxFile) else None
-        return Loaded(session, checks, verdict_on(read), scalars)
+        read = found.model
+        scalars = None if read is None else read.graph.scalars
+        verdict = verdict_on(read)
+        return Loaded(session, found.checks, verdict, scalars, is_bounded=found.is_bounded)
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         """Return a key that is equal for loads that may share a session."""
@@ -106,7 +107,8 @@ class OnnxBackend(CompletingBackend):
 
     def _model(self, files: ModelFiles, config: ModelConfig) -> Guarded:
         """Return the ONNX model with its doors shut."""
-        return guarded(_model_file(files))
+        most = whole_number(config, MOST_ELEMENTS, MOST, 1, 2**63 - 1)
+        return guarded(_model_file(files), most)
 
 
 def _model_file(files: ModelFiles) -> Path:

@@ -15,9 +15,8 @@ class GuardedInstance:
     Only models that have checks get one, so that the others pay nothing.
     """
 
-    bounded = True
-
     def __init__(self, instance: OnnxInstance, checks: Sequence[Check], model: str) -> None:
+        self.bounded = instance.bounded
         self._instance = instance
         self._checks = tuple(checks)
         self._names = frozenset(name for check in checks for name in check.inputs)

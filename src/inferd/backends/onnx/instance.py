@@ -49,6 +49,7 @@ class OnnxInstance:
     def __init__(self, loaded: Loaded, config: ModelConfig, version: int) -> None:
         signature = loaded.signature
         self.verdict = loaded.verdict_for(config)
+        self.bounded = loaded.is_bounded
         self._loaded: Loaded | None = loaded
         self._model = config.name
         self._version = str(version)

@@ -29,7 +29,7 @@ class Loaded:
 
     `checks` are for the inputs of each request, before it runs; `verdict` is what is known of the
     rows of a batch. `scalars` are inputs and outputs that the file declares as such, None if that
-    is not known.
+    is not known. How long a run takes is bounded by the dims of the inputs if `is_bounded`.
     """
 
     def __init__(
@@ -38,9 +38,12 @@ class Loaded:
         checks: Sequence[Check] = (),
         verdict: Verdict = UNKNOWN,
         scalars: Set[str] | None = None,
+        *,
+        is_bounded: bool = True,
     ) -> None:
         self.session = session
         self.checks = checks
+        self.is_bounded = is_bounded
         self.signature = read_signature(session, verdict, scalars)
 
     def verdict_for(self, config: ModelConfig) -> Verdict:

@@ -92,17 +92,17 @@ def test_sizes_fit_the_memory(numbers, is_fine):
     check = SizeCheck("n", "Expand 'y'", 1000)
     complaint = check.complaint({"n": np.array(numbers, np.int64)})
     assert (complaint == "") is is_fine
-    assert is_fine or f"input 'n' is {numbers}; Expand 'y' makes at most 1000" in complaint
+    assert is_fine or f"input 'n' is {numbers}; Expand 'y' may make at most 1000" in complaint
 
 
 @pytest.mark.parametrize(
     ("start", "limit", "delta", "words"),
     [
         (0, 1000, 1, ""),
-        (0, 1001, 1, "'a' is 0, 'b' 1001 and 'c' 1; Range 'y' makes at most 1000 elements"),
-        (0, -1001, -1, "makes at most 1000 elements"),
+        (0, 1001, 1, "'a' is 0, 'b' 1001 and 'c' 1; Range 'y' may make at most 1000 elements"),
+        (0, -1001, -1, "may make at most 1000 elements"),
         (0, -1e30, 1, ""),
-        (0, 1, 1e-9, "makes at most 1000 elements"),
+        (0, 1, 1e-9, "may make at most 1000 elements"),
         (0, 1, 0, "'c' is 0; Range 'y' makes steps of it"),
         (np.nan, 1, 1, ""),
     ],

@@ -66,9 +66,9 @@ def test_constants_are_those_that_no_request_gives():
     )
     for name in ("c", "e"):
         assert scope.constant(name).tolist() == [[1, -1]]
-        assert scope.rank(name) == 2
+        assert scope.dims(name) == (1, 2)
     assert scope.constant("d") is None  # a request may override it
-    assert scope.constant("f") is None and scope.rank("f") == 1
+    assert scope.constant("f") is None and scope.dims("f") == (2,)
     assert scope.open_inputs == {"x"}
 
 

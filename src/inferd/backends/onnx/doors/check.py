@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from inferd.config.parameter import MOST_ELEMENTS
+
 Array = np.ndarray[Any, Any]
 
 
@@ -81,25 +83,34 @@ class NonzeroCheck(NamedTuple):
 
 
 class SizeCheck(NamedTuple):
-    """Numbers that, multiplied, are how many elements an operator makes: `most`, or fewer."""
+    """Numbers that, multiplied, are how many elements an operator makes: `most`, or fewer.
+
+    It makes as many for each element of the input `of`, unless that is "", and of a constant with
+    `each` of them.
+    """
 
     name: str
     operator: str
     most: int
+    of: str = ""
+    each: int = 1
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """See Check.inputs."""
-        return (self.name,)
+        return (self.name, self.of) if self.of else (self.name,)
 
     def complaint(self, arrays: Mapping[str, Array]) -> str:
         """See Check.complaint."""
         numbers = [int(one) for one in arrays[self.name].reshape(-1)]
-        if prod(one for one in numbers if one > 0) <= self.most or 0 in numbers:
+        total = prod(one for one in numbers if one > 0) * self.each
+        if self.of:
+            total *= arrays[self.of].size
+        if total <= self.most or 0 in numbers:
             return ""
         return (
-            f"input '{self.name}' is {numbers[:8]}; {self.operator} makes at most {self.most} "
-            f"elements of it here, for want of memory"
+            f"input '{self.name}' is {numbers[:8]}; {self.operator} may make at most {self.most} "
+            f"elements, see parameter {MOST_ELEMENTS}"
         )
 
 
@@ -135,7 +146,7 @@ class RangeCheck(NamedTuple):
             return ""
         return (
             f"'{self.start}' is {start:g}, '{self.limit}' {limit:g} and '{self.delta}' {delta:g}; "
-            f"{self.operator} makes at most {self.most} elements here, for want of memory"
+            f"{self.operator} may make at most {self.most} elements, see parameter {MOST_ELEMENTS}"
         )
 
 

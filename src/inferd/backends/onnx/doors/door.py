@@ -4,140 +4,47 @@ If such an operand is an input of the model, a Check compares each request befor
 is computed, nodes are put before the operator that fail for it, as an operator may, and otherwise
 pass it on unchanged: mostly a Reshape to the tensor's own shape, which copies nothing. A division
 by zero is an error of ONNX Runtime, so the nodes divide by what must not be zero.
-
-Operators that make as much as a request says are checked for more than the memory of the machine.
 """
 
-import os
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 
 from inferd.backends.onnx.doors.check import (
-    Check,
     DimsCheck,
     DivisionCheck,
     NonzeroCheck,
-    RangeCheck,
-    SizeCheck,
 )
+from inferd.backends.onnx.doors.contrib import CONTRIB, MICROSOFT
 from inferd.backends.onnx.doors.scope import Scope
+from inferd.backends.onnx.doors.shutting import Shut, Shutter, Shutting
+from inferd.backends.onnx.doors.sizes import SIZES
 from inferd.convert.onnx_graph import INT32, INT64, Array, RowNode
-from inferd.convert.onnx_model import OnnxNode
 
 _LOWEST: dict[int, Array] = {
     INT32: np.array(np.iinfo(np.int32).min, np.int32),
     INT64: np.array(np.iinfo(np.int64).min, np.int64),
 }
-_SINCE_SCATTER, _SINCE_WHERE = 11, 9
-"""The opsets that brought ScatterElements and Where."""
+_SINCE_WHERE, _SINCE_EQUAL = 9, 11
+"""The opsets that brought Where, and Equal for all numbers."""
 
 _LARGEST_KERNEL = 1 << 31
 _MOST_DIMS = 64
 
 
-class Shut(NamedTuple):
-    """How one operator is shut.
-
-    `checks` compare requests; `before` are nodes to put before the operator, whose inputs are
-    then `renamed`, by index; the operator itself gets the name `name`, which ONNX Runtime's errors
-    tell, unless that is "". `refusal` says why the file cannot be right, `left` what is still
-    possible; "" for nothing.
-    """
-
-    checks: tuple[Check, ...] = ()
-    before: tuple[OnnxNode, ...] = ()
-    renamed: Mapping[int, str] = MappingProxyType({})
-    name: str = ""
-    refusal: str = ""
-    left: str = ""
-
-
-class _Shutting:
-    """Collects what shuts one operator."""
-
-    def __init__(self, node: RowNode, scope: Scope, opset: int) -> None:
-        self.node, self.scope, self.opset = node, scope, opset
-        self.prefix = next((one for one in node.outputs if one), "")
-        self.what = f"{node.op} '{self.prefix}'"
-        self._checks: list[Check] = []
-        self._before: list[OnnxNode] = []
-        self._renamed: dict[int, str] = {}
-
-    def shut(self, name: str = "") -> Shut:
-        return Shut(tuple(self._checks), tuple(self._before), self._renamed, name)
-
-    def is_open(self, index: int) -> bool:
-        """Whether that input of the operator is one of the model."""
-        return self.node.input(index) in self.scope.open_inputs
-
-    def check(self, check: Check) -> None:
-        self._checks.append(check)
-
-    def name(self, index: int) -> str:
-        """The present name of that input: the last node put before it gives it."""
-        return self._renamed.get(index, self.node.input(index))
-
-    def add(self, op: str, inputs: tuple[str, ...], why: str, **attributes: int) -> str:
-        """Put a node before the operator; return the name of its output."""
-        name = f"{self.prefix}:{len(self._before)}"
-        words = f"{self.what}: {why} ({len(self._before)})"  # names of nodes are unique
-        self._before.append(OnnxNode(op, inputs, (name,), attributes, words))
-        return name
-
-    def constant(self, value: Array) -> str:
-        name = f"{self.prefix}:{len(self._before)}"
-        self._before.append(OnnxNode("Constant", (), (name,), {"value": value}))
-        return name
-
-    def replace(self, index: int, name: str) -> None:
-        self._renamed[index] = name
-
-    def reshape(self, index: int, dims: list[int], why: str) -> None:
-        """Let that input pass a Reshape: 0 keeps a dim, and -1 fails if another one is 0."""
-        shape = self.constant(np.array(dims, np.int64))
-        self.replace(index, self.add("Reshape", (self.name(index), shape), why))
-
-    def fill(self, index: int, free: tuple[int, ...], why: str) -> None:
-        """Let that input, of any rank, pass only if no dim is 0 but those at `free`."""
-        x = self.name(index)
-        shape = divided = self.add("Shape", (x,), why)
-        if free and self.opset >= _SINCE_SCATTER:
-            places = self.constant(np.array(free, np.int64))
-            ones = self.constant(np.ones(len(free), np.int64))
-            divided = self.add("ScatterElements", (shape, places, ones), why)
-        unit = self.add("Div", (divided, divided), why)
-        same = self.add("Mul", (shape, unit), why)
-        self.replace(index, self.add("Reshape", (x, same), why))
-
-    def need_rank(self, index: int, rank: int) -> None:
-        """Let that input pass only if it has at least `rank` dims."""
-        why = f"input {index} needs {rank} dims"
-        x = self.name(index)
-        shape = self.add("Shape", (x,), why)
-        last = self.constant(np.array([rank - 1], np.int64))
-        dim = self.add("Gather", (shape, last), why)
-        none = self.add("Sub", (dim, dim), why)
-        same = self.add("Add", (shape, none), why)
-        self.replace(index, self.add("Reshape", (x, same), why))
-
-
-def shut(node: RowNode, scope: Scope, opset: int) -> Shut:
+def shut(node: RowNode, scope: Scope, opset: int, most: int) -> Shut:
     """Return how `node` is shut; an empty Shut if it is no door. Raises Malformed.
 
-    `scope` knows what its inputs are, `opset` is the version of ONNX's own operators.
+    `scope` knows what its inputs are, `opset` is the version of ONNX's own operators, `most` the
+    elements that an operator may make of a request's values.
     """
-    if node.domain:
-        return Shut()
-    refusal = _refusal(node)
+    refusal = "" if node.domain else _refusal(node)
     if refusal:
         return Shut(refusal=refusal)
-    shutter = DOORS.get(node.op)
+    shutter = DOORS.get((node.domain, node.op))
     if shutter is None:
         return Shut()
-    return shutter(_Shutting(node, scope, opset))
+    return shutter(Shutting(node, scope, opset, most))
 
 
 def _refusal(node: RowNode) -> str:
@@ -160,7 +67,7 @@ def _words(node: RowNode) -> str:
     return f"the {node.op} that gives '{node.outputs[0] if node.outputs else ''}'"
 
 
-def _gru(it: _Shutting) -> Shut:
+def _gru(it: Shutting) -> Shut:
     if it.is_open(0):
         it.check(DimsCheck(it.node.input(0), it.what))
     else:
@@ -169,7 +76,7 @@ def _gru(it: _Shutting) -> Shut:
     return it.shut()
 
 
-def _lstm(it: _Shutting) -> Shut:
+def _lstm(it: Shutting) -> Shut:
     if it.is_open(0):
         it.check(DimsCheck(it.node.input(0), it.what, free=(0, 2)))
     else:
@@ -177,20 +84,20 @@ def _lstm(it: _Shutting) -> Shut:
     return it.shut()
 
 
-def _conv_transpose(it: _Shutting) -> Shut:
+def _conv_transpose(it: Shutting) -> Shut:
     if it.is_open(0):
         it.check(DimsCheck(it.node.input(0), it.what, free=(0,)))
         return it.shut()
-    rank = it.scope.rank(it.node.input(1))
+    weights = it.scope.dims(it.node.input(1))
     why = "no dim of input 0 may be 0, but the first"
-    if rank:
-        it.reshape(0, [-1] + [0] * (rank - 1), why)
+    if weights:
+        it.reshape(0, [-1] + [0] * (len(weights) - 1), why)
     else:
         it.fill(0, (0,), why)
     return it.shut()
 
 
-def _einsum(it: _Shutting) -> Shut:
+def _einsum(it: Shutting) -> Shut:
     """A dim that two inputs share may not be 0: of some orders, its size is divided by."""
     terms = it.node.text("equation").replace(" ", "").partition("->")[0].split(",")
     letters = [letter for term in terms for letter in set(term)]
@@ -206,7 +113,7 @@ def _einsum(it: _Shutting) -> Shut:
     return it.shut()
 
 
-def _unique(it: _Shutting) -> Shut:
+def _unique(it: Shutting) -> Shut:
     if "axis" not in it.node.attributes:
         return Shut()
     axis = it.node.number("axis", 0)
@@ -217,10 +124,10 @@ def _unique(it: _Shutting) -> Shut:
     return it.shut()
 
 
-def _ranked(index: int, rank: int) -> Callable[[_Shutting], Shut]:
+def _ranked(index: int, rank: int) -> Callable[[Shutting], Shut]:
     """Return what shuts an operator whose input of that index needs `rank` dims."""
 
-    def shut_ranks(it: _Shutting) -> Shut:
+    def shut_ranks(it: Shutting) -> Shut:
         if it.is_open(index):
             it.check(DimsCheck(it.node.input(index), it.what, rank, any_size=True))
         elif it.node.input(index):
@@ -230,7 +137,7 @@ def _ranked(index: int, rank: int) -> Callable[[_Shutting], Shut]:
     return shut_ranks
 
 
-def _stft(it: _Shutting) -> Shut:
+def _stft(it: Shutting) -> Shut:
     _ranked(0, 2)(it)
     window, length = 2, 3
     if it.is_open(window):
@@ -243,7 +150,7 @@ def _stft(it: _Shutting) -> Shut:
     return it.shut()
 
 
-def _divisor(it: _Shutting, index: int) -> None:
+def _divisor(it: Shutting, index: int) -> None:
     """Let that input, a number, be anything but 0."""
     name = it.node.input(index)
     if it.is_open(index):
@@ -255,7 +162,7 @@ def _divisor(it: _Shutting, index: int) -> None:
         it.replace(index, it.add("Mul", (name, unit), f"input {index} may not be 0"))
 
 
-def _attention(it: _Shutting) -> Shut:
+def _attention(it: Shutting) -> Shut:
     for index in (4, 5):  # past_key and past_value
         if it.is_open(index):
             it.check(DimsCheck(it.node.input(index), it.what, 4, any_size=True))
@@ -264,7 +171,7 @@ def _attention(it: _Shutting) -> Shut:
     return it.shut()
 
 
-def _division(it: _Shutting) -> Shut:
+def _division(it: Shutting) -> Shut:
     scope, (a, b) = it.scope, (it.node.input(0), it.node.input(1))
     element = scope.element(a) or scope.element(b)
     left, right = scope.constant(a), scope.constant(b)
@@ -284,9 +191,12 @@ def _division(it: _Shutting) -> Shut:
             return it.shut()
         complaint = check.complaint({})
         return Shut(refusal=complaint) if complaint else Shut()
-    if not element:
-        return Shut(left=f"{it.what} divides numbers of unknown type, perhaps integers")
     why = "a quotient that is too large becomes a division by zero"
+    if not element:
+        if it.opset < _SINCE_EQUAL:
+            return Shut(left=f"{it.what} divides numbers of unknown type, perhaps integers")
+        it.replace(1, _divisor_of_any(it, a, b, why))
+        return it.shut(f"{it.what}: by zero, or its quotient is too large")
     lowest = it.add("Equal", (a, it.constant(_LOWEST[element])), why)
     minus = it.constant(np.array(-1, _LOWEST[element].dtype))
     is_over = it.add("And", (lowest, it.add("Equal", (b, minus), why)), why)
@@ -299,58 +209,44 @@ def _division(it: _Shutting) -> Shut:
     return it.shut(f"{it.what}: by zero, or its quotient is too large")
 
 
-def _sized(index: int) -> Callable[[_Shutting], Shut]:
-    """Return what shuts an operator that makes as many elements as its input of that index says."""
+def _divisor_of_any(it: Shutting, a: str, b: str, why: str) -> str:
+    """Return the divisor `b`, or 0 where the quotient does not fit, of numbers of any type.
 
-    def shut_sizes(it: _Shutting) -> Shut:
-        if it.is_open(index):
-            it.check(SizeCheck(it.node.input(index), it.what, most_elements()))
-        return it.shut()
-
-    return shut_sizes
-
-
-def _range(it: _Shutting) -> Shut:
-    names = start, limit, delta = [it.node.input(index) for index in range(3)]
-    constants = {name: it.scope.constant(name) for name in names}
-    known = {name: one for name, one in constants.items() if one is not None}
-    if all(it.is_open(index) or names[index] in known for index in range(3)):
-        check = RangeCheck(start, limit, delta, it.what, most_elements(), known)
-        if check.inputs:
-            it.check(check)
-    return it.shut()
-
-
-def most_elements() -> int:
-    """Return how many elements of 8 bytes this machine's memory holds; a tensor cannot have more.
-
-    More would be an error of ONNX Runtime at best, and at worst the system ends the process.
+    Only the lowest integer is its own negative and not 0; of integers, which wrap around, only 0
+    and -1 are the negatives of their squares. No float but 0 is its own negative.
     """
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+    nothing, none = (it.add("Sub", (one, one), why) for one in (a, b))
+    is_own = it.add("Equal", (it.add("Sub", (nothing, a), why), a), why)
+    is_some = it.add("Not", (it.add("Equal", (a, nothing), why),), why)
+    squared = it.add("Add", (it.add("Mul", (b, b), why), b), why)
+    is_minus = it.add("Equal", (squared, none), why)
+    is_over = it.add("And", (it.add("And", (is_own, is_some), why), is_minus), why)
+    return it.add("Where", (is_over, none, b), why)
 
 
 def _has_lowest(array: Array) -> bool:
     return bool((array == np.iinfo(array.dtype).min).any())
 
 
-DOORS: dict[str, Callable[[_Shutting], Shut]] = {
+_OWN: dict[str, Shutter] = {
     "Attention": _attention,
-    "ConstantOfShape": _sized(0),
     "ConvTranspose": _conv_transpose,
     "DFT": _ranked(0, 1),
     "Div": _division,
     "Einsum": _einsum,
-    "Expand": _sized(1),
     "GRU": _gru,
     "LSTM": _lstm,
-    "OneHot": _sized(1),
-    "Range": _range,
     "ReverseSequence": _ranked(0, 2),
     "STFT": _stft,
-    "Tile": _sized(1),
     "Unique": _unique,
 }
 """ONNX's own operator -> what shuts it."""
+
+DOORS: dict[tuple[str, str], Shutter] = {
+    **{("", op): one for op, one in (SIZES | _OWN).items()},
+    **{(MICROSOFT, op): one for op, one in CONTRIB.items()},
+}
+"""Domain and operator -> what shuts it."""
 
 _CONVOLUTIONS = ("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv")
 _WINDOWED = frozenset((*_CONVOLUTIONS, "AveragePool", "LpPool", "MaxPool", "MaxUnpool"))

@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from inferd.backends.onnx.doors.check import Check
-from inferd.backends.onnx.doors.door import DOORS, Shut, shut
+from inferd.backends.onnx.doors.door import DOORS, shut
 from inferd.backends.onnx.doors.scope import Scope
+from inferd.backends.onnx.doors.shutting import Shut
 from inferd.convert.onnx_graph import (
     ATTRIBUTE,
     FUNCTION,
@@ -44,6 +45,10 @@ _log = logging.getLogger(__name__)
 
 GUARDED = "InstanceNormalization"
 
+MOST = 1 << 28
+"""The elements that an operator may make of a request's values: 2 GiB of INT64, as many bytes as a
+gRPC message has at most."""
+
 _FIRST_OPSET = 7
 """ONNX Runtime has few operators of older opsets, and not those inserted here."""
 
@@ -54,26 +59,28 @@ class Guarded(NamedTuple):
     """A model whose doors are shut: `content` is None if its file runs as it is.
 
     `checks` are for the inputs of each request. `model` is what the file holds, None if it cannot
-    be read.
+    be read. How long a run takes is bounded by the dims of the inputs if `is_bounded`.
     """
 
     content: bytes | None
     checks: tuple[Check, ...] = ()
     model: OnnxFile | None = None
+    is_bounded: bool = True
 
 
-def guarded(file: Path) -> Guarded:
+def guarded(file: Path, most: int = MOST) -> Guarded:
     """Return what shuts the doors of the model in `file`. Raises InvalidConfig as `guard` does."""
     if not file.stat().st_size:
         return Guarded(None)
     with file.open("rb") as opened:
         content = mmap(opened.fileno(), 0, access=ACCESS_READ)
-    return guard(memoryview(content), file.name)
+    return guard(memoryview(content), file.name, most)
 
 
-def guard(data: memoryview, name: str) -> Guarded:
+def guard(data: memoryview, name: str, most: int = MOST) -> Guarded:
     """Return what shuts the doors of an encoded ModelProto, which errors call `name`.
 
+    An operator may make `most` elements of a request's values.
     Models of an opset before 7 are left as they are. Raises InvalidConfig for a model that can
     never run, and for one that has doors and cannot be parsed.
     """
@@ -81,10 +88,10 @@ def guard(data: memoryview, name: str) -> Guarded:
         model = read_model(data)
         if model.opsets.get("", 0) < _FIRST_OPSET:
             return Guarded(None, model=model)
-        walk = _Walk(model)
+        walk = _Walk(model, most)
     except Malformed as error:
         whole = bytes(data)
-        if not any(one.encode() in whole for one in (GUARDED, *DOORS)):
+        if not any(one.encode() in whole for one in (GUARDED, *(op for _, op in DOORS))):
             return Guarded(None)  # ONNX Runtime says what is wrong
         msg = f"'{name}' is no ONNX model: {error}"
         raise InvalidConfig(msg) from error
@@ -93,13 +100,13 @@ def guard(data: memoryview, name: str) -> Guarded:
         raise InvalidConfig(msg)
     for left in walk.left:
         _log.warning(
-            "'%s': %s; a quotient that does not fit would end the process, so that the parameter "
+            "'%s': %s; those that do not fit would end the process, so that the parameter "
             'inferd_process should be "worker"',
             name,
             left,
         )
     content = _Rewriting(walk.shut).model(model, data) if walk.is_changed else None
-    return Guarded(content, tuple(walk.checks), model)
+    return Guarded(content, tuple(walk.checks), model, walk.is_bounded)
 
 
 class _Walk:
@@ -108,7 +115,9 @@ class _Walk:
     `shut` is by the id of a node that has to be rewritten. Raises Malformed.
     """
 
-    def __init__(self, model: OnnxFile) -> None:
+    def __init__(self, model: OnnxFile, most: int) -> None:
+        self.is_bounded = True
+        self._most = most
         self.checks: list[Check] = []
         self.refusal = ""
         self.left: list[str] = []
@@ -117,7 +126,9 @@ class _Walk:
         self._opset = model.opsets[""]
         self._graph(model.graph, Scope(), is_main=True)
         for function in model.functions.values():
-            self._nodes(function.nodes, Scope())
+            self._opset = function.opsets.get("", self._opset)
+            if self._opset >= _FIRST_OPSET:
+                self._nodes(function.nodes, Scope(given=function.inputs))
 
     def _graph(self, graph: OnnxGraph, scope: Scope, *, is_main: bool = False) -> None:
         scope.read(graph, is_main=is_main)
@@ -132,8 +143,9 @@ class _Walk:
             scope.follow(node)
 
     def _node(self, node: RowNode, scope: Scope) -> None:
-        done = shut(node, scope, self._opset)
+        done = shut(node, scope, self._opset, self._most)
         self.refusal = self.refusal or done.refusal
+        self.is_bounded = self.is_bounded and done.is_bounded
         self.checks += done.checks
         self.left += [done.left] if done.left else []
         if done.renamed:

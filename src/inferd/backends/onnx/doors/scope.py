@@ -3,7 +3,7 @@
 There is one for each graph, that of a subgraph within that of the graph around it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from inferd.convert.onnx_graph import INT32, INT64, Array, Constant, OnnxGraph, RowNode
 
@@ -15,14 +15,16 @@ class Scope:
     """The values that nodes of a graph can name: their constants, element types, origins.
 
     `open_inputs` are the inputs that every request gives, which only the main graph has. `around`
-    is the scope of the graph that a subgraph is in.
+    is the scope of the graph that a subgraph is in. A function is `given` its inputs.
     """
 
-    def __init__(self, around: "Scope | None" = None) -> None:
+    def __init__(self, around: "Scope | None" = None, given: Iterable[str] = ()) -> None:
         self._around = around
         self._constants: dict[str, Constant] = {}
         self._types: dict[str, int] = {}
         self._counts: set[str] = set()
+        self._valued: set[str] = set(given)
+        self._grown: set[str] = set(given)
         self._own: set[str] = set()
         self.open_inputs: frozenset[str] = frozenset()
 
@@ -33,6 +35,7 @@ class Scope:
         self._types.update((name, one) for name, one in graph.elements.items() if one)
         if is_main:
             self.open_inputs = frozenset(inputs) - graph.constants.keys()
+        self._valued.update(inputs)
         self._constants.update(graph.constants)
         for name in inputs:  # a request may override it
             self._constants.pop(name, None)
@@ -44,6 +47,7 @@ class Scope:
             if name not in self._types:
                 self._add(name, element)
             self._own.add(name)
+        self._follow_values(node)
         if node.domain:
             return
         if node.op == "Constant" and node.outputs:
@@ -65,6 +69,34 @@ class Scope:
             return name in self._counts
         return self._around.is_count(name)
 
+    def is_valued(self, name: str) -> bool:
+        """Return whether a value depends on the elements of inputs, not on their dims alone."""
+        if name in self._own or self._around is None:
+            return name in self._valued
+        return self._around.is_valued(name)
+
+    def _is_grown(self, name: str) -> bool:
+        """Return whether the dims of a value depend on the elements of inputs."""
+        if name in self._own or self._around is None:
+            return name in self._grown
+        return self._around._is_grown(name)
+
+    def _follow_values(self, node: RowNode) -> None:
+        has_graph = any(isinstance(one, OnnxGraph) for one in node.attributes.values())
+        is_valued = has_graph or any(self.is_valued(name) for name in node.inputs)
+        is_grown = has_graph or any(self._is_grown(name) for name in node.inputs)
+        own = not node.domain
+        if own and node.op in ("Shape", "Size"):
+            is_valued, is_grown = is_grown, False
+        elif own and node.op in _MAKING:
+            is_grown = is_grown or any(
+                self.is_valued(name) for name in node.inputs[_MAKING[node.op] :]
+            )
+        if is_valued:
+            self._valued.update(node.outputs)
+        if is_grown:
+            self._grown.update(node.outputs)
+
     def constant(self, name: str) -> Array | None:
         """Return a constant of INT32 or INT64 that the file holds, None for anything else.
 
@@ -75,18 +107,26 @@ class Scope:
         tensor = self._constants.get(name)
         return None if tensor is None else tensor.integers()
 
-    def rank(self, name: str) -> int | None:
-        """Return the number of dims of a constant, None for anything else."""
+    def dims(self, name: str) -> tuple[int, ...] | None:
+        """Return the dims of a constant, None for anything else."""
         if name not in self._own and self._around is not None:
-            return self._around.rank(name)
+            return self._around.dims(name)
         tensor = self._constants.get(name)
-        return None if tensor is None else len(tensor.dims)
+        return None if tensor is None else tensor.dims
 
     def _add(self, name: str, element: int) -> None:
         self._own.add(name)
         if element:
             self._types[name] = element
 
+
+_MAKING = {
+    **dict.fromkeys(("AffineGrid", "CenterCropPad", "Col2Im", "Expand", "OneHot", "Pad"), 1),
+    **dict.fromkeys(("MaxUnpool", "Resize", "Tile", "Upsample"), 1),
+    **dict.fromkeys(("ConstantOfShape", "Range", "HannWindow", "HammingWindow"), 0),
+    "BlackmanWindow": 0,
+}
+"""Operator whose inputs from that index on tell how much it makes."""
 
 # --- element types ---
 
