@@ -119,12 +119,47 @@ def test_a_sample_that_cannot_be_made_is_refused_by_name(tmp_path, one, text):
     assert text in found
 
 
-def test_a_file_that_holds_other_strings_is_refused_by_name(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "dims", "strings"),
+    [
+        (b"a cat", (1,), [b"a cat"]),
+        (b"a", (1,), [b"a"]),
+        ("zwölf\n".encode(), (1,), ["zwölf".encode()]),
+        (b"two\r\nlines\r\n", (1,), [b"two\r\nlines"]),
+        (b"\n\n", (1,), [b"\n"]),
+        (b"one\ntwo", (2,), [b"one", b"two"]),
+        (b"one\r\n\r\n", (2, 1), [b"one", b""]),
+        (b"\x03\0\0\0one\x04\0\0\0two\n", (2,), [b"one", b"two\n"]),
+    ],
+)
+def test_a_file_of_strings_may_be_plain_text(tmp_path, content, dims, strings):
     (tmp_path / "warmup").mkdir()
-    (tmp_path / "warmup" / "a").write_bytes(b"abc")
+    (tmp_path / "warmup" / "a").write_bytes(content)
+    tensor = only_tensor(tmp_path, datatype=DataType.BYTES, dims=dims, input_data_file="a")
+    assert tensor.strings() == strings
+    assert tensor.shape == (1, *dims)
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "does not hold 2 strings: "),
+        (b"one", "is plain text of 1 line(s), the input needs 2"),
+        (b"one\ntwo\n\n", "is plain text of 3 line(s), the input needs 2"),
+        (b"\xff\n\xfe", "does not hold 2 strings: "),
+        (b"\x03\0\0\0one", "does not hold 2 strings: "),
+    ],
+)
+def test_a_file_of_other_strings_says_what_to_write(tmp_path, content, found):
+    (tmp_path / "warmup").mkdir()
+    (tmp_path / "warmup" / "a").write_bytes(content)
     one = sample(input_data_file="a", datatype=DataType.BYTES)
-    found = complaint(tmp_path, one, datatype=DataType.BYTES)
-    assert "input 'A': input_data_file 'a' does not hold 2 strings: " in found
+    text = complaint(tmp_path, one, datatype=DataType.BYTES)
+    assert f"input 'A': input_data_file 'a' {found}" in text
+    assert text.endswith(
+        "; write plain UTF-8 text, a line for each string (all of it if there is one), or before "
+        "each string its length in bytes as 4 bytes, little-endian"
+    )
 
 
 def test_dims_that_vary_take_any(tmp_path):

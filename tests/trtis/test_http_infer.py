@@ -1,5 +1,7 @@
 """POST /api/infer: raw and classified outputs, both generations of clients."""
 
+import socket
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,41 @@ def test_only_what_is_asked_for_comes_back(http_client, pair):
     none = http_client.infer("pair", header.partition("output")[0], body)
     assert none.code == 200
     assert none.split()[0] == {}
+
+
+NO_BODY = (
+    "unexpected size for input 'INPUT0', expecting 64 bytes for model 'pair': "
+    "the request has no body"
+)
+NO_HEADER = "The request header should contain 'NV-InferRequest': it is missing"
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ("Content-Length: 0\r\nNV-InferRequest: {}\r\n", NO_BODY),
+        ("NV-InferRequest: {}\r\n", NO_BODY),
+        ("Transfer-Encoding: chunked\r\nNV-InferRequest: {}\r\n", NO_BODY),
+        ("Expect: 100-continue\r\nContent-Length: 0\r\nNV-InferRequest: {}\r\n", NO_BODY),
+        (
+            "Inference-Header-Content-Length: 0\r\nContent-Length: 0\r\nNV-InferRequest: {}\r\n",
+            NO_BODY,
+        ),
+        ("Content-Length: 0\r\n", NO_HEADER),
+        ("", NO_HEADER),
+        ("Inference-Header-Content-Length: 0\r\nContent-Length: 0\r\n", NO_HEADER),
+    ],
+)
+def test_an_inference_without_a_body_is_refused_at_once(server, fields, says):
+    header = 'batch_size: 1 input { name: "INPUT0" } input { name: "INPUT1" }'
+    head = f"POST /api/infer/pair HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n"
+    end = "0\r\n\r\n" if "chunked" in fields else ""
+    with socket.create_connection(("127.0.0.1", server.http_port), 10) as peer:
+        peer.sendall((head.format(header) + end).encode())
+        answer = b"".join(iter(lambda: peer.recv(65536), b"")).decode()
+    assert answer.startswith("HTTP/1.1 400 ")
+    assert "code: INVALID_ARG" in answer
+    assert says in answer.replace("\\'", "'")
 
 
 def test_a_batch_of_each_input_lies_together(http_client):

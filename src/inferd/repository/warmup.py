@@ -13,7 +13,7 @@ from inferd.core.request import InferRequest
 from inferd.errors import InferdError, InvalidConfig
 from inferd.repository.contents import read_inside
 from inferd.tensor.dtype import DataType
-from inferd.tensor.strings import check_strings
+from inferd.tensor.strings import check_strings, encode_strings
 from inferd.tensor.tensor import Tensor, fits
 
 FOLDER = "warmup"
@@ -120,12 +120,40 @@ def _file_data(
         try:
             check_strings(data, count, filename)
         except InferdError as error:
-            msg = f"{place} '{filename}' does not hold {count} strings: {error.message}"
-            raise InvalidConfig(msg) from error
+            return _plain_text(data, count, f"{place} '{filename}'", error)
         return data
     size_bytes = datatype.size_bytes * count
     data = read_inside(folder / FOLDER, filename, place, size_bytes)
     if len(data) < size_bytes:
-        msg = f"{place} '{filename}' has {len(data)} bytes, the input needs {size_bytes}"
+        msg = (
+            f"{place} '{filename}' has {len(data)} bytes, the input needs {size_bytes}: "
+            f"{count} of {datatype.value}, little-endian, as numpy.tofile writes them"
+        )
         raise InvalidConfig(msg)
     return data
+
+
+def _plain_text(data: bytes, count: int, place: str, error: InferdError) -> bytes:
+    """Return the elements of a file that somebody wrote as plain text, encoded.
+
+    It is one element, or has a line for each; the line break at its end belongs to none. Lengths
+    before elements are never mistaken for text: that of one shorter than MAX_TEXT_BYTES has a zero
+    byte. Raises InvalidConfig, whose cause is `error`.
+    """
+    said = f"{place} does not hold {count} strings: {error.message}"
+    how = (
+        "; write plain UTF-8 text, a line for each string (all of it if there is one), or before "
+        "each string its length in bytes as 4 bytes, little-endian"
+    )
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise InvalidConfig(said + how) from error
+    if not text or "\0" in text:
+        raise InvalidConfig(said + how) from error
+    text = text.removesuffix("\r\n" if text.endswith("\r\n") else "\n")
+    lines = [text] if count == 1 else [line.removesuffix("\r") for line in text.split("\n")]
+    if len(lines) != count:
+        msg = f"{place} is plain text of {len(lines)} line(s), the input needs {count}"
+        raise InvalidConfig(msg + how) from error
+    return bytes(encode_strings(lines, place))

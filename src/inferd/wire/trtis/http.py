@@ -165,8 +165,12 @@ class Body:
         if end > len(self.data):
             msg = (
                 f"unexpected size for input '{name}', expecting {end - len(self.data)} bytes for "
-                f"model '{model}' beyond the end of the body: the input has {size_bytes} in all"
+                f"model '{model}'"
             )
+            if self.data:
+                msg += f" beyond the end of the body: the input has {size_bytes} in all"
+            else:
+                msg += ": the request has no body"
             raise InvalidRequest(msg)
         return self.data[start:end]
 
