@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from inferd.config.model import ModelConfig, VersionPolicy
+from inferd.config.platform import reported_platform
 from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.layout import files_of
 from inferd.repository.local import AS_USUAL, MAX_CONFIG_BYTES, Reading, find_model
@@ -101,6 +102,27 @@ def test_a_folder_that_is_a_model_is_served_as_one(tmp_path, caplog, case, given
     [said] = taken(caplog)
     assert said.startswith(f"'{folder}' is one model, '{given or name}': ")
     assert sign in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "platform"),
+    [
+        ("model.json", '{"learner":{}}', "xgboost_json"),
+        ("iris.ubj", "", "xgboost_ubj"),
+        ("model.bst", "tree\n", "lightgbm_txt"),
+        ("iris.pkl", "", "sklearn_joblib"),
+        ("style.onnx", "", "onnxruntime_onnx"),
+        ("saved_model.pb", "", "tensorflow_savedmodel"),
+        ("1/saved_model.pb", "", "tensorflow_savedmodel"),
+    ],
+)
+def test_clients_are_told_the_format_of_the_file(tmp_path, name, content, platform):
+    file = lay(tmp_path / "net", name) / name
+    file.write_text(content)
+    paths = [tmp_path / "net"] if "saved_model" in name else [tmp_path / "net", file]
+    for path in paths:
+        [model] = find_models([path])
+        assert (model.error, reported_platform(model.config)) == (None, platform)
 
 
 REPOSITORIES = {

@@ -12,7 +12,7 @@ from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.model_name import is_model_name
 from inferd.config.pbtxt import decode_pbtxt, parse_pbtxt
-from inferd.config.platform import ENSEMBLE, PLATFORMS, Platform, platform_named
+from inferd.config.platform import ENSEMBLE, PLATFORMS, Platform, platform_named, platform_of_file
 from inferd.errors import InferdError, InvalidConfig, NoVersion
 from inferd.repository.agent import run_agents
 from inferd.repository.bare import bare_file, is_python_model, platform_of
@@ -236,12 +236,8 @@ def _run_by(platform: Platform, config: ModelConfig, filename: str) -> ModelConf
     config = replace(config, default_model_filename=filename)
     if config.backend or config.platform:
         return config
-    is_tensorflow = platform.backend == "tensorflow"  # which runs two formats
-    return replace(
-        config,
-        backend=platform.backend,
-        platform=platform.reported if is_tensorflow else config.platform,
-    )
+    is_told = platform_of_file(filename) == platform  # by the ending, here and wherever it is asked
+    return replace(config, backend=platform.backend, platform="" if is_told else platform.reported)
 
 
 def _read_config(folder: Path, reading: Reading) -> tuple[str, ModelConfig]:
