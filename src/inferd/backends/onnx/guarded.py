@@ -5,6 +5,7 @@ from typing import Any
 
 from inferd.backends.onnx.doors.check import Check
 from inferd.backends.onnx.instance import OnnxInstance
+from inferd.backends.onnx.limited import LimitedInstance
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, InvalidRequest
 
@@ -15,7 +16,9 @@ class GuardedInstance:
     Only models that have checks get one, so that the others pay nothing.
     """
 
-    def __init__(self, instance: OnnxInstance, checks: Sequence[Check], model: str) -> None:
+    def __init__(
+        self, instance: OnnxInstance | LimitedInstance, checks: Sequence[Check], model: str
+    ) -> None:
         self.bounded = instance.bounded
         self._instance = instance
         self._checks = tuple(checks)

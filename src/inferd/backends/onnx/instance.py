@@ -56,7 +56,7 @@ class OnnxInstance:
         outputs = (*config.output, *_scheduler_outputs(config, signature))
         self._datatypes = {output.name: output.datatype for output in outputs}
         self._output_names = [output.name for output in config.output]
-        self._run_options = run_options(config)
+        self.run_options = run_options(config)
         self._run = _runner(loaded.session, config)
         self._invalid, self._failed = failures()
         self._places = Places(loaded.session, config, self._invalid)
@@ -109,19 +109,19 @@ class OnnxInstance:
             run = self._places.runner(request) or run
         request.computing_ns = perf_counter_ns()
         try:
-            arrays = run(names, feed, self._run_options)
+            arrays = run(names, feed, self.run_options)
         except self._failed as error:
             return self._failure(error)
         request.computed_ns = perf_counter_ns()
         if batch_key is not None and request.spans is None:
-            self._bindings.note_run(batch_key, request.inputs, names, arrays, self._run_options)
+            self._bindings.note_run(batch_key, request.inputs, names, arrays, self.run_options)
         return self._plain_response(request, names, arrays)
 
     def _answer_bound(self, request: InferRequest, bound: Bound) -> InferResponse | None:
         """Answer through bound memory; return None if that does not work for this request."""
         request.computing_ns = perf_counter_ns()
         try:
-            given = bound.run(request.inputs, self._run_options)
+            given = bound.run(request.inputs, self.run_options)
         except self._failed:
             return None
         request.computed_ns = perf_counter_ns()
@@ -150,7 +150,7 @@ class OnnxInstance:
             readers = self._readers
             feed = {t.name: readers.get(t.name, Tensor.numpy)(t) for t in request.inputs}
             request.computing_ns = perf_counter_ns()
-            arrays = self._run(names, feed, self._run_options)
+            arrays = self._run(names, feed, self.run_options)
             request.computed_ns = perf_counter_ns()
             outputs = [
                 self._writers[name](array) for name, array in zip(names, arrays, strict=True)

@@ -75,8 +75,8 @@ _HOSTED = {
     "catboost": ("worker", "catboost"),
     "fil": ("server", "onnxruntime"),
     "sklearn": ("worker", "sklearn", "skops"),
-    "openvino": ("server", "openvino"),
-    "litert": ("server", "ai_edge_litert"),
+    "openvino": ("worker", "openvino"),
+    "litert": ("worker", "ai_edge_litert"),
 }
 """Backends whose models may run in worker processes: where they run by default, and the packages
 each needs."""

@@ -1,0 +1,69 @@
+"""LimitedInstance: an ONNX model whose runs are stopped if they take too long."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from inferd.backends.onnx.instance import OnnxInstance
+from inferd.config.model import ModelConfig
+from inferd.config.parameter import EXECUTION_TIMEOUT, number
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import BackendFailed, InferdError
+
+USUAL_LIMIT_S = 300.0
+"""How long an execution may take in seconds if the model does not say."""
+
+
+def limit_s(config: ModelConfig) -> float:
+    """Return how long an execution may take in seconds, 0 for no limit. Raises InvalidConfig."""
+    return number(config, EXECUTION_TIMEOUT, default=USUAL_LIMIT_S)
+
+
+class LimitedInstance:
+    """An instance in front of another, whose executions it stops after `limit_s` seconds.
+
+    ONNX Runtime looks before each operator, and in each round of a loop, whether it should stop.
+    Only models whose runs a request can make last for ever get one, so that others pay nothing.
+    """
+
+    bounded = False
+
+    def __init__(self, instance: OnnxInstance, limit_s: float, model: str) -> None:
+        self._instance = instance
+        self._options = instance.run_options
+        self._limit_s = limit_s
+        self._model = model
+        self._lock = threading.Lock()
+        self._running = 0  # counts executions, so that a late timer stops none but its own
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the instance behind says of itself."""
+        return getattr(self._instance, name)
+
+    def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
+        """See Instance.execute. An execution that is stopped fails with BackendFailed."""
+        with self._lock:
+            self._running += 1
+            self._options.terminate = False
+        timer = threading.Timer(self._limit_s, self._stop, [self._running])
+        timer.daemon = True
+        timer.start()
+        try:
+            answers = self._instance.execute(requests)
+        finally:
+            timer.cancel()
+            with self._lock:
+                self._running += 1
+        if not self._options.terminate:
+            return answers
+        msg = f"model '{self._model}': an execution took longer than {self._limit_s:g} s"
+        return [BackendFailed(msg) if isinstance(one, InferdError) else one for one in answers]
+
+    def close(self) -> None:
+        """See Instance.close."""
+        self._instance.close()
+
+    def _stop(self, number: int) -> None:
+        with self._lock:
+            if number == self._running:
+                self._options.terminate = True
