@@ -231,10 +231,98 @@ RELU, ABS = branch("relu", node("Relu", "x")), branch("abs", node("Abs", "x"))
 def test_branches_are_looked_into():
     apart = branch("then", node("Relu", "x"))
     mixed = branch("else", node("Softmax", "x", axis=0))
-    fixed = {"c": np.array(True)}
+    unknown = node("Greater", "p q", "c")
     for branches, rows in (((apart, apart), "independent"), ((apart, mixed), "dependent")):
         chosen = node("If", "c", then_branch=branches[0], else_branch=branches[1])
-        assert verdict_on(model([chosen], {"x": ["n", 4]}, constants=fixed)).rows == rows
+        whole = model([unknown, chosen], {"x": ["n", 4]}, constants={"p": 1.0, "q": 2.0})
+        assert verdict_on(whole).rows == rows
+
+
+@pytest.mark.parametrize(("condition", "rows"), [(True, "independent"), (False, "dependent")])
+def test_a_branch_that_never_runs_does_not_count(condition, rows):
+    then, other = branch("then", node("Relu", "x")), branch("else", node("Softmax", "x", axis=0))
+    chosen = node("If", "c", then_branch=then, else_branch=other)
+    constants = {"c": np.array(condition)}
+    assert verdict_on(model([chosen], {"x": ["n", 4]}, constants=constants)).rows == rows
+
+
+NUMBERED = [
+    node("Shape", "x", "s"),
+    node("Gather", "s zero", "n", axis=0),
+    node("Range", "zero n one", "r"),
+    node("Unsqueeze", "r last", "p"),
+]
+PLACES = {"zero": 0, "one": 1, "last": [1]}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rows"),
+    [
+        ([node("Gather", "x r", axis=0)], "independent"),
+        ([node("GatherND", "x p")], "independent"),
+        ([node("Concat", "p i", "k", axis=1), node("GatherND", "x k")], "independent"),
+        ([node("Concat", "i p", "k", axis=1), node("GatherND", "x k")], "dependent"),
+        ([node("Cast", "p", "f", to=FLOAT), node("Add", "x f")], "dependent"),
+        ([node("Identity", "p")], "dependent"),
+        (
+            [
+                node("Concat", "p i", "k", axis=1),
+                node("Unsqueeze", "k two", "u"),
+                node("GatherND", "x u", "g"),
+                node("ReduceSum", "g last", keepdims=0),
+            ],
+            "dependent",
+        ),
+        ([node("Mod", "p p", "k"), node("GatherND", "x k")], "dependent"),
+        ([node("Tile", "p twice", "k"), node("GatherND", "x k")], "dependent"),
+    ],
+)
+def test_places_of_rows_find_the_rows_and_serve_nothing_else(nodes, rows):
+    constants = {**PLACES, "two": [2], "twice": [1, 2]}
+    inputs = {"x": ["n", 4], "i": (INT64, ["n", 1])}
+    assert verdict_on(model([*NUMBERED, *nodes], inputs, constants=constants)).rows == rows
+
+
+BOTH = [node("Shape", "x", "s", start=0, end=1), node("Concat", "x x", "both", axis=0)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rows"),
+    [
+        ([node("Split", "both", "y other", axis=0)], "independent"),
+        ([node("Slice", "both s far zero")], "independent"),
+        ([node("Slice", "both zero s zero")], "independent"),
+        ([node("Slice", "both one far zero", "p"), node("Slice", "p zero s zero")], "dependent"),
+        ([node("Slice", "both zero one zero", "p"), node("Add", "x p")], "dependent"),
+        ([node("Identity", "both")], "dependent"),
+        ([node("CumSum", "both zero", "p"), node("Slice", "p zero s zero")], "dependent"),
+        (
+            [
+                node("Reshape", "both pairs", "p"),
+                node("ReduceSum", "p one", keepdims=0),
+            ],
+            "dependent",
+        ),
+    ],
+)
+def test_whole_batches_one_behind_the_other_can_be_taken_apart(nodes, rows):
+    constants = {"zero": [0], "one": [1], "far": [2**62], "pairs": [-1, 2, 4]}
+    verdict = verdict_on(model([*BOTH, *nodes], {"x": ["n", 4]}, constants=constants))
+    assert verdict.rows == rows
+
+
+@pytest.mark.parametrize(
+    ("axes", "rows"),
+    [
+        ({"batch_axis": 0, "time_axis": 1}, "independent"),
+        ({"batch_axis": 1, "time_axis": 0}, "dependent"),
+        ({}, "dependent"),
+    ],
+)
+def test_sequences_are_turned_along_time(axes, rows):
+    nodes = [node("ReverseSequence", "x i", **axes)]
+    inputs = {"x": ["n", 4], "i": (INT64, ["n"])}
+    assert verdict_on(model(nodes, inputs)).rows == rows
 
 
 def test_a_branch_that_the_data_choose_mixes_rows():

@@ -193,6 +193,10 @@ def _expand(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
         msg = "the dims it makes are not known"
         raise Unclear(msg)
     made = made_by(flow, node, lengths)
+    if value.is_place:
+        if value.shape != made.shape:
+            raise mixes(node, "repeats the places of rows in the batch")
+        return value
     if made.axis is not None and value.axis is None and not value.counts:
         place = made.rank - made.axis
         if value.rank >= place and value.dims[value.rank - place] != ONE:

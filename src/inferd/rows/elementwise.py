@@ -114,6 +114,8 @@ _FLOATS, _INTEGERS, _BOOL = (1, 11), (6, 7), 9
 def _cast(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
     del flow
     value, to = needed(values, 0), node.attributes.get("to")
+    if value.is_place and to not in _INTEGERS:
+        raise mixes(node, "computes with the places of rows in the batch")
     if value.numbers is None:
         return value
     return replace(value, numbers=tuple(_as_type(one, to) for one in value.numbers))

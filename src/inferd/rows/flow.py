@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from inferd.convert.onnx_graph import Constant, Function, OnnxFile, OnnxGraph, RowNode, bound
-from inferd.rows.size import Size, Sizes
+from inferd.rows.size import ONE, Size, Sizes
 from inferd.rows.value import LostTensor, Mixed, RowTensor, Unclear, mixes
 
 RowTensors = Sequence[RowTensor | None]
@@ -149,6 +149,7 @@ class RowFlow:
             return self._call(function, node, values)
         rule = self._rules.get((node.domain, node.op))
         is_plain = all(value is None or value.is_plain for value in values)
+        _check_places(node, values)
         if rule is None and not is_plain:
             msg = "the operator is not known"
             raise Unclear(f"{msg} (domain {node.domain})" if node.domain else msg)
@@ -191,6 +192,24 @@ _COUNTING = (
     "Slice", "Split", "Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze", "Upsample", "Where",
 )  # fmt: skip
 _COUNT = frozenset(("", op) for op in _COUNTING)
+
+
+# Operators whose rules know what to do with the places of rows.
+_FINDERS = (
+    "Cast", "Concat", "Expand", "Gather", "GatherND", "Identity", "Reshape", "Shape", "Size",
+    "Squeeze", "Unsqueeze",
+)  # fmt: skip
+_FINDING = frozenset(("", op) for op in _FINDERS)
+_TAKING_PAIRS = frozenset(("", op) for op in ("Cast", "GatherND", "Identity", "Shape", "Size"))
+
+
+def _check_places(node: RowNode, values: RowTensors) -> None:
+    """Raise Mixed for an operator that may do other than find rows by their places."""
+    for value in values:
+        if value is not None and value.is_place:
+            is_pair = value.rank > 1 and value.dims[-1] != ONE
+            if (node.domain, node.op) not in (_TAKING_PAIRS if is_pair else _FINDING):
+                raise mixes(node, "computes with the places of rows in the batch")
 
 
 def _counting(node: RowNode, values: RowTensors, results: list[RowTensor]) -> list[RowTensor]:
@@ -283,14 +302,22 @@ def _if(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> list[
     condition = values[0] if values else None
     if condition is None or not condition.is_plain:
         raise mixes(node, "runs one branch or the other for all rows together")
-    branches = [_graph_in(node, name) for name in ("then_branch", "else_branch")]
+    names = ["then_branch", "else_branch"]
+    if condition.numbers and isinstance(condition.numbers[0], Size):
+        number = condition.numbers[0]
+        if not number.letters:
+            names = names[:1] if number.number else names[1:]
+    branches = [_graph_in(node, name) for name in names]
     made = [flow.results_of(one, flow.scope_of(one, scope)) for one in branches]
+    if len(made) == 1:
+        return made[0]
     return [agreed(flow, *both) for both in zip(*made, strict=True)]
 
 
 def agreed(flow: RowFlow, one: RowTensor, other: RowTensor) -> RowTensor:
     """Return what is true of both: their rows are in the same places. Raises Unclear."""
-    if (one.axis, one.outer, one.inner) != (other.axis, other.outer, other.inner):
+    same = (one.axis, one.outer, one.inner) == (other.axis, other.outer, other.inner)
+    if not same or one.is_place or other.is_place:
         msg = "its branches, or its rounds, have their rows in different places"
         raise Unclear(msg)
     shape: Sizes | None = None

@@ -99,10 +99,12 @@ def _constant_of_shape(flow: RowFlow, node: RowNode, values: RowTensors) -> RowT
 def _range(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     if any(value is not None and value.axis is not None for value in values):
         raise mixes(node, "makes a tensor as long as the rows say")
-    if any(value is not None and value.counts for value in values):
-        msg = "it numbers the rows of the batch"
-        raise Unclear(msg)
     bounds = [sizes_of(value) for value in values]
+    if bounds == [[Size(0)], [B], [ONE]]:
+        return RowTensor((B,), 0, is_place=True)
+    if any(value is not None and value.counts for value in values):
+        msg = "it counts to a number that depends on the number of rows"
+        raise Unclear(msg)
     if len(bounds) == 3 and bounds[0] == [Size(0)] and bounds[2] == [ONE] and bounds[1]:
         return RowTensor((bounds[1][0],))
     return RowTensor((flow.letter(),))

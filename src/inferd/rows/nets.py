@@ -125,6 +125,21 @@ def recurrent(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowT
     return [made, ended, ended][: max(len(node.outputs), 1)]
 
 
+def _reverse_sequence(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    value, lengths = needed(values, 0), needed(values, 1)
+    batch, time = node.number("batch_axis", 1), node.number("time_axis", 0)
+    if value.axis is None:
+        msg = "it turns the same sequences for all rows"
+        raise Unclear(msg)
+    if value.axis == time:
+        raise mixes(node, f"turns what lies along dim {time}, the batch")
+    if value.axis != batch:
+        plain(node, [lengths], "lengths")
+        return value.same()
+    _check_state(flow, node, value, lengths, 0, is_length=True)
+    return replace(value.same(), sources=flow.join(value, lengths))
+
+
 def _check_state(
     flow: RowFlow, node: RowNode, value: RowTensor, more: RowTensor, place: int, *, is_length: bool
 ) -> None:
@@ -293,6 +308,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "MaxPool"): _pool,
     ("", "QLinearConv"): _quantized_conv,
     ("", "RNN"): recurrent,
+    ("", "ReverseSequence"): _reverse_sequence,
     ("", "RotaryEmbedding"): _rotary,
     ("com.microsoft", "Attention"): _fused_attention,
     ("com.microsoft", "EmbedLayerNormalization"): _embed_normalization,

@@ -7,7 +7,7 @@ from typing import Any
 from inferd.convert.onnx_graph import RowNode
 from inferd.rows.elementwise import check_beside, counted
 from inferd.rows.flow import RowFlow, RowTensors, Rule
-from inferd.rows.size import Size, over, times
+from inferd.rows.size import ONE, B, Size, over, times
 from inferd.rows.value import (
     RowTensor,
     Unclear,
@@ -40,9 +40,12 @@ def _concat(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     rows = [value for value in taken if value.axis is not None]
     if not rows:
         return _concatenated(flow, taken, axis)
-    for value in rows:
-        if value.axis == axis:
-            raise mixes(node, f"puts rows behind others along dim {axis}, the batch")
+    if any(value.axis == axis for value in rows):
+        return _behind(flow, node, taken, axis)
+    if any(value.is_place for value in taken[1:]) or (
+        taken[0].is_place and (axis != rank - 1 or taken[0].dims[axis] != ONE)
+    ):
+        raise mixes(node, "computes with the places of rows in the batch")
     if any(value.counts for value in taken):
         raise mixes(node, "puts the number of rows beside data")
     if len({value.axis for value in rows}) > 1:
@@ -55,6 +58,42 @@ def _concat(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     shape = list(first.dims)
     shape[axis] = _sum(flow, [value.dims[axis] for value in taken])
     return replace(first.shaped(tuple(shape), first.axis), sources=flow.join(*rows))
+
+
+def _behind(flow: RowFlow, node: RowNode, taken: Sequence[RowTensor], axis: int) -> RowTensor:
+    """Return whole batches one behind the other along their batch dim."""
+    outer = Size(0)
+    for value in taken:
+        whole = outer if value.outer.letters else Size(outer.number + value.outer.number)
+        if value.axis != axis or value.is_place or value.inner != taken[0].inner or whole == outer:
+            raise mixes(node, f"puts rows behind others along dim {axis}, the batch")
+        outer = whole
+    shape = list(taken[0].dims)
+    shape[axis] = times(outer, B, taken[0].inner)
+    sources = flow.join(*taken)
+    return replace(taken[0].shaped(tuple(shape), axis), outer=outer, sources=sources)
+
+
+def _parts(
+    node: RowNode, value: RowTensor, count: int, wanted: list[Size] | None
+) -> list[RowTensor] | None:
+    """Return the whole batches that a split along the batch dim makes, None if it makes others."""
+    assert value.axis is not None
+    unit, outer = times(B, value.inner), value.outer
+    if wanted is None:
+        each = None if outer.letters else over(outer, Size(count))
+        outers = [each] * count
+    else:
+        outers = [over(size, unit) for size in wanted]
+    found = [one for one in outers if one is not None and not one.letters and one.number > 0]
+    if len(found) != count or sum(one.number for one in found) != outer.number or outer.letters:
+        return None
+    made = []
+    for one in found:
+        shape = list(value.dims)
+        shape[value.axis] = times(one, unit)
+        made.append(replace(value.shaped(tuple(shape), value.axis), outer=one))
+    return made
 
 
 def _concatenated(flow: RowFlow, taken: Sequence[RowTensor], axis: int) -> RowTensor:
@@ -77,10 +116,15 @@ def _sum(flow: RowFlow, sizes: Sequence[Size]) -> Size:
 
 def _split(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
     value = needed(values, 0)
-    plain(node, values[1:], "lengths")
     axis = at(node.attributes.get("axis", 0), value.rank)
-    along(node, value, [axis])
     count = len(node.outputs)
+    if axis == value.axis:
+        wanted = None if given(values, 1) is None else sizes_of(given(values, 1)) or []
+        batches = None if "split" in node.attributes else _parts(node, value, count, wanted)
+        if batches is not None:
+            return batches
+    plain(node, values[1:], "lengths")
+    along(node, value, [axis])
     parts = node.attributes.get("split") or integers_of(given(values, 1))
     if parts and len(parts) == count:
         sizes = [Size(one) for one in parts]
@@ -126,7 +170,9 @@ def _slice(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
         if start == Size(0) and step == 1 and _is_end(end, value.dims[place]):
             continue
         if place == value.axis:
-            raise mixes(node, f"takes some of the rows along dim {place}, the batch")
+            value = _batches(node, value, start, end, step)
+            shape[place] = value.dims[place]
+            continue
         if value.axis is not None:
             _check_bounds(node, values, (start, end))
         shape[place] = _length(flow, value.dims[place], start, end, step)
@@ -134,6 +180,23 @@ def _slice(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     if grid is not None:
         return counted(tuple(shape), grid.ravel().tolist(), counts=value.counts)
     return value.shaped(tuple(shape), value.axis)
+
+
+def _batches(
+    node: RowNode, value: RowTensor, start: Size | None, end: Size | None, step: int
+) -> RowTensor:
+    """Return some of the whole batches that lie one behind the other. Raises Mixed for others."""
+    assert value.axis is not None
+    unit, whole = times(B, value.inner), value.dims[value.axis]
+    first = Size(0) if start == Size(0) else over(start, unit) if start is not None else None
+    last = value.outer if _is_end(end, whole) else over(end, unit) if end is not None else None
+    if first is not None and last is not None and step == 1 and not value.outer.letters:
+        is_number = not first.letters and not last.letters
+        if is_number and 0 <= first.number < last.number <= value.outer.number:
+            shape, outer = list(value.dims), Size(last.number - first.number)
+            shape[value.axis] = times(outer, unit)
+            return replace(value.shaped(tuple(shape), value.axis), outer=outer)
+    raise mixes(node, f"takes some of the rows along dim {value.axis}, the batch")
 
 
 def _check_bounds(node: RowNode, values: RowTensors, bounds: Sequence[Size | None]) -> None:
@@ -185,85 +248,6 @@ def _piece(grid: Any, place: int, start: Size | None, end: Size | None, step: in
     if step < 0 and end.number < -_FAR:
         last = None  # to the beginning
     return grid[(slice(None),) * place + (slice(start.number, last, step),)]
-
-
-def _gather(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    data, indices = needed(values, 0), needed(values, 1)
-    axis = at(node.attributes.get("axis", 0), data.rank)
-    if data.numbers is not None and data.rank == 1:
-        chosen = integers_of(indices)
-        if chosen is not None and all(-len(data.numbers) <= n < len(data.numbers) for n in chosen):
-            return counted(indices.shape, [data.numbers[n] for n in chosen], counts=data.counts)
-    if indices.counts or (data.counts and indices.axis is not None):
-        raise mixes(node, "looks up the number of rows")
-    along(node, data, [axis])
-    shape = (*data.dims[:axis], *indices.dims, *data.dims[axis + 1 :])
-    if indices.axis is None:
-        moved = data.axis
-        if moved is not None and moved > axis:
-            moved += indices.rank - 1
-        return data.shaped(shape, moved)
-    if data.axis is not None:
-        raise flow.crossing(node, data, indices)
-    return indices.shaped(shape, axis + indices.axis)
-
-
-def _gather_elements(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    data, indices = needed(values, 0), needed(values, 1)
-    axis = at(node.attributes.get("axis", 0), data.rank)
-    for value in (data, indices):
-        along(node, value, [axis])
-    if data.is_plain and indices.is_plain:
-        return RowTensor(indices.shape)
-    layout = {(value.axis, value.outer, value.inner) for value in (data, indices)}
-    if len(layout) > 1:
-        msg = "its inputs do not both have the rows along the same dim"
-        raise Unclear(msg)
-    return replace(data.shaped(indices.dims, data.axis), sources=flow.join(data, indices))
-
-
-def _gather_nd(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    data, indices = needed(values, 0), needed(values, 1)
-    batch_dims = node.attributes.get("batch_dims", 0)
-    last = indices.dims[-1]
-    if last.letters:
-        msg = "the length of its indices is not known"
-        raise Unclear(msg)
-    shape = (*indices.dims[:-1], *data.dims[batch_dims + last.number :])
-    if data.axis is None:
-        along(node, indices, [*range(batch_dims), indices.rank - 1])
-        return indices.shaped(shape, indices.axis)
-    if data.axis >= batch_dims + last.number:
-        if indices.axis is not None:
-            raise flow.crossing(node, data, indices)
-        return data.shaped(shape, data.axis - batch_dims - last.number + indices.rank - 1)
-    if data.axis >= batch_dims:
-        raise mixes(node, f"looks up rows by number along dim {data.axis}, the batch")
-    layout = {(value.axis, value.outer, value.inner) for value in (data, indices)}
-    if len(layout) > 1:
-        msg = "its inputs do not both have the rows along the same dim"
-        raise Unclear(msg)
-    return replace(data.shaped(shape, data.axis), sources=flow.join(data, indices))
-
-
-def _scatter_elements(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    data, indices, updates = (needed(values, n) for n in range(3))
-    axis = at(node.attributes.get("axis", 0), data.rank)
-    for value in (data, indices, updates):
-        along(node, value, [axis])
-    layout = {(value.axis, value.outer, value.inner) for value in (data, indices, updates)}
-    if len(layout) > 1:
-        msg = "its inputs do not all have the rows along the same dim"
-        raise Unclear(msg)
-    return replace(data.same(), sources=flow.join(data, indices, updates))
-
-
-def _scatter_nd(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow
-    data = needed(values, 0)
-    if all(value is None or value.is_plain for value in values):
-        return data.same()
-    raise mixes(node, "writes to rows by number")
 
 
 def _pad(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
@@ -351,14 +335,8 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "Concat"): _concat,
     ("", "DepthToSpace"): _depth_to_space,
     ("", "EyeLike"): _eye_like,
-    ("", "Gather"): _gather,
-    ("", "GatherElements"): _gather_elements,
-    ("", "GatherND"): _gather_nd,
     ("", "OneHot"): _one_hot,
     ("", "Pad"): _pad,
-    ("", "Scatter"): _scatter_elements,
-    ("", "ScatterElements"): _scatter_elements,
-    ("", "ScatterND"): _scatter_nd,
     ("", "Slice"): _slice,
     ("", "SpaceToDepth"): _depth_to_space,
     ("", "Split"): _split,

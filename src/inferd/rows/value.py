@@ -42,6 +42,8 @@ class RowTensor:
     has those with index o * B * inner + b * inner + i. `numbers` are the elements of a small tensor
     that is no data but a length, an axis or the like; each is None if not known. `counts` says that
     elements depend on the number of rows. `sources` are the model's inputs whose rows these are.
+    `is_place`: each row holds its own number in the batch, with others behind it if the last dim is
+    longer than 1; nothing may be computed of it, but it finds the row.
     """
 
     shape: Sizes | None
@@ -51,6 +53,7 @@ class RowTensor:
     numbers: tuple[Size | float | None, ...] | None = None
     counts: bool = False
     sources: frozenset[str] = frozenset()
+    is_place: bool = False
 
     @property
     def rank(self) -> int:

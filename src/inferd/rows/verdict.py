@@ -20,6 +20,7 @@ from inferd.rows import (
     lengths,
     maths,
     nets,
+    picks,
     pieces,
     resize,
 )
@@ -33,6 +34,7 @@ RULES: dict[tuple[str, str], Rule] = {
     **elementwise.RULES,
     **lengths.RULES,
     **dims.RULES,
+    **picks.RULES,
     **pieces.RULES,
     **resize.RULES,
     **maths.RULES,
@@ -156,6 +158,9 @@ def _check_output(name: str, value: RowTensor) -> None:
     if value.axis is None:
         what = "counts the rows" if value.counts else "is the same for all rows"
         msg = f"output '{name}' {what}: it has none of its own for each"
+        raise Mixed(msg)
+    if value.is_place:
+        msg = f"output '{name}' is the place of each row in the batch"
         raise Mixed(msg)
     if value.axis != 0:
         msg = f"output '{name}' has the batch in dim {value.axis}, not in the first"

@@ -228,6 +228,8 @@ def _advanced(call: AtenCall) -> RowTensor:
     """x[i], x[:, i]: one tensor of places along one dim."""
     value, given = call.rows(), list(call.raw("indices", []))
     places = [n for n, one in enumerate(given) if one is not None]
+    if places == [0, 1]:
+        return _of_own_rows(call, value, *(as_rows(one) for one in given[:2]))
     if len(places) != 1:
         msg = f"{call.name}: it looks up places along several dims"
         raise Unclear(msg)
@@ -237,6 +239,18 @@ def _advanced(call: AtenCall) -> RowTensor:
         raise Unclear(msg)
     index = as_rows(handle)
     return call.one("Gather", value, index, axis=places[0])
+
+
+def _of_own_rows(
+    call: AtenCall, value: RowTensor, places: RowTensor, others: RowTensor
+) -> RowTensor:
+    """x[arange(len(x)), i]: in each row, the place that i says."""
+    if not places.is_place or others.axis != 0 or others.rank != 1 or places.rank != 1:
+        msg = f"{call.name}: it looks up places along several dims"
+        raise Unclear(msg)
+    last = constant(-1)
+    both = [call.one("Unsqueeze", one, last) for one in (places, others)]
+    return call.one("GatherND", value, call.one("Concat", *both, axis=1))
 
 
 def _flip(call: AtenCall) -> RowTensor:
