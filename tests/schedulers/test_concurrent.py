@@ -105,6 +105,19 @@ def test_what_nobody_waits_for_is_cancelled():
     asyncio.run(go())
 
 
+def test_a_request_that_its_model_cancelled_fails_and_its_caller_goes_on():
+    async def go():
+        instance = ByHand()
+        [task] = await begun(
+            ConcurrentScheduler("m", [Opened(instance, instance)]).run(InferRequest("m"))
+        )
+        instance.started[0].cancel()
+        with pytest.raises(Cancelled, match="model 'm' cancelled the request"):
+            await task
+
+    asyncio.run(go())
+
+
 def test_too_many_under_way_are_refused(monkeypatch):
     monkeypatch.setattr(concurrent, "MAX_WAITING", 2)
 

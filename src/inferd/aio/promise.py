@@ -23,6 +23,16 @@ class Promise(asyncio.Future[T]):
     then: Callable[[], None] | None = None
 
 
+def is_cancelled() -> bool:
+    """Return whether the current task is to end; a CancelledError may have other reasons.
+
+    Not a method of whoever knows the task: the frame of an error must not refer to the task, which
+    refers to the error.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 @coroutine
 def resume(running: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
     """Resume a coroutine that was started by hand and now waits for `waits_for`."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from operator import attrgetter
 
+from inferd.aio.promise import is_cancelled
 from inferd.core.interfaces import ConcurrentInstance, Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded
@@ -128,7 +129,9 @@ class ConcurrentScheduler:
         except asyncio.CancelledError as error:
             if self._is_closed:  # it did not end in time
                 raise unloading(self._model) from error
-            raise
+            if is_cancelled():
+                raise
+            raise failure(self._model, error) from error  # the model's own task was cancelled
         except Exception as error:
             raise failure(self._model, error) from error
         finally:

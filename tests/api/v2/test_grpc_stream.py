@@ -63,6 +63,10 @@ class Failing:
     async def run(self, request):
         raise self.error
 
+    async def stream(self, request):
+        raise self.error
+        yield
+
 
 class Repeating:
     """Decoupled: as many answers as the tensor has elements; -1 fails, -2 is an error as answer."""
@@ -106,7 +110,7 @@ class Played:
             raise
         finally:
             self.ended.append(request.id)
-        if isinstance(said, Exception):
+        if isinstance(said, BaseException):
             raise said
         return answer_of(request, [said])
 
@@ -725,6 +729,23 @@ async def test_a_request_hears_of_a_client_that_leaves_in_the_same_breath():
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert model.cancelled == ["a"]
+
+
+async def test_what_a_model_cancels_by_itself_is_an_error_and_the_stream_goes_on(streaming):
+    gives_up = asyncio.CancelledError()
+    cancels = served("cancels", Failing(gives_up))
+    async with streaming(cancels, served("stops", Failing(gives_up), decoupled=True)) as bench:
+        requests = [
+            asked("cancels", id="now"),
+            asked("once", id="later"),
+            asked("stops", id="often"),
+        ]
+        bench.once.say["later"].put_nowait(gives_up)
+        answers = await bench.ask(*requests, asked(id="last"))
+        errors = {one.infer_response.id: one.error_message for one in answers}
+        assert errors.pop("last") == ""
+        assert sorted(errors) == ["later", "now", "often"]
+        assert all(errors.values())
 
 
 async def test_a_server_that_stops_ends_streams_that_wait(streaming):

@@ -18,7 +18,7 @@ from contextlib import aclosing
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, cast
 
-from inferd.aio.promise import resume
+from inferd.aio.promise import is_cancelled, resume
 from inferd.api.header_forward import add_forwarded
 from inferd.api.inference import GrpcInference
 from inferd.core.request import InferRequest, InferResponse
@@ -200,6 +200,9 @@ class InferStream:
         except StopIteration as done:
             pending.outcome = done.value
             self._advance()
+        except asyncio.CancelledError:
+            pending.outcome = self.fail(pending, Cancelled())
+            self._advance()
         else:
             self._start(self._answer_later(pending, running, waits_for))
 
@@ -234,7 +237,12 @@ class InferStream:
     async def _answer_later(
         self, pending: StreamRequest, running: Coroutine[Any, Any, Outcome], waits_for: Any
     ) -> None:
-        pending.outcome = await resume(running, waits_for)
+        try:
+            pending.outcome = await resume(running, waits_for)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            pending.outcome = self.fail(pending, Cancelled())  # somebody else gave it up
         self._advance()
 
     def _advance(self) -> None:
@@ -259,6 +267,10 @@ class InferStream:
             if request.empty_final and not is_final:
                 last = InferResponse(request.model, "", request.id)
                 self._put(pending, self.inference.codec.encode_stream(request, last))
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            self._put(pending, self.fail(pending, Cancelled()))
         except Exception as error:  # noqa: BLE001  reported to the client, or raised by `answers`
             self._put(pending, self.fail(pending, error))
         self._put(pending, None, is_last=True)

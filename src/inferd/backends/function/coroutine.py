@@ -12,6 +12,7 @@ from contextlib import aclosing, suppress
 from threading import Thread
 
 from inferd.aio.event_loop import new_event_loop
+from inferd.aio.promise import is_cancelled
 from inferd.backends.function.instance import FunctionCall, FunctionInstance
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
@@ -63,7 +64,7 @@ class AsyncFunctionInstance(FunctionInstance):
         try:
             return await self.answer(request)
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             msg = f"model '{self._call.model}' cancelled the request"
             raise Cancelled(msg) from error
@@ -166,12 +167,3 @@ class AnswerFlow:
             put(None)
         finally:
             del put  # it refers to the error, and that to this frame
-
-
-def _is_cancelled() -> bool:
-    """Return whether the current task is to end.
-
-    The frame of an error must not refer to the task: that refers to the error.
-    """
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
