@@ -212,7 +212,7 @@ def test_defaults_are_those_of_triton():
 
 
 def test_models_that_fail_do_not_end_the_server_by_default():
-    assert ServerConfig().exit_on_error is False
+    assert ServerConfig().exit_on_error is None
 
 
 @pytest.mark.parametrize(
@@ -397,6 +397,7 @@ def test_the_command_line_of_a_trtis_container_works():
     )
     read = read_command_line(line.split())
     assert read_settings(read.flags, {}).config == ServerConfig(
+        exit_on_error=False,
         model_repository=("/models",),
         http_health_port=8000,
         metrics_port=8002,

@@ -10,7 +10,7 @@ import inferd
 from inferd.backends.square import SquareBackend, SquareInstance
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import Opened
-from inferd.core.metadata import IndexEntry, ModelState, TensorMetadata
+from inferd.core.metadata import IndexEntry, ModelState, ServerState, TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.engine.engine import EXTENSIONS, Engine
 from inferd.engine.loading.catalog import NO_VERSION
@@ -572,6 +572,13 @@ def test_a_ready_model_tells_its_configuration():
 # --- readiness ---
 
 
+def test_an_engine_that_has_failed_is_neither_live_nor_ready():
+    engine = Engine()
+    engine.fail()
+    assert (engine.is_live(), engine.is_ready()) == (False, False)
+    assert engine.state() is ServerState.FAILED_TO_INITIALIZE
+
+
 def test_an_engine_is_live_from_the_start_and_ready_when_loaded():
     engine = engine_of(1)
     assert (engine.is_live(), engine.is_ready()) == (True, False)
@@ -717,7 +724,8 @@ def test_models_that_fail_are_listed_with_reasons_and_the_others_serve(
 
     index = asyncio.run(go())
     assert index.pop("echo") == IndexEntry("echo", "1", ModelState.READY)
-    assert {entry.state for entry in index.values()} == {ModelState.UNAVAILABLE}
+    assert {entry.name for entry in index.values() if entry.state is None} == {"wrong", "empty"}
+    assert {entry.state for entry in index.values()} == {None, ModelState.UNAVAILABLE}
     assert {entry.name: entry.version for entry in index.values()} == {
         "broken": "1", "wrong": "", "far": "1", "torn": "1", "empty": "", "none": "",
     }  # fmt: skip

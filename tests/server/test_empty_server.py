@@ -10,6 +10,7 @@ from server_thread import server_in_thread
 from tritonclient.grpc import InferenceServerClient
 
 from inferd.config.server import ServerConfig
+from inferd.core.metadata import IndexEntry
 from inferd.server.report import why_empty
 
 REASON = "the server is not ready for inference: it has no model to serve"
@@ -94,6 +95,9 @@ def test_allow_empty_does_not_excuse_a_model_that_failed(repository, broken, rea
     ],
 )
 def test_the_log_says_where_no_model_was_found(options, begin):
-    assert why_empty(config("a\nb", **options)) == (
+    assert why_empty(config("a\nb", **options), []) == (
         f"{begin}no model was found in a\\nb; --allow-empty accepts that"
+    )
+    assert why_empty(config("a\nb", **options), [IndexEntry("m")]) == (
+        f"{begin}no model could be read in a\\nb; --allow-empty accepts that"
     )

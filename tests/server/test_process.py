@@ -323,6 +323,20 @@ def test_a_repository_that_is_not_there_ends_it(start, tmp_path):
     assert "nowhere" in server.said
 
 
+def test_it_stays_up_without_its_repository_if_it_was_told_so(
+    start, repository, echo, ask, tmp_path
+):
+    sound, missing = repository(m=echo()), tmp_path / "nowhere"
+    server = start(sound, missing, *ON_FREE_PORTS, "--exit-on-error=false")
+    port = server.wait_live()
+    server.wait_for("staying up without models, neither live nor ready")
+    assert "nowhere' does not exist: expected a model repository or a model" in server.said
+    for path in ("/v2/health/live", "/v2/health/ready", "/api/health/live"):
+        assert ask(port, path)[0] == 400
+    server.process.terminate()
+    assert server.end() == 0
+
+
 def test_json_logs_leave_nothing_that_is_not_json(start, repository, echo, broken):
     models = repository(m=echo(), bad=broken)
     server = start(models, *ON_FREE_PORTS, "--log-format=json", "--exit-on-error")

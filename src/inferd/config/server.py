@@ -76,7 +76,12 @@ class ServerConfig:
         minimum=0,
     )
     # Triton exits; here the healthy models are served, and readiness shows that others failed.
-    exit_on_error: bool = _models(False, "End with code 1 when a model fails to load at start.")
+    exit_on_error: bool | None = _models(
+        None,
+        "End with code 1 when a model fails to load at start. If false, the server also stays up, "
+        "but is not live, when a model repository is missing.",
+        shown="only when a model repository is missing",
+    )
     strict_readiness: bool = _models(True, "The server is ready only when all its models are.")
     # Triton is ready without a model; then a wrong path, or an empty mount, takes traffic.
     allow_empty: bool = _models(

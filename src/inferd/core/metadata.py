@@ -53,15 +53,19 @@ class ModelState(enum.Enum):
 
 
 class ServerState(enum.Enum):
-    """The state of the server: it loads its models, serves, or shuts down."""
+    """The state of the server: it loads its models, serves, shuts down, or has no repository."""
 
     INITIALIZING = "INITIALIZING"
     READY = "READY"
     EXITING = "EXITING"
+    FAILED_TO_INITIALIZE = "FAILED_TO_INITIALIZE"
 
 
 class IndexEntry(msgspec.Struct):
-    """One row of the repository index; `version` and `state` are None before a first load."""
+    """One row of the repository index.
+
+    `version` is "" and `state` None for a model that nobody loaded or that cannot be read.
+    """
 
     name: str
     version: str = ""

@@ -109,6 +109,7 @@ class Engine:
         self.log = log or Log(LogSettings())
         self.tracer = tracer or Tracer(TraceSettings(), TraceWriter(None))
         self._is_loaded = False
+        self._has_failed = False
         self._is_draining = False
 
     # --- running requests ---
@@ -217,9 +218,11 @@ class Engine:
     # --- reporting ---
 
     def state(self) -> ServerState:
-        """Return whether the server is starting, serving or shutting down."""
+        """Return whether the server is starting, serving or shutting down, or could not start."""
         if self._is_draining:
             return ServerState.EXITING
+        if self._has_failed:
+            return ServerState.FAILED_TO_INITIALIZE
         return ServerState.READY if self._is_loaded else ServerState.INITIALIZING
 
     def is_decoupled(self, name: str, version: str) -> bool:
@@ -227,8 +230,11 @@ class Engine:
         return self._find(name, version).config.decoupled
 
     def is_live(self) -> bool:
-        """Tell whether the server can answer at all: true as soon as its ports are open."""
-        return True
+        """Tell whether the server can answer at all: as soon as its ports are open.
+
+        It is not live if its repositories could not be opened: see `fail`.
+        """
+        return not self._has_failed
 
     def is_ready(self) -> bool:
         """Tell whether inference may be sent: loaded, not draining, and (if strict) no failures.
@@ -415,6 +421,10 @@ class Engine:
     async def look(self) -> Sequence[asyncio.Task[None]]:
         """Check the repositories once, as poll mode does; see RepositoryControl.look."""
         return await self._control.look()
+
+    def fail(self) -> None:
+        """Mark the server as one that could not start: it is neither live nor ready, as Triton."""
+        self._has_failed = True
 
     def finish_loading(self) -> None:
         """Mark the initial loading as done: from now on the server may be ready."""

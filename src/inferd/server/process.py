@@ -132,7 +132,7 @@ class _ServerProcess:
             loading.result()
         except InferdError as error:
             LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
-            return 1
+            return self._ended_by_repositories()
         keep_freed_memory()
         spare_loaded_objects()
         index = self._server.engine.index()
@@ -142,6 +142,20 @@ class _ServerProcess:
             names = ", ".join(failed)
             LOGGER.error("ending, because --exit-on-error is set and these failed: %s", names)
             return 1
+        return 0
+
+    def _ended_by_repositories(self) -> int:
+        """Return the exit code after a repository could not be opened, 0 to stay up nevertheless.
+
+        Who writes --exit-on-error=false, as for Triton, has probes that tell of it.
+        """
+        if self._config.exit_on_error is not False:
+            return 1
+        self._server.engine.fail()
+        LOGGER.error(
+            "staying up without models, neither live nor ready, because of --exit-on-error=false; "
+            "when the model repository is there, start the server again"
+        )
         return 0
 
     def _say_live(self) -> None:
@@ -171,7 +185,7 @@ class _ServerProcess:
         if engine.is_ready():
             LOGGER.info("ready")
         elif engine.lacks_models():
-            LOGGER.warning("%s", why_empty(self._config))
+            LOGGER.warning("%s", why_empty(self._config, index))
         elif not self._stop.is_set():
             LOGGER.warning("not ready: models failed; --strict-readiness=false accepts that")
 

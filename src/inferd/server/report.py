@@ -36,12 +36,16 @@ def model_table(index: Sequence[IndexEntry], *, is_on_demand: bool = False) -> l
     ]
 
 
-def why_empty(config: ServerConfig) -> str:
-    """Return why a server without models is not ready, and what can be done."""
+def why_empty(config: ServerConfig, index: Sequence[IndexEntry]) -> str:
+    """Return why a server without models is not ready, and what can be done.
+
+    What is in the `index` could not be read.
+    """
     places = ", ".join(printable(path) for path in config.model_repository) or "no repository"
     is_polling = config.model_control_mode == "poll" and config.repository_poll_secs > 0
     until = " until a model appears" if is_polling else ""
-    return f"not ready{until}: no model was found in {places}; --allow-empty accepts that"
+    what = "could be read" if index else "was found"
+    return f"not ready{until}: no model {what} in {places}; --allow-empty accepts that"
 
 
 def model_fields(entry: IndexEntry) -> dict[str, str]:

@@ -28,7 +28,8 @@ UNKNOWN = "Request for unknown model: "
 class Version:
     """One version of a known model: its state, and what serves it when it is ready.
 
-    A version that `is_excused` does not keep a strict server from being ready.
+    The state of a model that could not even be read is UNKNOWN. A version that `is_excused` does
+    not keep a strict server from being ready.
     """
 
     state: ModelState
@@ -153,9 +154,8 @@ class Catalog:
                 if unavailable_reason := _why_stuck(version):
                     yield IndexEntry(name, shown, ModelState.UNAVAILABLE, unavailable_reason)
                 else:
-                    yield IndexEntry(
-                        name, shown, version.state, version.reason or _remarks(version)
-                    )
+                    known = None if version.state is ModelState.UNKNOWN else version.state
+                    yield IndexEntry(name, shown, known, version.reason or _remarks(version))
 
     def is_sound(self) -> bool:
         """Tell whether every version is ready and can run, or is excused."""

@@ -22,17 +22,15 @@ from inferd.engine.loading.catalog import UNLOADED, Catalog
 from inferd.engine.loading.dependents import Dependents, check_chain
 from inferd.engine.loading.ensemble import find_steps
 from inferd.engine.loading.load import Loader, LoadOptions
-from inferd.engine.loading.model_versions import ModelVersions, close_served
+from inferd.engine.loading.model_versions import ModelVersions, close_served, was_read
 from inferd.engine.loading.source import ModelSource, ModelSources, not_loaded
 from inferd.errors import (
     InferdError,
     InvalidConfig,
     InvalidRequest,
     LoadFailed,
-    NoDatatype,
     NotLoadable,
     NotUnique,
-    NoVersion,
     Unavailable,
 )
 from inferd.repository.cloud_url import CloudUrl
@@ -263,7 +261,7 @@ class RepositoryControl:
             complaints = await self._change(name, read)
         except InferdError as error:
             complaints = [error.message]
-            self._model_versions(name).fail(error.message)
+            self._model_versions(name).fail(error)
         finally:
             self._following.discard(name)
             self._drop_if_idle(name)
@@ -380,9 +378,9 @@ class RepositoryControl:
             if source.is_override:
                 raise error
             if model_versions.serving and self._is_hidden(source):
-                self._withdraw(model_versions, error.message, is_excused=False)
+                self._withdraw(model_versions, error.message)
             else:
-                model_versions.fail(error.message, source.model)
+                model_versions.fail(error, source.model)
             return [error.message]
         self._dependents.want(name, needs)  # now, so that the next change is checked against it
         before = model_versions.serving
@@ -404,18 +402,15 @@ class RepositoryControl:
     def _not_begun(self, name: str, error: InferdError, source: ModelSource | None) -> InferdError:
         """Return the answer to a load of which nothing was begun; the index tells of it, too.
 
-        A model that was read, and has no version or no steps to serve, or tensors that lack
-        something, failed as one that does not come up; one that cannot be read could not be
-        loaded, as Triton tells them apart, and is still one that never was unless it serves. A
-        configuration that was sent is refused and leaves no trace.
+        A model that was read failed as one that does not come up; one that cannot be read could not
+        be loaded, and is still one that never was unless it serves. A configuration that was sent
+        is refused and leaves no trace.
         """
         if source is not None and source.is_override:
             return _refused(name, error)
-        is_read = isinstance(error, LoadFailed | NoVersion | NoDatatype)
+        is_read = was_read(error)
         if is_read or self._serves(name):
-            self._model_versions(name).fail(
-                error.message, source.model if source is not None else None
-            )
+            self._model_versions(name).fail(error, source.model if source is not None else None)
             self._drop_if_idle(name)
         if not is_read:
             return NotLoadable(not_loaded(name, error.message))
@@ -457,10 +452,9 @@ class RepositoryControl:
         reason: str = UNLOADED,
         *,
         is_gone: bool = False,
-        is_excused: bool = True,
     ) -> None:
         before = model_versions.serving
-        model_versions.withdraw(reason, is_gone=is_gone, is_excused=is_excused)
+        model_versions.withdraw(reason, is_gone=is_gone)
         if before:
             self._tell(model_versions)
 

@@ -20,7 +20,15 @@ from inferd.engine.loading.load import Loader
 from inferd.engine.loading.source import ModelSource
 from inferd.engine.serving.instances import Resize, is_resized
 from inferd.engine.serving.served import Served
-from inferd.errors import InferdError, Unavailable
+from inferd.errors import (
+    InferdError,
+    InvalidConfig,
+    LoadFailed,
+    NoDatatype,
+    NotUnique,
+    NoVersion,
+    Unavailable,
+)
 from inferd.repository.layout import FoundModel
 from inferd.repository.upload import Upload
 
@@ -126,14 +134,11 @@ class ModelVersions:
                 self._set_state(number, ModelState.LOADING, is_excused=bool(self._serving))
         self._catalog.describe(self.name, config)
 
-    def withdraw(
-        self, reason: str = UNLOADED, *, is_gone: bool = False, is_excused: bool = True
-    ) -> None:
+    def withdraw(self, reason: str = UNLOADED, *, is_gone: bool = False) -> None:
         """Have no version serve any more; the index tells the `reason`.
 
-        A model that `is_gone` is forgotten as soon as its last request is done. One that is not
-        `is_excused` keeps a strict server from being ready. What did not serve before keeps the
-        reason it had, unless all of it is unloaded.
+        A model that `is_gone` is forgotten as soon as its last request is done. What did not serve
+        before keeps the reason it had, unless all of it is unloaded.
         """
         for number in list(self._catalog.versions_of(self.name)):
             if number == NO_VERSION:
@@ -142,29 +147,31 @@ class ModelVersions:
                 self._set_state(number, ModelState.UNAVAILABLE, UNLOADED)
         serving, self._serving = self._serving, {}
         for number, one in serving.items():
-            self._set_state(number, ModelState.UNLOADING, is_excused=is_excused)
+            self._set_state(number, ModelState.UNLOADING)
             self._drain(number, one, reason)
         self._is_gone = is_gone
         self._forget_if_gone()
 
-    def fail(self, reason: str, found: FoundModel | None = None) -> None:
+    def fail(self, error: InferdError, found: FoundModel | None = None) -> None:
         """Say why nothing of the model can be loaded; what serves of it goes on.
 
         `found` is what was read of it, None if nothing could be read.
         """
+        reason = error.message
         for number in self._serving:
             self._catalog.note(self.name, number, reason)
         if self._serving:
             return
+        if isinstance(error, NotUnique) and self._draining.total():
+            return  # it was withdrawn for this reason, which comes as its last request ends
         rows = self._catalog.versions_of(self.name).items()
-        if any(row.state is ModelState.UNLOADING and not row.is_excused for _, row in rows):
-            return  # the reason why it was withdrawn comes as its last request ends
-        idle = (ModelState.LOADING, ModelState.UNAVAILABLE)
+        idle = (ModelState.LOADING, ModelState.UNAVAILABLE, ModelState.UNKNOWN)
         known = [n for n, row in rows if row.state in idle and row.reason != UNLOADED]
         wanted = found.versions if found is not None else ()
         shown = [n for n in wanted if not self._draining[n]] or known or [NO_VERSION]
         for number in shown:
-            self._catalog.set_state(self.name, number, ModelState.UNAVAILABLE, reason)
+            state, is_excused = _state_after(error, number)
+            self._set_state(number, state, reason, is_excused=is_excused)
         if NO_VERSION in known and NO_VERSION not in shown:
             self._catalog.remove(self.name, NO_VERSION)
         if found is not None:
@@ -346,7 +353,7 @@ class ModelVersions:
     def _set_unloaded(self, number: int, reason: str) -> None:
         row = self._catalog.versions_of(self.name).get(number)
         if row is not None and row.state is ModelState.UNLOADING:
-            self._set_state(number, ModelState.UNAVAILABLE, reason, is_excused=row.is_excused)
+            self._set_state(number, ModelState.UNAVAILABLE, reason)
 
     def _after_drain(self, task: asyncio.Task[None]) -> None:
         self._drains.discard(task)
@@ -375,6 +382,29 @@ async def close_served(served: Served, timeout_s: float) -> None:
         await served.scheduler.close(timeout_s)
     except Exception as error:  # of a model that fails even to close
         log.exception("model '%s' does not close: %s", served.name, error)
+
+
+def was_read(error: InferdError) -> bool:
+    """Tell whether a model of which nothing was begun was read, as Triton tells them apart.
+
+    It then has no version or no steps to serve, or tensors that lack something, and failed as one
+    that does not come up.
+    """
+    return isinstance(error, LoadFailed | NoVersion | NoDatatype)
+
+
+def _state_after(error: InferdError, number: int) -> tuple[ModelState, bool]:
+    """Return the state of version `number` after `error`, and whether it is excused.
+
+    As in Triton, a model whose configuration cannot be read, or whose name another has too, never
+    was one: the index names it, but it does not keep the server from being ready. One that is
+    wanted and not there does, unlike in Triton.
+    """
+    if isinstance(error, NotUnique):
+        return ModelState.UNAVAILABLE, True
+    if number == NO_VERSION and isinstance(error, InvalidConfig) and not was_read(error):
+        return ModelState.UNKNOWN, True
+    return ModelState.UNAVAILABLE, False
 
 
 def _without_policy(config: ModelConfig | None) -> ModelConfig | None:
