@@ -314,7 +314,7 @@ def test_cuda_calls_answer_without_a_gpu_over_grpc(engine):
     assert not called(engine, "CudaSharedMemoryStatus").regions
     called(engine, "CudaSharedMemoryUnregister")
     called(engine, "CudaSharedMemoryUnregister", name="g")
-    with pytest.raises(InvalidRequest, match="finds no GPU"):
+    with pytest.raises(InvalidRequest, match="GPUs not supported"):
         called(
             engine, "CudaSharedMemoryRegister",
             name="g", raw_handle=bytes(64), device_id=0, byte_size=1,

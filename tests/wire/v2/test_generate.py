@@ -194,7 +194,8 @@ def test_values_are_exact(datatype, text, value):
     [(BYTES, 1), (BYTES, None), (BYTES, {"a": 1}), (INT32, "1"), (INT32, 1.5), (INT32, 2**31)],
 )
 def test_values_of_another_kind_are_refused_by_name(datatype, value):
-    assert refusal({"x": value}, declared("x", datatype)).startswith("input 'x': element 0 is")
+    text = refusal({"x": value}, declared("x", datatype))
+    assert "input 'x': element 0 is" in text
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ def test_values_of_another_kind_are_refused_by_name(datatype, value):
         (b"[]", "not an object"),
         (b'{"x":"\xff"}', "not UTF-8"),
         (b'{"x":' + b"[" * 100_000, "nested too deeply"),
-        ({"parameters": [1]}, "'parameters' must be an object"),
+        ({"parameters": [1]}, "Expected JSON object for keyword: 'parameters'"),
         ({"p": None}, "parameter 'p' has invalid type. It is null"),
         ({"p": {}}, "parameter 'p' has invalid type. It is an object"),
         ({"p": [1]}, "parameter 'p' has invalid type. It is an array"),

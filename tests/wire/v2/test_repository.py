@@ -64,7 +64,7 @@ def test_an_index_request_may_ask_for_ready_models_only(body, ready):
     ],
 )
 def test_an_index_request_of_another_shape_is_refused(body, text):
-    assert refused(wire.decode_index_request, view(body)).startswith(text)
+    assert text in refused(wire.decode_index_request, view(body))
 
 
 def test_an_index_row_leaves_out_what_it_does_not_know():
@@ -194,7 +194,7 @@ BAD_LOADS = {
 @pytest.mark.parametrize(("text", "body"), BAD_LOADS.items(), ids=range(len(BAD_LOADS)))
 def test_a_load_of_another_shape_is_refused(text, body):
     message = refused(wire.decode_load_request, 1 << 21, body, "m")
-    assert message.startswith(text.rstrip())
+    assert text.rstrip() in message
     assert len(message) < 500
 
 
@@ -226,7 +226,7 @@ def test_an_unload_may_take_the_dependents_with_it(body, dependents):
     ],
 )
 def test_an_unload_of_another_shape_is_refused(body, text):
-    assert refused(wire.decode_unload_request, view(body), "m").startswith(text)
+    assert text in refused(wire.decode_unload_request, view(body), "m")
 
 
 @pytest.mark.parametrize("dependents", [True, False])

@@ -11,7 +11,7 @@ def test_an_object_is_read():
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (b"", "failed to parse the request JSON buffer, expected an object of settings"),
+        (b"", "failed to parse the request JSON buffer: expected an object of settings"),
         (b"{", "failed to parse the request JSON"),
         (b'{"a": NaN}', "failed to parse the request JSON"),
         (b'{"a": "\xff"}', "failed to parse the request JSON"),

@@ -25,6 +25,7 @@ from inferd.tensor.halves import float64_to_half, half_text, half_to_float32
 from inferd.tensor.strings import check_strings, encode_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire.json.document import Input
+from inferd.wire.json.kinds import not_a, unreadable
 
 _INTEGERS = {
     datatype: ((-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind == "INT" else (0, 2**bits - 1))
@@ -113,7 +114,10 @@ def decode_data(name: str, datatype: DataType, shape: Shape, data: Any) -> Tenso
     elif type(data) is str:
         return _from_base64(name, datatype, shape, data)
     else:
-        msg = f"input '{name}': 'data' must be an array or a base64 string"
+        msg = (
+            f"{unreadable('data', 'array')}: that of input '{name}' must be an array or a base64 "
+            f"string"
+        )
         raise InvalidRequest(msg)
     # Two negative dims can multiply to the right count; no model's configuration fits them.
     if prod(shape) != count or -1 in shape:
@@ -224,8 +228,8 @@ def _from_values(name: str, datatype: DataType, values: list[Any]) -> tuple[Any,
             packed.append(convert(value))
         except (TypeError, ValueError, OverflowError) as error:
             msg = (
-                f"input '{name}': element {index} is {_shown(value)}, "
-                f"which is not {error} for datatype {datatype.value}"
+                f"{_wrong_kind(datatype, value)}input '{name}': element {index} is "
+                f"{_shown(value)}, which is not {error} for datatype {datatype.value}"
             )
             raise InvalidRequest(msg) from None
     if datatype is DataType.BYTES:
@@ -279,6 +283,24 @@ def _float64(value: Any) -> float:
         msg = "a number of double precision"
         raise OverflowError(msg)
     return number
+
+
+def _wrong_kind(datatype: DataType, value: Any) -> str:
+    """Return the words to begin with if the kind of `value` is wrong, "" if only its size is."""
+    if datatype is DataType.BYTES:
+        return f"Unable to parse JSON bytes array: {not_a('string')}: "
+    kind = "number"
+    if datatype is DataType.BOOL:
+        kind = "boolean"
+    elif datatype in _INTEGERS:
+        is_signed = datatype.value.startswith("INT")
+        least, most = (-(2**63), 2**63) if is_signed else (0, 2**64)
+        if type(value) is int and least <= value < most:
+            return ""
+        kind = "signed-integer" if is_signed else "unsigned-integer"
+    elif type(value) in (int, float, Decimal):
+        return ""
+    return f"{unreadable('data', kind)}: "
 
 
 def _float32(value: Any) -> float:
@@ -335,8 +357,9 @@ def resolve_shape(name: str, shape: Shape, count: int) -> Shape:
             return tuple(dim if d == -1 else d for d in shape)
     if any(dim < 0 for dim in shape):
         msg = (
-            f"input '{name}' has shape {list(shape)}: negative dims belong to metadata; "
-            f"a request may leave at most one dim -1, if its {count} elements decide it"
+            f"{unreadable('shape', 'unsigned-integer')}: input '{name}' has shape {list(shape)}; "
+            f"negative dims belong to metadata; a request may leave at most one dim -1, if its "
+            f"{count} elements decide it"
         )
         raise InvalidRequest(msg)
     msg = (

@@ -17,6 +17,7 @@ import msgspec
 
 from inferd.aio.inline import NotFast
 from inferd.errors import InvalidRequest
+from inferd.wire.json.kinds import unreadable, why_no_request
 
 try:
     import simdjson
@@ -235,6 +236,8 @@ def document_of(values: Any) -> Document:
         document = msgspec.convert(values, _ExactDocument)
     except msgspec.ValidationError as error:
         msg = f"the request body is JSON, but not an inference request: {error}"
+        if words := why_no_request(error):
+            msg = f"{words}: {msg}"
         raise InvalidRequest(msg) from None
     for one in document.inputs:
         _check_dims(one)
@@ -247,7 +250,10 @@ def _check_dims(one: Input) -> None:
         raise InvalidRequest(msg)
     for index, dim in enumerate(one.shape):
         if not -1 <= dim <= _MAX_DIM:
-            msg = f"input '{one.name}': dim {index} is {dim}, expected 0 to 2^63 - 1"
+            msg = (
+                f"{unreadable('shape', 'unsigned-integer')}: input '{one.name}': dim {index} is "
+                f"{dim}, expected 0 to 2^63 - 1"
+            )
             raise InvalidRequest(msg)
 
 

@@ -10,6 +10,7 @@ from inferd.record import Record
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor
+from inferd.wire.json.kinds import unreadable
 
 HEADER = "Inference-Header-Content-Length"
 """The header that says how many bytes of a body are JSON."""
@@ -105,7 +106,10 @@ class Blobs(Record):
         they belong in a thread.
         """
         if type(size) is not int or size < 0:
-            msg = f"input '{name}': binary_data_size must be a number of bytes"
+            msg = (
+                f"{unreadable('binary_data_size', 'unsigned-integer')}: that of input '{name}' "
+                f"must be a number of bytes"
+            )
             raise InvalidRequest(msg)
         if shape and min(shape) < 0:
             msg = (

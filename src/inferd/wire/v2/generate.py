@@ -285,7 +285,7 @@ def _members(
         elif type(value) is dict:
             yield from value.items()
         elif value is not None:
-            msg = "'parameters' must be an object"
+            msg = "Expected JSON object for keyword: 'parameters', it is something else"
             raise InvalidRequest(msg)
 
 

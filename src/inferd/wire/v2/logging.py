@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from inferd.config.options.log import LogChange, LogSettings
+from inferd.wire.json.kinds import not_a
 from inferd.wire.proto import encode, parse
 from inferd.wire.v2.settings import read_object, wrong_value
 
@@ -31,6 +32,9 @@ _SETTINGS = {
 }
 """The settings, in Triton's order."""
 
+_KINDS: dict[type, str] = {bool: "boolean", int: "unsigned-integer", str: "string"}
+"""What Triton calls the values of each type."""
+
 
 def decode_log_request(body: memoryview) -> LogChange:
     """Return the changes that a POST to /v2/logging asks for; null and unknown names are ignored.
@@ -55,7 +59,9 @@ def decode_log_message(data: bytes) -> LogChange:
             kind = choice.WhichOneof("parameter_choice")
             values[name] = kind and getattr(choice, kind)
             if kind not in (None, setting.choice):
-                raise wrong_value(name, values[name], f"{setting.expected}, in {setting.choice}")
+                words = f"expect {_KINDS[setting.kind]} for '{name}'"
+                expected = f"{setting.expected}, in {setting.choice}"
+                raise wrong_value(words, name, values[name], expected)
     return _change(values)
 
 
@@ -73,7 +79,7 @@ def _change(values: Mapping[str, Any]) -> LogChange:
         if value is None:
             continue
         if type(value) is not setting.kind or (type(value) is int and not 0 <= value <= _LARGEST):
-            raise wrong_value(name, value, setting.expected)
+            raise wrong_value(not_a(_KINDS[setting.kind]), name, value, setting.expected)
         changed[setting.field] = value
     return LogChange(**changed)
 

@@ -17,6 +17,7 @@ from inferd.aio.inline import groups
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.errors import InferdError, InvalidRequest, Unsupported
+from inferd.wire.json.kinds import not_a
 from inferd.wire.proto import encode, parse
 from inferd.wire.proto.fields import encode_field, read_field
 
@@ -43,7 +44,7 @@ def decode_index_request(body: memoryview, _repository: str = "") -> bool:
     """
     ready = _small_object(body).get("ready")
     if ready is not None and type(ready) is not bool:
-        msg = f"'ready' is {_shown(ready)}, expected true or false"
+        msg = f"{not_a('boolean')}: 'ready' is {_shown(ready)}, expected true or false"
         raise InvalidRequest(msg)
     return bool(ready)
 
@@ -160,7 +161,10 @@ def decode_unload_request(body: memoryview, model: str) -> UnloadRequest:
         raise InvalidRequest(msg)
     dependents = parameters.get("unload_dependents")
     if dependents is not None and type(dependents) is not bool:
-        msg = f"parameter 'unload_dependents' is {_shown(dependents)}, expected true or false"
+        msg = (
+            f"{not_a('boolean')}: parameter 'unload_dependents' is {_shown(dependents)}, expected "
+            f"true or false"
+        )
         raise InvalidRequest(msg)
     return UnloadRequest(model, bool(dependents))
 
@@ -206,6 +210,8 @@ def _raw_parameters(body: memoryview) -> dict[str, msgspec.Raw]:
         parameters = msgspec.json.decode(body, type=_LoadBody).parameters or {}
     except _NOT_READABLE as error:
         msg = f"the body is no load request, a JSON object with 'parameters': {error}"
+        if not isinstance(error, msgspec.ValidationError):
+            msg = f"failed to parse the request JSON buffer: {msg}"
         raise InvalidRequest(msg) from error
     if quotes > _MAX_QUOTES or len(parameters) > MAX_FILES:
         raise _too_many()
@@ -218,6 +224,8 @@ def _raw_text(key: str, value: msgspec.Raw, expected: str) -> str:
     except _NOT_READABLE:
         shown = bytes(memoryview(value)[:_SHOWN]).decode(errors="replace")
         msg = f"parameter '{key}' is {shown}, expected {expected}"
+        if not shown.startswith('"'):
+            msg = f"{not_a('string')}: {msg}"
         raise InvalidRequest(msg) from None
 
 

@@ -21,7 +21,7 @@ def read_object(body: memoryview) -> dict[str, Any]:
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        msg = f"failed to parse the request JSON buffer, expected an object of settings: {error}"
+        msg = f"failed to parse the request JSON buffer: expected an object of settings: {error}"
         raise InvalidRequest(msg) from error
     if not isinstance(document, dict):
         msg = f"the body is {shown(document)}, expected a JSON object of settings"
@@ -29,9 +29,9 @@ def read_object(body: memoryview) -> dict[str, Any]:
     return document
 
 
-def wrong_value(name: str, value: object, expected: str) -> InvalidRequest:
-    """Return the error for a wrong value of the setting `name`."""
-    return InvalidRequest(f"{name} is {shown(value)}, expected {expected}")
+def wrong_value(words: str, name: str, value: object, expected: str) -> InvalidRequest:
+    """Return the error for a wrong value of the setting `name`; it begins with `words`."""
+    return InvalidRequest(f"{words}: {name} is {shown(value)}, expected {expected}")
 
 
 def shown(value: object) -> str:

@@ -16,6 +16,7 @@ from inferd.config.options.trace import (
     whole_number,
 )
 from inferd.errors import InvalidRequest
+from inferd.wire.json.kinds import not_a
 from inferd.wire.proto import encode, parse
 from inferd.wire.v2.settings import read_object, shown, wrong_value
 
@@ -46,7 +47,8 @@ def decode_trace_request(body: memoryview) -> TraceChange:
             given[name] = [value]
         else:
             expected = "an array of strings" if takes_many else "a string, for numbers too"
-            raise wrong_value(name, value, f"{expected}, or null")
+            kind = "array" if takes_many and not isinstance(value, list) else "string"
+            raise wrong_value(not_a(kind), name, value, f"{expected}, or null")
     return _change(given)
 
 

@@ -50,8 +50,8 @@ def take_parameters(request: InferRequest, parameters: Any) -> None:
             raise InvalidRequest(msg)
         elif value is None:
             msg = (
-                f"invalid value type for '{name}' parameter, expected one of InferParameter's "
-                f"kinds: it has no value"
+                f"invalid value type for '{name}' parameter, expected int64_param, bool_param, or "
+                f"string_param, or one of double_param and uint64_param: it has no value"
             )
             raise InvalidRequest(msg)
         else:

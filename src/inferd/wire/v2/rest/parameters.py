@@ -9,6 +9,7 @@ from inferd.core.request import InferRequest, Sequence
 from inferd.errors import InvalidRequest
 from inferd.tensor.tensor import Parameters
 from inferd.wire.json.data import json_text
+from inferd.wire.json.kinds import unreadable
 from inferd.wire.shared_memory import PARAMETERS
 
 MAX_SHOWN = 200
@@ -83,7 +84,10 @@ def _set_sequence(request: InferRequest, key: str, value: Any) -> None:
 
 def _boolean(key: str, value: Any) -> bool:
     if type(value) is not bool:
-        msg = f"parameter '{key}' is {json_text(value)[:MAX_SHOWN]}, expected true or false"
+        msg = (
+            f"{unreadable(key, 'boolean')}: parameter '{key}' is {json_text(value)[:MAX_SHOWN]}, "
+            f"expected true or false"
+        )
         raise InvalidRequest(msg)
     return value
 
@@ -91,8 +95,8 @@ def _boolean(key: str, value: Any) -> bool:
 def _unsigned(key: str, value: Any, also: str = "") -> int:
     if type(value) is not int or not 0 <= value < 2**64:
         msg = (
-            f"parameter '{key}' is {json_text(value)[:MAX_SHOWN]}, "
-            f"expected a whole number from 0 to 2^64 - 1{also}"
+            f"{unreadable(key, 'string' if also else 'unsigned-integer')}: parameter '{key}' is "
+            f"{json_text(value)[:MAX_SHOWN]}, expected a whole number from 0 to 2^64 - 1{also}"
         )
         raise InvalidRequest(msg)
     return value

@@ -11,6 +11,7 @@ import orjson
 
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.errors import InvalidRequest
+from inferd.wire.json.kinds import why_unfit
 from inferd.wire.shared_memory import CudaRegistration, SystemRegistration
 
 MAX_BODY_BYTES = 64 << 10
@@ -75,10 +76,9 @@ def _decoded(body: memoryview, kind: type[_Document]) -> _Document:
         if missing := _MISSING.fullmatch(str(error)):
             msg = f"Shared memory register request has no '{missing[1]}' field"
         elif not isinstance(error, msgspec.ValidationError):
-            msg = (
-                f"failed to parse the request JSON buffer, expected a shared memory "
-                f"registration: {error}"
-            )
+            msg = f"failed to parse the request JSON buffer: {msg}"
+        elif words := why_unfit(error):
+            msg = f"{words}: {msg}"
         raise InvalidRequest(msg) from None
 
 
