@@ -3,6 +3,7 @@ import pytest
 
 from inferd.config.model import ModelConfig, ModelInput, Warmup, WarmupInput
 from inferd.errors import InvalidConfig
+from inferd.repository import warmup
 from inferd.repository.warmup import MAX_BATCH, warmup_samples
 from inferd.tensor.dtype import DataType
 
@@ -127,6 +128,7 @@ def test_a_sample_that_cannot_be_made_is_refused_by_name(tmp_path, one, text):
         ("zwölf\n".encode(), (1,), ["zwölf".encode()]),
         (b"two\r\nlines\r\n", (1,), [b"two\r\nlines"]),
         (b"\n\n", (1,), [b"\n"]),
+        (b"\xef\xbb\xbfmarked\n", (1,), [b"marked"]),
         (b"one\ntwo", (2,), [b"one", b"two"]),
         (b"one\r\n\r\n", (2, 1), [b"one", b""]),
         (b"\x03\0\0\0one\x04\0\0\0two\n", (2,), [b"one", b"two\n"]),
@@ -160,6 +162,19 @@ def test_a_file_of_other_strings_says_what_to_write(tmp_path, content, found):
         "; write plain UTF-8 text, a line for each string (all of it if there is one), or before "
         "each string its length in bytes as 4 bytes, little-endian"
     )
+
+
+def test_a_file_of_strings_that_is_too_large_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(warmup, "MAX_TEXT_BYTES", 3)
+    (tmp_path / "warmup").mkdir()
+    for content, is_sound in (b"abc", True), (b"abcd", False):
+        (tmp_path / "warmup" / "a").write_bytes(content)
+        fields = {"datatype": DataType.BYTES, "dims": (1,)}
+        if is_sound:
+            assert only_tensor(tmp_path, input_data_file="a", **fields).strings() == [b"abc"]
+        else:
+            text = complaint(tmp_path, sample(input_data_file="a", **fields), **fields)
+            assert text.endswith("input 'A': input_data_file 'a' is larger than 3 bytes")
 
 
 def test_dims_that_vary_take_any(tmp_path):

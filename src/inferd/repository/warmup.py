@@ -23,7 +23,7 @@ MAX_BATCH = 10_000
 """The most requests a sample may have; more is a mistake."""
 
 MAX_TEXT_BYTES = 64 << 20
-"""How much of a data file of strings is read; of others, as much as the tensor needs."""
+"""The largest data file of strings; of others, as much is read as the tensor needs."""
 
 
 class Sample(msgspec.Struct):
@@ -116,7 +116,10 @@ def _file_data(
 ) -> bytes:
     count, place = prod(shape), f"{place}: input_data_file"
     if datatype is DataType.BYTES:
-        data = read_inside(folder / FOLDER, filename, place, MAX_TEXT_BYTES)
+        data = read_inside(folder / FOLDER, filename, place, MAX_TEXT_BYTES + 1)
+        if len(data) > MAX_TEXT_BYTES:
+            msg = f"{place} '{filename}' is larger than {MAX_TEXT_BYTES} bytes"
+            raise InvalidConfig(msg)
         try:
             check_strings(data, count, filename)
         except InferdError as error:
@@ -146,7 +149,7 @@ def _plain_text(data: bytes, count: int, place: str, error: InferdError) -> byte
         "each string its length in bytes as 4 bytes, little-endian"
     )
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")  # some editors mark UTF-8
     except UnicodeDecodeError:
         raise InvalidConfig(said + how) from error
     if not text or "\0" in text:
