@@ -417,6 +417,15 @@ def test_rows_that_meet_in_the_scales_of_quantisation_alone_are_said_to():
     assert (verdict.rows, verdict.is_quantised) == ("dependent", False)
 
 
+def test_a_function_does_not_stand_for_an_operator_that_onnx_has():
+    relu = [node("Relu", "a", "b")]
+    function = helper.make_function(
+        "", "Softmax", ["a"], ["b"], relu, [helper.make_opsetid("", 17)]
+    )
+    made = model([node("Softmax", "x", axis=0)], {"x": ["n", 4]}, functions=[function])
+    assert verdict_on(made).rows == "open"
+
+
 def test_an_operator_that_is_not_known_leaves_the_question_open():
     unknown = helper.make_node("Guess", ["x"], ["y"], name="guess", domain="own")
     verdict = verdict_on(model([unknown], {"x": ["n", 4]}, more=[("own", 1)]))

@@ -24,6 +24,9 @@ MOST_STEPS = 50_000
 
 _MOST_CALLS = 50
 
+_TAKEN = ("", "ai.onnx.ml", "com.microsoft")
+"""Domains in which ONNX Runtime runs its own operators rather than a model's functions."""
+
 
 class RowFlow:
     """What is known of one model. `rules` are by domain and operator.
@@ -146,6 +149,9 @@ class RowFlow:
             return control(self, node, values, scope)
         function = self.functions.get((node.domain, node.op))
         if function is not None:
+            if node.domain in _TAKEN:
+                msg = "a function has the name of what may be an operator of the runtime's own"
+                raise Unclear(msg)
             return self._call(function, node, values)
         rule = self._rules.get((node.domain, node.op))
         is_plain = all(value is None or value.is_plain for value in values)
