@@ -13,6 +13,7 @@ MAIN = """\
 inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Protocol).
 
   inferd serve PATH... [options]    serve the models in one or more repositories
+  inferd serve MODEL [options]      serve one model: its file, or its folder
   inferd serve app.py               serve the functions of a Python file as models
   inferd serve --help               every option of the server
   inferd convert MODEL -o OUT.onnx  make an ONNX model of one of scikit-learn ...
@@ -31,7 +32,8 @@ inferd serve PATH... [options]
 
 Serves the models in one or more repositories. PATH is a folder of model folders, each with
 numbered version folders in it: models/resnet/1/model.onnx. PATH may also be the folder or the
-file of a single model, or a Python file whose functions are models (@inferd.model).
+file of a single model (resnet.onnx, or /mnt/models with --model-name resnet), or a Python file
+whose functions are models (@inferd.model). The log says what each PATH was taken for.
 
 Every option can be set in three ways. The flag overrides the variable, the variable the file:
 
@@ -39,7 +41,8 @@ Every option can be set in three ways. The flag overrides the variable, the vari
   INFERD_HTTP_PORT=8080     environment variable; lists are separated by ";"
   http-port = 8080          line in a TOML file, named with --config FILE
 
-Booleans may stand alone: --exit-on-error is --exit-on-error=true.
+Booleans may stand alone: --exit-on-error is --exit-on-error=true. Underscores in flags are
+hyphens: --http_port is --http-port.
 """
 
 _SIGNALS = """\
