@@ -32,6 +32,7 @@ NEEDS = {
     "test_catboost.py": ("catboost",),
     "test_frames.py": ("sklearn", "xgboost", "lightgbm", "pandas"),
     "test_all_estimators.py": ("sklearn", "skops"),
+    "test_translated.py": ("sklearn", "skops", "xgboost", "lightgbm", "skl2onnx"),
     "test_transformers.py": ("torch", "transformers"),
     "test_trees.py": ("xgboost", "lightgbm"),
     "test_mxnet.py": ("mxnet",),

@@ -5,9 +5,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from inferd.backends.estimator.conversion.comparison import TOLERANCE
 from inferd.backends.estimator.conversion.conversion import (
@@ -18,6 +15,7 @@ from inferd.backends.estimator.conversion.conversion import (
     loaded,
     named_ports,
 )
+from inferd.backends.estimator.conversion.sample import read_sample
 from inferd.config.model import ModelConfig
 from inferd.config.platform import platform_of_file
 from inferd.errors import InferdError, InvalidConfig
@@ -111,7 +109,9 @@ def _converted(given: argparse.Namespace) -> Conversion:
     if not 0 <= given.tolerance < float("inf"):
         msg = f"--tolerance is {given.tolerance}, expected a number from 0"
         raise InvalidConfig(msg)
-    sample = _sample(given.sample) if given.sample else None
+    sample = None
+    if given.sample:
+        sample = read_sample(Path(given.sample), f"--sample {given.sample}")
     config = ModelConfig(
         file.stem,
         parameters={
@@ -133,41 +133,10 @@ def _library(file: Path) -> str:
     return platform.backend
 
 
-def _sample(path: str) -> dict[str, Any]:
-    """Return the arrays of an .npz file. Raises InvalidConfig."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError) as error:
-        msg = f"--sample {path}: {getattr(error, 'strerror', None) or error}"
-        raise InvalidConfig(msg) from error
-    lengths = {array.shape[:1] for array in arrays.values()}
-    if len(lengths) != 1 or lengths == {()} or lengths == {(0,)}:
-        msg = f"--sample {path}: expected arrays of the same number of rows, at least one row"
-        raise InvalidConfig(msg)
-    most = 2 if len(arrays) == 1 else 1
-    for name, array in arrays.items():
-        if array.ndim > most:
-            msg = (
-                f"--sample {path}: '{name}' has shape {list(array.shape)}, expected [rows] for "
-                f"each column, or a single array [rows, columns]"
-            )
-            raise InvalidConfig(msg)
-    return {name: _texts(array) for name, array in arrays.items()}
-
-
-def _texts(array: Any) -> Any:
-    return array.astype(str).astype(object) if array.dtype.kind in "SU" else array
-
-
 def _tell(found: Conversion, given: argparse.Namespace) -> None:
-    if found.threshold_count is None:
-        where = f"the {found.row_count} rows of {given.sample}"
-    elif found.threshold_count:
-        where = f"{found.row_count} rows drawn around its {found.threshold_count} thresholds"
-    else:
-        where = f"{found.row_count} drawn rows; --sample with rows of yours would say more"
-    sys.stdout.write(f"compared with the library on {where}\n")
+    where = found.where or f"the {found.row_count} rows of {given.sample}"
+    more = "" if found.threshold_count != 0 else "; --sample with rows of yours would say more"
+    sys.stdout.write(f"compared with the library on {where}{more}\n")
     for one in found.differences:
         sys.stdout.write(f"  {one.output}: {one}\n")
 

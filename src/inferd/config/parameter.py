@@ -25,6 +25,16 @@ one input per column; and any number of rows."""
 FOUND_OUTPUTS = "inferd_found_outputs"
 """If "true", datatypes and dims of the outputs are only expected: what the model gives is right."""
 
+CONVERT = "inferd_convert"
+"""If "onnx", a model of a library for tables is converted when it loads, and run in ONNX Runtime,
+if it answers as the library does."""
+
+CONVERT_SAMPLE = "inferd_convert_sample"
+"""A file in the model's folder with rows on which both are compared; see inferd convert."""
+
+CONVERT_TOLERANCE = "inferd_convert_tolerance"
+"""How much a number may differ, as a share of it or, below 1, as it is."""
+
 MODEL_CLASS = "inferd_model_class"
 """The class, with its module, that a file of XGBoost's was saved from, as MLflow writes it."""
 
@@ -101,6 +111,14 @@ def is_on(config: ModelConfig, key: str, *, default: bool = False) -> bool:
     if text.lower() not in _BOOLEANS:
         raise _refused(config, key, "true or false")
     return _BOOLEANS[text.lower()]
+
+
+def is_converted(config: ModelConfig) -> bool:
+    """Tell whether the model asks to be converted to ONNX. Raises InvalidConfig."""
+    wanted = config.parameters.get(CONVERT)
+    if wanted not in (None, "", "onnx"):
+        raise _refused(config, CONVERT, "onnx")
+    return bool(wanted)
 
 
 def takes_table(config: ModelConfig) -> bool:

@@ -21,7 +21,7 @@ from inferd.backends.onnx.settings import (
 )
 from inferd.backends.onnx.signature import Loaded
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import MOST_ELEMENTS, TABLE, whole_number
+from inferd.config.parameter import MOST_ELEMENTS, whole_number
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
 from inferd.core.shared import Shared, fingerprint
@@ -29,7 +29,7 @@ from inferd.core.signature import check_config
 from inferd.errors import BackendFailed, InvalidConfig
 from inferd.rows.verdict import verdict_on
 
-_CPU = Placement("cpu")
+CPU = Placement("cpu")
 _EXTERNAL = "session.model_external_initializers_file_folder_path"
 
 
@@ -53,7 +53,7 @@ class OnnxBackend(CompletingBackend):
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; the file is loaded, and kept for the `open` that follows."""
-        loaded = self._load(files, config, _CPU)
+        loaded = self._load(files, config, CPU)
         completed = self._complete_checked(config, loaded.signature)
         with self._lock:
             self._completed.append(loaded)
@@ -74,14 +74,21 @@ class OnnxBackend(CompletingBackend):
             return GuardedInstance(instance, loaded.checks, config.name)
         return instance
 
-    def _load(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Loaded:
+    def _load(
+        self,
+        files: ModelFiles,
+        config: ModelConfig,
+        placement: Placement,
+        loaded: Loaded | None = None,
+    ) -> Loaded:
+        """Return the model, which is `loaded` if the caller has it already."""
         available = onnxruntime().get_available_providers()
         chosen = providers(config, placement, available)
-        parameters = {k: v for k, v in config.parameters.items() if k != TABLE}  # for requests only
         libraries = find_libraries(files, config)
         own = self._key(files, config)
-        key = own, chosen, parameters, config.optimization, fingerprint(libraries)
-        return self._loaded.get(key, partial(self._read, files, config, chosen, libraries))
+        key = own, chosen, config.parameters, config.optimization, fingerprint(libraries)
+        read = partial(self._read, files, config, chosen, libraries)
+        return self._loaded.get(key, (lambda: loaded) if loaded is not None else read)
 
     def _read(
         self, files: ModelFiles, config: ModelConfig, chosen: list[Provider], libraries: list[Path]

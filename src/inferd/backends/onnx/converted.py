@@ -1,16 +1,12 @@
 """ConvertedBackend: models of other formats, converted to ONNX at load."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from inferd.backends.onnx.backend import OnnxBackend, fingerprint_beside
 from inferd.backends.onnx.doors.guard import Guarded, guard
 from inferd.config.model import CONTROL_TYPES, ModelConfig, ModelInput
-from inferd.config.parameter import TABLE
 from inferd.convert.onnx_model import OnnxPort
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InferdError, InvalidConfig
@@ -20,28 +16,8 @@ class ConvertedBackend(OnnxBackend):
     """Base of the backends that convert: the configuration is part of the model.
 
     Most formats do not declare the types and dims of inputs, which then come from the
-    configuration. Some name the columns of their rows.
+    configuration.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._columns: dict[Path, list[str]] = {}
-
-    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete."""
-        return self._with_columns(files, super().complete(files, config))
-
-    def _note_columns(self, files: ModelFiles, names: list[str]) -> None:
-        """Remember the names of the columns of a model's rows, [] if they have none."""
-        self._columns[files.file] = names
-
-    def _with_columns(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """Return `config` with the column names of a table, unless it already lists them."""
-        names = self._columns.get(files.file)
-        if not names or config.parameters.get(TABLE) != "true":
-            return config
-        listed = msgspec.json.encode(names).decode()
-        return replace(config, parameters={**config.parameters, TABLE: listed})
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         configured = (config.input, config.output, config.max_batch_size, config.batch_input)

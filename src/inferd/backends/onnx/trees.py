@@ -22,37 +22,6 @@ INPUT, OUTPUT = "input__0", "output__0"
 _MAX_BYTES = (1 << 31) - 1
 
 
-class TreesBackend(ConvertedBackend):
-    """Base of all: one input, FP32 [features], and one output, FP32."""
-
-    _parse: Callable[[bytes], Ensemble]
-
-    def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
-        content = read_bytes(files, files.file, _MAX_BYTES)
-        name = str(files.file.relative_to(files.folder))
-        try:
-            ensemble = self._reader(config)(content)
-            self._note_columns(files, ensemble.names)
-            self._settle(ensemble, config)
-            inputs = [tensor.name for tensor in config.input] or [INPUT]
-            outputs = [tensor.name for tensor in config.output] or [OUTPUT]
-            return encode_ensemble(ensemble, inputs[0], outputs[0])
-        except InferdError as error:
-            error.args = (f"'{name}': {error.message}",)
-            raise
-
-    def _reader(self, config: ModelConfig) -> Callable[[bytes], Ensemble]:
-        """Return what reads the model's file."""
-        del config
-        return self._parse
-
-    def _settle(self, ensemble: Ensemble, config: ModelConfig) -> None:
-        """Have `ensemble` answer as the configuration asks; by default as the file says."""
-
-
-# --- as Triton's FIL backend has them ---
-
-
 class _Format(NamedTuple):
     filename: str
     read: Callable[[bytes], Ensemble]
@@ -68,29 +37,39 @@ _FORMATS = {
 """`model_type` -> the file's default name, and its reader."""
 
 
-class FilBackend(TreesBackend):
+class FilBackend(ConvertedBackend):
     """Runs forests of XGBoost, LightGBM and Treelite (scikit-learn, cuML) as Triton's FIL does.
 
     Parameters: `model_type`, a key of _FORMATS; `is_classifier`, formerly `output_class`, to
     answer with class numbers; `predict_proba` to answer with probabilities; `threshold`, above
-    which a probability means class 1.
+    which a probability means class 1. There is one input, FP32 [features], and one output, FP32.
     """
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         return super()._key(_with_file(files, config), config), _answer(config)
 
     def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
-        return super()._convert(_with_file(files, config), config)
+        files = _with_file(files, config)
+        content = read_bytes(files, files.file, _MAX_BYTES)
+        name = str(files.file.relative_to(files.folder))
+        try:
+            ensemble = _format(config).read(content)
+            _settle(ensemble, config)
+            inputs = [tensor.name for tensor in config.input] or [INPUT]
+            outputs = [tensor.name for tensor in config.output] or [OUTPUT]
+            return encode_ensemble(ensemble, inputs[0], outputs[0])
+        except InferdError as error:
+            error.args = (f"'{name}': {error.message}",)
+            raise
 
-    def _reader(self, config: ModelConfig) -> Callable[[bytes], Ensemble]:
-        return _format(config).read
 
-    def _settle(self, ensemble: Ensemble, config: ModelConfig) -> None:
-        ensemble.answer, ensemble.threshold = _answer(config)
-        if is_on(config, "predict_proba") and ensemble.transform == "argmax":
-            ensemble.transform = "softmax"
-        if ensemble.answer == PAIR and len(ensemble.base) != 1:
-            ensemble.answer = VALUES
+def _settle(ensemble: Ensemble, config: ModelConfig) -> None:
+    """Have `ensemble` answer as the configuration asks; by default as the file says."""
+    ensemble.answer, ensemble.threshold = _answer(config)
+    if is_on(config, "predict_proba") and ensemble.transform == "argmax":
+        ensemble.transform = "softmax"
+    if ensemble.answer == PAIR and len(ensemble.base) != 1:
+        ensemble.answer = VALUES
 
 
 def _answer(config: ModelConfig) -> tuple[str, float]:

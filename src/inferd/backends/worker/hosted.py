@@ -5,6 +5,7 @@ import logging
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from inferd.backends.worker.environments.environment import Environment
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 _MAIN = "inferd.backends.worker.host"
 _COMPLETE = "inferd.engine.loading.hosted_model:complete_hosted"
+_CONVERT = "inferd.engine.loading.hosted_model:convert_hosted"
 _OPEN = "inferd.engine.loading.hosted_model:open_hosted"
 
 
@@ -48,6 +50,20 @@ class HostedModels:
         instance = WorkerInstance(self._plan(files, config, placement, _OPEN))
         instance.start()
         return instance
+
+    def convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
+        """Have a worker convert the model to ONNX, and log how both differ. Raises InferdError."""
+        with TemporaryDirectory(prefix="inferd-") as folder:
+            file = Path(folder) / "model.onnx"
+            plan = self._plan(files, config, Placement("convert"), _CONVERT)
+            plan.settings["converted"] = str(file)
+            instance = WorkerInstance(plan)
+            try:
+                said = instance.start()
+            finally:
+                instance.close()
+            log.info("model '%s' version %d: %s", config.name, files.version, said)
+            return file.read_bytes()
 
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str

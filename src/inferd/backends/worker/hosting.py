@@ -22,6 +22,7 @@ from inferd.core.interfaces import (
     ModelFiles,
     Placement,
 )
+from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from inferd.backends.worker.hosted import HostedModels
@@ -78,6 +79,19 @@ class HostedBackend:
             check_in_server(config)
             return self._in_server().open(files, config, placement)
         return self._in_workers().open(files, config, placement)
+
+    def convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
+        """Return the model converted to ONNX, by a worker. Raises InferdError.
+
+        Raises InvalidConfig if the configuration wants to run it in one, too.
+        """
+        if not runs_in_server(config, {}, "server"):
+            msg = (
+                f"model '{config.name}': converted to ONNX it runs in the server, but a parameter "
+                f"of it needs a process of its own: serve what 'inferd convert' writes instead"
+            )
+            raise InvalidConfig(msg)
+        return self._in_workers().convert(files, config)
 
     def _in_server(self) -> Backend:
         if self._here is None:  # two threads may each create one; the last one stays

@@ -22,6 +22,8 @@ from inferd.core.interfaces import (
 )
 from inferd.engine.loading.scheduling import as_joined
 
+_CONVERSION = "inferd.backends.estimator.conversion.conversion:converted_for"
+
 
 def complete_hosted(load: dict[str, Any]) -> str:
     """Return the configuration completed from the model's file, and its marks, as JSON.
@@ -30,6 +32,19 @@ def complete_hosted(load: dict[str, Any]) -> str:
     """
     completed = _backend(load).complete(_files(load), _config(load))
     return json.dumps({"config": to_json(completed), "marks": marks_of(completed)})
+
+
+def convert_hosted(load: dict[str, Any]) -> str:
+    """Write the model, converted to ONNX, to the file `converted`; return how it differs.
+
+    Raises InferdError.
+    """
+    files, config = _files(load), _config(load)
+    library: Any = _backend(load)
+    convert = EntryPoint("", _CONVERSION, "").load()
+    content, said = convert(library.load(files, config), files.folder, config)
+    Path(load["converted"]).write_bytes(content)
+    return str(said)
 
 
 def open_hosted(load: dict[str, Any]) -> Opened:

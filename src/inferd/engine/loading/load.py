@@ -24,7 +24,7 @@ from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.config.options.gpu_limit import GpuLimits
 from inferd.config.options.host_policy import HostPolicies
 from inferd.config.options.rate_limit import Limits
-from inferd.config.parameter import EXECUTION_TIMEOUT, number
+from inferd.config.parameter import EXECUTION_TIMEOUT, is_converted, number
 from inferd.config.platform import is_python_based, reported_platform
 from inferd.core.interfaces import (
     Backend,
@@ -44,7 +44,7 @@ from inferd.engine.loading.caching import NOT_LOOKED, Keeper
 from inferd.engine.loading.ensemble import build_ensemble, find_steps
 from inferd.engine.loading.isolation import WHY_ISOLATED, isolated, marked_load
 from inferd.engine.loading.joining import joining_of, tell_joining
-from inferd.engine.loading.lookup import backend_named, python_based
+from inferd.engine.loading.lookup import backend_named, python_based, translating
 from inferd.engine.loading.opening import Machine, open_all
 from inferd.engine.loading.scheduling import Given, as_executed, build_scheduler
 from inferd.engine.loading.warmup import samples_of
@@ -154,7 +154,7 @@ class Loader:
         )
         self.attempts = Attempts()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
-        self._backends: dict[tuple[str, bool], Backend] = {}
+        self._backends: dict[tuple[str, Callable[..., Backend]], Backend] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         limits = options.rate_limits
@@ -365,13 +365,17 @@ class Loader:
             raise BackendFailed(msg) from error
 
     def _backend(self, config: ModelConfig) -> Backend:
-        name, is_based = config.backend, is_python_based(config)
+        name = config.backend
+        find: Callable[[str, Path | None], Backend] = backend_named
+        if is_python_based(config):
+            find = python_based
+        elif is_converted(config):
+            find = translating
         with self._lock:
-            backend = self._backends.get((name, is_based))
+            backend = self._backends.get((name, find))
             if backend is None:
-                find = python_based if is_based else backend_named
                 backend = find(name, self._directory)
-                self._backends[name, is_based] = backend
+                self._backends[name, find] = backend
                 if isinstance(backend, ConnectedBackend):
                     context = BackendContext(
                         self._models,

@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import CONVERT, MAX_SHOWN
 from inferd.config.platform import PYTHON_RUNTIME, is_python_based, platform_named
 from inferd.core.interfaces import Backend, GivenModel
 from inferd.errors import InvalidConfig, Unsupported
@@ -104,6 +105,11 @@ _COMPILED_OF_TRITON = (
 
 _HOSTED_BACKEND = "inferd.backends.worker.hosting:HostedBackend"
 
+_CONVERTIBLE = ("sklearn", "xgboost", "lightgbm", "catboost")
+"""Backends whose models can be converted to ONNX when they load."""
+
+_TRANSLATED_BACKEND = "inferd.backends.onnx.translated:TranslatedBackend"
+
 _INSTEAD = {"tensorflow": "openvino"}
 """Backends whose package may not be installed, and the ones that run their files then."""
 
@@ -133,6 +139,24 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
         wanted = f"'inferd[{extra}]'" if extra else error.name
         msg = f"backend '{backend}' needs the Python package '{error.name}': pip install {wanted}"
         raise Unsupported(msg) from error
+    return found
+
+
+def translating(name: str, directory: Path | None) -> Backend:
+    """Return a new backend that converts models of the library `name` to ONNX when they load.
+
+    Raises InvalidConfig for what is no such library, Unsupported when its package is missing.
+    """
+    platform = platform_named(name)
+    library = platform.backend if platform else name
+    if library not in _CONVERTIBLE:
+        msg = (
+            f"parameter {CONVERT} is for models of {', '.join(_CONVERTIBLE)}, not for backend "
+            f"'{name[:MAX_SHOWN]}'"
+        )
+        raise InvalidConfig(msg)
+    kind = EntryPoint("", _TRANSLATED_BACKEND, ENTRY_POINTS).load()
+    found: Backend = kind(backend_named(library, directory))
     return found
 
 

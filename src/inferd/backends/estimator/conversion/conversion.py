@@ -1,25 +1,32 @@
 """Conversion: a model of a library as an ONNX model, compared with what it was made of."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from inferd.backends.estimator.answer import tensor_of
 from inferd.backends.estimator.backend import INPUT, EstimatorBackend
 from inferd.backends.estimator.conversion.comparison import (
     TOLERANCE,
+    Arrays,
     Difference,
     differences,
     expected,
 )
 from inferd.backends.estimator.conversion.drawn import drawn_rows, rows_of_training
 from inferd.backends.estimator.conversion.libraries import onnx_of, thresholds_of
+from inferd.backends.estimator.conversion.outputs import Wanted, with_outputs
+from inferd.backends.estimator.conversion.sample import read_sample
+from inferd.backends.estimator.instance import outputs_named
 from inferd.backends.estimator.model import PREDICT, Columns, LoadedModel
 from inferd.backends.estimator.parts import parts_of
 from inferd.backends.estimator.rows import stacked
-from inferd.config.model import ModelConfig
+from inferd.config.model import ModelConfig, ModelInput
+from inferd.config.parameter import CONVERT_SAMPLE, CONVERT_TOLERANCE, MAX_SHOWN, number
 from inferd.convert.onnx_model import OnnxPort
 from inferd.core.arrays import Array
 from inferd.core.interfaces import ModelFiles
@@ -40,6 +47,15 @@ class Conversion(NamedTuple):
     differences: list[Difference]
     row_count: int
     threshold_count: int | None
+
+    @property
+    def where(self) -> str:
+        """The drawn rows in words, "" for a sample."""
+        if self.threshold_count is None:
+            return ""
+        if self.threshold_count:
+            return f"{self.row_count} rows drawn around its {self.threshold_count} thresholds"
+        return f"{self.row_count} drawn rows"
 
 
 _BACKENDS = {
@@ -70,6 +86,7 @@ def loaded(library: str, file: Path, config: ModelConfig) -> LoadedModel:
 def converted(
     model: LoadedModel,
     sample: Columns | None = None,
+    config: ModelConfig | None = None,
     *,
     tolerance: float = TOLERANCE,
     row_count: int = ROWS,
@@ -77,21 +94,55 @@ def converted(
     """Convert `model`, and compare both on the columns, or the one array of rows, of `sample`.
 
     An array of shape [rows, columns] is the only one in `sample`; columns have the shape [rows].
-    Raises Unsupported for what cannot be converted, BackendFailed for rows that the library
-    refuses.
+    Inputs and outputs have the names and datatypes that `config` gives them, or else those of
+    `sample` and of the library's answers. Raises Unsupported for what cannot be converted,
+    BackendFailed for rows that the library refuses, InvalidConfig for inputs or outputs that are
+    not the model's.
     """
+    config = config or ModelConfig("")
     columns, threshold_count = sample, None
     if columns is None:
         columns, threshold_count = _drawn(model, row_count)
+    columns = as_configured(columns, config)
     ports = [OnnxPort(name, _datatype(column), _shape(column)) for name, column in columns.items()]
-    content = onnx_of(model.origin, ports, transforms=PREDICT not in model.outputs)
-    session = _session(content)
-    names = [output.name for output in session.get_outputs()]
+    try:
+        import_module("onnx")
+        content = onnx_of(model.origin, ports, transforms=PREDICT not in model.outputs)
+    except ModuleNotFoundError as error:
+        msg = f"converting needs the package '{error.name}': pip install 'inferd[convert]'"
+        raise Unsupported(msg) from error
     row_count = len(next(iter(columns.values())))
-    got = dict(zip(names, session.run(names, _feed(session, columns)), strict=True))
-    want = expected(model, _rows(model, columns), row_count, names)
-    found = differences({name: np.asarray(got[name]) for name in names}, want, tolerance)
+    got = _answers(content, columns)
+    want = expected(model, _rows(model, columns), row_count, list(got))
+    if all(array.size == want[name].size for name, array in got.items()):
+        wanted = _wanted(model, config, want)
+        content = with_outputs(content, wanted)
+        answers = _answers(content, columns)
+        got = {one.source: answers[name] for name, one in wanted.items()}
+        want = {one.source: one.answer for one in wanted.values()}
+    found = differences(got, want, tolerance)
     return Conversion(content, found, row_count, threshold_count)
+
+
+def converted_for(model: LoadedModel, folder: Path, config: ModelConfig) -> tuple[bytes, str]:
+    """Return the ONNX model of `model`, and in words how it differs, as `config` asks; see CONVERT.
+
+    `folder` is the model's. Raises InferdError.
+    """
+    sample = None
+    if name := config.parameters.get(CONVERT_SAMPLE):
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            msg = (
+                f"parameter {CONVERT_SAMPLE} is '{name[:MAX_SHOWN]}', outside of the model's folder"
+            )
+            raise InvalidConfig(msg)
+        sample = read_sample(folder / name, f"parameter {CONVERT_SAMPLE}: {name[:MAX_SHOWN]}")
+    tolerance = number(config, CONVERT_TOLERANCE, default=TOLERANCE)
+    found = converted(model, sample, config, tolerance=tolerance)
+    check(found, tolerance)
+    where = found.where or f"the {found.row_count} rows of {name}"
+    said = "; ".join(f"{one.output} {one}" for one in found.differences)
+    return found.content, f"converted to ONNX, compared with the library on {where}: {said}"
 
 
 def check(found: Conversion, tolerance: float) -> None:
@@ -121,6 +172,64 @@ def _drawn(model: LoadedModel, row_count: int) -> tuple[Columns, int]:
         known = {}  # whatever is wrong with its trees, the conversion says so
     rows, threshold_count = drawn_rows(known, rows_of_training(parts, count), count, row_count)
     return {INPUT: rows}, threshold_count
+
+
+def as_configured(columns: Columns, config: ModelConfig) -> Columns:
+    """Return `columns` with the names and datatypes of the inputs in `config`, if it lists them.
+
+    Without them, a single array has the name of the library's input. Raises InvalidConfig.
+    """
+    inputs = config.input
+    arrays = list(columns.values())
+    if not inputs:
+        return columns if len(arrays) > 1 else {INPUT: arrays[0]}
+    if len(inputs) > 1 and len(arrays) == 1:
+        arrays = list(arrays[0].T)
+    if len(inputs) > 1 and all(one.name in columns for one in inputs):
+        arrays = [columns[one.name] for one in inputs]
+    if len(arrays) != len(inputs):
+        msg = (
+            f"the configuration lists {len(inputs)} inputs, the rows that the models are compared "
+            f"on have {len(arrays)} columns"
+        )
+        raise InvalidConfig(msg)
+    return {one.name: _typed(array, one) for one, array in zip(inputs, arrays, strict=True)}
+
+
+def _typed(array: Array, tensor: ModelInput) -> Array:
+    if (array.dtype == object) != (tensor.datatype is DataType.BYTES):
+        msg = (
+            f"input '{tensor.name}' is {tensor.datatype.value}, the rows that the models are "
+            f"compared on are {_datatype(array).value}: give a sample that fits"
+        )
+        raise InvalidConfig(msg)
+    with np.errstate(all="ignore"):
+        return array if array.dtype == object else array.astype(tensor.datatype.numpy)
+
+
+def _wanted(model: LoadedModel, config: ModelConfig, want: Arrays) -> dict[str, Wanted]:
+    """Return the outputs that a converted model is to have, by name."""
+    if not config.output:
+        return {name: Wanted(name, array) for name, array in want.items()}
+    wanted = {}
+    named = outputs_named(config, model.outputs)
+    for output in config.output:
+        source = named[output.name].name
+        if source not in want:
+            msg = f"output '{source}' has no counterpart in ONNX; there are {', '.join(want)}"
+            raise Unsupported(msg)
+        array = want[source]
+        tensor = tensor_of(replace(output, reshape=None), array, len(array), is_cast=True)
+        wanted[output.name] = Wanted(source, tensor.numpy())
+    return wanted
+
+
+def _answers(content: bytes, columns: Columns) -> Arrays:
+    """Return what an ONNX model answers, by the names of its outputs."""
+    session = _session(content)
+    names = [output.name for output in session.get_outputs()]
+    arrays = session.run(names, _feed(session, columns))
+    return {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
 
 
 def _rows(model: LoadedModel, columns: Columns) -> object:

@@ -29,7 +29,8 @@ _SHOWN = 300
 def onnx_of(estimator: Any, ports: Sequence[OnnxPort], *, transforms: bool) -> bytes:
     """Return `estimator` as an ONNX model with the inputs `ports`; trees take FP32 only.
 
-    `transforms` tells that it cannot predict. Raises Unsupported for what cannot be converted.
+    `transforms` tells that it cannot predict. Raises Unsupported for what cannot be converted,
+    ModuleNotFoundError without a converter.
     """
     root = root_of(estimator)
     try:
@@ -40,10 +41,7 @@ def onnx_of(estimator: Any, ports: Sequence[OnnxPort], *, transforms: bool) -> b
         if root == "catboost":
             return _of_catboost(estimator, ports[0].name)
         return _of_sklearn(estimator, ports, "transform" if transforms else PREDICT)
-    except ModuleNotFoundError as error:
-        msg = f"converting needs the package '{error.name}': pip install 'inferd[convert]'"
-        raise Unsupported(msg) from error
-    except InferdError:
+    except (InferdError, ModuleNotFoundError):
         raise
     except Exception as error:
         why = foreign_text(error)[:_SHOWN]
