@@ -63,6 +63,30 @@ class DimsCheck(NamedTuple):
         return ""
 
 
+class LeastDimCheck(NamedTuple):
+    """A dim that must have a least size, for windows that an operator lays over it."""
+
+    name: str
+    operator: str
+    place: int
+    least: int
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """See Check.inputs."""
+        return (self.name,)
+
+    def complaint(self, arrays: Mapping[str, Array]) -> str:
+        """See Check.complaint."""
+        shape = arrays[self.name].shape
+        if len(shape) <= self.place or shape[self.place] >= self.least:
+            return ""
+        return (
+            f"input '{self.name}' has shape {list(shape)}; {self.operator} takes it "
+            f"with at least {self.least} in dim {self.place}"
+        )
+
+
 class NonzeroCheck(NamedTuple):
     """A number that an operator divides by: it must not be 0."""
 

@@ -16,6 +16,7 @@ from inferd.backends.onnx.doors.check import (
     NonzeroCheck,
 )
 from inferd.backends.onnx.doors.contrib import CONTRIB, MICROSOFT
+from inferd.backends.onnx.doors.pools import shut_pool
 from inferd.backends.onnx.doors.scope import Scope
 from inferd.backends.onnx.doors.shutting import Shut, Shutter, Shutting
 from inferd.backends.onnx.doors.sizes import SIZES
@@ -230,12 +231,14 @@ def _has_lowest(array: Array) -> bool:
 
 _OWN: dict[str, Shutter] = {
     "Attention": _attention,
+    "AveragePool": shut_pool,
     "ConvTranspose": _conv_transpose,
     "DFT": _ranked(0, 1),
     "Div": _division,
     "Einsum": _einsum,
     "GRU": _gru,
     "LSTM": _lstm,
+    "MaxPool": shut_pool,
     "ReverseSequence": _ranked(0, 2),
     "STFT": _stft,
     "Unique": _unique,

@@ -14,7 +14,8 @@ FLOAT, UINT8, BOOL = 1, 2, 9
 class Scope:
     """The values that nodes of a graph can name: their constants, element types, origins.
 
-    `open_inputs` are the inputs that every request gives, which only the main graph has. `around`
+    `open_inputs` are the inputs that every request gives, which only the main graph has, as their
+    `declared` dims: -1 where one is variable, None if they are not known. `around`
     is the scope of the graph that a subgraph is in. A function is `given` its inputs.
     """
 
@@ -26,6 +27,8 @@ class Scope:
         self._valued: set[str] = set(given)
         self._grown: set[str] = set(given)
         self._own: set[str] = set()
+        self._producers: dict[str, RowNode] = {}
+        self.declared: dict[str, tuple[int, ...] | None] = {}
         self.open_inputs: frozenset[str] = frozenset()
 
     def read(self, graph: OnnxGraph, *, is_main: bool = False) -> None:
@@ -34,6 +37,7 @@ class Scope:
         self._own.update(graph.elements, inputs, graph.outputs, graph.constants)
         self._types.update((name, one) for name, one in graph.elements.items() if one)
         if is_main:
+            self.declared = {port.name: port.dims for port in graph.inputs}
             self.open_inputs = frozenset(inputs) - graph.constants.keys()
         self._valued.update(inputs)
         self._constants.update(graph.constants)
@@ -47,6 +51,7 @@ class Scope:
             if name not in self._types:
                 self._add(name, element)
             self._own.add(name)
+        self._producers.update(dict.fromkeys(node.outputs, node))
         self._follow_values(node)
         if node.domain:
             return
@@ -106,6 +111,10 @@ class Scope:
             return self._around.constant(name)
         tensor = self._constants.get(name)
         return None if tensor is None else tensor.integers()
+
+    def producer(self, name: str) -> RowNode | None:
+        """Return the node of this graph that makes a value, None for any other value."""
+        return self._producers.get(name)
 
     def dims(self, name: str) -> tuple[int, ...] | None:
         """Return the dims of a constant, None for anything else."""
