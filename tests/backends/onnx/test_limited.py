@@ -83,11 +83,13 @@ def test_a_request_that_is_wrong_keeps_its_error(tmp_path):
 
 
 def test_no_timer_is_left_behind(tmp_path):
-    before = threading.active_count()
     instance = opened(tmp_path)
     for _ in range(20):
         instance.execute([request(1)])
-    assert threading.active_count() <= before + 1
+    timers = [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+    for timer in timers:  # each waits for 300 seconds, unless it has been cancelled
+        timer.join(30)
+    assert not any(timer.is_alive() for timer in timers)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", USUAL_LIMIT_S), ("0", 0), ("2.5", 2.5)])
