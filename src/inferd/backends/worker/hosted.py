@@ -41,7 +41,8 @@ class HostedModels:
             reply = instance.start()
         finally:
             instance.close()
-        said = json.loads(reply or "{}")
+        assert reply is not None  # what complete_hosted says
+        said = json.loads(reply)
         completed = parse_json(json.dumps(said["config"]), "what the worker says")
         return marked(merged(config, completed), said["marks"])
 
