@@ -1,4 +1,7 @@
-"""Streams of gRPC in thousands of orders of events: each one ends, and no answer is lost."""
+"""Streams of gRPC in many orders of events: each one ends, and no answer is lost.
+
+play_streams.py plays as many more as one likes, or one of them again.
+"""
 
 import sys
 
@@ -6,7 +9,7 @@ import pytest
 from simulation import simulate
 from stream_world import World
 
-QUICK, MANY = 150, 4000
+QUICK, MANY = 40, 500
 
 
 def play(seed):
@@ -18,15 +21,16 @@ def play(seed):
         raise
 
 
-@pytest.mark.parametrize("first", range(0, QUICK, 50))
-def test_each_stream_ends_and_no_answer_is_lost(first):
-    for seed in range(first, first + 50):
+@pytest.mark.timeout(600)
+def test_each_stream_ends_and_no_answer_is_lost():
+    for seed in range(QUICK):
         play(seed)
 
 
 @pytest.mark.slow
-def test_so_it_does_in_thousands_of_orders(capsys):
+@pytest.mark.timeout(600)  # on machines that do much else
+def test_so_it_does_in_hundreds_of_orders(capsys):
     for seed in range(QUICK, QUICK + MANY):
         play(seed)
     with capsys.disabled():
-        sys.stdout.write(f" {MANY:,} orders of events")
+        sys.stdout.write(f" {MANY} orders of events")
