@@ -236,8 +236,10 @@ def _run_by(platform: Platform, config: ModelConfig, filename: str) -> ModelConf
     config = replace(config, default_model_filename=filename)
     if config.backend or config.platform:
         return config
-    is_told = platform_of_file(filename) == platform  # by the ending, here and wherever it is asked
-    return replace(config, backend=platform.backend, platform="" if is_told else platform.reported)
+    is_obvious = platform_of_file(filename) == platform  # to whoever asks, by the ending
+    return replace(
+        config, backend=platform.backend, platform="" if is_obvious else platform.reported
+    )
 
 
 def _read_config(folder: Path, reading: Reading) -> tuple[str, ModelConfig]:
