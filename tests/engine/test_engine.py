@@ -179,7 +179,7 @@ def test_a_wrong_answer_at_once_is_counted_as_failed():
 
 
 def test_a_request_is_checked_before_it_runs():
-    with pytest.raises(InvalidRequest, match="missing required input.*'X'"):
+    with pytest.raises(InvalidRequest, match=r"missing required input.*'X'"):
         infer(engine_of(3), InferRequest("m"))
 
 
