@@ -539,3 +539,15 @@ def test_what_only_rest_refuses(ask):
     assert told("generate", {"INPUT0": [1, 2]}).startswith(
         "The schema can not convert input 'INPUT0' to tensor with proper shape"
     )
+
+
+def test_a_path_or_a_method_that_is_not_there(server):
+    def told(method, path):
+        connection = http.client.HTTPConnection(server.http)
+        connection.request(method, path)
+        answer = json.load(connection.getresponse())
+        connection.close()
+        return answer["error"]
+
+    assert told("GET", "/v2/nothing") == "Not Found: there is nothing at '/v2/nothing'"
+    assert told("DELETE", "/v2") == "Method Not Allowed: DELETE, expected GET, HEAD"

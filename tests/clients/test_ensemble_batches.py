@@ -141,8 +141,8 @@ def test_a_batch_of_several_is_refused_by_a_step_that_takes_one_item(infer):
         infer("batched", [[1, 2, 3], [4, 5, 6]])
     assert caught.value.status() in ("400", "StatusCode.INVALID_ARGUMENT")
     assert caught.value.message() == (
-        "ensemble 'batched', step 0 (model 'plus'): unexpected shape for input 'I' for model "
-        "'plus'. Expected [3], got [2,3] (input 'I' is tensor 'X', INT32 [2, 3])"
+        "in ensemble 'batched', unexpected shape for input 'I' for model 'plus'. Expected [3], got "
+        "[2,3]; step 0 (model 'plus'): input 'I' is tensor 'X', INT32 [2, 3]"
     )
 
 

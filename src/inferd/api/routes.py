@@ -222,7 +222,7 @@ def refusal(error: Exception) -> HttpAnswer:
 def not_found(request: HttpRequest) -> HttpAnswer:
     """Return the answer to a target that does not exist."""
     path = request.target.partition(b"?")[0][:200].decode("latin-1")
-    return error_answer(404, f"there is nothing at '{path}'")
+    return error_answer(404, f"Not Found: there is nothing at '{path}'")
 
 
 def wrong_method(request: HttpRequest, target: Target) -> HttpAnswer:
@@ -231,5 +231,5 @@ def wrong_method(request: HttpRequest, target: Target) -> HttpAnswer:
         target.guard.check(request.headers)
     allowed = b", ".join(sorted(target.calls))
     method = request.method[:40].decode("latin-1")
-    text = f"method {method} is not allowed here, expected {allowed.decode()}"
+    text = f"Method Not Allowed: {method}, expected {allowed.decode()}"
     return error_answer(405, text, b"Allow: %b\r\n" % allowed)

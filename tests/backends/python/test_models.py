@@ -320,7 +320,11 @@ def test_a_decoupled_model_streams_over_http(asked):
     [
         (0, 0, "ValueError: before any response (1/model.py, line 13, in execute)"),
         (1, 1, "ValueError: after a response (1/model.py, line 16, in execute)"),
-        (2, 1, "returned a list; a decoupled model sends its responses and returns None"),
+        (
+            2,
+            1,
+            "returned a list; a decoupled model sends its responses, execute must return None",
+        ),
         (3, 1, "let go of the request without sending its final response"),
     ],
 )

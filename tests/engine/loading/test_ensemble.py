@@ -175,7 +175,7 @@ async def test_a_failure_is_counted_where_it_happens_and_above(repository, ask):
         a=identity(), bad=failing, e=ensemble(step("a", "X", "t"), step("bad", "t", "Y"))
     )
     async with engine_on(root) as engine:
-        with pytest.raises(BackendFailed, match=r"^ensemble 'e', step 1 \(model 'bad'\): "):
+        with pytest.raises(BackendFailed, match=r"^in ensemble 'e', .*; step 1 \(model 'bad'\): "):
             await engine.infer(ask("e", X=ROWS))
         fails = {row.name: row.inference_stats.fail.count for row in engine.statistics()}
         assert fails == {"a": 0, "bad": 1, "e": 1}
@@ -216,8 +216,8 @@ async def test_a_variable_batch_that_a_step_does_not_take_names_the_step(reposit
         with pytest.raises(InvalidRequest) as caught:
             await engine.infer(ask("e", X=[[1, 2]] * 9))
         assert caught.value.message == (
-            "ensemble 'e', step 0 (model 'a'): inference request batch-size must be <= 8 for 'a', "
-            "that of input 'INPUT0' is 9 (input 'INPUT0' is tensor 'X', FP32 [9, 2])"
+            "in ensemble 'e', inference request batch-size must be <= 8 for 'a', that of input "
+            "'INPUT0' is 9; step 0 (model 'a'): input 'INPUT0' is tensor 'X', FP32 [9, 2]"
         )
 
 

@@ -191,8 +191,8 @@ class StepRunner:
         ]
         if more := len(call.inputs) - len(given):
             given.append(f"and {more} more")
-        text = f"ensemble '{self.plan.name}', {step}: {error.message}"
-        failed = type(error)(f"{text} ({'; '.join(given)})" if given else text)
+        text = f"in ensemble '{self.plan.name}', {error.message}; {step}"
+        failed = type(error)(f"{text}: {'; '.join(given)}" if given else text)
         failed.__cause__ = error  # for the log; compiled, `raise ... from` would not set it
         return failed
 

@@ -370,8 +370,8 @@ class Worker:
         if self.outbox.is_decoupled:
             if responses is not None:
                 what = (
-                    f"returned {kind_of(responses)}; a decoupled model sends its "
-                    f"responses and returns None"
+                    f"returned {kind_of(responses)}; a decoupled model sends its responses, "
+                    f"execute must return None"
                 )
         elif responses is None:
             if not all(one.has_sender or one.is_closed for one in opens):
