@@ -42,8 +42,9 @@ def test_curl_gets_events(server, options):
 def test_curl_is_told_what_is_wrong(server):
     text = curl(server, STREAM, {"IN": ["a"]}, "-N")
     assert json.loads(text) == {
-        "error": "input 'IN': element 0 is \"a\", which is not a whole number from -2147483648 to "
-        "2147483647 for datatype INT32"
+        "error": "Unable to parse 'data': attempt to access JSON non-signed-integer as "
+        "signed-integer: input 'IN': element 0 is \"a\", which is not a whole number from "
+        "-2147483648 to 2147483647 for datatype INT32"
     }
 
 
