@@ -13,6 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.svm import SVC  # noqa: E402
 
 from inferd.cli.main import main  # noqa: E402
 
@@ -45,6 +46,20 @@ def test_estimators_answer_the_same(tmp_path, capsys, estimator, classes):
     labels, shares = session.run(["predict", "predict_proba"], {"input": ROWS})
     assert labels.ravel().tolist() == estimator.predict(ROWS).tolist()
     np.testing.assert_allclose(shares, estimator.predict_proba(ROWS), atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # of skl2onnx
+def test_what_the_library_does_not_answer_is_left_out(tmp_path, capsys):
+    estimator = SVC().fit(ROWS, NUMBERS * 2.0)
+    skops.dump(estimator, tmp_path / "model.skops")
+    code, made, text = converted(tmp_path / "model.skops", capsys)
+    assert code == 0, text
+    session = onnxruntime.InferenceSession(str(made), providers=["CPUExecutionProvider"])
+    assert [(one.name, one.type) for one in session.get_outputs()] == [
+        ("predict", "tensor(double)")
+    ]
+    [labels] = session.run(None, {"input": ROWS})
+    assert labels.tolist() == estimator.predict(ROWS).reshape(-1, 1).tolist()
 
 
 def test_xgboost_stops_at_its_best_iteration(tmp_path, capsys):
