@@ -58,6 +58,7 @@ def test_the_rest_has_no_word_of_it():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_server_conforms_without_it(without):
     assert str(without) in run(without, "inspect", "--details", "inferd")
     said = run(without, "pytest", "conformance", "-q", "-x", "-p", "no:cacheprovider")

@@ -21,6 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "platforms"
 NEEDS = {
     "test_pytorch.py": ("torch",),
     "test_pytorch_modules.py": ("torch",),
+    "test_pytorch_rows.py": ("torch",),
     "test_tensorflow.py": ("tensorflow",),
     "test_tensorflow_openvino.py": ("tensorflow", "openvino"),
     "test_openvino.py": ("openvino",),

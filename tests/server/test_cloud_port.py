@@ -161,7 +161,7 @@ def test_wrong_methods_paths_and_bodies_have_errors_as_json(config):
         port = server.cloud_ports["SageMaker"]
         status, headers, answer = send(port, "GET", "/invocations")
         assert (status, headers["Allow"]) == (405, "POST")
-        assert "not allowed" in json.loads(answer)["error"]
+        assert "Method Not Allowed" in json.loads(answer)["error"]
         assert "nothing at" in json.loads(send(port, "GET", "/nowhere")[2])["error"]
         status, _, answer = send(port, "POST", "/invocations", b"{")
         assert status == 400 and json.loads(answer)["error"]

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from inferd.backends.onnx.backend import OnnxBackend
-from inferd.backends.onnx.limited import USUAL_LIMIT_S, LimitedInstance, limit_s
+from inferd.backends.onnx.limited import USUAL_LIMIT_S, TimedInstance, limit_s
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
@@ -64,7 +64,7 @@ def request(rounds):
 
 def test_a_loop_that_does_not_end_is_stopped_and_others_go_on(tmp_path):
     instance = opened(tmp_path, inferd_execution_timeout_seconds="0.5")
-    assert isinstance(instance, LimitedInstance)
+    assert isinstance(instance, TimedInstance)
     for _ in range(2):
         fine, stopped = instance.execute([request(3), request(2**62)])
         assert fine.outputs[0].numpy() == 8
@@ -105,4 +105,4 @@ def test_a_limit_is_a_number():
 
 def test_without_a_limit_nothing_watches(tmp_path):
     instance = opened(tmp_path, inferd_execution_timeout_seconds="0")
-    assert not isinstance(instance, LimitedInstance) and not instance.bounded
+    assert not isinstance(instance, TimedInstance) and not instance.bounded

@@ -10,7 +10,7 @@ from inferd.backends.onnx.doors.guard import MOST, Guarded, guarded
 from inferd.backends.onnx.guarded import GuardedInstance
 from inferd.backends.onnx.instance import OnnxInstance, failures
 from inferd.backends.onnx.library import find_libraries, register, words
-from inferd.backends.onnx.limited import LimitedInstance, limit_s
+from inferd.backends.onnx.limited import TimedInstance, limit_s
 from inferd.backends.onnx.settings import (
     Provider,
     Threads,
@@ -69,7 +69,7 @@ class OnnxBackend(CompletingBackend):
         plain = OnnxInstance(loaded, config, files.version)
         limit = limit_s(config)
         is_limited = limit and not loaded.is_bounded
-        instance = LimitedInstance(plain, limit, config.name) if is_limited else plain
+        instance = TimedInstance(plain, limit, config.name) if is_limited else plain
         if loaded.checks:
             return GuardedInstance(instance, loaded.checks, config.name)
         return instance

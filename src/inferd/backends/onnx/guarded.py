@@ -5,7 +5,7 @@ from typing import Any
 
 from inferd.backends.onnx.doors.check import Check
 from inferd.backends.onnx.instance import OnnxInstance
-from inferd.backends.onnx.limited import LimitedInstance
+from inferd.backends.onnx.limited import TimedInstance
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, InvalidRequest
 
@@ -17,7 +17,7 @@ class GuardedInstance:
     """
 
     def __init__(
-        self, instance: OnnxInstance | LimitedInstance, checks: Sequence[Check], model: str
+        self, instance: OnnxInstance | TimedInstance, checks: Sequence[Check], model: str
     ) -> None:
         self.bounded = instance.bounded
         self._instance = instance

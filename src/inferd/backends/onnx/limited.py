@@ -1,4 +1,4 @@
-"""LimitedInstance: an ONNX model whose runs are stopped if they take too long."""
+"""TimedInstance: an ONNX model whose runs are stopped if they take too long."""
 
 import threading
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def limit_s(config: ModelConfig) -> float:
     return number(config, EXECUTION_TIMEOUT, default=USUAL_LIMIT_S)
 
 
-class LimitedInstance:
+class TimedInstance:
     """An instance in front of another, whose executions it stops after `limit_s` seconds.
 
     ONNX Runtime looks before each operator, and in each round of a loop, whether it should stop.

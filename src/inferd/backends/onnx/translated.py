@@ -15,7 +15,7 @@ MOST_ROWS = 4096
 """The max_batch_size of a model that gives none; the library would take any number of rows."""
 
 
-class Library(Protocol):
+class ConvertingLibrary(Protocol):
     """A backend that can convert its models."""
 
     def connect(self, context: BackendContext) -> None:
@@ -32,7 +32,7 @@ class Library(Protocol):
 class TranslatedBackend(ConvertedBackend):
     """Runs models of `library`, which converts them when they load, in ONNX Runtime."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: ConvertingLibrary) -> None:
         super().__init__()
         self._default_max_batch_size = MOST_ROWS
         self._library = library
