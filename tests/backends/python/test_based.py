@@ -84,7 +84,7 @@ def test_models_of_a_python_based_backend_have_its_code_and_their_own_files(
         assert reasons(asked) == {}
         for name, factor in (("two", 2), ("three", 3)):
             assert list(asked.ask(name, IN=NUMBERS)["OUT"]) == [factor, 2 * factor]
-            assert asked.http.get_model_metadata(name)["platform"] == "inferd_times"
+            assert asked.http.get_model_metadata(name)["platform"] == "times"
         with pytest.raises(Exception, match=r"nothing to do \(times/model.py, line \d+, in exec"):
             asked.ask("broken", IN=NUMBERS)
 
@@ -97,7 +97,7 @@ def test_runtime_model_py_means_the_python_based_backend_of_a_name_that_we_have(
     with running(root, backend_directory=str(backends)) as asked:
         assert reasons(asked) == {}
         assert list(asked.ask("net", IN=NUMBERS)["OUT"]) == [5, 10]
-        assert asked.http.get_model_metadata("net")["platform"] == "inferd_pytorch"
+        assert asked.http.get_model_metadata("net")["platform"] == "pytorch_libtorch"
 
 
 def test_what_is_no_python_based_backend_is_named(repository, backends):

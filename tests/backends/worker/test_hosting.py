@@ -244,7 +244,7 @@ class Judged(IdentityBackend):
 @pytest.mark.slow
 def test_a_verdict_made_in_a_worker_is_known_in_the_server(opened):
     judged = opened(f"{__name__}:Judged", identity(FP32, **WORKER))
-    expected = Verdict("dependent", "CumSum adds up rows", has_batch_dim=False)
+    expected = Verdict("dependent", "CumSum adds up rows", has_batch_dim=False, is_quantised=True)
     assert verdict_of(judged) == expected
     assert verdict_of(opened(IDENTITY, identity(FP32, **WORKER))) == UNKNOWN
 
