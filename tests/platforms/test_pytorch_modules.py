@@ -83,7 +83,7 @@ def test_a_module_is_served_with_its_state(repository, serve):
         with pytest.raises(Exception, match="too small"):
             ask(client, "plain", a=-A)
         assert ask(client, "plain", a=B, b=A) == {"SUM": [[11, 22]], "SCALED": [[10, 20]]}
-        assert client.get_model_metadata("plain").platform == "inferd_pytorch"
+        assert client.get_model_metadata("plain").platform == "pytorch_libtorch"
 
 
 @pytest.mark.slow

@@ -7,7 +7,13 @@ import pytest
 
 from inferd.backends.identity import IdentityBackend
 from inferd.backends.worker.hosting import HostedBackend
-from inferd.engine.loading.lookup import ENTRY_POINTS, backend_named, given_model, models_in
+from inferd.engine.loading.lookup import (
+    ENTRY_POINTS,
+    backend_named,
+    given_model,
+    models_in,
+    python_based,
+)
 from inferd.errors import InvalidConfig, Unsupported
 
 
@@ -114,6 +120,10 @@ def test_no_framework_is_imported_before_a_model_needs_it():
         "backend_named('onnxruntime'); assert 'onnxruntime' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_code_of_our_own_python_based_backend_is_there():
+    assert "torch.nn.Module" in python_based("pytorch", None)._code.read_text()
 
 
 def test_a_function_is_found_to_be_a_model():

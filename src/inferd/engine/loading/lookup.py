@@ -82,7 +82,7 @@ _HOSTED = {
 """Backends whose models may run in worker processes: where they run by default, and the packages
 each needs."""
 
-_OWN_PYTHON_BASED = {"pytorch": Path(__file__).parents[1] / "backends/based/pytorch/model.py"}
+_OWN_PYTHON_BASED = {"pytorch": Path(__file__).parents[2] / "backends/based/pytorch/model.py"}
 """The Python-based backends that are built in, used when --backend-directory has none."""
 
 _BACKEND_NAME = re.compile(r"[\w-][\w.-]*")
