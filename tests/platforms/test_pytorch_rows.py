@@ -73,6 +73,11 @@ def written_part(modules, x):
     return copy
 
 
+def other_places(modules, x):
+    places = torch.arange(x.shape[0]).unsqueeze(1)
+    return x[torch.cat([places, places * 0], 1).narrow(1, 1, 1).squeeze(1)]
+
+
 IMAGE, TOKENS, IDS = (3, 8, 8), (5, 6), (5, torch.int64)
 
 INDEPENDENT = {
@@ -176,7 +181,50 @@ DEPENDENT = {
     "no row": (of(lambda m, x: x.squeeze()), (6,)),
     "written to a view": (of(written_view), (6,)),
     "written to a part": (of(written_part), (6,)),
+    "places of zeros": (of(lambda m, x: x[torch.zeros_like(torch.arange(x.shape[0]))]), (6,)),
+    "order of places": (
+        of(lambda m, x: x[torch.arange(x.shape[0]).unsqueeze(1).argsort(1).squeeze(1)]),
+        (6,),
+    ),
+    "other places": (of(other_places), (6,)),
+    "noise": (of(lambda m, x: x + torch.zeros(6).uniform_().view(6)), (6,)),
+    "noisy slope": (
+        of(lambda m, x: x + torch.rrelu(-torch.ones(6), 0.1, 0.9, True).view(6)),
+        (6,),
+    ),
 }
+
+NUMBERED = {
+    "among lengths": ((6,), "if 2 in x.shape:\n    x = x * 2\nreturn x"),
+    "among numbers": ((6,), "if 2 in [x.size(0), 5]:\n    x = x * 2\nreturn x"),
+    "a key": ((6,), "d = {x.size(0): x}\nif 2 in d:\n    x = x * 2\nreturn x"),
+    "a text": ((6,), "d = {str(x.size(0)): x}\nif '2' in d:\n    x = x * 2\nreturn x"),
+    "filling": ((6,), "return functional.pad(x, [1, 1], value=float(x.size(0)))"),
+    "epsilon": ((6,), "return functional.layer_norm(x, [6], eps=float(x.size(0)))"),
+    "keepdim": ((6,), "return x.sum(1, keepdim=x.size(0) > 1)"),
+    "descending": ((6,), "return x.sort(1, descending=x.size(0) > 1)[0]"),
+    "largest": ((6,), "return x.topk(2, 1, x.size(0) > 1)[0]"),
+    "exponent": ((6,), "return x.norm(p=float(x.size(0)), dim=1)"),
+    "shift": ((6,), "return x.roll(x.size(0), 1)"),
+    "hidden": (
+        (5, 6),
+        "return functional.scaled_dot_product_attention(x, x, x, is_causal=x.size(0) > 1)",
+    ),
+    "scale": (
+        (5, 6),
+        "return functional.scaled_dot_product_attention(x, x, x, scale=1.0 / x.size(0))",
+    ),
+    "divisor": ((1, 4, 4), "return functional.avg_pool2d(x, 2, divisor_override=x.size(0))"),
+    "one row": ((6,), "return x.expand(1, 6)"),
+    "grown": ((6,), "y = torch.zeros(1, 6)\ny += x\nreturn y"),
+    "a mask": ((6,), "return x[torch.arange(x.size(0)), x[:, 0] > 0]"),
+    "bytes": ((6,), "return x[torch.arange(x.size(0), dtype=torch.uint8)]"),
+    "parts of numbers": (
+        (6,),
+        "a, b = self.axes.unbind(0)\nreturn x - x.sum(int(b), keepdim=True)",
+    ),
+}
+"""Shapes, and bodies of scripts whose answers change with the number of rows, or fail for two."""
 
 SAID = {
     "script": 27,
@@ -194,9 +242,14 @@ def sample(shape, rows):
 def script_verdict(module, shape):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        traced = torch.jit.trace(module, sample(shape, 3), check_trace=False)
+        return verdict_on_made(torch.jit.trace(module, sample(shape, 3), check_trace=False), shape)
+
+
+def verdict_on_made(made, shape):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         file = io.BytesIO()
-        torch.jit.save(traced, file)
+        torch.jit.save(made, file)
         file.seek(0)
         script = Script(torch, torch.jit.load(file).eval(), CPU)
     is_ids = shape[-1] is torch.int64
@@ -244,6 +297,49 @@ def test_rows_that_depend_on_each_other_are_never_called_independent(form):
         }
     assert not [name for name, verdict in found.items() if verdict.rows == "independent"]
     assert len([one for one in found.values() if one.rows == "dependent"]) >= SAID[form], found
+
+
+class Scripted(torch.jit.ScriptModule):
+    """A script of the lines that are given."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.register_buffer("axes", torch.tensor([1, 0]))
+        lines = "\n    ".join(body.split("\n"))
+        self.define(f"def forward(self, x):\n    {lines}\n")
+
+
+def are_alike(module, rows):
+    """Tell whether `module` makes the same of rows together as of each alone."""
+    alone = torch.cat([module(rows[n : n + 1]) for n in range(len(rows))])
+    try:
+        whole = module(rows)
+    except RuntimeError:
+        return False
+    return whole.shape == alone.shape and torch.allclose(whole, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_scripts_that_look_at_the_number_of_rows_are_never_called_independent(name):
+    shape, body = NUMBERED[name]
+    module = Scripted(body)
+    rows = torch.arange(2 * torch.Size(shape).numel()).reshape(2, *shape) % 7 + 1.0
+    assert not are_alike(module, rows)
+    assert verdict_on_made(module, shape).rows != "independent"
+
+
+def test_a_loop_without_operators_leaves_the_question_open():
+    module = Scripted("for _ in range(1000000000000):\n    pass\nreturn x")
+    assert verdict_on_made(module, (6,)).rows == "open"
+
+
+def test_a_result_that_is_a_view_of_what_is_returned_leaves_the_question_open():
+    def written_result(modules, x):
+        copy = x * 1
+        torch.einsum("bi->bi", copy).copy_(torch.cdist(x, x) @ x)
+        return copy
+
+    assert export_verdict(of(written_result), (6,)).rows == "open"
 
 
 def test_time_first_is_no_batch():

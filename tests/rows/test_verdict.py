@@ -254,6 +254,14 @@ NUMBERED = [
 ]
 PLACES = {"zero": 0, "one": 1, "last": [1]}
 
+FOUND = helper.make_graph(
+    [node("Gather", "x step", "row", axis=0)],
+    "found",
+    [helper.make_tensor_value_info("step", INT64, None)],
+    [helper.make_tensor_value_info("row", FLOAT, None)],
+)
+THROUGH = {"body": FOUND, "num_scan_inputs": 1, "scan_input_axes": [1], "scan_output_axes": [1]}
+
 
 @pytest.mark.parametrize(
     ("nodes", "rows"),
@@ -274,6 +282,7 @@ PLACES = {"zero": 0, "one": 1, "last": [1]}
             "dependent",
         ),
         ([node("Mod", "p p", "k"), node("GatherND", "x k")], "dependent"),
+        ([node("Concat", "p i", "k", axis=1), node("Scan", "k", **THROUGH)], "dependent"),
         ([node("Tile", "p twice", "k"), node("GatherND", "x k")], "dependent"),
     ],
 )

@@ -411,6 +411,8 @@ def _scan(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> lis
         axis %= value.rank
         if value.axis == axis:
             raise steps_through(node, axis)
+        if value.is_place:
+            raise mixes(node, "goes through the places of rows in the batch")
         dims = (*value.dims[:axis], *value.dims[axis + 1 :])
         slices.append(
             value.shaped(dims, None if value.axis is None else value.axis - (axis < value.axis))

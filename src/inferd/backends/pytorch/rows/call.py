@@ -66,6 +66,14 @@ class AtenCall:
         self.flow = flow
         self.name = name
         self.arguments = arguments
+        self._read: set[str] = set()
+
+    def check_read(self) -> None:
+        """Raise Unclear if an argument that may change with the rows was not looked at."""
+        for name in self.arguments.keys() - self._read:
+            if any(not as_rows(one).is_plain for one in handles_in(self.arguments[name])):
+                msg = f"{self.name}: its {name} depends on the rows, or on their number"
+                raise Unclear(msg)
 
     def apply(self, op: str, *values: RowTensor | None, **attributes: Any) -> list[RowTensor]:
         """Return what an operator of ONNX makes of `values`. Raises Mixed, Unclear."""
@@ -84,19 +92,29 @@ class AtenCall:
 
     def raw(self, name: str, default: Any = None) -> Any:
         """Return an argument as it is, `default` if it was left out or is None."""
+        self._read.add(name)
         value = self.arguments.get(name)
         return default if value is None else value
 
+    def known(self, name: str, default: Any = None) -> Any:
+        """Return an argument that is no tensor and not computed. Raises Unclear if it is."""
+        value = self.raw(name, default)
+        if any(handles_in(value)):
+            msg = f"{self.name}: its {name} is not known"
+            raise Unclear(msg)
+        return value
+
     def rows(self, name: str = "self") -> RowTensor:
         """Return an argument that is a tensor. Raises Unclear."""
-        return as_rows(self.arguments.get(name))
+        return as_rows(self.raw(name))
 
     def maybe(self, name: str) -> RowTensor | None:
         """Return an optional tensor. Raises Unclear."""
-        return None if self.arguments.get(name) is None else self.rows(name)
+        return None if self.raw(name) is None else self.rows(name)
 
     def tensors(self) -> list[RowTensor]:
         """Return all arguments that are tensors. Raises Unclear if one is lost."""
+        self._read.update(self.arguments)
         return [as_rows(one) for one in handles_in(dict(self.arguments))]
 
     def integer(self, name: str, default: int | None = None) -> int:

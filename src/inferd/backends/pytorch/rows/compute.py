@@ -117,11 +117,12 @@ def _prelu(call: AtenCall) -> RowTensor:
 
 
 def _same(call: AtenCall) -> RowTensor:
+    call.raw("other")  # it says but the datatype
     return call.rows().same()
 
 
 def _dropout(call: AtenCall) -> RowTensor:
-    if call.raw("train") is not False:
+    if call.known("train") is not False:
         raise mixes(call.node(), "draws random numbers, for training")
     return call.rows("input").same()
 
@@ -138,7 +139,7 @@ def _along(call: AtenCall) -> RowTensor:
 
 def _reduce(call: AtenCall) -> RowTensor:
     value, dims = call.rows(), call.integers("dim")
-    keeps = int(bool(call.raw("keepdim", False)))
+    keeps = int(bool(call.known("keepdim", False)))
     axes = constant(*dims) if dims else None
     return call.one("ReduceSum", value.same(), axes, keepdims=keeps)
 
@@ -198,15 +199,15 @@ def _addmm(call: AtenCall) -> RowTensor:
 
 def _einsum(call: AtenCall) -> RowTensor:
     tensors = [as_rows(one) for one in call.raw("tensors", [])]
-    return call.one("Einsum", *tensors, equation=call.raw("equation", ""))
+    return call.one("Einsum", *tensors, equation=call.known("equation", ""))
 
 
 def _attention(call: AtenCall) -> RowTensor:
     """scaled_dot_product_attention: softmax(query keys^T + mask) value."""
-    if call.raw("enable_gqa"):
+    if call.known("enable_gqa"):
         msg = f"{call.name}: its groups of heads are not known"
         raise Unclear(msg)
-    if call.raw("dropout_p"):
+    if call.known("dropout_p"):
         raise mixes(call.node(), "draws random numbers, for training")
     keys, mask = call.rows("key"), call.maybe("attn_mask")
     scores = call.one("MatMul", call.rows("query"), swapped(call, keys, -2, -1))
@@ -225,7 +226,7 @@ def _conv(call: AtenCall) -> RowTensor:
         msg = f"{call.name}: its input is no batch of images"
         raise Unclear(msg)
     bias = call.maybe("bias")
-    if call.raw("transposed", "transpose" in call.name):
+    if call.known("transposed", "transpose" in call.name):
         return call.one("ConvTranspose", value, weight, bias, group=call.integer("groups", 1))
     padding = call.raw("padding")
     if padding == "same":
@@ -252,7 +253,7 @@ def _batch_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     value = call.rows("self" if "self" in call.arguments else "input")
     means = [call.maybe(name) for name in ("running_mean", "running_var")]
     trains = None in means or (
-        call.raw("training", True) is not False and "no_training" not in call.name
+        call.known("training", True) is not False and "no_training" not in call.name
     )
     if trains and value.axis is not None:
         raise mixes(call.node(), "takes the mean of the whole batch, as in training")
@@ -263,7 +264,7 @@ def _batch_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
 
 def _layer_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     value = call.rows("self" if "self" in call.arguments else "input")
-    count = len(call.raw("normalized_shape", []))
+    count = len(call.known("normalized_shape", []))
     weights = [call.maybe("weight"), call.maybe("bias")]
     plain(call.node(), weights, "weights")
     along(call.node(), value, range(value.rank - count, value.rank))
@@ -279,6 +280,8 @@ def _group_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     plain(call.node(), [call.maybe("weight"), call.maybe("bias")], "weights")
     along(call.node(), value, range(1, value.rank))
     if "native" in call.name:
+        for name in ("N", "C", "HxW"):  # those of the input
+            call.raw(name)
         stats = value.shaped((value.dims[0], call.flow.letter()), value.axis)
         return [value.same(), stats, stats]
     return value.same()
@@ -312,7 +315,7 @@ def _pool(call: AtenCall) -> RowTensor | list[RowTensor]:
         strides=_spread(call.integers("stride") or window, count),
         dilations=_spread(call.integers("dilation") or [1], count),
         pads=[*pads, *pads],
-        ceil_mode=int(bool(call.raw("ceil_mode", False))),
+        ceil_mode=int(bool(call.known("ceil_mode", False))),
     )
     return [made, made] if "with_indices" in call.name else made
 
@@ -350,14 +353,14 @@ def _recurrent(call: AtenCall) -> list[RowTensor]:
     if "batch_sizes" in call.arguments or value.rank != 3:
         msg = f"{call.name}: its sequences are packed, or no batch"
         raise Unclear(msg)
-    batch = 0 if call.raw("batch_first", False) else 1
+    batch = 0 if call.known("batch_first", False) else 1
     if value.axis == 1 - batch:
         raise steps_through(call.node(), 1 - batch)
     along(call.node(), value, [2])
     if value.axis is None:
         msg = f"{call.name}: its sequence is the same for all rows"
         raise Unclear(msg)
-    if call.raw("train", False) and call.raw("dropout", 0.0):
+    if call.known("train", False) and call.known("dropout", 0.0):
         raise mixes(call.node(), "draws random numbers, for training")
     plain(call.node(), [as_rows(one) for one in call.raw("params", [])], "weights")
     given = [as_rows(one) for one in (states if isinstance(states, list | tuple) else [states])]

@@ -115,6 +115,8 @@ def _expand(call: AtenCall) -> RowTensor:
     for place, number in enumerate(numbers):
         if number == Size(-1) and place >= first:
             numbers[place] = value.dims[place - first]
+    if value.axis is not None and numbers[first + value.axis] == ONE:
+        raise mixes(call.node(), "makes one row of any number of them")
     made = RowTensor(wanted.shape, wanted.axis, numbers=tuple(numbers), counts=wanted.counts)
     return call.one("Expand", value, made)
 
@@ -180,8 +182,8 @@ def _unbind(call: AtenCall) -> list[RowTensor]:
     if value.dims[dim].letters or value.dims[dim].number > _MOST_PARTS:
         msg = f"{call.name}: the number of its parts is not known"
         raise Unclear(msg)
-    part = call.one("Gather", value, _index(0), axis=dim)
-    return [part] * value.dims[dim].number
+    places = range(value.dims[dim].number)
+    return [call.one("Gather", value, _index(place), axis=dim) for place in places]
 
 
 def _index(number: int) -> RowTensor:
@@ -228,17 +230,15 @@ def _advanced(call: AtenCall) -> RowTensor:
     """x[i], x[:, i]: one tensor of places along one dim."""
     value, given = call.rows(), list(call.raw("indices", []))
     places = [n for n, one in enumerate(given) if one is not None]
+    if not all(isinstance(one, Handle) and one.is_integer for one in given if one is not None):
+        msg = f"{call.name}: it is not known whether it looks up places or picks by a mask"
+        raise Unclear(msg)
     if places == [0, 1]:
         return _of_own_rows(call, value, *(as_rows(one) for one in given[:2]))
     if len(places) != 1:
         msg = f"{call.name}: it looks up places along several dims"
         raise Unclear(msg)
-    handle = given[places[0]]
-    if not isinstance(handle, Handle) or not handle.is_integer:
-        msg = f"{call.name}: it is not known whether it looks up places or picks by a mask"
-        raise Unclear(msg)
-    index = as_rows(handle)
-    return call.one("Gather", value, index, axis=places[0])
+    return call.one("Gather", value, as_rows(given[places[0]]), axis=places[0])
 
 
 def _of_own_rows(
@@ -295,6 +295,7 @@ def _arange(call: AtenCall) -> RowTensor:
 
 
 def _filled(call: AtenCall) -> RowTensor:
+    call.raw("self")  # it says but the datatype
     _check_filling(call)
     return call.one("ConstantOfShape", call.sizes("size"))
 

@@ -8,12 +8,28 @@ from inferd.backends.pytorch.rows import compute, dims
 from inferd.backends.pytorch.rows.call import AtenCall, Handle, as_rows, handles_in
 from inferd.rows.flow import RowFlow
 from inferd.rows.size import Size
-from inferd.rows.value import LostTensor, RowTensor, Unclear
+from inferd.rows.value import LostTensor, RowTensor, Unclear, mixes
 
 RULES: dict[str, dims.Rule] = {**dims.RULES, **compute.RULES}
 
-# Operators that may return their argument itself, which their schema does not say.
-_PASSING = ("dropout", "feature_dropout", "alpha_dropout", "type_as", "float", "double", "half")
+# Operators that may return an argument itself or a view of it, which their schema does not say.
+_PASSING = (
+    "dropout", "feature_dropout", "alpha_dropout", "type_as", "float", "double", "half", "einsum",
+    "pixel_shuffle", "pixel_unshuffle",
+)  # fmt: skip
+
+# Operators of another namespace than ATen's of which there are rules.
+_FOREIGN = ("quantized::linear_dynamic", "quantized::linear_relu_dynamic")
+
+_FINDING = (
+    "arange", "view", "reshape", "_unsafe_view", "flatten", "squeeze", "unsqueeze", "expand",
+    "contiguous", "clone", "detach", "alias", "to", "_to_copy", "index", "index_select",
+    "embedding", "size", "sym_size", "dim", "numel", "sym_numel",
+)  # fmt: skip
+"""Operators whose rules know what to do with the places of rows, or make them."""
+
+_WHOLE = ("3", "4", "torch.int32", "torch.int64", "None")
+"""Datatypes that hold the place of any row: those of TorchScript are numbers."""
 
 _INTEGERS = ("arange", "argmax", "argmin", "argsort")
 
@@ -82,49 +98,44 @@ class TorchFlow:
                 raise Unclear(msg)
         if written:
             name = name.removesuffix("_")
-        made = self._made(name, arguments, schema)
+        rule = RULES.get(name) if _is_known_namespace(schema) else None
+        made = self._made(name, rule, arguments, schema)
         for handle in handles_in(written):
             [first, *_] = [*handles_in(made), Handle(LostTensor(f"{name} writes to a tensor"))]
-            handle.value = first.value
-        if written and len(schema.returns) == 1:
-            return written[0]
-        self._note_views(name, arguments, schema, made)
-        return made
+            handle.value = _as_written(name, handle.value, first.value)
+        if rule is None or name in _PASSING:
+            _note_views(list(arguments.values()), [*written, made])
+        elif not written and any(one.alias_info is not None for one in schema.returns):
+            aliased = [one.name for one in schema.arguments if one.alias_info is not None]
+            _note_views([arguments[one] for one in aliased], made)
+        return written[0] if written and len(schema.returns) == 1 else made
 
-    def _made(self, name: str, arguments: Mapping[str, Any], schema: Any) -> Any:
+    def _made(
+        self, name: str, rule: dims.Rule | None, arguments: Mapping[str, Any], schema: Any
+    ) -> Any:
         taken = list(handles_in(dict(arguments)))
         lost = next((one.value for one in taken if isinstance(one.value, LostTensor)), None)
         if lost is not None:
             return _each(schema, lost)
         values = [as_rows(one) for one in taken]
-        rule = RULES.get(name)
         is_plain = all(value.is_plain for value in values)
+        call = AtenCall(self.flow, name, arguments)
         try:
             if rule is None:
+                is_plain = is_plain and _is_fixed(call, schema)
                 msg = f"operator {name} is not known"
                 raise Unclear(msg)
-            made = rule(AtenCall(self.flow, name, arguments))
+            made = rule(call)
+            call.check_read()
+            _check_places(name, arguments, [*values, *_row_tensors(made)])
         except Unclear as error:
             return _each(schema, RowTensor(None) if is_plain else LostTensor(error.reason))
-        passes_on = name in dims.RULES or (name in _KEEPING and arguments.get("dtype") in (None, 4))
+        is_whole = str(arguments.get("dtype")) in _WHOLE
+        passes_on = is_whole and (name in dims.RULES or name in _KEEPING)
         is_integer = name in _INTEGERS or (
             passes_on and bool(taken) and all(one.is_integer for one in taken)
         )
         return _wrapped(made, schema, is_integer=is_integer)
-
-    def _note_views(self, name: str, arguments: Mapping[str, Any], schema: Any, made: Any) -> None:
-        """Note which results may be views of arguments."""
-        if name not in _PASSING and all(one.alias_info is None for one in schema.returns):
-            return
-        sources = [
-            arguments[one.name]
-            for one in schema.arguments
-            if one.alias_info is not None or name in _PASSING
-        ]
-        for source in handles_in(sources):
-            for result in handles_in(made):
-                source.views += [one for one in result.views if one not in source.views]
-                result.views = source.views
 
     def scalar(self, name: str, values: Sequence[Any]) -> Any:
         """Return what an operator on numbers, some of which are computed, makes of `values`."""
@@ -132,7 +143,9 @@ class TorchFlow:
             return (values[0] is values[1]) == (name == "__is__")
         if not any(isinstance(one, Handle) for one in values):
             compute_it = _ON_NUMBERS.get(name)
-            if compute_it is None or not all(isinstance(one, _KNOWN) for one in values):
+            has_handles = name != "len" and any(handles_in(list(values)))
+            is_known = all(isinstance(one, _KNOWN) for one in values) and not has_handles
+            if compute_it is None or not is_known:
                 msg = f"operator {name} on numbers is not known"
                 raise Unclear(msg)
             return compute_it(*values)
@@ -151,6 +164,59 @@ class TorchFlow:
             number = made.numbers[0]
             return number.number if isinstance(number, Size) else number
         return Handle(made)
+
+
+def _is_known_namespace(schema: Any) -> bool:
+    return schema.name.startswith("aten::") or schema.name in _FOREIGN
+
+
+def _is_fixed(call: AtenCall, schema: Any) -> bool:
+    """Return whether an operator without a rule is known to make the same of the same tensors.
+
+    Raises Mixed if it draws random numbers: rows that run together would share them.
+    """
+    import torch  # loaded long since: this is its graph
+
+    space, _, name = schema.name.partition("::")
+    overloads = getattr(torch.ops.aten, name, None)
+    overload = getattr(overloads, schema.overload_name or "default", None)
+    if space != "aten" or overload is None:
+        return False
+    if torch.Tag.nondeterministic_seeded in overload.tags:
+        raise mixes(call.node(), "draws random numbers")
+    return True
+
+
+def _as_written(
+    name: str, old: RowTensor | LostTensor, new: RowTensor | LostTensor
+) -> RowTensor | LostTensor:
+    """Return what a tensor is that `new` was written to: as large as it was."""
+    is_plain = isinstance(old, RowTensor) and old.axis is None
+    if is_plain and isinstance(new, RowTensor) and new.axis is not None:
+        return LostTensor(f"{name} writes rows to a tensor that is the same for all")
+    return new
+
+
+def _check_places(name: str, arguments: Mapping[str, Any], values: Sequence[RowTensor]) -> None:
+    """Raise Unclear for an operator that may do other than find rows by their places."""
+    if any(value.is_place for value in values):
+        dtype = str(arguments.get("dtype"))
+        if name not in _FINDING or dtype not in _WHOLE or "other" in arguments:
+            msg = f"{name} computes with the places of rows in the batch"
+            raise Unclear(msg)
+
+
+def _row_tensors(made: Any) -> list[RowTensor]:
+    several = made if isinstance(made, list) else [made]
+    return [one for one in several if isinstance(one, RowTensor)]
+
+
+def _note_views(sources: Any, results: Any) -> None:
+    """Note that each of `results` may be a view of each of `sources`."""
+    for source in handles_in(sources):
+        for result in handles_in(results):
+            source.views += [one for one in result.views if one not in source.views]
+            result.views = source.views
 
 
 def _each(schema: Any, value: RowTensor | LostTensor) -> Any:

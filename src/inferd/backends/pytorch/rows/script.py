@@ -74,10 +74,7 @@ class _Walk:
     def block(self, block: Any) -> None:
         """Run the nodes of `block`. Raises Mixed, Unclear."""
         for node in block.nodes():
-            self._steps += 1
-            if self._steps > _MOST_STEPS:
-                msg = f"it has more than {_MOST_STEPS} operators"
-                raise Unclear(msg)
+            self._step()
             outputs = list(node.outputs())
             made = self._made(node)
             if not outputs:
@@ -88,6 +85,12 @@ class _Walk:
                 made = [Handle(made.value) for _ in outputs]
             for output, one in zip(outputs, made, strict=True):
                 self._values[output.debugName()] = one
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            msg = f"it has more than {_MOST_STEPS} operators"
+            raise Unclear(msg)
 
     def _made(self, node: Any) -> Any:
         kind = node.kind()
@@ -113,7 +116,9 @@ class _Walk:
                 self._fixed[id(value)] = fixed(value)
             return self._fixed[id(value)]
         if isinstance(value, list | tuple):
-            return [self._known(one) for one in value]
+            return tuple(self._known(one) for one in value)  # nothing may be added to it
+        if isinstance(value, dict):
+            return {key: self._known(one) for key, one in value.items()}
         return value
 
     def _branch(self, node: Any, condition: Any) -> Any:
@@ -138,6 +143,7 @@ class _Walk:
             raise Unclear(msg)
         inputs, outputs = list(body.inputs()), list(body.outputs())
         for index in range(count):
+            self._step()
             if not is_truth(goes_on):
                 break
             for name, one in zip(inputs, [index, *carried], strict=True):
@@ -148,7 +154,7 @@ class _Walk:
 
     def _operator(self, node: Any, kind: str, values: Sequence[Any]) -> Any:
         name = kind.rpartition("::")[2]
-        is_list = name == "slice" and isinstance(values[0], list)
+        is_list = name == "slice" and isinstance(values[0], list | tuple)
         if is_list or name in ("__getitem__", "append", "format", "warn"):
             return _on_list(name, values)
         if name == "size" and len(values) == 1:
@@ -182,10 +188,14 @@ def _primitive(kind: str, values: Sequence[Any]) -> Any:
         return values[0][values[1]]
     if kind == "NumToTensor":
         value = values[0]
-        return value if isinstance(value, Handle) else Handle(as_rows(value), is_integer=True)
+        is_integer = value.is_integer if isinstance(value, Handle) else isinstance(value, int)
+        return Handle(as_rows(value), is_integer=is_integer)
     if kind in ("unchecked_cast", "unchecked_unwrap_optional", "data"):
         return values[0]
     if kind == "DictConstruct":
+        if any(handles_in(values[::2])):
+            msg = "a key of a dict is not known"
+            raise Unclear(msg)
         return dict(zip(values[::2], values[1::2], strict=True))
     if kind == "is_nested":
         return False
@@ -207,8 +217,12 @@ def _on_list(name: str, values: Sequence[Any]) -> Any:
     if name == "slice":
         listed, start, end, step = values
         return listed[start:end:step]
-    if name == "append" and isinstance(values[0], list):
-        values[0].append(values[1])
+    if name == "append":
+        if isinstance(values[0], tuple):
+            msg = "it adds to a list of the model"
+            raise Unclear(msg)
+        if isinstance(values[0], list):
+            values[0].append(values[1])
         return values[0]
     return None
 
