@@ -283,6 +283,21 @@ def test_an_input_is_refused_before_it_runs(tmp_path, door):
     assert given.message.startswith(f"model 'm': {door.words}")
 
 
+@pytest.mark.parametrize("axes", ["scan_input_axes", "scan_output_axes"])
+def test_a_scan_along_another_dim_takes_no_empty_input(tmp_path, axes):
+    body = helper.make_graph(
+        [helper.make_node("Relu", ["step"], ["made"])],
+        "each",
+        [helper.make_tensor_value_info("step", FLOAT, None)],
+        [helper.make_tensor_value_info("made", FLOAT, None)],
+    )
+    node = helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=1, **{axes: [1]})
+    door = Door(node, {"x": floats(3, 2)}, {"x": floats(3, 0)}, "")
+    instance = opened(written(tmp_path, direct(door)))
+    assert "Scan 'y' takes no dim 1 of 0" in answer(instance, door.bad).message
+    assert not isinstance(answer(instance, door.good), InferdError)
+
+
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
 def test_a_computed_operand_is_an_error_that_names_the_operator(tmp_path, door, place):

@@ -114,6 +114,18 @@ def _einsum(it: Shutting) -> Shut:
     return it.shut()
 
 
+def _scan(it: Shutting) -> Shut:
+    """It turns what it goes through, or gives, along another dim than the first: nothing empty.
+
+    A computed input has no nodes put before it, after which its rank would no longer be known.
+    """
+    if any((*it.node.numbers("scan_input_axes"), *it.node.numbers("scan_output_axes"))):
+        for index, name in enumerate(it.node.inputs):
+            if it.is_open(index):
+                it.check(DimsCheck(name, it.what))
+    return it.shut()
+
+
 def _unique(it: Shutting) -> Shut:
     if "axis" not in it.node.attributes:
         return Shut()
@@ -240,6 +252,7 @@ _OWN: dict[str, Shutter] = {
     "LSTM": _lstm,
     "MaxPool": shut_pool,
     "ReverseSequence": _ranked(0, 2),
+    "Scan": _scan,
     "STFT": _stft,
     "Unique": _unique,
 }
