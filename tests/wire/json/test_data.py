@@ -178,6 +178,7 @@ def test_null_is_nan_in_floats(datatype, data, shape):
     assert list(taken) == json.loads(shape)
 
 
+@pytest.mark.simdjson
 @pytest.mark.parametrize("datatype", ["FP16", "FP32", "FP64"])
 @pytest.mark.parametrize("row", ["1.5,null,7", "[1.5,null,7]"])
 def test_long_arrays_with_nulls_are_read_by_the_fast_reader(datatype, row):
