@@ -217,7 +217,6 @@ NUMBERED = {
     "divisor": ((1, 4, 4), "return functional.avg_pool2d(x, 2, divisor_override=x.size(0))"),
     "one row": ((6,), "return x.expand(1, 6)"),
     "grown": ((6,), "y = torch.zeros(1, 6)\ny += x\nreturn y"),
-    "a mask": ((6,), "return x[torch.arange(x.size(0)), x[:, 0] > 0]"),
     "bytes": ((6,), "return x[torch.arange(x.size(0), dtype=torch.uint8)]"),
     "parts of numbers": (
         (6,),
@@ -299,14 +298,17 @@ def test_rows_that_depend_on_each_other_are_never_called_independent(form):
     assert len([one for one in found.values() if one.rows == "dependent"]) >= SAID[form], found
 
 
-class Scripted(torch.jit.ScriptModule):
-    """A script of the lines that are given."""
+def scripted(body):
+    """Return a script of the lines `body`."""
 
-    def __init__(self, body):
-        super().__init__()
-        self.register_buffer("axes", torch.tensor([1, 0]))
-        lines = "\n    ".join(body.split("\n"))
-        self.define(f"def forward(self, x):\n    {lines}\n")
+    class Scripted(torch.jit.ScriptModule):  # a class that is made once has the first script's code
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("axes", torch.tensor([1, 0]))
+            lines = "\n    ".join(body.split("\n"))
+            self.define(f"def forward(self, x):\n    {lines}\n")
+
+    return Scripted()
 
 
 def are_alike(module, rows):
@@ -322,15 +324,12 @@ def are_alike(module, rows):
 @pytest.mark.parametrize("name", NUMBERED)
 def test_scripts_that_look_at_the_number_of_rows_are_never_called_independent(name):
     shape, body = NUMBERED[name]
-    module = Scripted(body)
     rows = torch.arange(2 * torch.Size(shape).numel()).reshape(2, *shape) % 7 + 1.0
-    assert not are_alike(module, rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = scripted(body)
+        assert not are_alike(module, rows)
     assert verdict_on_made(module, shape).rows != "independent"
-
-
-def test_a_loop_without_operators_leaves_the_question_open():
-    module = Scripted("for _ in range(1000000000000):\n    pass\nreturn x")
-    assert verdict_on_made(module, (6,)).rows == "open"
 
 
 def test_a_result_that_is_a_view_of_what_is_returned_leaves_the_question_open():
