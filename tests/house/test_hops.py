@@ -53,7 +53,7 @@ TO_THE_ENGINE_AND_BACK = [
     "bound.Bound.run",
     "bound.Bindings.give_back",
     "served.Served.check_response",
-    "served._are_named",
+    "rule.are_named",
     "engine._settled",
     "stats.Counts.add_success",  # every statistic and metric of the request, in one call
 ]

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
-from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.config.model import ModelConfig
 from inferd.config.parameter import (
     ANY_INPUT_NAME,
     DEFAULT_OUTPUTS,
@@ -21,13 +21,14 @@ from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput, wanted_of
 from inferd.core.rows import AS_CONFIGURED, Joining
 from inferd.engine.serving.identity import Identity
+from inferd.engine.serving.raw import raw_input
+from inferd.engine.serving.refusals import Refusals, quoted
+from inferd.engine.serving.rule import TensorRule, are_named, expect, only_of
 from inferd.engine.serving.table import MOST_ROWS, is_single_column, row_count
-from inferd.errors import BackendFailed, InferdError, InvalidRequest
+from inferd.errors import BackendFailed, InvalidRequest
 from inferd.observe.prometheus import Observed
 from inferd.observe.stats import Counts
 from inferd.tensor.classification import Labels, check_classifiable, classified, is_classifiable
-from inferd.tensor.dtype import DataType
-from inferd.tensor.strings import MAX_ELEMENT_BYTES
 from inferd.tensor.tensor import Tensor, dims_text
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("inferd.model")
 
-_BATCH = _ANY_WIDTH = (-1,)
+_ANY_WIDTH = (-1,)
 
 INLINE_ELEMENTS = 64 << 10
 """Outputs of more elements are classified in a thread, not on the event loop."""
@@ -58,52 +59,6 @@ MOST_EMPTY = 1 << 31
 
 Inputs with elements have no such limit: it is their bytes that are limited.
 """
-
-
-class _TensorRule:
-    """What the configuration says of one input or output, ready to be compared."""
-
-    __slots__ = (
-        "batch_dims",
-        "bit",
-        "datatype",
-        "dims",
-        "fixed_dims",
-        "is_declared",
-        "is_expected",
-        "is_unranked",
-        "name",
-    )
-
-    def __init__(self, declared: ModelInput | ModelOutput, batch_dims: int, bit: int = 0) -> None:
-        self.name = declared.name
-        self.datatype = declared.datatype
-        self.dims = declared.dims
-        self.batch_dims = batch_dims
-        self.bit = bit
-        # None never equals a slice of a shape, so one comparison serves fixed and variable dims.
-        self.fixed_dims = None if -1 in declared.dims else declared.dims
-        self.is_expected = False  # until the first answer shows what an output is
-        self.is_unranked = isinstance(declared, ModelInput) and declared.is_unranked
-        # The model's file may be wrong about the shape of an output.
-        self.is_declared = isinstance(declared, ModelOutput) and declared.is_declared
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The full shape as metadata shows it: -1 for the batch dim and for variable dims."""
-        return _BATCH + self.dims if self.batch_dims else self.dims
-
-    def fits(self, shape: tuple[int, ...]) -> bool:
-        """Tell whether `shape`, batch dim included, is one the configuration allows."""
-        if len(shape) != len(self.dims) + self.batch_dims or self.is_expected:
-            return False
-        dims, at = self.dims, self.batch_dims
-        for want in dims:  # this is compiled code, where all() and zip() would be calls
-            got = shape[at]
-            if got < 0 or (want != got and want != -1):
-                return False
-            at += 1
-        return True
 
 
 class Served:
@@ -155,23 +110,25 @@ class Served:
         self._sound: dict[object, int] = {}  # the batch sizes of requests by their batch_key
         self._warned_of: set[str] = set()  # the outputs of which the log says that they are odd
         self.labels = labels or {}
-        self._max_batch_size = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
         self._inputs = {
-            declared.name: _TensorRule(declared, batch_dims, 1 << index)
+            declared.name: TensorRule(declared, batch_dims, 1 << index)
             for index, declared in enumerate(config.input)
         }
-        self._outputs = {o.name: _TensorRule(o, batch_dims) for o in config.output}
+        self._outputs = {o.name: TensorRule(o, batch_dims) for o in config.output}
         self._all_outputs = list(self._outputs.values())
         self._default_outputs = _default_outputs(config)
         self._takes_any_name = is_on(config, ANY_INPUT_NAME)
-        self._only = _only_of(self._inputs) if self._takes_any_name else None
+        self._only = only_of(self._inputs) if self._takes_any_name else None
         self._is_table = takes_table(config)  # if of more than max_batch_size rows, it runs alone
         self._most_rows = MOST_ROWS if self._is_table else config.max_batch_size
         self._finds_outputs = is_on(config, FOUND_OUTPUTS)
-        _expect(self._all_outputs if self._finds_outputs else ())
+        expect(self._all_outputs if self._finds_outputs else ())
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
+        self._refusals = Refusals(
+            self.name, self._inputs, self._required, self._most_rows, config.max_batch_size
+        )
 
     def run_by(self, scheduler: Scheduler) -> None:
         """Have `scheduler` run the requests from now on."""
@@ -265,14 +222,14 @@ class Served:
         for tensor in request.inputs:
             rule = rules.get(tensor.name) or self._renamed(request)
             if tensor.datatype is not rule.datatype:
-                raise self._bad_datatype(tensor, rule)
+                raise self._refusals.datatype(tensor, rule)
             shape = tensor.shape
             if shape[rule.batch_dims :] != rule.fixed_dims and not rule.fits(shape):
                 self._take_scalar(tensor, rule)
                 request.batch_key = None  # its shape has changed
             if rule.batch_dims and shape[0] != batch_size:
                 if batch_size is not None or not 1 <= shape[0] <= self._most_rows:
-                    raise self._bad_batch(tensor, batch_size)
+                    raise self._refusals.batch(tensor, batch_size)
                 batch_size = shape[0]
             seen_bits |= rule.bit
         request.batch_size = batch_size or 1
@@ -290,19 +247,19 @@ class Served:
             if len({tensor.name for tensor in inputs}) < len(inputs) or (
                 len(rules) > 1 and {tensor.name for tensor in inputs} != rules.keys()
             ):
-                raise self._bad_names(inputs)
+                raise self._refusals.names(inputs)
         elif len(rules) == 1:
             rule = rules.get(inputs[0].name) or self._renamed(request)
             shape = inputs[0].shape
             # Dims of one -1 are those of a model that does not tell what it takes.
             is_known = rule.dims != _ANY_WIDTH
             if is_known and not rule.fits(shape) and not is_single_column(shape, rule.dims):
-                raise self._bad_shape(inputs[0], rule)
+                raise self._refusals.shape(inputs[0], rule)
         elif not self._takes_any_name:
-            raise self._bad_names(inputs)
+            raise self._refusals.names(inputs)
         if self._batch_dims:
             if not 1 <= rows <= self._most_rows:
-                raise self._bad_batch(inputs[0], None)
+                raise self._refusals.batch(inputs[0], None)
             request.batch_size = rows
         if request.outputs:
             self._check_outputs(request)
@@ -319,7 +276,7 @@ class Served:
         if request.outputs and len(request.outputs) != len(rules):
             rules = [self._outputs[output.name] for output in request.outputs]
         outputs = response.outputs
-        if len(outputs) != len(rules) or not _are_named(outputs, rules):
+        if len(outputs) != len(rules) or not are_named(outputs, rules):
             outputs = self._picked(request, response)
             rules = [self._outputs[tensor.name] for tensor in outputs]
         for index, tensor in enumerate(outputs):
@@ -385,7 +342,7 @@ class Served:
             return True
         return len(shape) > 1 and shape[0] == request.batch_size
 
-    def _check_odd(self, request: InferRequest, tensor: Tensor, rule: _TensorRule) -> None:
+    def _check_odd(self, request: InferRequest, tensor: Tensor, rule: TensorRule) -> None:
         """Raise BackendFailed unless an output may differ from the configuration, as this does."""
         is_real = rule.is_declared and tensor.datatype is rule.datatype
         is_wrong = not (self.is_lax or self._finds_outputs or is_real) or (
@@ -410,7 +367,7 @@ class Served:
             raise BackendFailed(msg)
         self._warn_once(tensor.name, f"{what}: clients get it as it is")
 
-    def _find(self, tensor: Tensor, rule: _TensorRule) -> None:
+    def _find(self, tensor: Tensor, rule: TensorRule) -> None:
         """Have metadata and configuration say of an output what its answer shows it to be.
 
         Dims in which later answers differ are variable.
@@ -457,61 +414,19 @@ class Served:
             if not self.config.decoupled:  # otherwise another answer may have the rest
                 request.outputs = [output for output in request.outputs if output.name in got]
         if got.keys() - self._outputs.keys() or (not may_miss and set(names) - got.keys()):
-            msg = (
-                f"model '{self.name}' gave outputs {_quoted(got.keys())}, expected {_quoted(names)}"
-            )
+            msg = f"model '{self.name}' gave outputs {quoted(got.keys())}, expected {quoted(names)}"
             raise BackendFailed(msg)
         response.outputs = [got[name] for name in names if name in got]
         return response.outputs
 
-    def _deduced(self, data: memoryview) -> Tensor:
-        """Return the one input that a raw binary request holds (Binary Tensor Data extension)."""
-        rules = list(self._inputs.values())
-        if len(rules) != 1:
-            msg = (
-                f"Raw request must only have 1 input (found 1) to be deduced but got {len(rules)} "
-                f"inputs in '{self.name}' model configuration: a body without JSON is the data of "
-                f"a model's only input"
-            )
-            raise InvalidRequest(msg)
-        [rule] = rules
-        batch = (1,) * rule.batch_dims
-        if rule.datatype is DataType.BYTES:
-            if -1 in rule.dims or prod(rule.dims) != 1:
-                raise self._not_deducible(rule, "BYTES need dims [1], one element")
-            inner = rule.dims
-            if len(data) > MAX_ELEMENT_BYTES:
-                raise self._not_deducible(rule, "one element has at most 2^32 - 1 bytes")
-            prefix = len(data).to_bytes(4, "little")
-            return Tensor(rule.name, rule.datatype, batch + inner, b"".join((prefix, data)))
-        if rule.dims.count(-1) > 1:
-            msg = (
-                f"The shape of the raw input '{rule.name}' can not be deduced because there are "
-                f"more than one variable-sized dimension: model '{self.name}' expects "
-                f"{dims_text(rule.shape)}"
-            )
-            raise InvalidRequest(msg)
-        size_bytes = rule.datatype.size_bytes * prod(dim for dim in rule.dims if dim != -1)
-        variable, rest = divmod(len(data), size_bytes)
-        if rest or (rule.fixed_dims is not None and variable != 1):
-            raise self._not_deducible(rule, f"{len(data)} bytes do not fill it")
-        inner = tuple(variable if dim == -1 else dim for dim in rule.dims)
-        return Tensor(rule.name, rule.datatype, batch + inner, data)
-
-    def _not_deducible(self, rule: _TensorRule, why: str) -> InferdError:
-        return InvalidRequest(
-            f"a raw binary request cannot be made into input '{rule.name}' of model "
-            f"'{self.name}', {rule.datatype.value} {list(rule.shape)}: {why}"
-        )
-
-    def _renamed(self, request: InferRequest) -> _TensorRule:
+    def _renamed(self, request: InferRequest) -> TensorRule:
         """Rename the one input of a request if the model accepts any name, and return its rule.
 
         Raises InvalidRequest otherwise.
         """
         rule = self._only
         if rule is None or len(request.inputs) > 1:
-            raise self._bad_names(request.inputs)
+            raise self._refusals.names(request.inputs)
         request.inputs[0].name = rule.name
         request.batch_key = None  # its name has changed
         return rule
@@ -521,7 +436,8 @@ class Served:
         if self._default_outputs and not request.outputs:
             request.outputs = self._default_outputs[request.binary_output]
         if request.raw:
-            request.inputs = [self._deduced(request.inputs[0].data)]
+            rules = list(self._inputs.values())
+            request.inputs = [raw_input(request.inputs[0].data, self.name, rules)]
             request.raw = False  # a stream's request is checked twice
 
     def _check_empty(self, tensor: Tensor) -> None:
@@ -541,7 +457,7 @@ class Served:
             )
             raise InvalidRequest(msg)
 
-    def _take_scalar(self, tensor: Tensor, rule: _TensorRule) -> None:
+    def _take_scalar(self, tensor: Tensor, rule: TensorRule) -> None:
         """Give a tensor without dims the dims [1], which is how a configuration declares a scalar.
 
         Raises InvalidRequest unless the configuration declares one, or any number of dims.
@@ -550,98 +466,18 @@ class Served:
         if rule.is_unranked and len(shape) >= rule.batch_dims and min(shape, default=0) >= 0:
             return
         if shape or rule.shape != (1,):
-            raise self._bad_shape(tensor, rule)
+            raise self._refusals.shape(tensor, rule)
         tensor.shape = rule.shape
 
     def _check_absent(self, inputs: Sequence[Tensor]) -> None:
         """Check that `inputs`, all known, are each given once and lack only optional ones."""
         names = {tensor.name for tensor in inputs}
         if len(names) != len(inputs) or not names >= self._required:
-            raise self._bad_names(inputs)
-
-    def _bad_names(self, inputs: Sequence[Tensor]) -> InferdError:
-        names: set[str] = set()
-        for tensor in inputs:
-            if tensor.name in names:
-                return InvalidRequest(
-                    f"input '{tensor.name}' already exists in request, "
-                    f"model '{self.name}' takes {_quoted(self._inputs)}, each once"
-                )
-            names.add(tensor.name)
-        least, most, count = len(self._required), len(self._inputs), len(names)
-        unknown, missing = names - self._inputs.keys(), self._required - names
-        but = f", but missing required input(s) {_listed(missing)}" if missing else ""
-        takes = "It takes"
-        if not least <= count <= most:
-            text = f"expected {most} inputs but got {count} inputs"
-            if least < most:
-                text = (
-                    f"expected number of inputs between {least} and {most} but got {count} inputs"
-                )
-            if unknown:
-                takes = f"It has no input {_quoted(unknown)}, it takes"
-        elif unknown:
-            text = f"unexpected inference input {_quoted(unknown)}"
-        else:
-            text, but = but.removeprefix(", but "), ""
-        plea = " Please provide all required input(s)." if missing else ""
-        return InvalidRequest(
-            f"{text} for model '{self.name}'. Got input(s) {_listed(names)}{but}.{plea} "
-            f"{takes} {_quoted(self._inputs)}"
-        )
-
-    def _bad_datatype(self, tensor: Tensor, rule: _TensorRule) -> InferdError:
-        return InvalidRequest(
-            f"inference input '{tensor.name}' data-type is '{tensor.datatype.value}', "
-            f"but model '{self.name}' expects '{rule.datatype.value}'"
-        )
-
-    def _bad_shape(self, tensor: Tensor, rule: _TensorRule) -> InferdError:
-        text = (
-            f"unexpected shape for input '{tensor.name}' for model '{self.name}'. "
-            f"Expected {dims_text(rule.shape)}, got {dims_text(tensor.shape)}"
-        )
-        return InvalidRequest(text + self._shape_hint(rule, tensor.shape))
-
-    def _shape_hint(self, rule: _TensorRule, shape: tuple[int, ...]) -> str:
-        """Return what to send instead of `shape`, "" unless a 1 more or less makes it fit."""
-        if not rule.batch_dims:
-            if shape[:1] != (1,) or not rule.fits(shape[1:]):
-                return ""
-            return f"; the model does not batch, leave out the 1 in front: {dims_text(shape[1:])}"
-        if rule.fits((1, *shape)):
-            return (
-                f"; the first dim is the batch size, put a 1 before your shape for one item: "
-                f"{dims_text((1, *shape))}"
-            )
-        behind = (*shape, 1)
-        if rule.fits(behind) and 1 <= shape[0] <= self._most_rows:
-            return (
-                f"; the first dim is the batch size, put a 1 behind your shape for {shape[0]} "
-                f"item(s): {dims_text(behind)}"
-            )
-        return ""
-
-    def _bad_batch(self, tensor: Tensor, batch_size: int | None) -> InferdError:
-        size = tensor.shape[0]
-        if batch_size is not None:
-            return InvalidRequest(
-                f"input '{tensor.name}' batch size does not match other inputs for '{self.name}': "
-                f"it is {size}, that of another is {batch_size}"
-            )
-        if size > self._most_rows:
-            return InvalidRequest(
-                f"inference request batch-size must be <= {self._most_rows} for "
-                f"'{self.name}', that of input '{tensor.name}' is {size}"
-            )
-        return InvalidRequest(
-            f"input '{tensor.name}' has batch size {size}, model '{self.name}' "
-            f"takes 1 to {self._max_batch_size}"
-        )
+            raise self._refusals.names(inputs)
 
     def _check_outputs(self, request: InferRequest) -> None:
         outputs = request.outputs
-        if len(outputs) != len(self._all_outputs) or not _are_named(outputs, self._all_outputs):
+        if len(outputs) != len(self._all_outputs) or not are_named(outputs, self._all_outputs):
             outputs = self._in_order(outputs)
             if outputs != request.outputs:
                 request.outputs = outputs
@@ -663,22 +499,11 @@ class Served:
             names[output.name] = output
         if not names.keys() <= self._outputs.keys():
             msg = (
-                f"unexpected inference output {_quoted(names.keys() - self._outputs.keys())} for "
-                f"model '{self.name}', it gives {_quoted(self._outputs)}"
+                f"unexpected inference output {quoted(names.keys() - self._outputs.keys())} for "
+                f"model '{self.name}', it gives {quoted(self._outputs)}"
             )
             raise InvalidRequest(msg)
         return [names[name] for name in self._outputs if name in names]
-
-
-def _only_of(rules: Mapping[str, _TensorRule]) -> _TensorRule | None:
-    """Return the one rule of `rules`, None if there are others."""
-    return next(iter(rules.values())) if len(rules) == 1 else None
-
-
-def _expect(outputs: Sequence[_TensorRule]) -> None:
-    """Have the first answer decide what `outputs` are."""
-    for output in outputs:
-        output.is_expected, output.fixed_dims = True, None
 
 
 def _default_outputs(config: ModelConfig) -> dict[bool, list[WantedOutput]]:
@@ -691,19 +516,3 @@ def _default_outputs(config: ModelConfig) -> dict[bool, list[WantedOutput]]:
     if not names:
         return {}
     return {binary: [WantedOutput(name, binary) for name in names] for binary in (False, True)}
-
-
-def _are_named(outputs: Sequence[Tensor | WantedOutput], rules: Sequence[_TensorRule]) -> bool:
-    """Tell whether `outputs` have the names of equally many `rules`, in order; a hot loop."""
-    for index, output in enumerate(outputs):  # noqa: SIM110  a generator would be slower
-        if output.name != rules[index].name:
-            return False
-    return True
-
-
-def _listed(names: Iterable[str]) -> str:
-    return "[" + ",".join(f"'{name}'" for name in sorted(names)) + "]"
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in sorted(names)) or "none"
