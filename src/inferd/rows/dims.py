@@ -21,10 +21,6 @@ from inferd.rows.value import (
     sizes_of,
 )
 
-_MOST_NUMBERS = 64
-_FAR = 1 << 30
-"""Exporters write "to the end" as a number beyond this."""
-
 
 def laid(node: RowNode, value: RowTensor, shape: Sizes) -> RowTensor:
     """Return `value` with its elements in the same order, in `shape`. Raises Mixed, Unclear."""

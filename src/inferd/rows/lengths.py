@@ -18,8 +18,6 @@ from inferd.rows.value import (
 )
 
 _MOST_NUMBERS = 64
-_FAR = 1 << 30
-"""Exporters write "to the end" as a number beyond this."""
 
 
 def _constant(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:

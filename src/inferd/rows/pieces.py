@@ -24,7 +24,7 @@ from inferd.rows.value import (
     sizes_of,
 )
 
-_MOST_NUMBERS = 64
+_MOST_NUMBERS = 256
 _FAR = 1 << 30
 """Exporters write "to the end" as a number beyond this."""
 
@@ -103,7 +103,7 @@ def _concatenated(flow: RowFlow, taken: Sequence[RowTensor], axis: int) -> RowTe
     if len(shape) > 1 or any(value.numbers is None for value in taken):
         return RowTensor(tuple(shape), counts=counts)
     numbers = [number for value in taken for number in value.numbers or ()]
-    is_small = len(numbers) <= 4 * _MOST_NUMBERS
+    is_small = len(numbers) <= _MOST_NUMBERS
     return counted(tuple(shape), numbers if is_small else None, counts=counts)
 
 
