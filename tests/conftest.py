@@ -64,6 +64,14 @@ class SharedObject:
         os.close(self._fd)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_crash_records(tmp_path_factory):
+    """Servers here are not told of processes that other runs of the tests have killed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield
+
+
 @pytest.fixture
 def shared():
     """shared(size) makes an object of shared memory; at the end all are gone."""

@@ -121,6 +121,12 @@ def test_what_is_no_record_is_refused(file, data):
         read_record(file)
 
 
+def test_a_record_in_the_format_of_another_version_is_refused(file):
+    os.pwrite(file, b"inferd-runs-1" + bytes(430_067), 0)
+    with pytest.raises(ValueError, match="another version of inferd wrote it"):
+        read_record(file)
+
+
 def test_any_bytes_behind_a_header_can_be_read(file):
     CrashRecord(file)
     os.pwrite(file, b"\xff" * (SIZE - 256), 256)

@@ -135,12 +135,16 @@ def read_record(descriptor: int) -> LastRun | None:
     size = os.fstat(descriptor).st_size
     if not size:
         return None
-    data = os.pread(descriptor, SIZE, 0) if size == SIZE else b""
-    if len(data) != SIZE:
+    data = os.pread(descriptor, SIZE, 0)
+    magic = data[:_STATE_AT].rstrip(b"\0")
+    if magic != _MAGIC and magic.startswith(_MAGIC[:-1]):
+        msg = "another version of inferd wrote it"
+        raise ValueError(msg)
+    if len(data) != SIZE or size != SIZE:
         msg = f"it has {size} bytes, not {SIZE}"
         raise ValueError(msg)
-    magic, state, started_ns, seen_ns, boot, idle = _HEADER.unpack_from(data)
-    if magic.rstrip(b"\0") != _MAGIC or state not in (RUNS, STOPS):
+    _, state, started_ns, seen_ns, boot, idle = _HEADER.unpack_from(data)
+    if magic != _MAGIC or state not in (RUNS, STOPS):
         msg = "it does not begin as a record does"
         raise ValueError(msg)
     idle_note = (idle.decode(errors="replace") + "\0").encode(_WIDE)
