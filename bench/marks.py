@@ -2,7 +2,8 @@
 
     python bench/marks.py
 
-The code between the clocks is that of Execution.run_inline.
+The code between the clocks is that of Execution.run_inline. The fields of the mark are looked up
+before: in compiled code, where runs are noted, that costs next to nothing.
 """
 
 import os
@@ -21,12 +22,13 @@ ROUNDS = 200
 
 def marked(mark: RunMark, requests: tuple[InferRequest, ...]) -> None:
     """Mark RUNS runs of nothing."""
+    note, idle = mark.note, mark.idle
     for _ in range(RUNS):
         try:
-            mark.note.value = requests[0].id
+            note.value = requests[0].id
         except ValueError:
-            mark.note.value = shown_ids(requests)
-        mark.note.value = mark.idle
+            note.value = shown_ids(requests)
+        note.value = idle
 
 
 def unmarked(mark: RunMark, requests: tuple[InferRequest, ...]) -> None:
