@@ -31,6 +31,7 @@ NEEDS = {
     "test_estimators.py": ("sklearn", "skops", "xgboost", "lightgbm"),
     "test_boosters.py": ("sklearn", "xgboost", "lightgbm"),
     "test_catboost.py": ("catboost",),
+    "test_columns.py": ("sklearn", "xgboost", "lightgbm", "catboost", "pandas"),
     "test_frames.py": ("sklearn", "xgboost", "lightgbm", "pandas"),
     "test_all_estimators.py": ("sklearn", "skops"),
     "test_translated.py": ("sklearn", "skops", "xgboost", "lightgbm", "skl2onnx"),

@@ -70,6 +70,26 @@ def test_columns_come_in_the_models_order():
     assert list(taken(*spaced, names=("b", "pH_value"))) == ["b", "pH_value"]
 
 
+def test_names_of_one_spelling_are_told_apart_by_their_spaces():
+    alike = tensor("a_b", [1]), tensor("a b", [2])
+    columns = taken(*alike, names=("a b", "a_b"))
+    assert {name: column.tolist() for name, column in columns.items()} == {"a b": [2], "a_b": [1]}
+    for names in (("a b", "c"), ("a_b", "c"), ("a b c", "a_b_c"), ("a b", "a b")):
+        assert "each once" in complaint(*alike, names=names)
+    neither = tensor("a_b c", [1]), tensor("a b_c", [2])
+    assert "each once" in complaint(*neither, names=("a b c", "a_b_c"))
+
+
+def test_names_that_the_library_counts_tell_the_order():
+    columns = tensor("f1", [1]), tensor("f0", [2])
+    assert list(taken(*columns, counted="f")) == ["f0", "f1"]
+    assert list(taken(*columns, counted="f", order=["f1", "f0"])) == ["f0", "f1"]
+    assert list(taken(*columns, counted="x", order=["f1", "f0"])) == ["f1", "f0"]
+    assert list(taken(*columns, counted="x")) == ["f1", "f0"]
+    assert list(taken(*columns)) == ["f1", "f0"]
+    assert "the model takes 'a', 'b'" in complaint(*columns, names=("a", "b"), counted="f")
+
+
 def test_columns_have_equally_many_rows():
     assert "'a' [2], 'b' [1]" in complaint(tensor("a", [1, 2]), tensor("b", [1]))
     assert "expected at" not in complaint(tensor("a", np.zeros((1, 1, 1))), tensor("b", [1]))

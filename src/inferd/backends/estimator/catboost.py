@@ -17,6 +17,7 @@ from inferd.backends.estimator.model import (
     Method,
     Unreadable,
     by_name,
+    counted_names,
     thread_count,
 )
 from inferd.backends.estimator.rows import framed
@@ -38,6 +39,9 @@ _CLASSIFIES = (
     "MultiCrossEntropy",
 )
 """The loss functions of classifiers; a regressor answers as a ranker does."""
+
+_COUNTED = ""
+"""How CatBoost begins the names of columns that have none."""
 
 _INDEPENDENT = Verdict(INDEPENDENT, "trees are applied to each row by itself")
 
@@ -66,7 +70,8 @@ def catboost_model(model: Any, threads: int) -> LoadedModel:
     """Return a CatBoostClassifier, CatBoostRegressor or CatBoostRanker as a model."""
     more = {"thread_count": threads} if threads else {}
     names = tuple(str(name) for name in model.feature_names_)
-    features = Features(len(names), () if names == _numbers(len(names)) else names)
+    are_counted = names == counted_names(_COUNTED, len(names))
+    features = Features(len(names), () if are_counted else names, counted=_COUNTED)
     predict = partial(_called, model.predict, more)
     outputs = [Method(PREDICT, DataType.FP64, (-1,), predict)]
     classes = np.asarray(model.classes_)
@@ -88,8 +93,3 @@ def catboost_model(model: Any, threads: int) -> LoadedModel:
 
 def _called(method: Callable[..., Any], more: dict[str, int], rows: Any) -> Any:
     return method(rows, **more)
-
-
-def _numbers(count: int) -> tuple[str, ...]:
-    """Return the names that CatBoost gives columns without names."""
-    return tuple(str(number) for number in range(count))

@@ -16,6 +16,7 @@ from inferd.backends.estimator.model import (
     Method,
     Unreadable,
     by_name,
+    counted_names,
     thread_count,
 )
 from inferd.backends.estimator.rows import framed, is_same, stacked
@@ -26,7 +27,7 @@ from inferd.core.rows import INDEPENDENT, Verdict
 from inferd.errors import InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType, datatype_of
 
-_UNNAMED = "Column_"
+_COUNTED = "Column_"
 """How LightGBM begins the names of columns that have none."""
 
 _FIRST, _LAST = b"tree", b"end of trees"
@@ -90,10 +91,10 @@ def _model(model: Any, outputs: list[Method]) -> LoadedModel:
     """Return a Booster, or an LGBMModel with one, as a model."""
     booster = getattr(model, "booster_", model)
     names = tuple(booster.feature_name())
-    if all(name == f"{_UNNAMED}{number}" for number, name in enumerate(names)):
-        names = ()
-    features = Features(booster.num_feature(), names)
     by_category = _categories(booster, names)
+    if not by_category and names == counted_names(_COUNTED, len(names)):
+        names = ()
+    features = Features(booster.num_feature(), names, counted=_COUNTED)
 
     def rows(array: Array) -> Any:
         if array.dtype != object:
@@ -134,7 +135,7 @@ def _floats(array: Array) -> Array:
 
 def _categories(booster: Any, names: tuple[str, ...]) -> list[str]:
     """Return the columns that the model was given as pandas' categories, by name."""
-    if not booster.pandas_categorical or not names:
+    if not booster.pandas_categorical:
         return []
     text = booster.model_to_string(num_iteration=1)
     line = next((one for one in text.splitlines() if one.startswith("feature_infos=")), "")

@@ -41,12 +41,14 @@ class Method(NamedTuple):
 class Features(NamedTuple):
     """What a model says of its columns: how many (`width`, None if nothing), and `names` (or ()).
 
-    With `are_texts` it takes one text in each row, in an array of one dim.
+    With `are_texts` it takes one text in each row, in an array of one dim. If columns have no
+    names, the library calls them `counted`, followed by their numbers from 0.
     """
 
     width: int | None = None
     names: tuple[str, ...] = ()
     are_texts: bool = False
+    counted: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ class Unreadable(BackendFailed):
 def by_name(*outputs: Method) -> dict[str, Method]:
     """Return `outputs` by their names."""
     return {output.name: output for output in outputs}
+
+
+def counted_names(beginning: str, count: int) -> tuple[str, ...]:
+    """Return names of columns that a library only counts: `beginning`, and a number from 0."""
+    return tuple(f"{beginning}{number}" for number in range(count))
 
 
 def thread_count(config: ModelConfig) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.backends.estimator.model import Columns, LoadedModel
+from inferd.backends.estimator.model import Columns, Features, LoadedModel, counted_names
 from inferd.core.arrays import Array
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
@@ -28,7 +28,7 @@ def rows_of(inputs: Sequence[Tensor], model: LoadedModel, order: Sequence[str] =
     one of the model's faults.
     """
     if len(inputs) > 1:
-        columns = _columns(inputs, model.features.names or order)
+        columns = _columns(inputs, model.features, order)
         count = model.features.width
         if count is not None and len(columns) != count:
             msg = f"the request has {len(columns)} columns, the model takes {count}"
@@ -70,10 +70,12 @@ def array_of(tensor: Tensor) -> Array:
     return array
 
 
-def _columns(inputs: Sequence[Tensor], names: Sequence[str]) -> Columns:
-    """Return the columns that `inputs` are, in the order of `names` if these are known.
+def _columns(inputs: Sequence[Tensor], features: Features, order: Sequence[str]) -> Columns:
+    """Return the columns that `inputs` are, in the model's order if they have its names.
 
-    An input of several columns takes the names that follow. Raises InvalidRequest.
+    These are also those that its library counts. Columns with other names than such a model's come
+    in `order`, or as they are. The columns of one input are called after it, "x__0", "x__1" and so
+    on. Raises InvalidRequest.
     """
     arrays = [(tensor, array_of(tensor)) for tensor in inputs]
     counts = {array.shape[:1] for _, array in arrays}
@@ -91,22 +93,35 @@ def _columns(inputs: Sequence[Tensor], names: Sequence[str]) -> Columns:
             columns[tensor.name] = parts[0]
         else:
             columns.update((f"{tensor.name}__{n}", part) for n, part in enumerate(parts))
+    names = features.names or _counted(columns, features) or order
     return _in_order(columns, names) if names else columns
 
 
+def _counted(columns: Columns, features: Features) -> tuple[str, ...]:
+    """Return the names that the library gives columns without names, () if these have others."""
+    if features.counted is None:
+        return ()
+    names = counted_names(features.counted, len(columns))
+    return names if columns.keys() == {*names} else ()
+
+
 def _in_order(columns: Columns, names: Sequence[str]) -> Columns:
-    found = {_plain(name): column for name, column in columns.items()}
-    if found.keys() != set(map(_plain, names)) or len(columns) != len(names):
+    found = {name: columns[name] for name in names if name in columns}
+    # What has no namesake may have the name as LightGBM stores it, which allows no spaces.
+    missing = {_plain(name): name for name in names if name not in columns}
+    others = {_plain(name): column for name, column in columns.items() if name not in found}
+    is_each_once = len(found) + len(missing) == len(names)
+    if others.keys() != missing.keys() or not is_each_once or len(columns) != len(names):
         msg = (
             f"the request has the columns {_quoted(columns)}, the model takes {_quoted(names)}, "
             f"each once"
         )
         raise InvalidRequest(msg)
-    return {name: found[_plain(name)] for name in names}
+    found.update((missing[name], column) for name, column in others.items())
+    return {name: found[name] for name in names}
 
 
 def _plain(name: str) -> str:
-    """Return `name` as LightGBM stores it, which allows no spaces in names."""
     return name.replace(" ", "_")
 
 

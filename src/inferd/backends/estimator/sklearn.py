@@ -44,6 +44,9 @@ _PER_TARGET = (PROBABILITY, LOG_PROBABILITY)
 """Methods that return a list, an array for each target, if there are several targets."""
 
 
+_COUNTED = "x"
+"""How scikit-learn begins the names of columns that have none."""
+
 _OF_LIBRARY = {
     "xgboost": xgboost_model,
     "lightgbm": lightgbm_model,
@@ -104,6 +107,7 @@ def _features(estimator: Any) -> Features:
         int(count) if isinstance(count, int | np.integer) else None,
         () if names is None else tuple(str(name) for name in names),
         _takes_texts(estimator),
+        _COUNTED,
     )
 
 

@@ -36,6 +36,9 @@ _CLASSES = {
 
 _CATEGORY = "c"
 
+_COUNTED = "f"
+"""How XGBoost begins the names of columns that have none, in its dumps and scores."""
+
 _INDEPENDENT = Verdict(INDEPENDENT, "trees, or weights, are applied to each row by itself")
 
 
@@ -105,7 +108,7 @@ def xgboost_model(model: Any, threads: int) -> LoadedModel:
             Method(PROBABILITY, DataType.FP32, (width,), model.predict_proba),
         ]
     names = tuple(booster.feature_names or ())
-    features = Features(booster.num_features(), names)
+    features = Features(booster.num_features(), names, counted=_COUNTED)
     by_category = _categories(booster)
 
     def rows(array: Array) -> Any:

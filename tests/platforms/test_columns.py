@@ -1,0 +1,93 @@
+"""Columns sent one by one, in any order, against what each library says of the whole array."""
+
+import catboost
+import lightgbm
+import numpy as np
+import pandas
+import pytest
+import xgboost
+from asking import HERE, Repository, check, serve
+from sklearn.linear_model import LinearRegression
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+NUMBERS = np.random.default_rng(0)
+ROWS = NUMBERS.normal(size=(200, 12)).astype(np.float32)
+SUMS = ROWS @ (1.0 + np.arange(12))
+TABLE = pandas.DataFrame(ROWS[:, :3], columns=["a b", "a_b", "c"])
+TOTALS = TABLE.to_numpy() @ [9.0, 1, 4]
+
+COUNTED = {"lightgbm": "Column_", "lightgbm_class": "Column_", "xgboost": "f", "xgboost_class": "f"}
+COUNTED |= {"catboost": "", "sklearn": "x"}
+"""Model -> how its library begins the names of columns without names."""
+
+ORDERS = {
+    "backwards": range(11, -1, -1),
+    "as texts": sorted(range(12), key=str),  # 0, 1, 10, 11, 2, ...
+}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    found = Repository(tmp_path_factory.mktemp("models"))
+    quiet = {"verbose": -1, "num_threads": 1}
+    booster = lightgbm.train(quiet, lightgbm.Dataset(ROWS, SUMS), 5)
+    found.add("lightgbm", booster, HERE, "lightgbm.txt", booster.save_model)
+    found.add("lightgbm_class", lightgbm.LGBMRegressor(n_estimators=5).fit(ROWS, SUMS), HERE)
+    model = xgboost.XGBRegressor(n_estimators=5).fit(ROWS, SUMS)
+    found.add("xgboost", model, HERE, "model.ubj", model.save_model)
+    found.add("xgboost_class", model, HERE)
+    model = catboost.CatBoostRegressor(iterations=5, verbose=0, allow_writing_files=False)
+    found.add("catboost", model.fit(ROWS, SUMS), HERE, "model.cbm", model.save_model)
+    found.add("sklearn", LinearRegression().fit(ROWS, SUMS), HERE)
+    declared = 'platform: "xgboost_json"\nmax_batch_size: 8\ninput [' + ",".join(
+        f'{{name: "{name}" data_type: TYPE_FP32 dims: [1]}}' for name in ("f2", "f0", "f1")
+    )
+    declared += ']\noutput [{name: "predict" data_type: TYPE_FP32 dims: [1]}]\n'
+    model = xgboost.XGBRegressor(n_estimators=5).fit(ROWS[:, :3], SUMS)
+    found.add("declared", model, HERE + declared, "xgboost.json", model.save_model)
+    found.add("alike", LinearRegression().fit(TABLE, TOTALS), HERE)
+    return found
+
+
+@pytest.fixture(scope="module")
+def ask(repository):
+    with serve(repository.folder) as asking:
+        yield asking
+
+
+def columns(beginning, order):
+    return {f"{beginning}{number}": ROWS[:7, number] for number in order}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", COUNTED)
+def test_columns_named_as_the_library_counts_them_may_come_in_any_order(
+    ask, repository, name, order
+):
+    expected = repository.models[name].predict(ROWS[:7])
+    got = ask.rpc(name, columns(COUNTED[name], ORDERS[order]))
+    check(got["predict"], expected)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_columns_with_other_names_are_taken_as_they_come(ask, repository, name):
+    expected = repository.models[name].predict(ROWS[:7, ::-1])
+    check(ask.rpc(name, columns("mine", range(11, -1, -1)))["predict"], expected)
+
+
+def test_counted_names_are_more_than_the_order_of_a_configuration(ask, repository):
+    expected = repository.models["declared"].predict(ROWS[:7, :3])
+    check(ask.rpc("declared", columns("f", (1, 2, 0)))["predict"], expected)
+
+
+def test_counted_columns_are_all_needed(ask):
+    some = columns("Column_", range(1, 13 - 1))
+    status, text = ask.rest("lightgbm", some)
+    assert (status, "the request has 11 columns" in text) == (400, True)
+
+
+def test_a_name_with_spaces_and_one_without_are_two(ask, repository):
+    table = TABLE[:7]
+    expected = repository.models["alike"].predict(table)
+    given = {name: table[name].to_numpy() for name in ("c", "a_b", "a b")}
+    check(ask.rpc("alike", given)["predict"], expected)
