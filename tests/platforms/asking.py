@@ -112,7 +112,7 @@ def check(got, expected, tolerance=1e-6):
 
 
 @contextlib.contextmanager
-def serve(folder):
+def serve(folder, **more):
     config = ServerConfig(
         model_repository=(str(folder),),
         http_port=0,
@@ -120,6 +120,7 @@ def serve(folder):
         allow_metrics=False,
         strict_readiness=False,
         exit_on_error=False,
+        **more,
     )
     with warnings.catch_warnings(), server_in_thread(config) as server:
         warnings.simplefilter("ignore")

@@ -1,5 +1,8 @@
 """Columns sent one by one, in any order, against what each library says of the whole array."""
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import catboost
 import lightgbm
 import numpy as np
@@ -16,6 +19,9 @@ SUMS = ROWS @ (1.0 + np.arange(12))
 TABLE = pandas.DataFrame(ROWS[:, :3], columns=["a b", "a_b", "c"])
 TOTALS = TABLE.to_numpy() @ [9.0, 1, 4]
 
+JOINED = """max_batch_size: 2
+dynamic_batching { preferred_batch_size: 2 max_queue_delay_microseconds: 300000 }
+"""
 COUNTED = {"lightgbm": "Column_", "lightgbm_class": "Column_", "xgboost": "f", "xgboost_class": "f"}
 COUNTED |= {"catboost": "", "sklearn": "x"}
 """Model -> how its library begins the names of columns without names."""
@@ -45,13 +51,15 @@ def repository(tmp_path_factory):
     declared += ']\noutput [{name: "predict" data_type: TYPE_FP32 dims: [1]}]\n'
     model = xgboost.XGBRegressor(n_estimators=5).fit(ROWS[:, :3], SUMS)
     found.add("declared", model, HERE + declared, "xgboost.json", model.save_model)
+    found.add("joined", LinearRegression().fit(ROWS, SUMS), HERE + JOINED)
+    found.add("kept", LinearRegression().fit(ROWS, SUMS), HERE + "response_cache { enable: true }")
     found.add("alike", LinearRegression().fit(TABLE, TOTALS), HERE)
     return found
 
 
 @pytest.fixture(scope="module")
 def ask(repository):
-    with serve(repository.folder) as asking:
+    with serve(repository.folder, cache_config=("local,size=1000000",)) as asking:
         yield asking
 
 
@@ -91,3 +99,19 @@ def test_a_name_with_spaces_and_one_without_are_two(ask, repository):
     expected = repository.models["alike"].predict(table)
     given = {name: table[name].to_numpy() for name in ("c", "a_b", "a b")}
     check(ask.rpc("alike", given)["predict"], expected)
+
+
+def test_columns_in_other_orders_are_never_joined(ask, repository):
+    model = repository.models["joined"]
+    orders = [range(12), range(11, -1, -1)]
+    with ThreadPoolExecutor(2) as pool:
+        given = [{f"c{number}": ROWS[:1, number] for number in order} for order in orders]
+        answers = list(pool.map(partial(ask.rpc, "joined"), given))
+    for order, got in zip(orders, answers, strict=True):
+        check(got["predict"], model.predict(ROWS[:1, list(order)]))
+
+
+def test_an_answer_is_not_kept_for_columns_in_another_order(ask, repository):
+    for order in (range(12), range(11, -1, -1)):
+        expected = repository.models["kept"].predict(ROWS[:7, list(order)])
+        check(ask.rpc("kept", columns("c", order))["predict"], expected)

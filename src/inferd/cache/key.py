@@ -1,8 +1,8 @@
 """Keys: everything an answer depends on, as 32 bytes.
 
 A key is the SHA-256 of the identity of what answers, and of everything in the request that a model
-can see: names, datatypes, shapes and bytes of the inputs in the order of their names, parameters,
-sequence flags, and the wanted outputs. Two requests with one key are the same request; nobody can
+can see: names, datatypes, shapes and bytes of the inputs in their order, parameters, sequence
+flags, and the wanted outputs. Two requests with one key are the same request; nobody can
 construct a different one with the same key, so a client cannot put its answers in place of someone
 else's. How outputs are sent, and which classes of them are wanted, is left out: that is applied to
 the answer later.
@@ -25,7 +25,7 @@ def key_of(request: InferRequest, identity: bytes) -> bytes | None:
 
     It has none if a parameter is an integer beyond 64 bits, or text that is not valid Unicode.
     """
-    inputs = sorted(request.inputs, key=_name)
+    inputs = request.inputs
     views = [tensor.view() for tensor in inputs]
     words = (
         identity,
@@ -54,10 +54,6 @@ def private(tensor: Tensor) -> Tensor:
     copy = np.empty(len(view), np.uint8)
     np.copyto(copy, np.frombuffer(view, np.uint8))  # other threads may run meanwhile
     return Tensor(tensor.name, tensor.datatype, tensor.shape, copy.data, tensor.parameters)
-
-
-def _name(tensor: Tensor) -> str:
-    return tensor.name
 
 
 def _in_order(parameters: Any) -> Any:

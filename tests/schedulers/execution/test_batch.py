@@ -22,7 +22,7 @@ RAGGED = ModelInput("R", DataType.FP32, (-1,), allow_ragged_batch=True)
 TEXT = ModelInput("T", DataType.BYTES, (-1,))
 
 
-def plan_of(*inputs, outputs=("Y",), batch_input=(), batch_output=(), max_batch_size=16):
+def plan_of(*inputs, outputs=("Y",), batch_input=(), batch_output=(), max_batch_size=16, **more):
     return BatchPlan(
         ModelConfig(
             "m",
@@ -31,6 +31,7 @@ def plan_of(*inputs, outputs=("Y",), batch_input=(), batch_output=(), max_batch_
             output=tuple(ModelOutput(name, DataType.FP32, (-1,)) for name in outputs),
             batch_input=batch_input,
             batch_output=batch_output,
+            **more,
         )
     )
 
@@ -76,6 +77,13 @@ def test_the_order_of_the_inputs_makes_no_kind():
     plan = plan_of(VARIABLE, ModelInput("W", DataType.FP32, (-1,)))
     v, w = tensor("V", [[1, 2]]), tensor("W", [[1]])
     assert plan.kind(request_of(v, w)) == plan.kind(request_of(w, v))
+
+
+def test_the_order_of_a_tables_columns_makes_a_kind():
+    plan = plan_of(VARIABLE, parameters={"inferd_table": "true"})
+    a, b = tensor("a", [1, 2]), tensor("b", [3, 4])
+    assert plan.kind(request_of(a, b)) == plan.kind(request_of(a, b))
+    assert plan.kind(request_of(a, b)) != plan.kind(request_of(b, a))
 
 
 def test_fixed_dims_and_ragged_ones_make_no_kind():

@@ -69,11 +69,12 @@ class BatchPlan:
 
         It holds the datatypes and shapes of inputs with variable dims and, where inputs are
         optional, which of them are present. All others have already been checked to be as the
-        configuration says. Of tables it holds the names, datatypes and shapes of all columns.
+        configuration says. Of tables it holds the names, datatypes and shapes of all columns, in
+        their order, which is all that tells of columns whose names the model does not know.
         """
         if self._is_table:
-            return frozenset(
-                (tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in request.inputs
+            return tuple(
+                [(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in request.inputs]
             )
         compared = self._compared
         if not compared:
