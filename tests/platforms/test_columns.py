@@ -17,13 +17,26 @@ NUMBERS = np.random.default_rng(0)
 ROWS = NUMBERS.normal(size=(200, 12)).astype(np.float32)
 SUMS = ROWS @ (1.0 + np.arange(12))
 TABLE = pandas.DataFrame(ROWS[:, :3], columns=["a b", "a_b", "c"])
+CATEGORIES = pandas.DataFrame(
+    {
+        "same": pandas.Categorical([7] * 200),
+        "city": pandas.Categorical(np.array(["oslo", "rome"])[(SUMS > 0).astype(int)]),
+        "number": ROWS[:, 0],
+    }
+)
 TOTALS = TABLE.to_numpy() @ [9.0, 1, 4]
 
 JOINED = """max_batch_size: 2
 dynamic_batching { preferred_batch_size: 2 max_queue_delay_microseconds: 300000 }
 """
-COUNTED = {"lightgbm": "Column_", "lightgbm_class": "Column_", "xgboost": "f", "xgboost_class": "f"}
-COUNTED |= {"catboost": "", "sklearn": "x"}
+COUNTED = {
+    "lightgbm": "Column_",
+    "lightgbm_class": "Column_",
+    "xgboost": "f",
+    "xgboost_class": "f",
+    "catboost": "",
+    "sklearn": "x",
+}
 """Model -> how its library begins the names of columns without names."""
 
 ORDERS = {
@@ -51,6 +64,14 @@ def repository(tmp_path_factory):
     declared += ']\noutput [{name: "predict" data_type: TYPE_FP32 dims: [1]}]\n'
     model = xgboost.XGBRegressor(n_estimators=5).fit(ROWS[:, :3], SUMS)
     found.add("declared", model, HERE + declared, "xgboost.json", model.save_model)
+    wide = 'platform: "sklearn_joblib"\nmax_batch_size: 8\ninput [' + ",".join(
+        f'{{name: "{name}" data_type: TYPE_FP32 dims: [6]}}' for name in ("low", "high")
+    )
+    wide += ']\noutput [{name: "predict" data_type: TYPE_FP64 dims: [1]}]\n'
+    found.add("wide", LinearRegression().fit(ROWS, SUMS), HERE + wide)
+    booster = lightgbm.train(quiet, lightgbm.Dataset(CATEGORIES, SUMS), 5)
+    found.add("constant", booster, HERE, "lightgbm.txt", booster.save_model)
+    found.add("single", LinearRegression().fit(TABLE[["c"]], TOTALS), HERE)
     found.add("joined", LinearRegression().fit(ROWS, SUMS), HERE + JOINED)
     found.add("kept", LinearRegression().fit(ROWS, SUMS), HERE + "response_cache { enable: true }")
     found.add("alike", LinearRegression().fit(TABLE, TOTALS), HERE)
@@ -73,8 +94,9 @@ def test_columns_named_as_the_library_counts_them_may_come_in_any_order(
     ask, repository, name, order
 ):
     expected = repository.models[name].predict(ROWS[:7])
-    got = ask.rpc(name, columns(COUNTED[name], ORDERS[order]))
-    check(got["predict"], expected)
+    for beginning in {COUNTED[name], ""}:  # data frames count with plain numbers
+        got = ask.rpc(name, columns(beginning, ORDERS[order]))
+        check(got["predict"], expected)
 
 
 @pytest.mark.parametrize("name", COUNTED)
@@ -89,7 +111,7 @@ def test_counted_names_are_more_than_the_order_of_a_configuration(ask, repositor
 
 
 def test_counted_columns_are_all_needed(ask):
-    some = columns("Column_", range(1, 13 - 1))
+    some = columns("Column_", range(1, 12))
     status, text = ask.rest("lightgbm", some)
     assert (status, "the request has 11 columns" in text) == (400, True)
 
@@ -115,3 +137,26 @@ def test_an_answer_is_not_kept_for_columns_in_another_order(ask, repository):
     for order in (range(12), range(11, -1, -1)):
         expected = repository.models["kept"].predict(ROWS[:7, list(order)])
         check(ask.rpc("kept", columns("c", order))["predict"], expected)
+
+
+def test_a_table_of_one_column_has_its_name(ask, repository):
+    table = TABLE[["c"]][:7]
+    expected = repository.models["single"].predict(table)
+    for name in ("c", "input"):
+        check(ask.rpc("single", {name: table["c"].to_numpy()})["predict"], expected)
+
+
+def test_inputs_of_several_columns_come_in_the_order_of_the_configuration(ask, repository):
+    expected = repository.models["wide"].predict(ROWS[:7])
+    given = {"high": ROWS[:7, 6:], "low": ROWS[:7, :6]}
+    check(ask.rpc("wide", given)["predict"], expected)
+
+
+def test_a_category_of_one_value_is_one(ask, repository):
+    table = CATEGORIES[:7]
+    given = {
+        "number": table["number"].to_numpy(),
+        "city": table["city"].to_numpy(dtype=object),
+        "same": np.full(7, 7),
+    }
+    check(ask.rpc("constant", given)["predict"], repository.models["constant"].predict(table))

@@ -87,6 +87,7 @@ def test_names_that_the_library_counts_tell_the_order():
     assert list(taken(*columns, counted="x", order=["f1", "f0"])) == ["f1", "f0"]
     assert list(taken(*columns, counted="x")) == ["f1", "f0"]
     assert list(taken(*columns)) == ["f1", "f0"]
+    assert list(taken(tensor("1", [1]), tensor("0", [2]), counted="f")) == ["0", "1"]
     assert "the model takes 'a', 'b'" in complaint(*columns, names=("a", "b"), counted="f")
 
 
@@ -100,6 +101,11 @@ def test_an_input_of_several_columns_is_as_many():
     assert {name: column.tolist() for name, column in columns.items()} == {
         "a__0": [1, 3], "a__1": [2, 4], "b": [5, 6],
     }  # fmt: skip
+
+
+def test_inputs_of_several_columns_keep_the_order_of_the_configuration():
+    columns = taken(tensor("b", [[1, 2]]), tensor("a", [3]), order=["a", "b"])
+    assert list(columns) == ["a", "b__0", "b__1"]
 
 
 def test_columns_side_by_side_lose_nothing():

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from inferd.backends.estimator.instance import EstimatorInstance, outputs_named
 from inferd.backends.estimator.model import PREDICT, PROBABILITY, LoadedModel
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import DEFAULT_OUTPUTS, FOUND_OUTPUTS, TABLE
+from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS, FOUND_OUTPUTS, TABLE
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import Instance, ModelFiles, Placement
 from inferd.core.signature import Declared, Signature, complete_config
@@ -78,6 +78,8 @@ def completed(config: ModelConfig, model: LoadedModel, default_max_batch_size: i
     whole = complete_config(config, Signature({name: taken}, {}, given), default_max_batch_size)
     outputs_named(whole, model.outputs)
     parameters = {**whole.parameters}
+    if features.width == len(features.names) == 1 and not config.input:
+        parameters.setdefault(ANY_INPUT_NAME, "true")  # a table of one column has that one's name
     if not config.output:
         parameters.setdefault(FOUND_OUTPUTS, "true")
         usual = [output for output in _USUAL if output in model.outputs]

@@ -40,9 +40,6 @@ _CLASSIFIES = (
 )
 """The loss functions of classifiers; a regressor answers as a ranker does."""
 
-_COUNTED = ""
-"""How CatBoost begins the names of columns that have none."""
-
 _INDEPENDENT = Verdict(INDEPENDENT, "trees are applied to each row by itself")
 
 
@@ -70,8 +67,8 @@ def catboost_model(model: Any, threads: int) -> LoadedModel:
     """Return a CatBoostClassifier, CatBoostRegressor or CatBoostRanker as a model."""
     more = {"thread_count": threads} if threads else {}
     names = tuple(str(name) for name in model.feature_names_)
-    are_counted = names == counted_names(_COUNTED, len(names))
-    features = Features(len(names), () if are_counted else names, counted=_COUNTED)
+    are_counted = names == counted_names("", len(names))
+    features = Features(len(names), () if are_counted else names)
     predict = partial(_called, model.predict, more)
     outputs = [Method(PREDICT, DataType.FP64, (-1,), predict)]
     classes = np.asarray(model.classes_)

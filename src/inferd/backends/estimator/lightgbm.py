@@ -139,10 +139,10 @@ def _categories(booster: Any, names: tuple[str, ...]) -> list[str]:
         return []
     text = booster.model_to_string(num_iteration=1)
     line = next((one for one in text.splitlines() if one.startswith("feature_infos=")), "")
-    kinds = line.partition("=")[2].split(" ")
-    # "[low:high]" is a number, "1:0:2" are categories, "none" is a column of one value
-    return [
-        name
-        for name, kind in zip(names, kinds, strict=False)
-        if kind != "none" and not kind.startswith("[")
-    ]
+    kinds = dict(zip(names, line.partition("=")[2].split(" "), strict=False))
+    # "[low:high]" is a number, "1:0:2" are categories, "none" is a column of one value, of any kind
+    found = [name for name, kind in kinds.items() if kind != "none" and not kind.startswith("[")]
+    constant = [name for name, kind in kinds.items() if kind == "none"]
+    if len(found) + len(constant) == len(booster.pandas_categorical):
+        return [name for name in names if name in found or name in constant]
+    return found

@@ -41,14 +41,14 @@ class Method(NamedTuple):
 class Features(NamedTuple):
     """What a model says of its columns: how many (`width`, None if nothing), and `names` (or ()).
 
-    With `are_texts` it takes one text in each row, in an array of one dim. If columns have no
-    names, the library calls them `counted`, followed by their numbers from 0.
+    With `are_texts` it takes one text in each row, in an array of one dim. Columns without names
+    are called `counted` by the library, followed by their numbers from 0.
     """
 
     width: int | None = None
     names: tuple[str, ...] = ()
     are_texts: bool = False
-    counted: str | None = None
+    counted: str = ""
 
 
 @dataclass(frozen=True)

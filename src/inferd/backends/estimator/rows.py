@@ -24,11 +24,11 @@ _SHOWN = 10
 def rows_of(inputs: Sequence[Tensor], model: LoadedModel, order: Sequence[str] = ()) -> Any:
     """Return what the calls of `model` take, made of the `inputs` of a request, at least one.
 
-    `order` is the order of columns whose names the model does not know. Raises InvalidRequest, or
+    `order` is the order of inputs whose names the model does not know. Raises InvalidRequest, or
     one of the model's faults.
     """
     if len(inputs) > 1:
-        columns = _columns(inputs, model.features, order)
+        columns = _columns(_in_turn(inputs, order), model.features)
         count = model.features.width
         if count is not None and len(columns) != count:
             msg = f"the request has {len(columns)} columns, the model takes {count}"
@@ -70,12 +70,19 @@ def array_of(tensor: Tensor) -> Array:
     return array
 
 
-def _columns(inputs: Sequence[Tensor], features: Features, order: Sequence[str]) -> Columns:
-    """Return the columns that `inputs` are, in the model's order if they have its names.
+def _in_turn(inputs: Sequence[Tensor], order: Sequence[str]) -> Sequence[Tensor]:
+    """Return `inputs` in `order`, as they are if it does not name them all."""
+    turns = {name: turn for turn, name in enumerate(order)}
+    if not all(tensor.name in turns for tensor in inputs):
+        return inputs
+    return sorted(inputs, key=lambda tensor: turns[tensor.name])
 
-    These are also those that its library counts. Columns with other names than such a model's come
-    in `order`, or as they are. The columns of one input are called after it, "x__0", "x__1" and so
-    on. Raises InvalidRequest.
+
+def _columns(inputs: Sequence[Tensor], features: Features) -> Columns:
+    """Return the columns that `inputs` are, in the model's order if it, or its library, has names.
+
+    Columns of a model without names may have any: then they stay as they are. Those of one input
+    are called after it, "x__0", "x__1" and so on. Raises InvalidRequest.
     """
     arrays = [(tensor, array_of(tensor)) for tensor in inputs]
     counts = {array.shape[:1] for _, array in arrays}
@@ -93,16 +100,20 @@ def _columns(inputs: Sequence[Tensor], features: Features, order: Sequence[str])
             columns[tensor.name] = parts[0]
         else:
             columns.update((f"{tensor.name}__{n}", part) for n, part in enumerate(parts))
-    names = features.names or _counted(columns, features) or order
+    names = features.names or _counted(columns, features)
     return _in_order(columns, names) if names else columns
 
 
 def _counted(columns: Columns, features: Features) -> tuple[str, ...]:
-    """Return the names that the library gives columns without names, () if these have others."""
-    if features.counted is None:
-        return ()
-    names = counted_names(features.counted, len(columns))
-    return names if columns.keys() == {*names} else ()
+    """Return the names of columns without names, () if these have others.
+
+    They are those of the library, or of a data frame: plain numbers.
+    """
+    for beginning in (features.counted, ""):
+        names = counted_names(beginning, len(columns))
+        if columns.keys() == {*names}:
+            return names
+    return ()
 
 
 def _in_order(columns: Columns, names: Sequence[str]) -> Columns:
