@@ -1,5 +1,6 @@
 """scikit-learn's models, against what scikit-learn itself predicts."""
 
+import base64
 import contextlib
 import http.client
 import importlib
@@ -408,3 +409,14 @@ def test_texts_of_mlservers_clients_are_taken(mlserver):
     texts, labels = ["good day", "bad day", "good", "bad"], [1, 0, 1, 0]
     connection = mlserver(make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts, labels))
     assert predicted(connection, {"predict": ("BYTES", texts)}) == labels
+
+
+def test_texts_may_come_as_base64(mlserver):
+    texts, labels = ["good day", "bad day", "good", "bad"], [1, 0, 1, 0]
+    connection = mlserver(make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts, labels))
+    data = [base64.b64encode(text.encode()).decode() for text in texts]
+    given = {"name": "x", "datatype": "BYTES", "shape": [4], "data": data}
+    given["parameters"] = {"content_type": "base64"}
+    connection.request("POST", "/v2/models/m/infer", json.dumps({"inputs": [given]}))
+    [answer] = json.loads(connection.getresponse().read())["outputs"]
+    assert answer["data"] == labels

@@ -128,6 +128,38 @@ def test_a_single_column_needs_no_second_dim():
     assert "Expected [-1,4], got [2,3]" in complaint(model(), tensor("x", [[1, 2, 3]] * 2))
 
 
+def encoded(kind, *elements, datatype=DataType.BYTES):
+    column = tensor("x", elements, datatype)
+    column.parameters = {"content_type": kind, "other": 1}
+    return column
+
+
+def test_base64_is_read_if_the_content_type_says_so():
+    served = model(-1)
+    column = encoded("base64", b"b3Nsbw==", b"", b"YWI=")
+    request = InferRequest("m", inputs=[column])
+    request.batch_key = object()
+    for _ in range(2):  # what has been read is not read again
+        served.check_request(request)
+        assert request.inputs[0].strings() == [b"oslo", b"", b"ab"]
+    assert request.batch_key is None
+    assert request.inputs[0].parameters == {"other": 1}
+    columns = [encoded("base64", b"YWI="), encoded("base64", b"Yw==")]
+    columns[1].name = "y"
+    served.check_request(InferRequest("m", inputs=columns))
+    assert [column.strings() for column in columns] == [[b"ab"], [b"c"]]
+    assert "and an element is none: " in complaint(served, encoded("base64", b"b3Nsbw"))
+
+
+def test_other_content_types_change_nothing_or_are_refused():
+    served = model(-1)
+    for kind in ("str", "np", "pd", "mine", 5):
+        assert checked(served, encoded(kind, b"b3Nsbw==")).inputs[0].strings() == [b"b3Nsbw=="]
+    checked(served, encoded("base64", 1, datatype=DataType.INT32))
+    for kind in ("datetime", "pd_json"):
+        assert f"content_type '{kind}', which is not read" in complaint(served, encoded(kind, b"a"))
+
+
 def test_a_name_is_any_if_the_configuration_says_so():
     served = model(inferd_any_input_name="true")
     assert checked(served, tensor("rows", [[1, 2, 3, 4]])).inputs[0].name == "x"

@@ -24,7 +24,7 @@ from inferd.engine.serving.identity import Identity
 from inferd.engine.serving.raw import raw_input
 from inferd.engine.serving.refusals import Refusals, quoted
 from inferd.engine.serving.rule import TensorRule, are_named, expect, only_of
-from inferd.engine.serving.table import MOST_ROWS, is_single_column, row_count
+from inferd.engine.serving.table import MOST_ROWS, decode_contents, is_single_column, row_count
 from inferd.errors import BackendFailed, InvalidRequest
 from inferd.observe.prometheus import Observed
 from inferd.observe.stats import Counts
@@ -241,6 +241,8 @@ class Served:
     def _check_table(self, request: InferRequest) -> None:
         """Check a request of rows, one input or the columns of a table, of any datatypes."""
         inputs = request.inputs
+        if decode_contents(inputs):
+            request.batch_key = None  # its data have changed
         rows = row_count(inputs)
         rules = self._inputs
         if len(inputs) > 1:
