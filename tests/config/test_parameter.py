@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import MAX_SHOWN, is_on, number, whole_number
+from inferd.config.parameter import MAX_SHOWN, is_on, number, texts, whole_number
 from inferd.errors import InvalidConfig
 
 
@@ -16,6 +16,7 @@ def test_what_is_not_given_is_the_default(given):
     assert whole_number(config(**given), "k", 7, 0, 1) == 7
     assert number(config(**given), "k") == 0
     assert is_on(config(**given), "k") is False
+    assert texts(config(**given), "k") == []
     assert is_on(config(**given), "k", default=True) is True
 
 
@@ -65,3 +66,10 @@ def test_what_says_neither_is_refused(text):
     ) as reported:
         is_on(config(k=text), "k")
     assert len(reported.value.message) < MAX_SHOWN + 100
+
+
+def test_texts_are_a_json_array():
+    assert texts(config(k='["a", "b c"]'), "k") == ["a", "b c"]
+    for text in ("a,b", "[1]", '{"a": 1}'):
+        with pytest.raises(InvalidConfig, match=r"expected a JSON array of texts$"):
+            texts(config(k=text), "k")

@@ -25,12 +25,24 @@ MODELS = {
 }
 
 
+MLFLOW = """flavors:
+  catboost:
+    data: model.cb
+    model_type: CatBoost
+    save_format: cbm
+"""
+
+
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory):
     found = Repository(tmp_path_factory.mktemp("models"))
     for name, model in MODELS.items():
         found.add(name, model, HERE if name != "words" else "", "model.cbm", model.save_model)
     found.add("bad", None, HERE, "model.cbm", lambda path: path.write_bytes(b"CBM1\0\0"))
+    (found.folder / "raw").mkdir()
+    MODELS["many"].save_model(found.folder / "raw" / "model.cb")
+    (found.folder / "raw" / "MLmodel").write_text(MLFLOW)
+    (found.folder / "raw" / "config.pbtxt").write_text(HERE)
     with serve(found.folder) as asking:
         yield asking
 
@@ -49,6 +61,11 @@ def test_categories_are_texts_beside_numbers(ask):
     expected = MODELS["cities"].predict_proba(MIXED[:5])
     columns = {"0": ROWS[:5, 0], "1": CITIES[:5].astype(object)}
     check(ask.rpc("cities", columns)["predict_proba"], expected)
+
+
+def test_mlflows_class_without_a_loss_gives_raw_values(ask):
+    expected = MODELS["many"].predict(ROWS[:7], prediction_type="RawFormulaVal")
+    check(ask.rpc("raw", {"rows": ROWS[:7]})["predict"], expected)
 
 
 def test_what_does_not_fit_is_the_clients_fault(ask):

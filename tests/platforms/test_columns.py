@@ -1,5 +1,6 @@
 """Columns sent one by one, in any order, against what each library says of the whole array."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -28,6 +29,13 @@ TOTALS = TABLE.to_numpy() @ [9.0, 1, 4]
 
 JOINED = """max_batch_size: 2
 dynamic_batching { preferred_batch_size: 2 max_queue_delay_microseconds: 300000 }
+"""
+MLFLOW = """flavors:
+  sklearn:
+    pickled_model: model.pkl
+signature:
+  inputs: '[{"type": "double", "name": "b"}, {"type": "double", "name": "c"}, {"type":
+    "double", "name": "a"}]'
 """
 COUNTED = {
     "lightgbm": "Column_",
@@ -74,6 +82,10 @@ def repository(tmp_path_factory):
     found.add("single", LinearRegression().fit(TABLE[["c"]], TOTALS), HERE)
     found.add("joined", LinearRegression().fit(ROWS, SUMS), HERE + JOINED)
     found.add("kept", LinearRegression().fit(ROWS, SUMS), HERE + "response_cache { enable: true }")
+    found.add("signed", LinearRegression().fit(ROWS[:, :3], TOTALS), HERE, "model.pkl")
+    shutil.copytree(found.folder / "signed" / "1", found.folder / "signed", dirs_exist_ok=True)
+    shutil.rmtree(found.folder / "signed" / "1")
+    (found.folder / "signed" / "MLmodel").write_text(MLFLOW)
     found.add("alike", LinearRegression().fit(TABLE, TOTALS), HERE)
     return found
 
@@ -108,6 +120,13 @@ def test_columns_with_other_names_are_taken_as_they_come(ask, repository, name):
 def test_counted_names_are_more_than_the_order_of_a_configuration(ask, repository):
     expected = repository.models["declared"].predict(ROWS[:7, :3])
     check(ask.rpc("declared", columns("f", (1, 2, 0)))["predict"], expected)
+
+
+def test_mlflows_signature_tells_the_order_of_columns_that_the_model_does_not_know(ask, repository):
+    expected = repository.models["signed"].predict(ROWS[:7, :3])
+    given = {name: ROWS[:7, "bca".index(name)] for name in "abc"}
+    check(ask.rpc("signed", given)["predict"], expected)
+    check(ask.rpc("signed", {"rows": ROWS[:7, :3]})["predict"], expected)
 
 
 def test_counted_columns_are_all_needed(ask):

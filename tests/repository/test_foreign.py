@@ -220,6 +220,42 @@ def test_a_flavor_may_hold_a_python_object(folder):
     assert config.parameters["inferd_default_outputs"] == "predict_proba"
 
 
+SIGNED = """flavors:
+  sklearn:
+    pickled_model: model.skops
+signature:
+  inputs: '[{"type": "double", "name": "age", "required": true}, {"type": "long", "name":
+    "pH value", "required": true}, {"type": "long", "name": "it''s \\u00e4", "required":
+    true}]'
+  outputs: '[{"type": "tensor", "name": "y"}]'
+  params: null
+"""
+
+
+def test_the_columns_of_a_signature_are_read(folder):
+    config = found(folder(SIGNED, "model.skops")).config
+    assert json.loads(config.parameters["inferd_columns"]) == ["age", "pH value", "it's ä"]
+    assert config.input == ()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "others"),
+    [
+        ('[{"type": "double", "name": "a"}]', "one column may have any name"),
+        ('[{"type": "double"}, {"type": "long"}]', "no names"),
+        ('[{"type": "tensor", "name": "a"}, {"type": "tensor", "name": "b"}]', "no columns"),
+        ('[{"type": "long", "name": "a"}, {"type": "tensor", "name": "b"}]', "not all columns"),
+        ('[{"type": "long", "name": 1}, {"type": "long", "name": "b"}]', "no text"),
+        ("[1, 2]", "no columns"),
+        ("{}", "no columns"),
+        ("[", "no JSON"),
+    ],
+)
+def test_other_signatures_name_no_columns(folder, inputs, others):
+    text = f"flavors:\n  sklearn:\n    data: model.skops\nsignature:\n  inputs: '{inputs}'\n"
+    assert "inferd_columns" not in found(folder(text, "model.skops")).config.parameters, others
+
+
 def test_settings_may_lead_to_mlflow(folder):
     settings = {"implementation": "mlserver_mlflow.MLflowRuntime", "parameters": {"uri": "./in"}}
     where = folder(settings, "in/model.xgb")

@@ -5,6 +5,8 @@ An empty parameter counts as not given.
 
 from collections.abc import Mapping
 
+import msgspec
+
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -36,7 +38,10 @@ CONVERT_TOLERANCE = "inferd_convert_tolerance"
 """How much a number may differ, as a share of it or, below 1, as it is."""
 
 MODEL_CLASS = "inferd_model_class"
-"""The class, with its module, that a file of XGBoost's was saved from, as MLflow writes it."""
+"""The class that a file of XGBoost's or CatBoost's was saved from, as MLflow writes it."""
+
+COLUMNS = "inferd_columns"
+"""The columns of a model that does not know their names, in its order: a JSON array of texts."""
 
 DEFAULT_OUTPUTS = "inferd_default_outputs"
 """The outputs, separated by commas, of a request that asks for none."""
@@ -111,6 +116,20 @@ def is_on(config: ModelConfig, key: str, *, default: bool = False) -> bool:
     if text.lower() not in _BOOLEANS:
         raise _refused(config, key, "true or false")
     return _BOOLEANS[text.lower()]
+
+
+def texts(config: ModelConfig, key: str) -> list[str]:
+    """Return parameter `key` of the model, [] if it is not given.
+
+    Raises InvalidConfig unless it is a JSON array of texts.
+    """
+    text = config.parameters.get(key)
+    if not text:
+        return []
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.MsgspecError as error:
+        raise _refused(config, key, "a JSON array of texts") from error
 
 
 def is_converted(config: ModelConfig) -> bool:

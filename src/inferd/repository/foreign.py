@@ -21,6 +21,7 @@ from inferd.config.checks import CONFIG_FILE, is_inside
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import (
     ANY_INPUT_NAME,
+    COLUMNS,
     DEFAULT_OUTPUTS,
     MODEL_CLASS,
     TABLE,
@@ -74,6 +75,9 @@ _ESTIMATORS = (".skops", ".joblib", ".pkl", ".pickle")
 """Endings of files that hold a Python object, whichever flavor it is of."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
+
+_SIGNATURE = re.compile(r"^signature:\n {2}inputs: '((?:[^']|'')*)'", re.MULTILINE)
+"""The inputs of an MLmodel's signature: JSON in a text that YAML folds at its spaces."""
 
 _LINE = re.compile(r"( *)([\w.-]+):(?: +(.*))?")
 
@@ -287,20 +291,24 @@ def _text(value: Any) -> str:
 
 def _read_mlflow(folder: Path) -> tuple[ModelConfig, str]:
     try:
-        flavors = _flavors(_content(folder / MLFLOW_FILE).decode())
+        text = _content(folder / MLFLOW_FILE).decode()
     except UnicodeDecodeError as error:
         msg = f"{folder.name}/{MLFLOW_FILE} is not UTF-8"
         raise InvalidConfig(msg) from error
     except FileNotFoundError as error:
         msg = f"model '{folder.name}' has no file {MLFLOW_FILE}"
         raise InvalidConfig(msg) from error
+    flavors = _flavors(text)
     for flavor, (backend, keys) in _FLAVORS.items():
         named = flavors.get(flavor, {})
         filename = next((named[key] for key in keys if named.get(key)), "")
         if filename:
             if backend in _TABULAR and filename.endswith(_ESTIMATORS):
                 backend = "sklearn"
-            return ModelConfig("", backend=backend, parameters=_of_mlflow(flavors, named)), filename
+            parameters = _of_mlflow(flavors, named)
+            if backend in _TABULAR and (columns := _columns(text)):
+                parameters[COLUMNS] = columns
+            return ModelConfig("", backend=backend, parameters=parameters), filename
     msg = (
         f"model '{folder.name}': {MLFLOW_FILE} has the flavors {', '.join(flavors) or 'none'}, "
         f"known are {', '.join(_FLAVORS)}"
@@ -311,11 +319,23 @@ def _read_mlflow(folder: Path) -> tuple[ModelConfig, str]:
 def _of_mlflow(flavors: dict[str, dict[str, str]], named: dict[str, str]) -> dict[str, str]:
     """Return the parameters that an MLmodel's flavors mean: a class, and what pyfunc calls."""
     parameters = {}
-    if kind := named.get("model_class"):
+    if kind := named.get("model_class") or named.get("model_type"):
         parameters[MODEL_CLASS] = kind
     if method := flavors.get("python_function", {}).get("predict_fn"):
         parameters[DEFAULT_OUTPUTS] = method
     return parameters
+
+
+def _columns(text: str) -> str:
+    """Return the names of the columns in an MLmodel's signature as JSON, "" if there are none."""
+    found = _SIGNATURE.search(text)
+    try:
+        inputs = orjson.loads(re.sub(r"\n *", " ", found[1]).replace("''", "'")) if found else []
+        names = [one["name"] for one in inputs if one["type"] != "tensor"]
+    except (orjson.JSONDecodeError, TypeError, KeyError):
+        return ""
+    is_table = len(names) == len(inputs) > 1 and all(isinstance(name, str) for name in names)
+    return orjson.dumps(names).decode() if is_table else ""
 
 
 def _flavors(text: str) -> dict[str, dict[str, str]]:

@@ -22,10 +22,14 @@ from inferd.backends.estimator.model import (
 )
 from inferd.backends.estimator.rows import framed
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import MODEL_CLASS
 from inferd.core.arrays import Array
 from inferd.core.interfaces import ModelFiles
 from inferd.core.rows import INDEPENDENT, Verdict
 from inferd.tensor.dtype import DataType, datatype_of
+
+_BASE = "CatBoost"
+"""CatBoost's class for any loss function, which predicts raw values."""
 
 _FORMATS = {".json": "json"}
 """Ending of a file's name -> CatBoost's word for its format; all others are "cbm"."""
@@ -54,6 +58,8 @@ class CatboostBackend(EstimatorBackend):
         where, kind = str(file), _FORMATS.get(file.suffix, "cbm")
         try:
             model = catboost.CatBoost().load_model(where, kind)
+            if config.parameters.get(MODEL_CLASS) == _BASE:
+                return catboost_model(model, thread_count(config))
             loss = str(model.get_all_params().get("loss_function", "")).partition(":")[0]
             is_classifier = loss in _CLASSIFIES if loss else len(model.classes_) > 0
             found = catboost.CatBoostClassifier if is_classifier else catboost.CatBoostRegressor

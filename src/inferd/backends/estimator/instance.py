@@ -10,7 +10,7 @@ from inferd.backends.estimator.answer import tensor_of
 from inferd.backends.estimator.model import PREDICT, LoadedModel, Method, thread_count
 from inferd.backends.estimator.rows import rows_of
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import FOUND_OUTPUTS, is_on
+from inferd.config.parameter import COLUMNS, FOUND_OUTPUTS, is_on, texts
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest, foreign_text
 from inferd.tensor.tensor import Tensor, reshaped
@@ -24,6 +24,7 @@ class EstimatorInstance:
         self._name = config.name
         self._version = str(version)
         self._inputs = {tensor.name: tensor for tensor in config.input}
+        self._order = list(self._inputs) if len(self._inputs) > 1 else texts(config, COLUMNS)
         self._outputs = {tensor.name: tensor for tensor in config.output}
         self._calls = {
             name: output.call for name, output in outputs_named(config, model.outputs).items()
@@ -47,7 +48,7 @@ class EstimatorInstance:
         names = [wanted.name for wanted in request.outputs] or list(self._outputs)
         try:
             inputs = [self._reshaped(tensor) for tensor in request.inputs]
-            rows = rows_of(inputs, self._model, list(self._inputs) if len(self._inputs) > 1 else ())
+            rows = rows_of(inputs, self._model, self._order)
             row_count = inputs[0].shape[0]
             request.computing_ns = perf_counter_ns()
             results = [self._calls[name](rows) for name in names]
