@@ -10,6 +10,7 @@ import xgboost
 from asking import HERE, Repository, asked, check, serve
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -32,6 +33,11 @@ ANSWERS = {
     "xgb": xgboost.XGBClassifier(n_estimators=5).fit(ROWS, NUMBERS),
     "lgbm": lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(ROWS, TEXTS),
 }
+MISSING = np.where(np.random.default_rng(1).random(ROWS.shape) < 0.1, np.nan, ROWS)
+MISSING[:, 1] = ROWS[:, 1]
+FILLED = make_pipeline(
+    ColumnTransformer([("some", SimpleImputer(), [0, 2, 3])], remainder="passthrough"), Ridge()
+).fit(MISSING, ROWS[:, 0])
 LINEAR = make_pipeline(StandardScaler(), LogisticRegression()).fit(ROWS, NUMBERS)
 ENCODER = ColumnTransformer([("texts", OneHotEncoder(), [0, 1])])
 
@@ -51,6 +57,8 @@ def repository(tmp_path_factory):
         found.add(name, estimator, CONVERT)
         found.add(f"{name}_itself", estimator, HERE)
     found.add("narrowed", Ridge().fit(ROWS, ROWS[:, 0]), CONVERT + OWN_NAMES)
+    found.add("filled", FILLED, CONVERT)
+    found.add("linear", LINEAR, CONVERT)
     found.add("strict", LINEAR, CONVERT + STRICT)
     found.add("in_worker", LINEAR, CONVERT + WORKER)
     found.add("wrong_word", LINEAR, CONVERT.replace("onnx", "fast"))
@@ -112,6 +120,28 @@ def test_rows_in_another_datatype_are_refused_not_rounded(ask):
     status, text = ask.rest("forest", {"input": ROWS[:1].astype(np.float64)})
     assert status == 400
     assert "FP64" in text
+
+
+def test_missing_numbers_are_answered_as_the_library_does_or_refused(ask):
+    some = MISSING[:40].astype(np.float32)
+    assert np.isnan(some).any()
+    got, _ = asked(ask, "filled", some)
+    check(got["predict"], FILLED.predict(some), tolerance=1e-4)
+    some = ROWS[:3].copy()
+    some[1, 1] = np.nan
+    for name in ("filled", "linear", "forest"):
+        status, text = ask.rest(name, {"input": some})
+        assert status == 400
+        assert "refused because only the library could answer it" in text
+    got, _ = asked(ask, "xgb", some)
+    check(got["predict"], ANSWERS["xgb"].predict(some))
+
+
+def test_infinity_is_refused_where_the_library_does(ask):
+    some = ROWS[:3].copy()
+    some[1, 2] = -np.inf
+    for name in ("filled", "linear", "forest"):
+        assert ask.rest(name, {"input": some})[0] == 400
 
 
 def test_texts_are_compared_on_a_sample(ask):

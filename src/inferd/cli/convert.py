@@ -139,6 +139,8 @@ def _tell(found: Conversion, given: argparse.Namespace) -> None:
     sys.stdout.write(f"compared with the library on {where}{more}\n")
     for one in found.differences:
         sys.stdout.write(f"  {one.output}: {one}\n")
+    if str(found.refused):
+        sys.stdout.write(f"  {found.refused}: the library refuses or answers that otherwise\n")
 
 
 def _write(file: Path, content: bytes) -> None:

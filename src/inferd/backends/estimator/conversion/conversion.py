@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from inferd.backends.estimator.conversion.drawn import drawn_rows, rows_of_train
 from inferd.backends.estimator.conversion.libraries import onnx_of, thresholds_of
 from inferd.backends.estimator.conversion.outputs import Wanted, with_outputs
 from inferd.backends.estimator.conversion.sample import read_sample
+from inferd.backends.estimator.conversion.unusual import Refused, guarded, refused_in
 from inferd.backends.estimator.instance import outputs_named
 from inferd.backends.estimator.model import PREDICT, Columns, LoadedModel
 from inferd.backends.estimator.parts import parts_of
@@ -41,12 +43,14 @@ class Conversion(NamedTuple):
     """The ONNX model, and how it differs from the library on `row_count` rows.
 
     These were drawn around `threshold_count` thresholds of the model; None: they are a sample.
+    Rows with NaN or infinity are `refused` where it would answer otherwise than the library.
     """
 
     content: bytes
     differences: list[Difference]
     row_count: int
     threshold_count: int | None
+    refused: Refused
 
     @property
     def where(self) -> str:
@@ -123,7 +127,39 @@ def converted(
         got = {one.source: answers[name] for name, one in wanted.items()}
         want = {one.source: one.answer for one in wanted.values()}
     found = differences(got, want, tolerance)
-    return Conversion(content, found, row_count, threshold_count)
+    refused = Refused()
+    if all(one.largest <= tolerance for one in found):
+        is_alike = partial(_is_alike, model, content, config, list(want), tolerance)
+        refused = refused_in(columns, is_alike)
+        content = guarded(content, refused, columns)
+    return Conversion(content, found, row_count, threshold_count, refused)
+
+
+def _is_alike(
+    model: LoadedModel,
+    content: bytes,
+    config: ModelConfig,
+    names: list[str],
+    tolerance: float,
+    columns: Columns,
+) -> bool:
+    """Tell whether the outputs `names` of the ONNX model in `content` are those of `model`.
+
+    They are also if it refuses `columns`, and are not if only the library does.
+    """
+    row_count = len(next(iter(columns.values())))
+    try:
+        want = expected(model, _rows(model, columns), row_count, names)
+        wanted = _wanted(model, config, want)
+    except Exception:  # noqa: BLE001  libraries raise anything
+        return False
+    try:
+        answers = _answers(content, columns)
+    except Exception:  # noqa: BLE001  so does ONNX Runtime
+        return True
+    got = {one.source: answers[name] for name, one in wanted.items()}
+    want = {one.source: one.answer for one in wanted.values()}
+    return all(one.largest <= tolerance for one in differences(got, want, tolerance))
 
 
 def converted_for(model: LoadedModel, folder: Path, config: ModelConfig) -> tuple[bytes, str]:
@@ -144,7 +180,8 @@ def converted_for(model: LoadedModel, folder: Path, config: ModelConfig) -> tupl
     check(found, tolerance)
     where = found.where or f"the {found.row_count} rows of {name}"
     said = "; ".join(f"{one.output} {one}" for one in found.differences)
-    return found.content, f"converted to ONNX, compared with the library on {where}: {said}"
+    more = f"; {found.refused}" if str(found.refused) else ""
+    return found.content, f"converted to ONNX, compared with the library on {where}: {said}{more}"
 
 
 def check(found: Conversion, tolerance: float) -> None:

@@ -1,0 +1,171 @@
+"""Rows with NaN or infinity: which of them a converted model has to refuse.
+
+Libraries differ most where a number is missing. scikit-learn's linear models refuse such rows, its
+trees send them to the larger side, and what a converter makes of either answers them somehow. So
+each column is tried with such numbers. Where the library refuses, or answers otherwise than the
+converted model, the latter refuses them as well, by operators in front of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inferd.backends.estimator.model import Columns
+from inferd.core.arrays import Array
+
+_ROWS = 200
+"""How many rows a column is tried with."""
+
+_MOST_COLUMNS = 64
+"""If there are more and not all are alike, rows are refused whichever column is unusual."""
+
+_KINDS = ((np.nan,), (np.inf, -np.inf))
+
+IsAlike = Callable[[Columns], bool]
+"""Tells whether library and converted model answer the same rows the same."""
+
+
+class Place(NamedTuple):
+    """A column of numbers: its array in `Columns`, and which column of that."""
+
+    name: str
+    number: int
+
+
+class Refused(NamedTuple):
+    """The columns in which a converted model refuses NaN, and those in which infinity."""
+
+    nan: Sequence[Place] = ()
+    infinity: Sequence[Place] = ()
+
+    def __str__(self) -> str:
+        """Return in words what is refused, "" for nothing."""
+        parts = [
+            f"{kind} in {len(places)} {'columns' if len(places) > 1 else 'column'}"
+            for kind, places in zip(("NaN", "infinity"), self, strict=True)
+            if places
+        ]
+        return f"refuses {' and '.join(parts)}" if parts else ""
+
+
+def refused_in(columns: Columns, is_alike: IsAlike) -> Refused:
+    """Return where a model refuses what, tried with some of the rows in `columns`."""
+    places = [
+        Place(name, number)
+        for name, array in columns.items()
+        if array.dtype.kind == "f"
+        for number in range(array.shape[1] if array.ndim > 1 else 1)
+    ]
+    return Refused(*(_refused(columns, places, kind, is_alike) for kind in _KINDS))
+
+
+def _refused(
+    columns: Columns, places: list[Place], kind: Sequence[float], is_alike: IsAlike
+) -> list[Place]:
+    if not places or is_alike(_tried(columns, places, kind)):
+        return []
+    if len(places) > _MOST_COLUMNS:
+        return places
+    return [place for place in places if not is_alike(_tried(columns, [place], kind))]
+
+
+def _tried(columns: Columns, places: list[Place], kind: Sequence[float]) -> Columns:
+    """Return rows of `columns` with a number of this `kind` in one of `places` each, in turn."""
+    row_count = len(next(iter(columns.values())))
+    chosen = np.resize(np.arange(row_count), max(_ROWS, len(places)))
+    tried = {name: array[chosen] for name, array in columns.items()}
+    for row in range(len(chosen)):
+        name, number = places[row % len(places)]
+        array = tried[name]
+        array.reshape(len(array), -1)[row, number] = kind[row // len(places) % len(kind)]
+    return tried
+
+
+def guarded(content: bytes, refused: Refused, columns: Columns) -> bytes:
+    """Return an ONNX model that refuses rows as `refused` says, and is otherwise that in `content`.
+
+    Its inputs are `columns`, or one array of them all. ONNX Runtime reports the name of the
+    operator that fails, so that says why.
+    """
+    if not refused.nan and not refused.infinity:
+        return content
+    onnx = import_module("onnx")
+    model = onnx.load_model_from_string(content)
+    graph = model.graph
+    inputs = [port.name for port in graph.input]
+    weights = _weights(refused, columns, inputs)
+    renamed = {name: f"{name} checked" for name in weights}
+    nodes = []
+    for port in graph.input:
+        if port.name in weights:
+            nodes += _guard(onnx, graph, port, *weights[port.name], renamed[port.name])
+    for node in graph.node:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+    nodes += graph.node
+    del graph.node[:]
+    graph.node.extend(nodes)
+    made: bytes = model.SerializeToString()
+    return made
+
+
+def _weights(
+    refused: Refused, columns: Columns, inputs: Sequence[str]
+) -> Mapping[str, tuple[Array, Array]]:
+    """Return, for each input that is guarded, 1 for the columns with NaN, and with infinity."""
+    is_single = len(inputs) == 1 < len(columns)
+    found: dict[str, tuple[Array, Array]] = {}
+    names = list(columns)
+    for kind, places in enumerate(refused):
+        for name, number in places:
+            at = names.index(name)
+            width = len(columns) if is_single else columns[name][:1].size
+            empty = (np.zeros((width, 1)), np.zeros((width, 1)))
+            pair = found.setdefault(inputs[0 if is_single else at], empty)
+            pair[kind][at if is_single else number] = 1
+    return found
+
+
+def _guard(
+    onnx: Any, graph: Any, port: Any, nan: Array, infinity: Array, checked: str
+) -> list[Any]:
+    """Return operators that give an input under the name `checked`, or fail.
+
+    They count the unusual numbers of each row, and look up an index of 1 in a table of one entry.
+    """
+    make, name = onnx.helper.make_node, port.name
+    kind = port.type.tensor_type.elem_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+    prefix = f"{name} guard"
+
+    def constant(suffix: str, array: Array) -> str:
+        graph.initializer.append(onnx.numpy_helper.from_array(array, f"{prefix} {suffix}"))
+        return f"{prefix} {suffix}"
+
+    def node(op: str, inputs: Sequence[str], suffix: str, **more: Any) -> Any:
+        return make(op, list(inputs), [f"{prefix} {suffix}"], **more)
+
+    # Of NaN and infinity, the difference from itself is NaN.
+    both = constant("both", infinity.astype(dtype))
+    missing = constant("nan", (nan - infinity).astype(dtype))
+    what = " or ".join(["NaN"] * bool(nan.any()) + ["infinity"] * bool(infinity.any()))
+    return [
+        node("Sub", [name, name], "difference"),
+        node("IsNaN", [f"{prefix} difference"], "is either"),
+        node("Cast", [f"{prefix} is either"], "either", to=kind),
+        node("MatMul", [f"{prefix} either", both], "either count"),
+        node("IsNaN", [name], "is missing"),
+        node("Cast", [f"{prefix} is missing"], "missing", to=kind),
+        node("MatMul", [f"{prefix} missing", missing], "missing count"),
+        node("Add", [f"{prefix} either count", f"{prefix} missing count"], "count"),
+        node("Greater", [f"{prefix} count", constant("half", np.array(0.5, dtype))], "is wrong"),
+        node("Cast", [f"{prefix} is wrong"], "index", to=onnx.TensorProto.INT64),
+        node(
+            "Gather",
+            [constant("table", np.zeros(1, bool)), f"{prefix} index"],
+            "never",
+            name=f"input '{name}' has {what}, refused because only the library could answer it",
+        ),
+        make("Where", [f"{prefix} never", name, name], [checked]),
+    ]
