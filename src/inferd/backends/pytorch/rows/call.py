@@ -12,6 +12,21 @@ from inferd.rows.flow import RowFlow
 from inferd.rows.size import Size
 from inferd.rows.value import LostTensor, RowTensor, Unclear
 
+OF_ELEMENTS = frozenset((
+    "W_prepack", "align_corners", "allow_tf32", "alpha", "approximate", "benchmark", "beta",
+    "bidirectional", "copy", "correction", "count_include_pad", "cudnn_enable", "cudnn_enabled",
+    "decimals", "descending", "deterministic", "device", "divisor_override", "downscale_factor",
+    "dropout", "dtype", "embed_dim", "eps", "exponent", "group", "groups", "half_to_float",
+    "has_biases", "implicit", "input_scale", "lambd", "largest", "layout", "mask_type", "max",
+    "max_val", "memory_format", "min", "min_val", "mode", "momentum", "nan", "neginf",
+    "negative_slope", "non_blocking", "norm_first", "num_groups", "num_head", "num_heads",
+    "num_layers", "ord", "other", "out_dtype", "output_padding", "p", "padding_idx", "path",
+    "pin_memory", "posinf", "reduce_range", "requires_grad", "rounding_mode", "scale",
+    "scale_grad_by_freq", "shifts", "sorted", "sparse", "sparse_grad", "stable", "threshold",
+    "unbiased", "upscale_factor", "use_gelu", "use_input_stats", "value", "weight",
+))  # fmt: skip
+"""Arguments that no rule has to look at: they say what elements become, and not where rows go."""
+
 
 class Handle:
     """A tensor of a PyTorch graph, or a computed number.
@@ -69,10 +84,16 @@ class AtenCall:
         self._read: set[str] = set()
 
     def check_read(self) -> None:
-        """Raise Unclear if an argument that may change with the rows was not looked at."""
+        """Raise Unclear if an argument that may change with the rows was not looked at.
+
+        So does one that may say where rows go.
+        """
         for name in self.arguments.keys() - self._read:
             if any(not as_rows(one).is_plain for one in handles_in(self.arguments[name])):
                 msg = f"{self.name}: its {name} depends on the rows, or on their number"
+                raise Unclear(msg)
+            if name not in OF_ELEMENTS:
+                msg = f"{self.name}: it is not known what its {name} does"
                 raise Unclear(msg)
 
     def apply(self, op: str, *values: RowTensor | None, **attributes: Any) -> list[RowTensor]:
@@ -114,8 +135,9 @@ class AtenCall:
 
     def tensors(self) -> list[RowTensor]:
         """Return all arguments that are tensors. Raises Unclear if one is lost."""
-        self._read.update(self.arguments)
-        return [as_rows(one) for one in handles_in(dict(self.arguments))]
+        found = {name: list(handles_in(value)) for name, value in self.arguments.items()}
+        self._read.update(name for name, handles in found.items() if handles)
+        return [as_rows(one) for handles in found.values() for one in handles]
 
     def integer(self, name: str, default: int | None = None) -> int:
         """Return an argument that is a known integer. Raises Unclear."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from inferd.backends.pytorch.rows.call import AtenCall, as_rows
 from inferd.backends.pytorch.rows.dims import Rule, constant, swapped
 from inferd.rows.flow import steps_through
-from inferd.rows.size import ONE, Size
+from inferd.rows.size import ONE, Size, times
 from inferd.rows.value import RowTensor, Unclear, along, at, mixes, plain, scaled
 
 _POINTWISE = (
@@ -25,8 +25,8 @@ _POINTWISE = (
 )  # fmt: skip
 
 _SAME = (
-    "_to_copy", "alias", "clone", "contiguous", "detach", "detach_", "double", "float", "half",
-    "lift_fresh_copy", "requires_grad_", "to", "type_as",
+    "_to_copy", "alias", "clone", "contiguous", "detach", "double", "float", "half",
+    "lift_fresh_copy", "requires_grad", "to", "type_as",
 )  # fmt: skip
 
 _CONVOLUTIONS = ("convolution", "_convolution", "_convolution_mode")
@@ -49,6 +49,7 @@ _REDUCTIONS = (
 
 def _pointwise(call: AtenCall) -> RowTensor:
     """Sum broadcasts as all of them do, and says nothing of numbers."""
+    call.raw("self")  # it may be a number
     return call.one("Sum", *call.tensors())
 
 
@@ -58,10 +59,14 @@ def _numeric(call: AtenCall) -> RowTensor:
     is_scaled = call.raw("alpha", 1) != 1
     if one.numbers is None or other.numbers is None or one.shape or other.shape or is_scaled:
         return _pointwise(call)
-    by = other.numbers[0]
-    if call.name == "floor_divide" and not (isinstance(by, Size) and by.number > 0):
-        return _pointwise(call)  # which way it rounds is not known
+    number, by = one.numbers[0], other.numbers[0]
+    if call.name == "floor_divide" and not (_is_above(number, -1) and _is_above(by, 0)):
+        return _pointwise(call)  # it may round away from 0
     return call.one(_NUMERIC[call.name], one, other)
+
+
+def _is_above(number: Size | float | None, least: int) -> bool:
+    return isinstance(number, Size) and number.number > least
 
 
 _NUMERIC = {"add": "Add", "sub": "Sub", "mul": "Mul", "floor_divide": "Div"}
@@ -71,7 +76,8 @@ def _one_hot(call: AtenCall) -> RowTensor:
     value, count = call.rows(), call.integer("num_classes", -1)
     if count < 0 and not value.is_plain:
         raise mixes(call.node(), "makes as many classes as the largest of all rows says")
-    return value.shaped((*value.dims, Size(max(count, 0))), value.axis)
+    classes = call.flow.letter() if count < 0 else Size(count)
+    return value.shaped((*value.dims, classes), value.axis)
 
 
 def _dynamic(call: AtenCall) -> RowTensor:
@@ -91,8 +97,9 @@ def _encoder(call: AtenCall) -> RowTensor | list[RowTensor]:
     if call.raw("mask") is not None or any(value.rank != 3 for value in rows):
         msg = f"{call.name}: its mask, or its inputs, are not known"
         raise Unclear(msg)
-    rest = {key: one for key, one in call.arguments.items() if key not in names}
-    plain(call.node(), AtenCall(call.flow, call.name, rest).tensors(), "weights")
+    weights = [name for name in call.arguments if "weight_" in name or "bias" in name]
+    weights += [name for name in ("qkv_weight", "proj_weight") if name in call.arguments]
+    plain(call.node(), [call.maybe(name) for name in weights], "weights")
     for value in rows:
         along(call.node(), value, [1, 2])
     call.flow.join(*rows)
@@ -100,8 +107,11 @@ def _encoder(call: AtenCall) -> RowTensor | list[RowTensor]:
         "Sum", *(value.shaped((*value.dims[:1], ONE, ONE), value.axis) for value in rows)
     )
     whole = made.shaped(rows[0].dims, made.axis)
-    weights = made.shaped((rows[0].dims[0], *call.flow.letters(2)), made.axis)
-    return [whole, weights] if names[0] == "query" else whole
+    if names[0] != "query":
+        return whole
+    flags = [call.known(name, True) for name in ("need_weights", "average_attn_weights")]
+    shares = call.flow.letters(2 if all(flags) else 3)  # else those of each head
+    return [whole, made.shaped((rows[0].dims[0], *shares), made.axis)]
 
 
 def _where(call: AtenCall) -> RowTensor:
@@ -124,7 +134,7 @@ def _same(call: AtenCall) -> RowTensor:
 def _dropout(call: AtenCall) -> RowTensor:
     if call.known("train") is not False:
         raise mixes(call.node(), "draws random numbers, for training")
-    return call.rows("input").same()
+    return call.rows("self" if "self" in call.arguments else "input").same()
 
 
 def _along(call: AtenCall) -> RowTensor:
@@ -193,8 +203,10 @@ def _linear(call: AtenCall) -> RowTensor:
 
 def _addmm(call: AtenCall) -> RowTensor:
     names = ("batch1", "batch2") if "batch1" in call.arguments else ("mat1", "mat2")
-    product = call.one("MatMul", *(call.rows(name) for name in names))
-    return call.one("Sum", call.rows(), product)
+    added, product = call.rows(), call.one("MatMul", *(call.rows(name) for name in names))
+    if added.axis is not None and product.axis is None:
+        raise mixes(call.node(), "adds rows to a product that has one for all")
+    return call.one("Sum", added, product)
 
 
 def _einsum(call: AtenCall) -> RowTensor:
@@ -209,8 +221,10 @@ def _attention(call: AtenCall) -> RowTensor:
         raise Unclear(msg)
     if call.known("dropout_p"):
         raise mixes(call.node(), "draws random numbers, for training")
-    keys, mask = call.rows("key"), call.maybe("attn_mask")
-    scores = call.one("MatMul", call.rows("query"), swapped(call, keys, -2, -1))
+    query, keys, mask = call.rows("query"), call.rows("key"), call.maybe("attn_mask")
+    if call.known("is_causal") and query.axis == query.rank - 2:
+        raise mixes(call.node(), "hides from each row what is behind its place in the batch")
+    scores = call.one("MatMul", query, swapped(call, keys, -2, -1))
     if mask is not None:
         scores = call.one("Sum", scores, mask)
     return call.one("MatMul", call.one("Softmax", scores, axis=-1), call.rows("value"))
@@ -227,12 +241,14 @@ def _conv(call: AtenCall) -> RowTensor:
         raise Unclear(msg)
     bias = call.maybe("bias")
     if call.known("transposed", "transpose" in call.name):
+        for name in ("stride", "padding", "dilation"):  # images become as large as they may
+            call.known(name)
         return call.one("ConvTranspose", value, weight, bias, group=call.integer("groups", 1))
     padding = call.raw("padding")
+    strides, dilations = (call.integers(name) or [1] for name in ("stride", "dilation"))
     if padding == "same":
         return call.one("Conv", value, weight, bias, auto_pad="SAME_UPPER")
     pads = [0] if padding == "valid" else call.integers("padding") or [0]
-    strides, dilations = (call.integers(name) or [1] for name in ("stride", "dilation"))
     wide = _spread(pads, count)
     return call.one(
         "Conv",
@@ -252,9 +268,8 @@ def _spread(numbers: Sequence[int], count: int) -> list[int]:
 def _batch_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     value = call.rows("self" if "self" in call.arguments else "input")
     means = [call.maybe(name) for name in ("running_mean", "running_var")]
-    trains = None in means or (
-        call.known("training", True) is not False and "no_training" not in call.name
-    )
+    is_training = call.known("training", True) is not False
+    trains = None in means or (is_training and "no_training" not in call.name)
     if trains and value.axis is not None:
         raise mixes(call.node(), "takes the mean of the whole batch, as in training")
     plain(call.node(), [*means, call.maybe("weight"), call.maybe("bias")], "weights")
@@ -280,8 +295,10 @@ def _group_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     plain(call.node(), [call.maybe("weight"), call.maybe("bias")], "weights")
     along(call.node(), value, range(1, value.rank))
     if "native" in call.name:
-        for name in ("N", "C", "HxW"):  # those of the input
-            call.raw(name)
+        said = [as_rows(call.raw(name)).numbers for name in ("N", "C", "HxW")]
+        if said != [(one,) for one in (*value.dims[:2], times(*value.dims[2:]))]:
+            msg = f"{call.name}: it is told of other images than it gets"
+            raise Unclear(msg)
         stats = value.shaped((value.dims[0], call.flow.letter()), value.axis)
         return [value.same(), stats, stats]
     return value.same()
@@ -329,9 +346,9 @@ def _resized(call: AtenCall) -> RowTensor | list[RowTensor]:
         raise Unclear(msg)
     along(call.node(), value, range(2, value.rank))
     sizes = call.raw("output_size")
+    _check_sizes(call)
     is_known = isinstance(sizes, list | tuple) and all(isinstance(one, int) for one in sizes)
     if not is_known or len(sizes) != count:
-        _check_sizes(call)
         spatial: Sequence[Size] = call.flow.letters(count)
     else:
         spatial = [Size(one) for one in sizes]

@@ -62,7 +62,9 @@ def swapped(call: AtenCall, value: RowTensor, one: int, other: int) -> RowTensor
 
 
 def _transpose(call: AtenCall) -> RowTensor:
-    return swapped(call, call.rows(), call.integer("dim0"), call.integer("dim1"))
+    names = ("axis0", "axis1") if "axis0" in call.arguments else ("dim0", "dim1")
+    one, other = (call.integer(name) for name in names)
+    return swapped(call, call.rows(), one, other)
 
 
 def _t(call: AtenCall) -> RowTensor:
@@ -297,7 +299,7 @@ def _arange(call: AtenCall) -> RowTensor:
 def _filled(call: AtenCall) -> RowTensor:
     call.raw("self")  # it says but the datatype
     _check_filling(call)
-    return call.one("ConstantOfShape", call.sizes("size"))
+    return call.one("ConstantOfShape", call.sizes("size")).same()  # zeros are in ONNX's
 
 
 def _check_filling(call: AtenCall) -> None:
@@ -335,7 +337,7 @@ def _numel(call: AtenCall) -> RowTensor:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("view", "reshape", "_unsafe_view", "_reshape_alias", "view_copy"), _view),
+    **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view),
     **dict.fromkeys(("view_as", "reshape_as"), _view_as),
     **dict.fromkeys(("transpose", "swapaxes", "swapdims", "transpose_copy"), _transpose),
     **dict.fromkeys(("permute", "permute_copy"), _permute),

@@ -9,7 +9,7 @@ from typing import Any
 
 from inferd.backends.pytorch.export import Export
 from inferd.backends.pytorch.rows.call import Handle, handles_in
-from inferd.backends.pytorch.rows.follow import TorchFlow, fixed
+from inferd.backends.pytorch.rows.follow import TorchFlow, fixed, has_statistics
 from inferd.convert.onnx_graph import GraphInput
 from inferd.core.rows import Verdict
 from inferd.rows.flow import RowFlow
@@ -61,7 +61,7 @@ def _needed(graph: Any) -> set[Any]:
     found: set[Any] = set()
     for node in reversed(graph.nodes):
         schema = getattr(node.target, "_schema", None)
-        writes = schema is not None and schema.is_mutable
+        writes = schema is not None and (schema.is_mutable or has_statistics(schema))
         if node.op == "output" or writes or any(user in found for user in node.users):
             found.add(node)
     return found

@@ -99,11 +99,14 @@ class TorchFlow:
         if written:
             name = name.removesuffix("_")
         rule = RULES.get(name) if _is_known_namespace(schema) else None
-        made = self._made(name, rule, arguments, schema)
+        outputs = {one.name for one in schema.arguments if one.is_out}  # become as large as it says
+        taken = {key: one for key, one in arguments.items() if key not in outputs}
+        made = self._made(name, rule, taken, schema)
+        _check_statistics(name, arguments)
         for handle in handles_in(written):
             [first, *_] = [*handles_in(made), Handle(LostTensor(f"{name} writes to a tensor"))]
             handle.value = _as_written(name, handle.value, first.value)
-        if rule is None or name in _PASSING:
+        if rule is None or name in _PASSING or (written and len(schema.returns) > 1):
             _note_views(list(arguments.values()), [*written, made])
         elif not written and any(one.alias_info is not None for one in schema.returns):
             aliased = [one.name for one in schema.arguments if one.alias_info is not None]
@@ -144,11 +147,14 @@ class TorchFlow:
         if not any(isinstance(one, Handle) for one in values):
             compute_it = _ON_NUMBERS.get(name)
             has_handles = name != "len" and any(handles_in(list(values)))
-            is_known = all(isinstance(one, _KNOWN) for one in values) and not has_handles
-            if compute_it is None or not is_known:
+            is_known = all(_is_known(one) for one in values) and not has_handles
+            made = compute_it(*values) if compute_it is not None and is_known else None
+            is_large = isinstance(made, int) and not -_END <= made < _END
+            rounds = name in _ROUNDING and any(isinstance(one, float) for one in values)
+            if made is None or is_large or rounds:
                 msg = f"operator {name} on numbers is not known"
                 raise Unclear(msg)
-            return compute_it(*values)
+            return made
         call = AtenCall(self.flow, name, {})
         rows = [as_rows(one) for one in values]
         counts = any(not one.is_plain for one in rows)
@@ -168,6 +174,35 @@ class TorchFlow:
 
 def _is_known_namespace(schema: Any) -> bool:
     return schema.name.startswith("aten::") or schema.name in _FOREIGN
+
+
+def _is_known(value: Any) -> bool:
+    """Return whether a value is known as it is in the model, with all that is in it."""
+    if isinstance(value, list | tuple):
+        return all(isinstance(one, Handle) or _is_known(one) for one in value)
+    if isinstance(value, dict):
+        return all(isinstance(one, bool | int | float | str) for one in value)
+    return isinstance(value, _KNOWN)
+
+
+_STATISTICS, _TRAINS = ("running_mean", "running_var"), ("training", "train", "use_input_stats")
+
+_READING = ("no_training", "no_update")
+"""How operators are called that do no more with running means than their schema says."""
+
+
+def has_statistics(schema: Any) -> bool:
+    """Return whether an operator may write to running means, which its schema does not say."""
+    return any(one.name in _STATISTICS for one in schema.arguments)
+
+
+def _check_statistics(name: str, arguments: Mapping[str, Any]) -> None:
+    """Raise Unclear for an operator that changes running means."""
+    trains = [arguments[one] for one in _TRAINS if one in arguments]
+    means = [arguments.get(one) for one in _STATISTICS]
+    if any(handles_in(means)) and trains != [False] and not name.endswith(_READING):
+        msg = f"{name} writes to its running means"
+        raise Unclear(msg)
 
 
 def _is_fixed(call: AtenCall, schema: Any) -> bool:
@@ -243,7 +278,13 @@ def _wrapped(made: Any, schema: Any, *, is_integer: bool) -> Any:
     return made
 
 
-_KNOWN = (bool, int, float, str, list, tuple, dict, type(None))
+_KNOWN = (bool, int, float, str, type(None))
+
+_END = 1 << 63
+"""Integers of TorchScript are smaller: others go round."""
+
+_ROUNDING = ("floordiv", "remainder", "mod")
+"""Operators that round floats in another way than Python."""
 
 _ON_NUMBERS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg,

@@ -82,7 +82,7 @@ class _Walk:
             if len(outputs) == 1:
                 made = (made,)
             elif isinstance(made, Handle):  # lost
-                made = [Handle(made.value) for _ in outputs]
+                made = [Handle(made.value, made.views) for _ in outputs]
             for output, one in zip(outputs, made, strict=True):
                 self._values[output.debugName()] = one
 
@@ -193,7 +193,7 @@ def _primitive(kind: str, values: Sequence[Any]) -> Any:
     if kind in ("unchecked_cast", "unchecked_unwrap_optional", "data"):
         return values[0]
     if kind == "DictConstruct":
-        if any(handles_in(values[::2])):
+        if not all(isinstance(one, bool | int | float | str) for one in values[::2]):
             msg = "a key of a dict is not known"
             raise Unclear(msg)
         return dict(zip(values[::2], values[1::2], strict=True))
@@ -224,7 +224,7 @@ def _on_list(name: str, values: Sequence[Any]) -> Any:
         if isinstance(values[0], list):
             values[0].append(values[1])
         return values[0]
-    return None
+    return _UNKNOWN  # a text
 
 
 def _lost_item() -> Handle:
