@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 CONVERT = 'parameters { key: "inferd_convert" value { string_value: "onnx" } }\n'
 SAMPLE = 'parameters { key: "inferd_convert_sample" value { string_value: "rows.npz" } }\n'
@@ -42,6 +42,9 @@ LINEAR = make_pipeline(StandardScaler(), LogisticRegression()).fit(ROWS, NUMBERS
 ENCODER = ColumnTransformer([("texts", OneHotEncoder(), [0, 1])])
 
 
+NUMBERED = make_pipeline(OrdinalEncoder(), LogisticRegression())
+
+
 def table_of(rows):
     return np.array([[str(number % 3), f"c{number % 2}"] for number in rows], object)
 
@@ -63,7 +66,9 @@ def repository(tmp_path_factory):
     found.add("in_worker", LINEAR, CONVERT + WORKER)
     found.add("wrong_word", LINEAR, CONVERT.replace("onnx", "fast"))
     found.add("texts", OF_TEXTS, CONVERT + SAMPLE)
-    np.savez(found.folder / "texts" / "rows.npz", x=TABLE.astype(str))
+    found.add("numbered", NUMBERED.fit(TABLE, NUMBERS[:30]), CONVERT + SAMPLE)
+    for name in ("texts", "numbered"):
+        np.savez(found.folder / name / "rows.npz", x=TABLE.astype(str))
     mlserver = found.folder / "mlserver"
     mlserver.mkdir()
     skops.dump(LINEAR, mlserver / "model.skops")
@@ -84,6 +89,7 @@ def ask(repository):
 
 def test_what_cannot_be_is_said(ask):
     reasons = ask.reasons()
+    assert "it would answer values of column 0 of 'input' that the" in reasons.pop("numbered")
     assert "2000 rows differ by more than 1e-13" in reasons.pop("strict")
     assert reasons["in_worker"].count("model 'in_worker'") == 1
     assert "a parameter of it needs a process of its own" in reasons.pop("in_worker")
@@ -147,6 +153,7 @@ def test_infinity_is_refused_where_the_library_does(ask):
 def test_texts_are_compared_on_a_sample(ask):
     got, _ = asked(ask, "texts", TABLE[:6])
     check(got["predict"], OF_TEXTS.predict(TABLE[:6]))
+    assert ask.rest("texts", {"input": np.array([["7", "c0"]], object)})[0] >= 400
 
 
 def test_a_folder_of_mlserver_asks_for_it_too(ask):

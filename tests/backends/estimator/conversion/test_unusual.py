@@ -4,35 +4,69 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from inferd.backends.estimator.conversion.unusual import Place, Refused, guarded, refused_in
+from inferd.backends.estimator.conversion.unusual import (
+    Place,
+    Refused,
+    guarded,
+    refused_in,
+    unseen_in,
+)
 from inferd.convert.onnx_model import OnnxNode, OnnxPort, encode_model
 from inferd.tensor.dtype import DataType
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
-def but_for(is_wrong):
-    """Return an `is_alike` that denies rows of "x" in which a number is wrong."""
-    return lambda columns: not is_wrong(columns["x"]).any()
+def but_for(is_wrong, outcome="other"):
+    """Return a comparison with another `outcome` for rows of "x" in which a number is wrong."""
+    return lambda columns: outcome if is_wrong(columns["x"]).any() else "same"
 
 
 def test_each_column_is_tried_by_itself_if_they_differ():
     only_second = but_for(lambda x: np.isnan(x[:, 1]))
     assert refused_in({"x": ROWS}, only_second) == Refused([Place("x", 1)], [])
     assert refused_in({"x": ROWS}, but_for(np.isinf)).infinity == [Place("x", n) for n in range(3)]
-    assert refused_in({"x": ROWS}, lambda _: True) == Refused([], [])
+    assert refused_in({"x": ROWS}, but_for(np.isinf, "refused")) == Refused([], [])
     assert refused_in({"x": ROWS[:, 0]}, but_for(np.isneginf)) == Refused([], [Place("x", 0)])
+
+
+def test_a_refusal_in_one_column_hides_no_other_answer_in_another():
+    def compare(columns):
+        if np.isnan(columns["x"][:, 0]).any():
+            return "refused"
+        return "other" if np.isnan(columns["x"][:, 2]).any() else "same"
+
+    assert refused_in({"x": ROWS}, compare).nan == [Place("x", 2)]
 
 
 def test_of_many_columns_all_are_refused_if_one_is():
     wide = np.zeros((2, 65), np.float64)
     assert len(refused_in({"x": wide}, but_for(lambda x: np.isnan(x[:, 64]))).nan) == 65
+    assert refused_in({"x": wide}, but_for(np.isnan, "refused")).nan == []
     assert np.isfinite(wide).all()
 
 
 def test_only_floats_can_be_unusual():
     columns = {"a": np.array([1, 2]), "b": np.array(["u", "v"], object), "c": np.array([0.5, 1])}
-    assert refused_in(columns, lambda _: False).nan == [Place("c", 0)]
+    assert refused_in(columns, lambda _: "other").nan == [Place("c", 0)]
+
+
+def test_values_are_tried_that_no_row_has():
+    columns = {
+        "number": np.array([[1.0, 7], [2, 7]]),
+        "whole": np.array([3, 255], np.uint8),
+        "text": np.array(["", "ab"], object),
+        "truth": np.array([True, False]),
+    }
+    seen = []
+    assert unseen_in(columns, lambda tried: seen.append(tried) or "same") == []
+    [tried] = seen
+    assert set(tried["number"][:, 0]) == {1, 1.5, 2}
+    assert set(tried["number"][:, 1]) == {7}
+    assert set(tried["whole"].tolist()) == {2, 3, 255}
+    assert set(tried["text"]) == {"", "ab", "ab?"}
+    found = unseen_in(columns, lambda tried: "other" if "ab?" in tried["text"] else "same")
+    assert found == [Place("text", 0)]
 
 
 def test_what_is_refused_is_told():

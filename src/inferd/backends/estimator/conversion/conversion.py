@@ -22,7 +22,13 @@ from inferd.backends.estimator.conversion.drawn import drawn_rows, rows_of_train
 from inferd.backends.estimator.conversion.libraries import onnx_of, thresholds_of
 from inferd.backends.estimator.conversion.outputs import Wanted, with_outputs
 from inferd.backends.estimator.conversion.sample import read_sample
-from inferd.backends.estimator.conversion.unusual import Refused, guarded, refused_in
+from inferd.backends.estimator.conversion.unusual import (
+    Outcome,
+    Refused,
+    guarded,
+    refused_in,
+    unseen_in,
+)
 from inferd.backends.estimator.instance import outputs_named
 from inferd.backends.estimator.model import PREDICT, Columns, LoadedModel
 from inferd.backends.estimator.parts import parts_of
@@ -129,37 +135,43 @@ def converted(
     found = differences(got, want, tolerance)
     refused = Refused()
     if all(one.largest <= tolerance for one in found):
-        is_alike = partial(_is_alike, model, content, config, list(want), tolerance)
-        refused = refused_in(columns, is_alike)
+        compare = partial(_outcome, model, content, config, list(want), tolerance)
+        if places := unseen_in(columns, compare):
+            msg = (
+                f"converted to ONNX, it would answer values of column {places[0].number} of "
+                f"'{places[0].name}' that the library refuses, or answers otherwise, such as "
+                f"categories that no row has on which the models are compared: have the library "
+                f"take them (handle_unknown of its encoders)"
+            )
+            raise Unsupported(msg)
+        refused = refused_in(columns, compare)
         content = guarded(content, refused, columns)
     return Conversion(content, found, row_count, threshold_count, refused)
 
 
-def _is_alike(
+def _outcome(
     model: LoadedModel,
     content: bytes,
     config: ModelConfig,
     names: list[str],
     tolerance: float,
     columns: Columns,
-) -> bool:
-    """Tell whether the outputs `names` of the ONNX model in `content` are those of `model`.
-
-    They are also if it refuses `columns`, and are not if only the library does.
-    """
+) -> Outcome:
+    """Return what the ONNX model in `content` does with `columns`, by the outputs `names`."""
     row_count = len(next(iter(columns.values())))
+    try:
+        answers = _answers(content, columns)
+    except Exception:  # noqa: BLE001  operators raise anything
+        return "refused"
     try:
         want = expected(model, _rows(model, columns), row_count, names)
         wanted = _wanted(model, config, want)
-    except Exception:  # noqa: BLE001  libraries raise anything
-        return False
-    try:
-        answers = _answers(content, columns)
-    except Exception:  # noqa: BLE001  so does ONNX Runtime
-        return True
+    except Exception:  # noqa: BLE001  so do libraries
+        return "other"
     got = {one.source: answers[name] for name, one in wanted.items()}
     want = {one.source: one.answer for one in wanted.values()}
-    return all(one.largest <= tolerance for one in differences(got, want, tolerance))
+    is_same = all(one.largest <= tolerance for one in differences(got, want, tolerance))
+    return "same" if is_same else "other"
 
 
 def converted_for(model: LoadedModel, folder: Path, config: ModelConfig) -> tuple[bytes, str]:

@@ -1,14 +1,17 @@
-"""Rows with NaN or infinity: which of them a converted model has to refuse.
+"""Rows with NaN, infinity or values of no training: where a converted model answers otherwise.
 
 Libraries differ most where a number is missing. scikit-learn's linear models refuse such rows, its
 trees send them to the larger side, and what a converter makes of either answers them somehow. So
 each column is tried with such numbers. Where the library refuses, or answers otherwise than the
 converted model, the latter refuses them as well, by operators in front of it.
+
+Encoders of categories refuse those that they do not know, and converted ones may give them a
+number. Nothing tells which are known, so such models are not converted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,12 +26,15 @@ _MOST_COLUMNS = 64
 
 _KINDS = ((np.nan,), (np.inf, -np.inf))
 
-IsAlike = Callable[[Columns], bool]
-"""Tells whether library and converted model answer the same rows the same."""
+Outcome = Literal["same", "refused", "other"]
+"""What a converted model does with rows: it answers as the library does, refuses them, or
+answers otherwise, or rows that the library refuses."""
+
+Compare = Callable[[Columns], Outcome]
 
 
 class Place(NamedTuple):
-    """A column of numbers: its array in `Columns`, and which column of that."""
+    """A column: its array in `Columns`, and which column of that."""
 
     name: str
     number: int
@@ -50,36 +56,63 @@ class Refused(NamedTuple):
         return f"refuses {' and '.join(parts)}" if parts else ""
 
 
-def refused_in(columns: Columns, is_alike: IsAlike) -> Refused:
+def refused_in(columns: Columns, compare: Compare) -> Refused:
     """Return where a model refuses what, tried with some of the rows in `columns`."""
-    places = [
+    places = [one for one in _places(columns) if columns[one.name].dtype.kind == "f"]
+    return Refused(*(_others(columns, dict.fromkeys(places, kind), compare) for kind in _KINDS))
+
+
+def unseen_in(columns: Columns, compare: Compare) -> Sequence[Place]:
+    """Return where values that no row in `columns` has are answered otherwise."""
+    unseen = {place: _unseen(columns[place.name], place.number) for place in _places(columns)}
+    return _others(columns, unseen, compare)
+
+
+def _others(
+    columns: Columns, unusual: Mapping[Place, Sequence[Any]], compare: Compare
+) -> list[Place]:
+    """Return the places in which `unusual` values are answered otherwise, all if there are many."""
+    outcome = compare(_tried(columns, unusual))
+    if outcome == "same" or (len(unusual) > _MOST_COLUMNS and outcome == "refused"):
+        return []
+    if len(unusual) > _MOST_COLUMNS:
+        return list(unusual)
+    tried = {place: compare(_tried(columns, {place: unusual[place]})) for place in unusual}
+    return [place for place, outcome in tried.items() if outcome == "other"]
+
+
+def _unseen(array: Array, number: int) -> Sequence[Any]:
+    """Return values that a column does not have, numbers near to those that it has."""
+    values = np.unique(array.reshape(len(array), -1)[:, number])
+    if array.dtype == object:
+        return [f"{max(values, key=len)}?"]
+    if array.dtype.kind != "f":
+        limits = np.iinfo(array.dtype)
+        beyond = int(values[0]) - 1, int(values[-1]) + 1
+        return [one for one in beyond if limits.min <= one <= limits.max]
+    known = values[np.isfinite(values)]
+    return [known[:2].mean()] if len(known) > 1 else []
+
+
+def _places(columns: Columns) -> list[Place]:
+    return [
         Place(name, number)
         for name, array in columns.items()
-        if array.dtype.kind == "f"
+        if array.dtype.kind in "Oiuf"
         for number in range(array.shape[1] if array.ndim > 1 else 1)
     ]
-    return Refused(*(_refused(columns, places, kind, is_alike) for kind in _KINDS))
 
 
-def _refused(
-    columns: Columns, places: list[Place], kind: Sequence[float], is_alike: IsAlike
-) -> list[Place]:
-    if not places or is_alike(_tried(columns, places, kind)):
-        return []
-    if len(places) > _MOST_COLUMNS:
-        return places
-    return [place for place in places if not is_alike(_tried(columns, [place], kind))]
-
-
-def _tried(columns: Columns, places: list[Place], kind: Sequence[float]) -> Columns:
-    """Return rows of `columns` with a number of this `kind` in one of `places` each, in turn."""
+def _tried(columns: Columns, unusual: Mapping[Place, Sequence[Any]]) -> Columns:
+    """Return rows of `columns` with one of the `unusual` values in one place each, in turn."""
+    pairs = [(place, value) for place, values in unusual.items() for value in values]
     row_count = len(next(iter(columns.values())))
-    chosen = np.resize(np.arange(row_count), max(_ROWS, len(places)))
+    chosen = np.resize(np.arange(row_count), max(_ROWS, len(pairs)))
     tried = {name: array[chosen] for name, array in columns.items()}
-    for row in range(len(chosen)):
-        name, number = places[row % len(places)]
+    for row in range(len(chosen) if pairs else 0):
+        (name, number), value = pairs[row % len(pairs)]
         array = tried[name]
-        array.reshape(len(array), -1)[row, number] = kind[row // len(places) % len(kind)]
+        array.reshape(len(array), -1)[row, number] = value
     return tried
 
 
