@@ -345,6 +345,17 @@ def test_what_a_model_writes_stays_its_own(tmp_path):
     assert second.outputs[1].numpy().tolist() == [2, 2, 2]
 
 
+def test_a_script_writes_its_results_to_no_request(tmp_path):
+    class Results(torch.nn.Module):
+        def forward(self, x):
+            return torch.add(x, 1, out=x)
+
+    found, wanted = save(tmp_path, Results()), config(("x",), ("y",))
+    array = np.ones(3, np.float32)
+    assert answer(found, wanted, tensors(x=array))["y"].tolist() == [2, 2, 2]
+    assert array.tolist() == [1, 1, 1]
+
+
 def test_the_frameworks_error_is_told_in_one_line(tmp_path):
     class Product(torch.nn.Module):
         def forward(self, x, y):
@@ -418,6 +429,35 @@ def test_outputs_of_a_program_may_be_renamed_and_dims_have_limits(tmp_path):
 
 def test_a_buffer_that_is_written_is_refused(tmp_path):
     found = exported(tmp_path, Changes(), torch.ones(3))
+    with pytest.raises(Unsupported, match="writes to its buffers or inputs"):
+        PytorchBackend().complete(found, ModelConfig("m"))
+
+
+def results(x):
+    return torch.add(x, 1, out=x)
+
+
+def several(x):
+    torch._foreach_add_([x], 1.0)
+    return x * 2
+
+
+def part(x):
+    x.chunk(3)[0].add_(1)
+    return x * 2
+
+
+def dropped(x):
+    return torch.dropout(x, 0.5, False).add_(1)
+
+
+@pytest.mark.parametrize("function", [results, several, part, dropped])
+def test_a_program_that_writes_to_its_input_is_refused(function, tmp_path):
+    class Writing(torch.nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    found = exported(tmp_path, Writing(), torch.ones(3))
     with pytest.raises(Unsupported, match="writes to its buffers or inputs"):
         PytorchBackend().complete(found, ModelConfig("m"))
 

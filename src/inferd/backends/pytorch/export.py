@@ -3,7 +3,7 @@
 import io
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +12,7 @@ from inferd.backends.pytorch.archive import check_export, sample_inputs
 from inferd.backends.pytorch.interface import Interface
 from inferd.backends.pytorch.runtime import (
     DATATYPES,
+    PASSING,
     Context,
     failure,
     to_array,
@@ -160,14 +161,26 @@ def _writes_what_it_was_given(program: Any) -> bool:
         if node.op == "placeholder":
             given.add(node)
         elif schema is not None:
-            for argument, value in zip(schema.arguments, node.args, strict=False):
+            passes = schema.name.removeprefix("aten::") in PASSING
+            for argument, value in _by_argument(schema, node):
                 alias = argument.alias_info
-                if alias is None or value not in given:
+                if (alias is None and not passes) or given.isdisjoint(value):
                     continue
-                if alias.is_write:
+                if alias is not None and alias.is_write:
                     return True
                 given.add(node)
+        elif getattr(node.target, "__name__", "") == "getitem" and node.args[0] in given:
+            given.add(node)
     return False
+
+
+def _by_argument(schema: Any, node: Any) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield the arguments of an operator and what a call gives for each, which may be a list."""
+    named = {one.name: one for one in schema.arguments}
+    given = dict(zip(named, node.args, strict=False)) | dict(node.kwargs)
+    for name, value in given.items():
+        listed = value if isinstance(value, list | tuple) else [value]
+        yield named[name], [one for one in listed if hasattr(one, "all_input_nodes")]
 
 
 def _keys(spec: Any, count: int) -> list[str]:

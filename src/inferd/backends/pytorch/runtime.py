@@ -20,6 +20,12 @@ DATATYPES = {
 }
 """PyTorch's dtype name -> datatype."""
 
+PASSING = (
+    "dropout", "feature_dropout", "alpha_dropout", "type_as", "float", "double", "half", "einsum",
+    "pixel_shuffle", "pixel_unshuffle",
+)  # fmt: skip
+"""Operators that may return an argument itself or a view of it, which their schema does not say."""
+
 
 def pytorch() -> ModuleType:
     """Return torch, imported on first use. Raises ModuleNotFoundError without it."""

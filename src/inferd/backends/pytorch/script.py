@@ -1,5 +1,6 @@
 """Script: a TorchScript model (.pt), whose file has names, but no datatypes or shapes."""
 
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,11 +26,22 @@ class Script:
             TorchArgument(each.name, str(each.type), each.has_default_value())
             for each in schema.arguments[1:]
         ]
-        graph = str(module.inlined_graph)
+        graph = module.inlined_graph
         self.dtypes = frozenset(getattr(torch, name) for name in DATATYPES if hasattr(torch, name))
         # A model that writes to its arguments must not write to a request's own bytes.
-        self.writes = "_(%" in graph
+        self.writes = "_(%" in str(graph) or _has_outputs(graph)
         self.state = frozenset(each.untyped_storage().data_ptr() for each in module.buffers())
+
+
+_WRITTEN = re.compile(r"Tensor\([^)]*!")
+
+
+def _has_outputs(block: Any) -> bool:
+    """Return whether an operator in `block` writes to an argument, which its name may not say."""
+    return any(
+        _WRITTEN.search(node.schema()) or any(_has_outputs(inner) for inner in node.blocks())
+        for node in block.nodes()
+    )
 
 
 def load_script(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Script:

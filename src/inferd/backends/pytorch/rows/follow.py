@@ -6,17 +6,12 @@ from typing import Any
 
 from inferd.backends.pytorch.rows import compute, dims
 from inferd.backends.pytorch.rows.call import AtenCall, Handle, as_rows, handles_in
+from inferd.backends.pytorch.runtime import PASSING
 from inferd.rows.flow import RowFlow
 from inferd.rows.size import Size
 from inferd.rows.value import LostTensor, RowTensor, Unclear, mixes
 
 RULES: dict[str, dims.Rule] = {**dims.RULES, **compute.RULES}
-
-# Operators that may return an argument itself or a view of it, which their schema does not say.
-_PASSING = (
-    "dropout", "feature_dropout", "alpha_dropout", "type_as", "float", "double", "half", "einsum",
-    "pixel_shuffle", "pixel_unshuffle",
-)  # fmt: skip
 
 # Operators of another namespace than ATen's of which there are rules.
 _FOREIGN = ("quantized::linear_dynamic", "quantized::linear_relu_dynamic")
@@ -106,7 +101,7 @@ class TorchFlow:
         for handle in handles_in(written):
             [first, *_] = [*handles_in(made), Handle(LostTensor(f"{name} writes to a tensor"))]
             handle.value = _as_written(name, handle.value, first.value)
-        if rule is None or name in _PASSING or (written and len(schema.returns) > 1):
+        if rule is None or name in PASSING or (written and len(schema.returns) > 1):
             _note_views(list(arguments.values()), [*written, made])
         elif not written and any(one.alias_info is not None for one in schema.returns):
             aliased = [one.name for one in schema.arguments if one.alias_info is not None]
