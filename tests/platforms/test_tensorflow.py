@@ -129,6 +129,16 @@ def test_a_scalar_is_dims_of_1(tmp_path):
     assert answer(instance, x=np.ones(1, np.float32))["y"].tolist() == [2]
 
 
+def test_a_text_alone_is_one_with_all_its_bytes(tmp_path):
+    def function(x):
+        return {"y": tf.strings.join([x, "\0\0"]), "n": tf.strings.length(x)}
+
+    instance = opened(saved(tmp_path, function, spec(tf.string, shape=())))
+    got = answer(instance, x=np.array([b"\xff\0"], object))
+    assert got["y"].tolist() == [b"\xff\0\0\0"]
+    assert got["n"].tolist() == [2]
+
+
 def test_tables_strings_and_loops_run(tmp_path):
     words = tmp_path / "words.txt"
     words.write_text("zero\none\ntwo\n")

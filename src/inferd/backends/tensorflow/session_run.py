@@ -45,12 +45,16 @@ def session_run(loaded: LoadedSession, config: ModelConfig) -> Run:
             raise failure(tf, config, "run it", error) from error
         if is_plain:
             return arrays
-        return [
-            np.asarray(array).view(np.uint16) if array.dtype == bfloat16 else np.asarray(array)
-            for array in arrays
-        ]
+        return [_as_array(result, bfloat16) for result in arrays]
 
     return run
+
+
+def _as_array(result: Any, bfloat16: Any) -> Array:
+    if isinstance(result, bytes):
+        return np.array(result, object)  # of another dtype it would lose NULs at its end
+    array = np.asarray(result)
+    return array.view(np.uint16) if array.dtype == bfloat16 else array
 
 
 def _callable(loaded: LoadedSession, feeds: list[str], fetches: list[str]) -> Any:
