@@ -4,6 +4,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -340,6 +341,32 @@ def test_what_fails_within_the_model_is_its_own_fault(make_model, capfd):
     assert "/onnxruntime" not in error.message
     assert error.__cause__ is not None
     assert capfd.readouterr() == ("", "")
+
+
+def test_an_unknown_category_is_the_clients_fault(make_model):
+    node = helper.make_node(
+        "OneHotEncoder", ["X"], ["Y"], domain="ai.onnx.ml", cats_int64s=[1, 2], zeros=0
+    )
+    files = make_model(
+        [("X", TensorProto.INT64, ["a"])], [("Y", TensorProto.FLOAT, ["a", 2])], [node]
+    )
+    model = onnx.load(files.file)
+    model.opset_import.add(domain="ai.onnx.ml", version=3)
+    onnx.save(model, files.file)
+    config = ModelConfig(
+        "m",
+        input=(ModelInput("X", DataType.INT64, (-1,)),),
+        output=(ModelOutput("Y", FP32, (-1, 2)),),
+    )
+    instance = opened(files, config)
+
+    def encoded(category):
+        return answer(instance, Tensor.from_numpy("X", np.array([category]), DataType.INT64))
+
+    assert encoded(2).outputs[0].numpy().tolist() == [[0, 1]]
+    error = encoded(7)
+    assert isinstance(error, InvalidRequest)
+    assert "Unknown Category" in error.message
 
 
 def test_one_session_runs_in_several_threads(add_sub):

@@ -33,6 +33,9 @@ _NOISE = re.compile(
     r'| resolved path: "[^"]*"( allowed directory: "[^"]*")?'
 )
 
+_UNKNOWN = "Unknown Category"
+"""What OneHotEncoder says of a category that it has to refuse."""
+
 
 class OnnxInstance:
     """One instance of a model version, over a session it may share with others.
@@ -163,7 +166,8 @@ class OnnxInstance:
 
     def _failure(self, error: Exception) -> InferdError:
         """Return the error for the client: its own fault, or the model's."""
-        kind = InvalidRequest if isinstance(error, self._invalid) else BackendFailed
+        is_theirs = isinstance(error, self._invalid) or _UNKNOWN in str(error)
+        kind = InvalidRequest if is_theirs else BackendFailed
         failure = kind(f"model '{self._model}': {error_text(error)}")
         failure.__cause__ = error
         return failure
