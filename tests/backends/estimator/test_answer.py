@@ -46,6 +46,7 @@ def test_results_keep_their_datatype(result, datatype, shape):
         np.array([2**53 + 1, 0.5], object),
         np.array([1j]),
         np.array(["2020-01-01"], "M8[D]"),
+        [[1], [2, 3]],
     ],
 )
 def test_what_no_datatype_has_is_refused(result):

@@ -44,7 +44,11 @@ def array_of(result: Any, name: str, row_count: int) -> Array:
     """
     if hasattr(result, "toarray"):
         result = result.toarray()
-    array = np.asarray(result)
+    try:
+        array = np.asarray(result)
+    except ValueError as error:  # rows of different lengths
+        msg = f"the model gave output '{name}' as no array: {error}"
+        raise BackendFailed(msg) from error
     if array.ndim < 2:
         is_one_row = row_count == 1 and array.size > 1
         array = array.reshape(1, -1) if is_one_row else array.reshape(-1, 1)
