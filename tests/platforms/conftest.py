@@ -20,6 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "platforms"
 
 NEEDS = {
     "test_pytorch.py": ("torch",),
+    "test_pytorch_arguments.py": ("torch",),
     "test_pytorch_modules.py": ("torch",),
     "test_pytorch_rows.py": ("torch",),
     "test_tensorflow.py": ("tensorflow",),
