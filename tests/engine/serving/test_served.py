@@ -807,6 +807,14 @@ def test_a_lax_model_may_leave_outputs_out(wanted):
     assert checked(lax(A), ask(tensor("A"), wanted=wanted)) == []
 
 
+def test_a_lax_model_gives_no_output_twice():
+    outputs = tensor("DIFF"), tensor("SUM"), tensor("DIFF")
+    for wanted in ([], ["DIFF"]):
+        text = failure(lax(A), ask(tensor("A"), wanted=wanted), *outputs)
+        assert text == "model 'm' gave output 'DIFF' twice"
+    assert checked(lax(A), ask(tensor("A"), wanted=["SUM"]), *outputs) == ["SUM"]
+
+
 def test_a_lax_model_may_give_another_datatype(caplog):
     response = answer(tensor("SUM", datatype=INT32), tensor("DIFF"))
     lax(A).check_response(ask(tensor("A")), response)

@@ -404,6 +404,8 @@ class Served:
         """
         got = {tensor.name: tensor for tensor in response.outputs}
         names = [output.name for output in request.outputs or self._all_outputs]
+        if self.is_lax and len(got) < len(response.outputs):
+            self._check_once(response, names)
         may_miss = not request.outputs and len(request.inputs) < len(self._inputs)
         if self.is_lax:
             may_miss = self.config.ensemble_scheduling is None
@@ -420,6 +422,14 @@ class Served:
             raise BackendFailed(msg)
         response.outputs = [got[name] for name in names if name in got]
         return response.outputs
+
+    def _check_once(self, response: InferResponse, names: list[str]) -> None:
+        """Raise BackendFailed if one of the outputs `names` is given twice: which one is meant?"""
+        given = [tensor.name for tensor in response.outputs]
+        for name in names:
+            if given.count(name) > 1:
+                msg = f"model '{self.name}' gave output '{name}' twice"
+                raise BackendFailed(msg)
 
     def _renamed(self, request: InferRequest) -> TensorRule:
         """Rename the one input of a request if the model accepts any name, and return its rule.
