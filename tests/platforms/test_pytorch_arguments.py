@@ -30,9 +30,9 @@ REFUSED = {
 not through the overload that has the argument."""
 
 NEVER = {
-    "gru.data", "index.list_Tensor", "lstm.data", "native_group_norm", "native_group_norm.out",
-    "rnn_relu.data", "rnn_tanh.data", "sort.Tensor", "view.dtype", "view_copy.dtype",
-    "view_copy.dtype_out",
+    "gru.data", "index.list_Tensor", "len.Dict_Tensor", "lstm.data", "native_group_norm",
+    "native_group_norm.out", "rnn_relu.data", "rnn_tanh.data", "sort.Tensor", "view.dtype",
+    "view_copy.dtype", "view_copy.dtype_out",
 }  # fmt: skip
 """Overloads that are never followed: for packed sequences, lists, other datatypes; and for images,
 whose numbers must be those of the input."""

@@ -566,6 +566,15 @@ INDEPENDENT: dict[str, Case] = {
     "if of a column count": _if(
         [*_dim("x3", 1, "d"), node("Equal", ["d", "o"], ["c"])], o=np.int64(1)
     ),
+    "if of twice the rows": _if(
+        [
+            *_dim("x3", 0, "d"),
+            node("Mul", ["d", "two"], ["n"]),
+            node("Equal", ["n", "o"], ["c"]),
+        ],
+        two=np.int64(2),
+        o=np.int64(1),
+    ),
     "loop": _loop(),
     "scan over time": _scan(),
     "one hot": simple(

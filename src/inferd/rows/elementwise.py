@@ -217,10 +217,11 @@ def _equal(one: Number, other: Number) -> Number:
         return None
     if one == other:
         return Size(1)
-    # A length is never negative, so it differs from any number that is.
+    # A length is never negative, so it differs from any number that is; and from one of which it
+    # would be no whole part.
     if not one.letters or not other.letters:
         fixed, size = (one, other) if not one.letters else (other, one)
-        if not size.letters or fixed.number < 0 < size.number:
+        if not size.letters or fixed.number < 0 < size.number or fixed.number % size.number:
             return Size(0)
     return None
 

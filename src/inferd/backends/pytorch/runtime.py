@@ -21,8 +21,8 @@ DATATYPES = {
 """PyTorch's dtype name -> datatype."""
 
 PASSING = (
-    "dropout", "feature_dropout", "alpha_dropout", "type_as", "float", "double", "half", "einsum",
-    "pixel_shuffle", "pixel_unshuffle",
+    "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "type_as", "float",
+    "double", "half", "einsum", "pixel_shuffle", "pixel_unshuffle",
 )  # fmt: skip
 """Operators that may return an argument itself or a view of it, which their schema does not say."""
 

@@ -17,13 +17,13 @@ OF_ELEMENTS = frozenset((
     "bidirectional", "copy", "correction", "count_include_pad", "cudnn_enable", "cudnn_enabled",
     "decimals", "descending", "deterministic", "device", "divisor_override", "downscale_factor",
     "dropout", "dtype", "embed_dim", "eps", "exponent", "group", "groups", "half_to_float",
-    "has_biases", "implicit", "input_scale", "lambd", "largest", "layout", "mask_type", "max",
-    "max_val", "memory_format", "min", "min_val", "mode", "momentum", "nan", "neginf",
-    "negative_slope", "non_blocking", "norm_first", "num_groups", "num_head", "num_heads",
+    "has_biases", "implicit", "input_scale", "lambd", "largest", "layout", "lower", "mask_type",
+    "max", "max_val", "memory_format", "min", "min_val", "mode", "momentum", "nan",
+    "negative_slope", "neginf", "non_blocking", "norm_first", "num_groups", "num_head", "num_heads",
     "num_layers", "ord", "other", "out_dtype", "output_padding", "p", "padding_idx", "path",
     "pin_memory", "posinf", "reduce_range", "requires_grad", "rounding_mode", "scale",
     "scale_grad_by_freq", "shifts", "sorted", "sparse", "sparse_grad", "stable", "threshold",
-    "unbiased", "upscale_factor", "use_gelu", "use_input_stats", "value", "weight",
+    "unbiased", "upper", "upscale_factor", "use_gelu", "use_input_stats", "value", "weight",
 ))  # fmt: skip
 """Arguments that no rule has to look at: they say what elements become, and not where rows go."""
 

@@ -41,6 +41,10 @@ _INTERPOLATED = (
     "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
 )  # fmt: skip
 
+_DROPOUTS = (
+    "alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout", "native_dropout",
+)  # fmt: skip
+
 _REDUCTIONS = (
     "all", "amax", "amin", "any", "argmax", "argmin", "linalg_vector_norm", "logsumexp", "mean",
     "nanmean", "nansum", "norm", "prod", "std", "sum", "var", "count_nonzero",
@@ -137,6 +141,12 @@ def _dropout(call: AtenCall) -> RowTensor:
     return call.rows("self" if "self" in call.arguments else "input").same()
 
 
+def _slope(call: AtenCall) -> RowTensor:
+    if call.known("training") is not False or call.known("generator") is not None:
+        raise mixes(call.node(), "draws random numbers, for training")
+    return call.rows().same()
+
+
 def _along(call: AtenCall) -> RowTensor:
     value = call.rows()
     dim = at(call.integer("dim", -1), value.rank)
@@ -152,6 +162,14 @@ def _reduce(call: AtenCall) -> RowTensor:
     keeps = int(bool(call.known("keepdim", False)))
     axes = constant(*dims) if dims else None
     return call.one("ReduceSum", value.same(), axes, keepdims=keeps)
+
+
+def _likeness(call: AtenCall) -> RowTensor:
+    """The cosine of two tensors along a dim, or their distance along the last."""
+    both = call.one("Sum", call.rows("x1"), call.rows("x2"))
+    dim = call.integer("dim", 1) if call.name == "cosine_similarity" else -1
+    keeps = int(bool(call.known("keepdim", False)))
+    return call.one("ReduceSum", both, constant(dim), keepdims=keeps)
 
 
 def _extreme(call: AtenCall) -> RowTensor | list[RowTensor]:
@@ -400,7 +418,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(("max", "min", "median", "mode", "nanmedian"), _extreme),
     **dict.fromkeys(("sort", "cummax", "cummin"), _sorted),
-    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "native_dropout"), _dropout),
+    **dict.fromkeys(_DROPOUTS, _dropout),
+    **dict.fromkeys(("cosine_similarity", "pairwise_distance"), _likeness),
     **dict.fromkeys(("matmul", "mm", "bmm", "mv", "linalg_matmul"), _matmul),
     **dict.fromkeys(("addmm", "baddbmm"), _addmm),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", *_CONVOLUTIONS), _conv),
@@ -430,6 +449,7 @@ RULES: dict[str, Rule] = {
     "linear": _linear,
     "scaled_dot_product_attention": _attention,
     "prelu": _prelu,
+    "rrelu": _slope,
     "topk": _top,
     "where": _where,
 }

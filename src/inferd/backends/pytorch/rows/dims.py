@@ -328,6 +328,10 @@ def _length(value: RowTensor, dim: int) -> Any:
     return Handle(RowTensor((), numbers=(known,), counts=counts))
 
 
+def _count(call: AtenCall) -> Any:
+    return _length(call.rows("t"), 0)
+
+
 def _rank(call: AtenCall) -> int:
     return call.rows().rank
 
@@ -366,6 +370,7 @@ RULES: dict[str, Rule] = {
     "gather": _gather,
     "index": _advanced,
     "index_select": _index_select,
+    "len": _count,
     "mT": _matrix_t,
     "narrow": _narrow,
     "numpy_T": _numpy_t,

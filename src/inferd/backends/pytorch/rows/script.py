@@ -23,6 +23,8 @@ from inferd.tensor.dtype import DataType
 
 _MOST_STEPS = 50_000
 
+_TAKING_LISTS = ("len", "__contains__", "__is__", "__isnot__", "zeros", "ones", "full")
+
 _UNKNOWN = object()
 """A device, a layout or the like, which no rule looks at."""
 
@@ -155,6 +157,7 @@ class _Walk:
     def _operator(self, node: Any, kind: str, values: Sequence[Any]) -> Any:
         name = kind.rpartition("::")[2]
         is_list = name == "slice" and isinstance(values[0], list | tuple)
+        is_list = is_list or (name in ("add", "list") and isinstance(values[0], list | tuple))
         if is_list or name in ("__getitem__", "append", "format", "warn"):
             return _on_list(name, values)
         if name == "size" and len(values) == 1:
@@ -162,7 +165,7 @@ class _Walk:
         schema = _schema(node)
         if not any("Tensor" in str(one.type) for one in schema.arguments):
             lists = any(isinstance(one, list | tuple) for one in values)
-            if lists and name not in ("len", "__contains__", "zeros", "ones", "full"):
+            if lists and name not in _TAKING_LISTS:
                 msg = f"{name} of a list is not followed"
                 raise Unclear(msg)
             if any(str(one.type) == "Tensor" for one in schema.returns):
@@ -217,6 +220,10 @@ def _on_list(name: str, values: Sequence[Any]) -> Any:
     if name == "slice":
         listed, start, end, step = values
         return listed[start:end:step]
+    if name == "list":
+        return list(values[0])
+    if name == "add":
+        return [*values[0], *values[1]]
     if name == "append":
         if isinstance(values[0], tuple):
             msg = "it adds to a list of the model"
