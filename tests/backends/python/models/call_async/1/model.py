@@ -1,4 +1,4 @@
-"""Calls many times at once, in a coroutine."""
+"""Calls many times at once, in a coroutine, with an array that each call fills anew."""
 
 import asyncio
 
@@ -12,18 +12,17 @@ class TritonPythonModel:
 
     async def answer(self, request):
         array = request.inputs()[0].as_numpy()
-        calls = [
-            pb_utils.InferenceRequest(
+        other = np.empty_like(array)
+        calls = []
+        for n in range(10):
+            other[:] = n
+            call = pb_utils.InferenceRequest(
                 model_name="add_sub",
                 model_version=1,
                 requested_output_names=["SUM"],
-                inputs=[
-                    pb_utils.Tensor("IN", array),
-                    pb_utils.Tensor("OTHER", np.full_like(array, n)),
-                ],
-            ).async_exec()
-            for n in range(10)
-        ]
+                inputs=[pb_utils.Tensor("IN", array), pb_utils.Tensor("OTHER", other)],
+            )
+            calls.append(call.async_exec())
         total = np.zeros_like(array)
         for response in await asyncio.gather(*calls):
             total += response.output_tensors()[0].as_numpy()

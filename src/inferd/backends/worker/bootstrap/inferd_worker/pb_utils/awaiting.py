@@ -19,13 +19,28 @@ if TYPE_CHECKING:
 
 
 def begin_run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
-    """See InferenceRequest.async_exec."""
-    return asyncio.ensure_future(_run(calls, describe, decoupled=decoupled))
+    """See InferenceRequest.async_exec.
 
-
-async def _run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
+    The request is written at once: whoever made its arrays may fill them anew while it runs.
+    """
     loop = asyncio.get_running_loop()
-    pending = calls.send(describe, decoupled=decoupled, loop=loop)
+    try:
+        pending = calls.send(describe, decoupled=decoupled, loop=loop)
+    except Exception as error:  # noqa: BLE001  whoever awaits it gets it
+        failed = loop.create_future()
+        failed.set_exception(error)
+        return failed
+    replied = loop.create_task(_replied(calls, pending, loop, decoupled=decoupled))
+
+    def end(_: Any) -> None:
+        if replied.cancelled():  # maybe before it began
+            calls.hang_up(pending)
+
+    replied.add_done_callback(end)
+    return replied
+
+
+async def _replied(calls: Calls, pending: PendingCall, loop: Any, *, decoupled: bool) -> Any:
     with _Reading(calls, loop):
         try:
             await _any(pending)
