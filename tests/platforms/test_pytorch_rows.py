@@ -445,6 +445,17 @@ def test_rows_that_are_added_to_a_product_without_rows_do_not_run_together():
     assert export_verdict(program, (6,)).rows == "dependent"
 
 
+def test_means_that_come_with_normal_rows_are_no_rows():
+    def normal(modules, x):
+        fixed = modules[0]
+        weights = fixed.weight, fixed.bias, fixed.running_mean, fixed.running_var
+        return torch._native_batch_norm_legit_no_training(x, *weights, 0.1, 1e-5)
+
+    layer = nn.BatchNorm1d(6)
+    assert export_verdict(of(lambda m, x: normal(m, x)[0], layer), (6,)).rows == "independent"
+    assert export_verdict(of(lambda m, x: normal(m, x)[1], layer), (6,)).rows == "dependent"
+
+
 def test_shares_of_each_head_have_a_dim_more():
     heads = nn.MultiheadAttention(6, 2, batch_first=True)
 

@@ -292,7 +292,8 @@ def _batch_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
         raise mixes(call.node(), "takes the mean of the whole batch, as in training")
     plain(call.node(), [*means, call.maybe("weight"), call.maybe("bias")], "weights")
     along(call.node(), value, [1])
-    return [value.same()] * 3 if "native" in call.name else value.same()
+    # The means and deviations are those of the model, or nothing.
+    return [value.same(), *[RowTensor(None)] * 2] if "native" in call.name else value.same()
 
 
 def _layer_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
