@@ -3,7 +3,8 @@
 import json
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -131,6 +132,12 @@ class Rest:
         """Open a connection for a test that minds the bytes on it."""
         return Connection(self.host, self.port)
 
+    @contextmanager
+    def on_one_connection(self) -> Iterator["Rest"]:
+        """Yield the same, with all requests on one connection: one after another reach it."""
+        with self.connect() as connection:
+            yield _OnOneConnection(self, connection)
+
     def message(
         self, method: str, path: str, body: bytes = b"", headers: Iterable[Header] = ()
     ) -> bytes:
@@ -175,3 +182,18 @@ class Rest:
         size = str(len(head)) if header_size is None else header_size
         sent = [("Content-Type", "application/octet-stream"), (INFERENCE_HEADER, size), *headers]
         return self.request("POST", f"/v2/models/{model}/infer", head + b"".join(blobs), sent)
+
+
+class _OnOneConnection(Rest):
+    """Requests to one server, all on one connection."""
+
+    def __init__(self, rest: Rest, connection: Connection) -> None:
+        self.host, self.port = rest.host, rest.port
+        self._connection = connection
+
+    def request(
+        self, method: str, path: str, body: bytes = b"", headers: Iterable[Header] = ()
+    ) -> Response:
+        """Send one request and read its answer."""
+        self._connection.send(self.message(method, path, body, headers))
+        return self._connection.read_response(head=method == "HEAD")

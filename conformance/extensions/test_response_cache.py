@@ -33,8 +33,9 @@ def told(rest: Rest) -> dict[str, int]:
 def test_an_equal_request_is_answered_without_the_model(rest: Rest):
     body = new_body()
     before = told(rest)
-    first = values(rest.infer("kept", body), "OUTPUT0")
-    assert values(rest.infer("kept", body), "OUTPUT0") == first
+    with rest.on_one_connection() as kept:  # a server of several processes has several caches
+        first = values(kept.infer("kept", body), "OUTPUT0")
+        assert values(kept.infer("kept", body), "OUTPUT0") == first
     more = {name: count - before[name] for name, count in told(rest).items()}
     assert more == {
         "success": 2, "queue": 2, "cache_hit": 1, "cache_miss": 1, "fail": 0, "inference": 1,

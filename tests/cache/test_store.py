@@ -19,5 +19,5 @@ def test_lookups_are_hits_and_misses_and_durations_are_microseconds():
 
 
 def test_all_metrics_of_a_cache_are_gauges():
-    family = cache_gauge("util", "how full it is", 0.5)
-    assert (family.name, family.kind) == ("nv_cache_util", "gauge")
+    family = cache_gauge("util", "how full it is", 0.5, "mean")
+    assert (family.name, family.kind, family.across) == ("nv_cache_util", "gauge", "mean")

@@ -192,6 +192,16 @@ def test_a_socket_for_http_is_refused_without_http():
         check_server_config(ServerConfig(http_unix_socket="/s", allow_http=False))
 
 
+def test_a_unix_socket_for_grpc_needs_our_own_transport():
+    check_server_config(ServerConfig(grpc_unix_socket="/s", allow_http=False))
+    with pytest.raises(InvalidConfig, match="--grpc-unix-socket needs gRPC, which --allow-grpc"):
+        check_server_config(ServerConfig(grpc_unix_socket="/s", allow_grpc=False))
+    with pytest.raises(InvalidConfig, match="needs --grpc-transport=own, not grpcio"):
+        check_server_config(ServerConfig(grpc_unix_socket="/s", grpc_transport="grpcio"))
+    with pytest.raises(InvalidConfig, match="are the same"):
+        check_server_config(ServerConfig(grpc_unix_socket="/s", http_unix_socket="/s"))
+
+
 @pytest.mark.parametrize("name", ["http_restricted_api", "grpc_restricted_protocol"])
 def test_a_restriction_spelled_wrong_is_refused_by_the_name_of_its_flag(name):
     spelled = f"--{name.replace('_', '-')}"

@@ -485,7 +485,7 @@ def test_statistics_have_a_row_for_each_ready_version():
 def test_a_row_of_statistics_is_made_when_it_is_taken():
     engine, square = Engine(), served()
     engine.add(square)
-    rows = engine.statistics_rows()
+    rows = asyncio.run(engine.all_statistics())
     square.counts.add_success(InferRequest("m", started_ns=1, ended_ns=2))
     assert [row.inference_count for row in rows] == [1]
 

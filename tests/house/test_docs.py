@@ -27,7 +27,9 @@ FOREIGN_FLAGS = {
     "mlserver infer": {"binary-data"},
     "KServe's servers": {"nthread"},
 }
-OURS_BESIDE_OPTIONS = {"help", "version", "config", "sample", "tolerance"}  # inferd convert has two
+OURS_BESIDE_OPTIONS = {"help", "version", "config"}
+OURS_BESIDE_OPTIONS |= {"sample", "tolerance"}  # inferd convert
+OURS_BESIDE_OPTIONS |= {"port", "json", "timeout"}  # inferd status, inferd reload
 
 
 def anchors(page):

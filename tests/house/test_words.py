@@ -46,7 +46,11 @@ PROGRAMS = ("tests/conftest.py", "tests/clients_h2/conftest.py", "tests/clients_
 
 
 # What sleeps by design: models that hang, and clients that pause as people do.
-SLEEPERS = ("tests/backends/python/drill/ways.py", "tests/support/stop_under_load.py")
+SLEEPERS = (
+    "tests/backends/python/drill/ways.py",
+    "tests/support/fleet_under_load.py",
+    "tests/support/stop_under_load.py",
+)
 
 
 @pytest.mark.slow
@@ -119,6 +123,7 @@ CLEAN = [
     "convert",
     "core",
     "engine",
+    "forward",
     "memory",
     "observe",
     "repository",

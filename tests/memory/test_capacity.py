@@ -1,6 +1,6 @@
 import pytest
 
-from inferd.api.metrics import capacity_families
+from inferd.engine.whole import capacity_families
 from inferd.errors import Code
 from inferd.memory.capacity import Capacity
 

@@ -8,7 +8,7 @@ import pytest
 
 from inferd.config.options.trace import TraceSettings
 from inferd.observe.trace import Trace
-from inferd.observe.trace_file import TraceFile, TraceWriter, encode_trace
+from inferd.observe.trace_file import TraceFile, TraceWriter, Writers, encode_trace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -226,3 +226,32 @@ def test_what_cannot_be_written_is_said_once_and_the_rest_goes_on(tmp_path, capl
     assert "lost, because their file cannot be written: No such file" in caplog.messages[0]
     assert str(tmp_path) not in caplog.text
     assert read_ids(tmp_path / "good") == [9]
+
+
+# --- several processes ---
+
+
+def test_processes_write_into_one_file_at_the_same_time(tmp_path):
+    path = tmp_path / "traces"
+    writers = [TraceWriter(path, Writers(number, 3)) for number in range(3)]
+    for one in writers:
+        one.open()
+    for id in range(300):
+        writers[id % 3].take(trace_of(id, path))
+    for one in writers:
+        one.close(30)
+    assert sorted(read_ids(path)) == list(range(300))
+
+
+def test_processes_number_their_files_differently(tmp_path):
+    path = tmp_path / "traces"
+    for number in range(2):
+        file = TraceFile(path, Writers(number, 2), is_named_by_client=False)
+        file.write([trace_of(10 * number + at, path, frequency=2) for at in range(4)])
+    found = {one.name: read_ids(one) for one in tmp_path.iterdir()}
+    assert found == {
+        "traces.0": [0, 1],
+        "traces.2": [2, 3],
+        "traces.1": [10, 11],
+        "traces.3": [12, 13],
+    }

@@ -164,6 +164,8 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
     own = {
         "model_repository",
         "exit_on_error",
+        "workers",
+        "workers_hang_secs",
         "strict_readiness",
         "config",
         "id",
@@ -186,6 +188,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "allow_grpc",
         "grpc_address",
         "grpc_port",
+        "grpc_unix_socket",
         "grpc_transport",
         "grpc_restricted_protocol",
         "isolate_crashed",

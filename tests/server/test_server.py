@@ -6,6 +6,7 @@ import ssl
 
 import pytest
 from server_thread import server_in_thread
+from tritonclient.grpc import InferenceServerClient
 
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
@@ -138,9 +139,25 @@ def test_a_unix_socket_serves_too_and_is_gone_at_the_end(config, tmp_path):
     assert not path.exists()
 
 
-def test_a_unix_socket_that_cannot_be_made_is_named(config, tmp_path):
-    missing = config(http_unix_socket=str(tmp_path / "no" / "http.sock"))
-    with pytest.raises(InvalidConfig, match="--http-unix-socket"), server_in_thread(missing):
+@pytest.mark.parametrize("is_one_port", [False, True])
+def test_grpc_is_served_on_a_unix_socket_too(config, tmp_path, is_one_port):
+    path = tmp_path / "grpc.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1] if is_one_port else 0
+    settings = config(grpc_unix_socket=str(path), http_port=port, grpc_port=port)
+    with server_in_thread(settings) as server:
+        assert ("gRPC", f"unix:{path}") in server.places()
+        with InferenceServerClient(f"unix:{path}") as client:
+            assert client.is_model_ready("m")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("word", ["http", "grpc"])
+def test_a_unix_socket_that_cannot_be_made_is_named(config, tmp_path, word):
+    missing = config(**{f"{word}_unix_socket": str(tmp_path / "no" / "s")})
+    with pytest.raises(InvalidConfig, match=f"--{word}-unix-socket"), server_in_thread(missing):
         pass
 
 

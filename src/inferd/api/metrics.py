@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from itertools import chain
 
 from inferd.aio.offload import Work
@@ -12,11 +13,9 @@ from inferd.errors import InferdError
 from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import Route
-from inferd.memory.capacity import Capacity
 from inferd.observe.crash.history import History, crash_families
 from inferd.observe.devices import Devices
 from inferd.observe.family import Family
-from inferd.observe.process import process_families
 from inferd.observe.prometheus import CONTENT_TYPE, exposition
 
 log = logging.getLogger("inferd.metrics")
@@ -37,8 +36,8 @@ class MetricsRoutes(TableRoutes):
         devices_timeout_s: float = 2.0,
         history: History | None = None,
     ) -> None:
-        self._engine = engine
-        self._history = history or History()
+        self._whole = engine.whole
+        self._whole.sources.append(partial(crash_families, history or History()))
         self._settings = settings
         self._devices = devices
         self._devices_timeout_s = devices_timeout_s
@@ -48,15 +47,12 @@ class MetricsRoutes(TableRoutes):
 
     async def metrics(self, _request: HttpRequest) -> HttpAnswer:
         """Return all metrics. Other connections get their turns between the pieces of the text."""
-        others = await self._offload.run(Work.PROCESS_METRICS, process_families)
-        others += capacity_families(self._engine.capacity)
-        others += crash_families(self._history)
-        others += await self._ask_devices()
-        others += self._engine.cache_families()
-        text = exposition(self._engine.observed(), self._settings, others, self._devices.gpu_uuid)
-        customs = (family.pieces() for family in self._engine.custom_metrics.families())
+        await self._whole.read_process()
+        total = await self._whole.sum()
+        others = total.families() + await self._ask_devices()
+        text = exposition(total.observed(), self._settings, others, self._devices.gpu_uuid)
         buffers = []  # never joined: to copy megabytes would take as long as many pieces
-        for piece in chain(text, *customs):
+        for piece in chain(text, *(family.pieces() for family in total.customs())):
             buffers.append(piece.encode())
             await asyncio.sleep(0)
         return HttpAnswer(200, buffers, CONTENT_TYPE)
@@ -68,31 +64,3 @@ class MetricsRoutes(TableRoutes):
         except (TimeoutError, InferdError):
             log.warning("the devices do not tell how they are: metrics without them")
             return []
-
-
-def capacity_families(capacity: Capacity) -> list[Family]:
-    """Return the metrics of what is under way and what was refused."""
-    refused = [
-        ('reason="requests"', capacity.refused_for_requests),
-        ('reason="bytes"', capacity.refused_for_bytes),
-    ]
-    return [
-        Family(
-            "inferd_inflight_requests",
-            "gauge",
-            "Inferences under way",
-            [("", capacity.request_count)],
-        ),
-        Family(
-            "inferd_inflight_bytes",
-            "gauge",
-            "Request data in memory",
-            [("", capacity.buffered_bytes)],
-        ),
-        Family(
-            "inferd_overload_refused_total",
-            "counter",
-            "Requests turned away by a limit of the whole server",
-            refused,
-        ),
-    ]

@@ -36,10 +36,13 @@ class LocalStore:
 
     def families(self) -> Sequence[Family]:
         """See Store.families."""
+        used = self.used_bytes / self.size_bytes
         return [
-            cache_gauge("util", "The used part of it, 0 to 1", self.used_bytes / self.size_bytes),
-            cache_gauge("num_entries", "Answers in it", self.entry_count),
-            cache_gauge("num_evictions", "Answers that made room for others", self.eviction_count),
+            cache_gauge("util", "The used part of it, 0 to 1", used, "mean"),  # all have one size
+            cache_gauge("num_entries", "Answers in it", self.entry_count, "level"),
+            cache_gauge(
+                "num_evictions", "Answers that made room for others", self.eviction_count, "count"
+            ),
             *self.counts.families(),
         ]
 

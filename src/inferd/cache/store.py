@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from inferd.cache.answer import Packed
-from inferd.observe.family import Family
+from inferd.observe.family import Across, Family
 
 
 class CacheCounts:
@@ -25,7 +25,7 @@ class CacheCounts:
             ("lookup_duration", "Time of looking, in microseconds", self.lookup_ns // 1000),
             ("insertion_duration", "Time of keeping, in microseconds", self.insertion_ns // 1000),
         )
-        return [cache_gauge(word, help, value) for word, help, value in values]
+        return [cache_gauge(word, help, value, "count") for word, help, value in values]
 
 
 class Shelf(Protocol):
@@ -69,6 +69,6 @@ class Store(Protocol):
         ...
 
 
-def cache_gauge(word: str, help: str, value: float) -> Family:
-    """Return the metric nv_cache_`word`; all of them are gauges in Triton."""
-    return Family(f"nv_cache_{word}", "gauge", f"Response cache: {help}", [("", value)])
+def cache_gauge(word: str, help: str, value: float, across: Across) -> Family:
+    """Return the metric nv_cache_`word`; all of them are gauges in Triton, even what is counted."""
+    return Family(f"nv_cache_{word}", "gauge", f"Response cache: {help}", [("", value)], across)

@@ -16,6 +16,8 @@ inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Pr
   inferd serve MODEL [options]      serve one model: its file, or its folder
   inferd serve app.py               serve the functions of a Python file as models
   inferd serve --help               every option of the server
+  inferd status [--port PORT]       show the processes of servers with --workers
+  inferd reload [--port PORT]       replace the processes of such a server, one after another
   inferd convert MODEL -o OUT.onnx  make an ONNX model of one of scikit-learn ...
   inferd key NAME FILE              make an API key for --api-key-file
   inferd --version                  print the version

@@ -12,7 +12,7 @@ from typing import NoReturn
 import inferd
 from inferd.errors import InferdError
 
-VERBS = ("serve", "key", "convert")
+VERBS = ("serve", "status", "reload", "key", "convert")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

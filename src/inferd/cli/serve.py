@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from inferd.cli.flags import read_command_line
 from inferd.config.sources import read_settings
+from inferd.config.workers import worker_count
 from inferd.errors import InvalidConfig
 
 
@@ -22,9 +23,17 @@ def run(arguments: Sequence[str]) -> int:
         if not settings.config.model_repository:
             msg = "name at least one model repository: inferd serve PATH"
             raise InvalidConfig(msg)
+        count = worker_count(settings.config)
     except InvalidConfig as error:
         sys.stderr.write(f"inferd serve: {error.message}\nSee inferd serve --help.\n")
         return 2
+    warnings = (*line.warnings, *settings.warnings)
+    from inferd.server.inherited import are_sockets_passed
+
+    if count > 1 or are_sockets_passed(os.environ, os.getpid()):
+        from inferd.server.supervisor import run as supervise
+
+        return supervise(settings.config, count, warnings)
     from inferd.server.process import run as serve
 
-    return serve(settings.config, (*line.warnings, *settings.warnings))
+    return serve(settings.config, warnings)

@@ -58,6 +58,9 @@ MOST_ELEMENTS = "inferd_most_elements"
 VERSION_NAME = "inferd_version_name"
 """A name for the model's version in addition to its number, such as v0.1.0."""
 
+PLACEMENT = "inferd_placement"
+"""In which of a server's processes the model is: "auto", "copy", "single" or "spread"."""
+
 
 def whole_number(config: ModelConfig, key: str, default: int, least: int, most: int) -> int:
     """Return parameter `key` of the model, `default` if it is not given.

@@ -1,8 +1,12 @@
 """The ports of a server, and the addresses they bind."""
 
+import os
+import socket
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from inferd.config.server import ServerConfig
+from inferd.errors import InvalidConfig
 
 _METRICS_PORT = 8002
 
@@ -45,6 +49,72 @@ def metrics_port(config: ServerConfig) -> int:
     if config.metrics_port is not None:
         return config.metrics_port
     return 0 if 0 in (config.http_port, config.grpc_port) else _METRICS_PORT
+
+
+def has_health_port(config: ServerConfig) -> bool:
+    """Tell whether health checks have a port of their own, other than the HTTP port."""
+    port = config.http_health_port
+    return port is not None and not (config.allow_http and port == config.http_port != 0)
+
+
+class Listening(NamedTuple):
+    """A port to be opened for `protocol`; its options begin with --`word`-."""
+
+    protocol: str
+    word: str
+    address: str
+    number: int
+    is_reused: bool = False
+
+
+def listening(config: ServerConfig, default_address: str) -> Iterator[Listening]:
+    """Yield every port to be opened; `default_address` is bound where none is configured."""
+    http = config.http_address or default_address
+    if config.allow_http:
+        yield Listening("HTTP", "http", http, config.http_port, config.reuse_http_port)
+    if config.allow_grpc and not is_one_port(config):
+        grpc = config.grpc_address or default_address
+        yield Listening("gRPC", "grpc", grpc, config.grpc_port, config.reuse_grpc_port)
+    if has_health_port(config):
+        yield Listening("Health", "http-health", http, config.http_health_port or 0)
+    if config.allow_sagemaker:
+        address = config.sagemaker_address or http
+        yield Listening("SageMaker", "sagemaker", address, config.sagemaker_port)
+    if config.allow_vertex_ai:
+        address = config.vertex_ai_address or http
+        yield Listening("Vertex AI", "vertex-ai", address, config.vertex_ai_port)
+    if config.allow_metrics:
+        yield Listening("Metrics", "metrics", config.metrics_address or http, metrics_port(config))
+
+
+def cannot_listen(port: Listening, reason: str) -> InvalidConfig:
+    """Return the error for a port that cannot be opened; it names the options that help."""
+    where = f"[{port.address}]" if ":" in port.address else port.address
+    protocol = "metrics" if port.protocol == "Metrics" else port.protocol
+    return InvalidConfig(
+        f"cannot listen on {where}:{port.number} for {protocol}: {reason}; choose another place "
+        f"with --{port.word}-port (0 lets the system choose) or --{port.word}-address"
+    )
+
+
+def cannot_listen_at(word: str, path: str, reason: str, shared: str = "") -> InvalidConfig:
+    """Return the error for a Unix socket; `shared` is the option that shares its port, if set."""
+    msg = f"cannot listen on --{word}-unix-socket {path}: {reason}"
+    return InvalidConfig(
+        msg + (f"; {shared} shares the TCP port, not a Unix socket" if shared else "")
+    )
+
+
+def why_not(error: OSError) -> str:
+    """Return why an address cannot be bound, in the system's words.
+
+    asyncio replaces these by a sentence of its own; gRPC gives no reason.
+    """
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror).lower()
+    if error.errno:
+        return os.strerror(error.errno).lower()
+    return "the address is taken, or not one of this machine"
 
 
 def _port(config: ServerConfig, protocol: str, word: str) -> Port:

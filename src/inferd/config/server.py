@@ -129,6 +129,18 @@ class ServerConfig:
     id: str | None = _server(
         None, "Server name shown in the metadata.", word="NAME", shown="inferd"
     )
+    workers: str = _server(
+        "1",
+        "Number of processes that together are the server; auto: one for each processor that it "
+        "may use. A process that ends is started again, and the others go on meanwhile.",
+        word="N|auto",
+    )
+    workers_hang_secs: int = _server(
+        60,
+        "With several processes: one whose event loop has not run for so long is ended and started "
+        "again. Must be longer than any model runs there; 0: never.",
+        **_SECONDS,
+    )
     exit_timeout_secs: int = _server(
         30,
         "After SIGTERM the process ends within this time; requests not finished by then are cut "
@@ -274,6 +286,7 @@ class ServerConfig:
     grpc_port: int = _grpc(
         8001, "Port of gRPC; 0 lets the system choose.", also="MLSERVER_GRPC_PORT", **_PORT
     )
+    grpc_unix_socket: str | None = _grpc(None, "Serve gRPC on this Unix socket too.", word="PATH")
     grpc_transport: str = _grpc(
         "own",
         "own: HTTP/2 on the server's own event loop. grpcio: the gRPC project's library, which "

@@ -148,6 +148,17 @@ def _check_ports(config: ServerConfig) -> None:
             "--http-unix-socket needs HTTP, which --allow-http=false turns off; choose one of them"
         )
         raise InvalidConfig(msg)
+    if config.grpc_unix_socket and not config.allow_grpc:
+        msg = (
+            "--grpc-unix-socket needs gRPC, which --allow-grpc=false turns off; choose one of them"
+        )
+        raise InvalidConfig(msg)
+    if config.grpc_unix_socket and config.grpc_transport != "own" and not is_one_port(config):
+        msg = f"--grpc-unix-socket needs --grpc-transport=own, not {config.grpc_transport}"
+        raise InvalidConfig(msg)
+    if config.grpc_unix_socket and config.grpc_unix_socket == config.http_unix_socket:
+        msg = "--http-unix-socket and --grpc-unix-socket are the same; choose another for one"
+        raise InvalidConfig(msg)
 
 
 def _check_control(config: ServerConfig) -> None:

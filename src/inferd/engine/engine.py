@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,24 @@ from inferd.compiled import mypyc_attr
 from inferd.config.model import ModelConfig
 from inferd.config.options.log import LogSettings
 from inferd.config.options.trace import TraceChange, TraceSettings
+from inferd.core.change import (
+    UNSHARED,
+    Agreement,
+    Change,
+    ChangeLog,
+    ChangeTrace,
+    Everywhere,
+    FollowModel,
+    LoadModel,
+    UnloadModel,
+    load_of,
+    of_load,
+)
 from inferd.core.interfaces import GatheringScheduler, GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata, ServerState
+from inferd.core.processes import ALONE as ONE
+from inferd.core.processes import Others, Processes
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.streaming import one_answer
 from inferd.engine.loading.caching import open_store
@@ -24,13 +40,13 @@ from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.serving.served import Served
 from inferd.engine.steps import Steps
 from inferd.engine.streaming import all_answers
+from inferd.engine.whole import Whole, processes_families
 from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
 from inferd.memory.capacity import Capacity
 from inferd.observe.custom import CustomMetrics
-from inferd.observe.family import Family
 from inferd.observe.log import Log
 from inferd.observe.prometheus import Observed
-from inferd.observe.statistics import InferStatistics, ModelStatistics
+from inferd.observe.statistics import ModelStatistics
 from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
 from inferd.repository.cloud_url import cloud_url
@@ -71,11 +87,12 @@ class Engine:
     or `load_options` allow none. The logging and trace extensions read and change `log`
     and `tracer`. `regions` holds the shared memory of clients, who have none unless
     `allow_client_shm`. `custom_metrics` are the models' own metrics. `capacity` counts what is
-    under way, and may be given limits. `offload` has the threads in which every protocol decodes
-    and encodes what is large.
+    under way, and may be given limits. `whole` tells what has been counted. `offload` has the
+    threads in which every protocol decodes and encodes what is large. Where the server is several
+    `processes`, this is one of them, and passes requests on by `exchange`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         name: str = "inferd",
         *,
@@ -84,6 +101,7 @@ class Engine:
         log: Log | None = None,
         tracer: Tracer | None = None,
         allow_client_shm: bool = False,
+        processes: Processes = ONE,
     ) -> None:
         self.capacity = Capacity()
         self.offload = Offload()
@@ -103,14 +121,24 @@ class Engine:
             store=self._store,
             control=self,
             metrics=self.custom_metrics,
+            processes=processes,
         )
+        self.exchange = loader.exchange
         self._control = RepositoryControl(self._catalog, options, loader)
         self._models = self._catalog.models
+        self.everywhere: Everywhere | None = None
         self.log = log or Log(LogSettings())
         self.tracer = tracer or Tracer(TraceSettings(), TraceWriter(None))
+        self.whole = Whole(
+            self._catalog, self.capacity, self._store, self.custom_metrics, self.offload
+        )
+        if processes.count > 1:
+            self.whole.sources.append(partial(processes_families, processes))
         self._is_loaded = False
         self._has_failed = False
         self._is_draining = False
+        self.is_replaced = False
+        """Whether another process has taken the place of this one, so that the server is ready."""
 
     # --- running requests ---
 
@@ -241,16 +269,24 @@ class Engine:
 
         Strictly, a server without a model is not ready either: see `lacks_models`.
         """
-        if not self._is_loaded or self._is_draining:
+        return self._is_loaded and self.would_be_ready()
+
+    def would_be_ready(self) -> bool:
+        """Tell whether it is ready as soon as it has loaded."""
+        if (self._is_draining and not self.is_replaced) or self._has_failed:
             return False
         if not self._strict_readiness:
             return True
-        return self._catalog.is_sound() and not self.lacks_models()
+        return self._catalog.is_sound() and not self.needs_models()
 
     def lacks_models(self) -> bool:
         """Tell whether it has loaded and has no model, although it needs one to be ready."""
+        return self._is_loaded and self.needs_models()
+
+    def needs_models(self) -> bool:
+        """Tell whether it has no model, although it needs one to be ready once it has loaded."""
         needs_one = self._strict_readiness and not self._may_be_empty
-        return needs_one and self._is_loaded and self._catalog.is_empty()
+        return needs_one and self._catalog.is_empty()
 
     async def all_say_ready(self) -> bool:
         """Tell whether it is ready; if strict, the models that can be asked must say so, too."""
@@ -320,49 +356,31 @@ class Engine:
         """Return the names of the models that have a ready version."""
         return self._catalog.names()
 
-    def observed(self) -> Iterator[Observed]:
-        """Return what the metrics report on: every version that serves, by name and number.
-
-        A version is looked at when its row is taken.
-        """
-        return map(Served.observed, self._catalog.served())
-
-    def cache_families(self) -> Sequence[Family]:
-        """Return the metrics of the response cache, none without one."""
-        return self._store.families() if self._store is not None else ()
-
     def index(self, *, ready: bool = False) -> list[IndexEntry]:
         """Return one row per known model version, or `ready` one, by name and number."""
         rows = self._catalog.rows()
         return [row for row in rows if row.state is ModelState.READY or not ready]
 
     def statistics(self, name: str = "", version: str = "") -> list[ModelStatistics]:
-        """Return a row for each ready version of one model, or of all; see `statistics_rows`."""
-        return list(self.statistics_rows(name, version))
+        """Return what this process has counted of each ready version of one model, or of all.
 
-    def statistics_rows(self, name: str = "", version: str = "") -> Iterator[ModelStatistics]:
+        Raises as `all_statistics` does.
+        """
+        return list(map(_statistics, self._ready(name, version)))
+
+    async def all_statistics(self, name: str = "", version: str = "") -> Iterator[ModelStatistics]:
         """Return a row for each ready version of one model, or of all (Statistics extension).
 
         A row is made when it is taken: those of 1,000 models take some 20 ms. Raises
         InvalidRequest for a model or version that is not ready: clients expect that here, not
         ModelNotFound.
         """
-        try:
-            found = self._catalog.served(name, version)
-        except (ModelNotFound, Unavailable) as error:
-            why = error.message.removeprefix(UNKNOWN)
-            msg = f"requested model '{name}' is not available: {why}"
-            raise InvalidRequest(msg) from error
-        return map(_statistics, found)
+        served = self._ready(name, version)
+        return map(_statistics, (await self.whole.sum()).rows(served))
 
-    def statistics_by_batch_size(self, name: str, version: str) -> dict[int, InferStatistics]:
-        """Return the statistics of a ready model's requests by batch size.
-
-        Raises ModelNotFound, Unavailable.
-        """
-        return self._find(name, version).counts.by_batch_size()
-
-    def trace_settings(self, model: str = "", change: TraceChange | None = None) -> TraceSettings:
+    async def trace_settings(
+        self, model: str = "", change: TraceChange | None = None
+    ) -> TraceSettings:
         """Return the trace settings of a model, or the global ones, after making `change`.
 
         Raises InvalidRequest for an unknown model, since clients expect that here, not
@@ -373,7 +391,7 @@ class Engine:
             msg = f"Request for unknown model : {model} is not found on this server"
             raise InvalidRequest(msg)
         if change is not None:
-            self.tracer.change(change, model)
+            await self.change(ChangeTrace(change, model))
         return self.tracer.settings(model)
 
     async def repository_index(self, *, ready: bool = False) -> list[IndexEntry]:
@@ -383,6 +401,21 @@ class Engine:
         """
         return self.index(ready=True) if ready else await self._control.index()
 
+    # --- one server of several processes ---
+
+    @property
+    def others(self) -> Others | None:
+        """The other processes of the server, None if this is the only one."""
+        return self.whole.others
+
+    @others.setter
+    def others(self, others: Others | None) -> None:
+        self.whole.others = others
+
+    def numbers(self) -> bytes:
+        """Return what this process has counted; see Whole.numbers."""
+        return self.whole.numbers()
+
     # --- changing what serves ---
 
     def check_is_explicit(self) -> None:
@@ -391,11 +424,56 @@ class Engine:
 
     async def load(self, request: LoadRequest) -> None:
         """Load or reload a model (Model Repository extension); see RepositoryControl.load."""
-        await self._control.load(request)
+        if self.everywhere is None:
+            await self._control.load(request)
+        else:
+            self._control.check_load(request)
+            await self.everywhere.change(of_load(request))
 
     async def unload(self, request: UnloadRequest) -> None:
         """Unload a model (Model Repository extension); see RepositoryControl.unload."""
-        await self._control.unload(request)
+        if self.everywhere is None:
+            await self._control.unload(request)
+        else:
+            self._control.check_unload(request)
+            is_at_start = self._control.loads_at_start(request.model)
+            await self.everywhere.change(
+                UnloadModel(request.model, request.unload_dependents, is_at_start)
+            )
+
+    async def change(self, change: Change) -> None:
+        """Change regions or settings in every process of the server. Raises as `make` does."""
+        if self.everywhere is None:
+            await self.make(change, UNSHARED)
+        else:
+            await self.everywhere.change(change)
+
+    async def make(self, change: Change, agreement: Agreement) -> None:
+        """Make a change in this process, when all those of the `agreement` can.
+
+        Raises InferdError; nothing is changed then.
+        """
+        match change:
+            case LoadModel():
+                await self._control.load(load_of(change), agreement)
+            case UnloadModel():
+                request = UnloadRequest(change.model, change.unload_dependents)
+                await self._control.unload(request)
+            case FollowModel():
+                await self._control.follow(change.model, agreement)
+            case ChangeLog():
+                with self.log.changing(change.change):
+                    await agreement.all_can("log", {})
+            case ChangeTrace():
+                is_replay = agreement.is_replay
+                with self.tracer.changing(change.change, change.model, is_replay=is_replay):
+                    await agreement.all_can("trace", {})
+            case _:
+                await self.regions.make(change, agreement)
+
+    def follow_repositories(self) -> None:
+        """Look for changes in the repositories from now on, if the control mode is to."""
+        self._control.poll()
 
     def set_state(self, name: str, version: int, state: ModelState, reason: str = "") -> None:
         """Record the state of a version that does not serve, NO_VERSION when none is known."""
@@ -415,8 +493,20 @@ class Engine:
         holds no models or a URL that names no place; NotLoadable for a cloud that does not answer.
         """
         paths = [cloud_url(str(path)) or Path(path) for path in repositories]
+        if self.everywhere is not None:
+            self._control.announce = self._have_followed
         await self._control.start(paths, given)
-        self.finish_loading()
+        if self.everywhere is None:
+            self.finish_loading()
+            self.follow_repositories()
+
+    def serves(self) -> tuple[str, ...]:
+        """Return the versions that serve, each as "name version"."""
+        return tuple(f"{served.name} {served.version}" for served in self._catalog.served())
+
+    async def _have_followed(self, name: str) -> None:
+        assert self.everywhere is not None
+        await self.everywhere.change(FollowModel(name))
 
     async def look(self) -> Sequence[asyncio.Task[None]]:
         """Check the repositories once, as poll mode does; see RepositoryControl.look."""
@@ -442,7 +532,12 @@ class Engine:
         """Close every version, waiting at most `timeout_s` for requests that run in threads."""
         self.drain()
         self.regions.close()
+        self.whole.end()
+        if self.exchange is not None:
+            self.exchange.stop()
         await self._control.close(timeout_s)
+        if self.exchange is not None:
+            self.exchange.close()
         if self._store is not None:
             await self._store.close()
 
@@ -456,6 +551,14 @@ class Engine:
                 return served
         return self._catalog.find(name, version)
 
+    def _ready(self, name: str, version: str) -> list[Served]:
+        try:
+            return self._catalog.served(name, version)
+        except (ModelNotFound, Unavailable) as error:
+            why = error.message.removeprefix(UNKNOWN)
+            msg = f"requested model '{name}' is not available: {why}"
+            raise InvalidRequest(msg) from error
+
 
 def _settled(served: Served, request: InferRequest, response: InferResponse) -> InferResponse:
     """Count `request` as answered, and fill in the answer's model, version and id."""
@@ -466,8 +569,8 @@ def _settled(served: Served, request: InferRequest, response: InferResponse) -> 
     return response
 
 
-def _statistics(served: Served) -> ModelStatistics:
-    return served.counts.statistics(served.name, served.version)
+def _statistics(counted: Served | Observed) -> ModelStatistics:
+    return counted.counts.statistics(counted.name, counted.version)
 
 
 def _needs_a_stream(served: Served) -> Unsupported:

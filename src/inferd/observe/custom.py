@@ -5,6 +5,7 @@ stay when their model is unloaded: a counter must never fall.
 """
 
 import re
+import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -25,22 +26,36 @@ _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _KINDS = ("counter", "gauge", "histogram")
 
 
+class Progress:
+    """A `count` of the changes of all metrics."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class CustomMetric:
-    """One number, or with `bounds` a histogram with these upper bounds."""
+    """One number, or with `bounds` a histogram with these upper bounds.
 
-    __slots__ = ("bounds", "counts", "value")
+    `set_ns` is when it was set last, in ns since 1970; 0 for never.
+    """
 
-    def __init__(self, bounds: Sequence[float] = ()) -> None:
+    __slots__ = ("_progress", "bounds", "counts", "set_ns", "value")
+
+    def __init__(self, bounds: Sequence[float] = (), progress: Progress | None = None) -> None:
         self.value = 0.0
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
+        self.set_ns = 0
+        self._progress = progress or Progress()
 
     def apply(self, verb: str, value: float) -> None:
         """Update the metric; `verb` is "increment", "set" or "observe"."""
+        self._progress.count += 1
         if verb == "increment":
             self.value += value
         elif verb == "set":
             self.value = value
+            self.set_ns = time.time_ns()
         else:
             self.counts[bisect_left(self.bounds, value)] += 1
             self.value += value
@@ -74,9 +89,10 @@ class CustomFamily:
 
 
 class CustomMetrics:
-    """The families of all models, by name."""
+    """The families of all models, by name; `progress` counts what changes in them."""
 
     def __init__(self) -> None:
+        self.progress = Progress()
         self._families: dict[str, CustomFamily] = {}
 
     def families(self) -> list[CustomFamily]:
@@ -105,6 +121,7 @@ class CustomMetrics:
             msg = f"there are {MAX_FAMILIES} metric families of models already"
             raise InvalidRequest(msg)
         self._families[name] = CustomFamily(name, kind, help)
+        self.progress.count += 1
 
     def metric(
         self, family: str, labels: Mapping[str, str], bounds: Sequence[float] = ()
@@ -124,5 +141,6 @@ class CustomMetrics:
             if len(metrics) >= MAX_METRICS:
                 msg = f"metric family '{family}' has {MAX_METRICS} metrics already"
                 raise InvalidRequest(msg)
-            metrics[key] = CustomMetric(bounds)
+            metrics[key] = CustomMetric(bounds, self.progress)
+            self.progress.count += 1
         return metrics[key]

@@ -2,7 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite, isnan
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Across = Literal["count", "level", "mean", "most", "least"]
+"""What a server of several processes reports: the sum of all there have been or of those that live,
+the mean of those, the most or the least there has been in any."""
 
 SAMPLES_IN_ONE_PIECE = 200
 """So many take less than half a millisecond: other work gets its turn between the pieces."""
@@ -11,13 +15,15 @@ SAMPLES_IN_ONE_PIECE = 200
 class Family(NamedTuple):
     """A metric. `kind` is counter or gauge; a sample is its labels, as text, and its value.
 
-    Samples that come from an iterator are made piece by piece, and only once.
+    Samples that come from an iterator are made piece by piece, and only once. `across` is for
+    several processes; if not given, counters are counts, gauges levels.
     """
 
     name: str
     kind: str
     help: str
     samples: Iterable[tuple[str, float]]
+    across: Across | None = None
 
     def pieces(self) -> Iterator[str]:
         """Yield the lines of the metric, in texts of at most SAMPLES_IN_ONE_PIECE samples."""

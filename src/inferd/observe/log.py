@@ -7,6 +7,8 @@ import, and records go to the standard library's logger of that name.
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,24 +41,37 @@ class Log:
         self._is_open = True
 
     def change(self, change: LogChange) -> None:
-        """Change settings, all of them or none.
+        """Change settings, all of them or none. Raises as `changing` does."""
+        with self.changing(change):
+            pass
 
-        Raises InvalidRequest for an invalid value, Unsupported for a change that clients may not
-        make, InferdError when the log file cannot be opened.
+    @contextmanager
+    def changing(self, change: LogChange) -> Iterator[None]:
+        """Change settings at the end of the context, unless that is left by an exception.
+
+        Raises, when it begins, InvalidRequest for an invalid value, Unsupported for a change that
+        clients may not make, InferdError when the log file cannot be opened.
         """
         settings = self._changed(change)
         if settings == self.settings:
+            yield
             return
         if not self._is_open:
             msg = "the log belongs to the program this server runs in; change it there"
             raise Unsupported(msg)
-        LOGGER.info("a client changes the log settings: %s", _difference(self.settings, settings))
         try:
-            self._set_up(settings)
+            handler = self._handler(settings)
         except OSError as error:
             name = settings.file.name if settings.file else ""
             msg = f"log_file '{name}' cannot be opened: {error.strerror}"
             raise InferdError(msg) from error
+        try:
+            yield
+        except BaseException:
+            handler.close()
+            raise
+        LOGGER.info("a client changes the log settings: %s", _difference(self.settings, settings))
+        _install(handler, settings)
         self.settings = settings
 
     def reopen(self) -> None:
@@ -73,6 +88,10 @@ class Log:
 
         Raises OSError when the file cannot be opened; the logger is then unchanged.
         """
+        _install(self._handler(settings), settings)
+
+    def _handler(self, settings: LogSettings) -> logging.Handler:
+        """Return the handler that `settings` ask for. Raises OSError as `_set_up` does."""
         if settings.file is None:
             handler: logging.Handler = logging.StreamHandler(sys.stderr)
         else:
@@ -81,12 +100,7 @@ class Log:
         handler.setFormatter(_JsonLines() if settings.format == "json" else _Text(settings.format))
         wanted = _wanted_levels(settings)
         handler.addFilter(lambda record: record.levelno in wanted)
-        close_log()
-        level = min(wanted, default=logging.CRITICAL)
-        for logger, least in ((LOGGER, level), (_SPANS_LOGGER, max(level, logging.WARNING))):
-            logger.addHandler(handler)
-            logger.setLevel(least)
-            logger.propagate = False
+        return handler
 
     def _changed(self, change: LogChange) -> LogSettings:
         new = {
@@ -112,6 +126,16 @@ class Log:
         if not name and self._folder.path is not None:
             return None
         return self._folder.place("log_file", name)
+
+
+def _install(handler: logging.Handler, settings: LogSettings) -> None:
+    """Let `handler` have all records, and no other."""
+    close_log()
+    level = min(_wanted_levels(settings), default=logging.CRITICAL)
+    for logger, least in ((LOGGER, level), (_SPANS_LOGGER, max(level, logging.WARNING))):
+        logger.addHandler(handler)
+        logger.setLevel(least)
+        logger.propagate = False
 
 
 def close_log() -> None:

@@ -13,7 +13,10 @@ _UTIME, _STIME, _START, _VSIZE, _RSS = 11, 12, 19, 20, 21
 
 
 def process_families(proc: Path = Path("/proc")) -> list[Family]:
-    """Return the metrics of this process; `proc` is where /proc is mounted."""
+    """Return the metrics of this process; `proc` is where /proc is mounted.
+
+    Those of several processes are added up; the server began with the first of them.
+    """
     folder = proc / "self"
     try:
         # The program's name is in parentheses and may contain anything, even parentheses.
@@ -38,7 +41,14 @@ def process_families(proc: Path = Path("/proc")) -> list[Family]:
         ("max_fds", "gauge", "Files and sockets that may be open", most_open),
     ]
     return [
-        Family(f"process_{name}", kind, help, [("", value)]) for name, kind, help, value in rows
+        Family(
+            f"process_{name}",
+            kind,
+            help,
+            [("", value)],
+            "least" if name == "start_time_seconds" else None,
+        )
+        for name, kind, help, value in rows
     ]
 
 

@@ -19,7 +19,6 @@ from inferd.config.options.metrics import MetricsSettings
 from inferd.observe.family import Family, escaped, head, histogram_lines, number
 from inferd.observe.statistics import Duration, InferStatistics
 from inferd.observe.stats import BUCKETS, Counts
-from inferd.observe.summary import SummaryCounts
 
 CONTENT_TYPE = b"text/plain; charset=utf-8"
 
@@ -259,13 +258,13 @@ _PHASES = (
     _Phase("compute_infer", "compute_infer", "Time in the framework"),
     _Phase("compute_output", "compute_output", "Time to take outputs"),
 )
-"""In the order of Counts.histograms and SummaryCounts.summaries."""
+"""In the order of Counts.histograms and Counts.summaries."""
 
 _LOOKUPS = (
     _Phase("hit", "cache_hit", "Time of cache hits", "nv_cache_{}_{}_per_model"),
     _Phase("miss", "cache_miss", "Time of cache misses", "nv_cache_{}_{}_per_model"),
 )
-"""In the order of SummaryCounts.cache_summaries."""
+"""In the order of Counts.cache_summaries."""
 
 
 def _latencies(readings: Sequence[_Snapshot], phases: Sequence[_Phase]) -> Iterator[str]:
@@ -307,8 +306,8 @@ def _summaries(
             counts = reading.observed.counts
             if phase is _PHASES[0] and reading.observed.is_cached:
                 continue  # hits and misses in one would say nothing; Triton has neither
-            if isinstance(counts, SummaryCounts):
-                summaries = counts.cache_summaries if phases is _LOOKUPS else counts.summaries
+            summaries = counts.cache_summaries if phases is _LOOKUPS else counts.summaries
+            if summaries:
                 found = zip(levels, summaries[index].quantiles(levels), strict=True)
                 yield _summary(name, reading.labels, found, reading.durations(phase))
 

@@ -67,6 +67,14 @@ class Timed(Protocol):
     ran_again: bool
 
 
+class Quantiles(Protocol):
+    """Durations of the last minute."""
+
+    def quantiles(self, levels: Sequence[float]) -> list[float]:
+        """Return the quantiles at these levels, in ns; NaN when there were no durations."""
+        ...
+
+
 class Phases:
     """A count of runs and the sum of each phase; shared executions have no queue or handover."""
 
@@ -99,6 +107,8 @@ class Histogram:
 class Counts:
     """The integers of one model version; `clock` is the one that its requests' times come from.
 
+    `born` is the number of the change that loaded the version, 0 if it was not one of several
+    processes.
     `alone` and `shared` are executions by batch size, `shared_requests` the requests in the shared
     ones, by theirs. Their `handover_ns` is the time the event loop took to get the answers of
     executions in threads, and that of misses in the response cache. `failed` are the executions
@@ -109,11 +119,13 @@ class Counts:
     joined answers that were compared with answers computed alone, `disagreement_count` those that
     differed. `first_responses`, for decoupled models, counts the milliseconds to the first answer;
     for others, too, if it `times_answers`. What fails in an ensemble, fails in a step: its own
-    reason is OTHER (Triton).
+    reason is OTHER (Triton). `summaries` are of the durations that `histograms` have, and
+    `cache_summaries` of hits and misses, where they are wanted.
     """
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self.clock = clock
+        self.born = 0
         self._epoch_ns = time.time_ns() - clock()
         self._last_ns = 0
         self.alone: dict[int, Phases] = {}
@@ -135,6 +147,8 @@ class Counts:
         self.input_histogram = [0] * BUCKETS
         self.infer_histogram = [0] * BUCKETS
         self.output_histogram = [0] * BUCKETS
+        self.summaries: Sequence[Quantiles] = ()
+        self.cache_summaries: Sequence[Quantiles] = ()
 
     # --- counting ---
 
@@ -263,6 +277,28 @@ class Counts:
 
     # --- reporting ---
 
+    def progress(self) -> int:
+        """Return a number that is another one once more has been counted; it takes 1 to 2 µs."""
+        return (
+            sum(self.request_histogram)
+            + sum(self.fail_counts.values())
+            + sum([row.compute_infer.count for row in self.responses])
+            + self.cache_miss.count
+            + self.refused_count
+            + self.rerun_count
+            + self.comparison_count
+            + self.disagreement_count
+        )
+
+    @property
+    def last_ns(self) -> int:
+        """When the last execution began, in ns since 1970; 0 before the first."""
+        return self._epoch_ns + self._last_ns if self._last_ns else 0
+
+    def ran_at(self, last_ns: int) -> None:
+        """Have the last execution begun at `last_ns` since 1970."""
+        self._epoch_ns, self._last_ns = 0, last_ns
+
     def statistics(self, name: str, version: str) -> ModelStatistics:
         """Return everything in the form of the Statistics extension."""
         counted = [*self.alone.items(), *self.shared_requests.items()]
@@ -270,7 +306,7 @@ class Counts:
         return ModelStatistics(
             name,
             version,
-            (self._epoch_ns + self._last_ns) // 1_000_000 if self._last_ns else 0,
+            self.last_ns // 1_000_000,
             self.other_inference_count + sum(size * phases.count for size, phases in counted),
             sum(phases.count for phases in executions),
             self._request_statistics(

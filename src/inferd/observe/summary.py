@@ -11,9 +11,9 @@ all of which Python's garbage collector goes at a time.
 import time
 from array import array
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from math import nan
 from operator import sub
 
@@ -26,9 +26,10 @@ STEP_S = 12.0
 """The least time between two copies of the counts."""
 
 _BITS = 4
-_BUCKETS = (65 - _BITS) << _BITS
+SUMMARY_BUCKETS = (65 - _BITS) << _BITS
 _UNSIGNED_64 = "Q"
-_NOTHING = array(_UNSIGNED_64, bytes(8 * _BUCKETS))
+_NOTHING = array(_UNSIGNED_64, bytes(8 * SUMMARY_BUCKETS))
+_PART = 4 << _BITS
 
 
 class Summary:
@@ -53,6 +54,19 @@ class Summary:
         total = seen[-1]
         return [_middle(bisect_left(seen, level * total)) for level in levels]
 
+    def samples(self) -> dict[int, dict[int, int]]:
+        """Return how many of these durations are in each bucket, by the step of their last copy.
+
+        A step is a number of STEP_S on the clock; on one machine all processes have the same.
+        """
+        now_s = self._clock()
+        self._before(now_s)
+        found: dict[int, Counter[int]] = {}
+        for (_, before), (at_s, after) in pairwise([*self._copies, (now_s, self._counts)]):
+            if more := _difference(after, before):
+                found.setdefault(_step(at_s), Counter()).update(more)
+        return {step: dict(counts) for step, counts in found.items()}
+
     def _before(self, now_s: float) -> "array[int]":
         """Return the counts of a minute ago, or the oldest kept."""
         copies = self._copies
@@ -64,11 +78,39 @@ class Summary:
         return copies[0][1]
 
 
+class Sampled:
+    """The quantiles of `samples` that were taken in several processes."""
+
+    def __init__(
+        self,
+        samples: Mapping[int, Mapping[int, int]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._samples = samples
+        self._clock = clock
+
+    def quantiles(self, levels: Sequence[float]) -> list[float]:
+        """See Summary.quantiles."""
+        now_s = self._clock()
+        counts: Counter[int] = Counter()
+        for step, found in self._samples.items():
+            if is_recent(step, now_s):
+                counts.update(found)
+        if not counts:
+            return [nan] * len(levels)
+        buckets = sorted(counts)
+        seen = list(accumulate(counts[bucket] for bucket in buckets))
+        return [_middle(buckets[bisect_left(seen, level * seen[-1])]) for level in levels]
+
+
 class SummaryCounts(Counts):
     """Counts that also keep `summaries` of all durations, in the order of Counts.histograms.
 
     `cache_summaries` are those of hits and misses. This costs a few µs per request.
     """
+
+    summaries: list[Summary]
+    cache_summaries: list[Summary]
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,6 +143,27 @@ class SummaryCounts(Counts):
         """See Counts.add_cache_miss."""
         super().add_cache_miss(took_ns)
         self.cache_summaries[1].add(took_ns)
+
+
+def is_recent(step: int, now_s: float) -> bool:
+    """Tell whether what was copied in `step` may be of the last minute."""
+    return _step(now_s) - step <= WINDOW_S // STEP_S
+
+
+def _step(at_s: float) -> int:
+    return int(at_s // STEP_S)
+
+
+def _difference(after: "array[int]", before: "array[int]") -> dict[int, int]:
+    """Return what has been counted in between; most parts are alike, and compared in C."""
+    found: dict[int, int] = {}
+    if after == before:
+        return found
+    for start in range(0, SUMMARY_BUCKETS, _PART):
+        new, old = after[start : start + _PART], before[start : start + _PART]
+        if new != old:
+            found |= {at: more for at, more in enumerate(map(sub, new, old), start) if more}
+    return found
 
 
 def _middle(bucket: int) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -25,14 +25,26 @@ from inferd.tensor.halves import half_to_float32
 from inferd.tensor.tensor import Tensor
 
 
+class Writers(NamedTuple):
+    """The processes that write the same files: this is `number` of `total`, from 0 on."""
+
+    number: int = 0
+    total: int = 1
+
+
+ONE_WRITER = Writers()
+
+
 class TraceWriter(Backlog):
     """Writes finished traces to the files that their settings name.
 
     `own_file` is named by the operator; clients named all others, which are opened with more care.
+    Several `writers` append to the same file, and have numbered files of their own.
     """
 
-    def __init__(self, own_file: Path | None) -> None:
+    def __init__(self, own_file: Path | None, writers: Writers = ONE_WRITER) -> None:
         super().__init__(self._write)
+        self._writers = writers
         self._own_file = own_file
         self._files: dict[Path, TraceFile] = {}
         self._failed = Complaints("traces were lost, because their file cannot be written")
@@ -49,21 +61,26 @@ class TraceWriter(Backlog):
         found = self._files.get(path)
         if found is None:
             by_client = path != self._own_file
-            found = self._files[path] = TraceFile(path, is_named_by_client=by_client)
+            found = TraceFile(path, self._writers, is_named_by_client=by_client)
+            self._files[path] = found
         return found
 
 
 class TraceFile:
     """One trace file, or a series of numbered ones.
 
-    An existing file is overwritten if the operator named it, and never if a client did.
+    An existing file is overwritten if the operator named it, and never if a client did. Who has
+    several `writers` has removed it before.
     """
 
-    def __init__(self, path: Path, *, is_named_by_client: bool) -> None:
+    def __init__(
+        self, path: Path, writers: Writers = ONE_WRITER, *, is_named_by_client: bool
+    ) -> None:
         self._path = path
+        self._writers = writers
         self._is_named_by_client = is_named_by_client
-        self._is_begun = False
-        self._number = 0
+        self._is_begun = writers.total > 1
+        self._number = writers.number
         self._count = 0  # traces in the numbered file being written
 
     def write(self, traces: Sequence[Trace]) -> None:
@@ -85,7 +102,7 @@ class TraceFile:
             self._append(path, now, is_new=self._count == 0)
             self._count += len(now)
             if self._count >= frequency:
-                self._number += 1
+                self._number += self._writers.total
                 self._count = 0
 
     def _append(self, path: Path, texts: Sequence[bytes], *, is_new: bool) -> None:
@@ -95,9 +112,18 @@ class TraceFile:
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if is_new else 0)
             descriptor = os.open(path, flags, 0o666)
         try:
+            if self._writers.total > 1:
+                _lock(descriptor)
             _put_before_the_bracket(descriptor, b",\n".join(texts))
         finally:
             os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Let no other process write to the file until the descriptor is closed."""
+    import fcntl  # where there are several processes, there is one
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def _put_before_the_bracket(descriptor: int, text: bytes) -> None:

@@ -7,7 +7,8 @@ extension).
 
 import asyncio
 import logging
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from itertools import count
 from pathlib import Path
@@ -94,10 +95,15 @@ class Tracer:
 
     While nothing is traced, a request pays only for the check of `is_on`. `follows_clients`: the
     trace context that clients send is used. `folder` is where clients may put trace files.
+    `numbers` are those of traces.
     """
 
     def __init__(
-        self, settings: TraceSettings, sink: Sink, folder: AllowedFolder | None = None
+        self,
+        settings: TraceSettings,
+        sink: Sink,
+        folder: AllowedFolder | None = None,
+        numbers: Iterator[int] | None = None,
     ) -> None:
         self.is_on = False
         self.follows_clients = settings.mode == OPENTELEMETRY
@@ -106,7 +112,7 @@ class Tracer:
         self._start = settings
         self._given: dict[str, dict[str, Any]] = {}  # the fields clients have set, by model
         self._samplings = {GLOBAL: _Sampling(settings)}
-        self._numbers = count(1)
+        self._numbers = numbers or count(1)
         self._look()
         self._warn_of_no_file(settings)
 
@@ -140,10 +146,19 @@ class Tracer:
         return replace(sampling.settings, count=sampling.left_count)
 
     def change(self, change: TraceChange, model: str = GLOBAL) -> None:
-        """Change the settings of `model`, or the global ones: all that `change` names, or none.
+        """Change the settings of `model`, or the global ones. Raises as `changing` does."""
+        with self.changing(change, model):
+            pass
 
-        Raises InvalidRequest for invalid values, Unsupported for settings that clients may not
-        change.
+    @contextmanager
+    def changing(
+        self, change: TraceChange, model: str = GLOBAL, *, is_replay: bool = False
+    ) -> Iterator[None]:
+        """Change settings of `model`, or global ones, at the end of the context.
+
+        All that `change` names are changed, or none if the context is left by an exception. Raises,
+        when it begins, InvalidRequest for invalid values, Unsupported for settings that clients may
+        not change. `is_replay`: it was made before, so that the file it names is there.
         """
         new = {
             field.name: value
@@ -154,10 +169,13 @@ class Tracer:
         if "levels" in new and (levels := _levels_named(new.pop("levels"))) is not None:
             new["levels"] = levels
         if "file" in new:
-            new["file"] = self._file_named(new["file"], model)
+            new["file"] = self._file_named(new["file"], model, must_be_new=not is_replay)
         given = self._given.get(model, {}) | new
         given = {name: value for name, value in given.items() if name not in change.cleared}
-        self._apply({**self._given, model: given}, model, new.keys() | change.cleared)
+        changed = new.keys() | change.cleared
+        self._after({**self._given, model: given}, model, changed)
+        yield
+        self._apply({**self._given, model: given}, model, changed)
         self._warn_of_no_file(self.settings(model))
 
     def _warn_of_no_file(self, now: TraceSettings) -> None:
@@ -176,15 +194,23 @@ class Tracer:
             )
             raise Unsupported(msg)
 
-    def _file_named(self, name: str, model: str) -> Path | None:
+    def _file_named(self, name: str, model: str, *, must_be_new: bool) -> Path | None:
         """Return the file that `name` means: one that the settings have shown, or a new one."""
         for settings in (self.settings(model), self.settings(), self._start):
             if name == (settings.file.name if settings.file else ""):
                 return settings.file
-        return self._folder.place("trace_file", name, must_be_new=True)
+        return self._folder.place("trace_file", name, must_be_new=must_be_new)
 
     def _apply(self, given: dict[str, dict[str, Any]], model: str, changed: Set[str]) -> None:
         """Apply the settings `given`; of `model`, the fields in `changed` are new."""
+        self._samplings = self._after(given, model, changed)
+        self._given = {name: own for name, own in given.items() if own}
+        self._look()
+
+    def _after(
+        self, given: dict[str, dict[str, Any]], model: str, changed: Set[str]
+    ) -> dict[str, _Sampling]:
+        """Return what follows from the settings `given`, by model. Raises InvalidRequest."""
         base = replace(self._start, **given.get(GLOBAL, {}))
         before = self._samplings
         everywhere = before[GLOBAL].under(base, changed if model == GLOBAL else frozenset())
@@ -199,9 +225,7 @@ class Tracer:
             after[name] = (before.get(name) or before[GLOBAL]).under(settings, about)
         for sampling in after.values():
             _check(sampling.settings)
-        self._given = {name: own for name, own in given.items() if own}
-        self._samplings = after
-        self._look()
+        return after
 
     def _look(self) -> None:
         self.is_on = any(sampling.may_sample for sampling in self._samplings.values())

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from inferd.config.ports import has_health_port
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.server.options import http_options
@@ -28,8 +29,7 @@ def health_port(
     config: ServerConfig, engine: Engine, ring: "KeyRing | None", apis: "Apis | None", address: str
 ) -> Iterator[CloudPort]:
     """Yield the port for health checks, if `config` asks for one other than the HTTP port."""
-    port = config.http_health_port
-    if port is None or (config.allow_http and port == config.http_port != 0):
+    if not has_health_port(config):
         return
     from inferd.api.routes import TableRoutes, log
     from inferd.http.failure import FailureLog
@@ -39,7 +39,7 @@ def health_port(
     v2 = v2_routes(engine, options)
     routes = TableRoutes(v2.health, v2.tracer, FailureLog(log), access=options.access)
     server = HttpServer(engine, options, routes=routes)
-    yield CloudPort("Health", "http-health", server, address, port)
+    yield CloudPort("Health", "http-health", server, address, config.http_health_port or 0)
 
 
 def cloud_ports(

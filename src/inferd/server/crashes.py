@@ -9,12 +9,9 @@ traceback beside it, which tells the thread.
 import asyncio
 import contextlib
 import faulthandler
-import hashlib
-import json
 import logging
 import os
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -38,12 +35,13 @@ from inferd.observe.crash.record import (
     read_record,
 )
 from inferd.observe.log import printable
+from inferd.server.folder import name_of, private_folder
 
 log = logging.getLogger("inferd")
 
 OFF = "off"
 BEAT_S = 1.0
-MAX_SERVERS = 64
+MAX_SERVERS = 1024
 """The most processes with the same ports and repositories that have records of their own."""
 
 FORGET_S = 7 * 86400.0
@@ -83,7 +81,7 @@ class Crashes:
             return
         try:
             folder = folder_of(config, environ)
-            self._open(folder, _name_of(config), isolates=config.isolate_crashed)
+            self._open(folder, name_of(config), isolates=config.isolate_crashed)
         except (OSError, ValueError) as error:
             log.warning(
                 "there is no record of what runs, so a crash would not be explained: %s; "
@@ -164,25 +162,7 @@ def folder_of(config: ServerConfig, environ: Mapping[str, str]) -> Path:
         folder = Path(config.crash_record)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
-    runtime = Path(environ.get("XDG_RUNTIME_DIR") or "/nowhere")
-    if runtime.is_dir() and runtime.stat().st_uid == os.geteuid():
-        folder = runtime / "inferd"
-    else:
-        folder = Path(tempfile.gettempdir()) / f"inferd-{os.geteuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        msg = f"{folder} can be written by others"
-        raise OSError(msg)
-    return folder
-
-
-def _name_of(config: ServerConfig) -> str:
-    """Return a name that a server has again when it is started again, and hardly another."""
-    repositories = [os.path.abspath(path) for path in config.model_repository]
-    ports = [config.http_port, config.grpc_port, config.http_unix_socket, config.http_address]
-    known = json.dumps([config.id, ports, repositories])
-    return f"{config.http_port}-{hashlib.sha256(known.encode()).hexdigest()[:16]}"
+    return private_folder(environ)
 
 
 def _locked(folder: Path, name: str) -> tuple[Path, int]:

@@ -1,5 +1,6 @@
 """Turns the server's one configuration into the options of each of its parts."""
 
+import itertools
 import os
 import re
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from inferd.config.options.cache import read_cache_config
+from inferd.config.options.cache import LocalCacheSettings, read_cache_config
 from inferd.config.options.delay import read_delayed_start
 from inferd.config.options.gpu_limit import read_gpu_limits
 from inferd.config.options.host_policy import read_host_policies
@@ -20,10 +21,11 @@ from inferd.config.options.rate_limit import read_resources
 from inferd.config.options.trace import OPENTELEMETRY, in_effect, read_trace_config
 from inferd.config.ports import is_one_port
 from inferd.config.server import ServerConfig
+from inferd.core.processes import ALONE, Processes
 from inferd.engine.loading.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.spans import SpanSender
-from inferd.observe.trace_file import TraceWriter
+from inferd.observe.trace_file import TraceWriter, Writers
 from inferd.observe.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -51,18 +53,32 @@ def log_folder(config: ServerConfig) -> AllowedFolder:
     return _allowed_folder(config.log_directory, "--log-directory")
 
 
-def tracer(config: ServerConfig) -> Tracer:
-    """Return the tracer, which chooses the requests to trace and writes their traces."""
+def tracer(config: ServerConfig, processes: Processes = ALONE) -> Tracer:
+    """Return the tracer, which chooses the requests to trace and writes their traces.
+
+    It is that of one of the `processes` of a server.
+    """
+    numbers = itertools.count(1 + processes.number, processes.count)
     settings, collector = read_trace_config(config.trace_config)
     allowed = _allowed_folder(config.trace_directory, "--trace-directory")
     if settings.mode == OPENTELEMETRY:
         settings = replace(settings, collector=in_effect(collector, os.environ))
-        return Tracer(settings, SpanSender(collector, config.id or "inferd"), allowed)
-    return Tracer(settings, TraceWriter(settings.file), allowed)
+        sender = SpanSender(collector, config.id or "inferd")
+        return Tracer(settings, sender, allowed, numbers)
+    writer = TraceWriter(settings.file, Writers(processes.number, processes.count))
+    return Tracer(settings, writer, allowed, numbers)
 
 
-def load_options(config: ServerConfig, crashes: "Crashes | None" = None) -> LoadOptions:
-    """Return the options for loading models; `crashes` is what the process knows of its crashes."""
+def load_options(
+    config: ServerConfig, crashes: "Crashes | None" = None, process_count: int = 1
+) -> LoadOptions:
+    """Return the options for loading models; `crashes` is what the process knows of its crashes.
+
+    Each of the server's processes has a share of the local response cache.
+    """
+    cache = read_cache_config(config.cache_config, os.environ)
+    if isinstance(cache, LocalCacheSettings):
+        cache = LocalCacheSettings(cache.size_bytes // process_count)
     resources = read_resources(config.rate_limit_resource)
     same = _same_named(config, LoadOptions.__struct_fields__)
     same["model_name"] = config.model_name or ""
@@ -73,7 +89,7 @@ def load_options(config: ServerConfig, crashes: "Crashes | None" = None) -> Load
         summary_latencies=metrics.summary_latencies,
         histogram_latencies=metrics.histogram_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
-        cache=read_cache_config(config.cache_config, os.environ),
+        cache=cache,
         delayed_start=read_delayed_start(os.environ),
         host_policies=read_host_policies(config.host_policy),
         gpu_limits=read_gpu_limits(config.model_load_gpu_limit),

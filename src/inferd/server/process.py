@@ -9,23 +9,23 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-import inferd
 from inferd.aio.event_loop import new_event_loop
-from inferd.config.ports import ports_of
 from inferd.config.server import ServerConfig
-from inferd.core.metadata import IndexEntry
 from inferd.errors import InferdError, InvalidConfig
 from inferd.observe.log import Log
 from inferd.server.address import default_address
 from inferd.server.crashes import Crashes
 from inferd.server.memory import keep_freed_memory, spare_loaded_objects
+from inferd.server.notify import READY, STOPPING, Notifier
 from inferd.server.options import log_folder, log_settings
-from inferd.server.report import failures, model_fields, model_table, why_empty
+from inferd.server.places import say_live
+from inferd.server.report import failures, loaded_report
 from inferd.server.server import Server
 
 LOGGER = logging.getLogger("inferd")
 
 _MARGIN_S = 1.0
+_AGAIN_S = 0.05
 _LEAST_GRACE_S = 0.1
 """Connections that wait for nothing end within this time, so those left were cut."""
 _OTHER_FILES = 4000
@@ -48,7 +48,7 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
         raise InvalidConfig(msg) from error
     for warning in warnings:
         LOGGER.warning("%s", warning)
-    _allow_connections(config)
+    allow_connections(config)
     crashes = Crashes()
     crashes.open(config)
     try:
@@ -58,7 +58,7 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
         crashes.close()
 
 
-def _allow_connections(config: ServerConfig) -> None:
+def allow_connections(config: ServerConfig) -> None:
     """Raise the limit on open files to what connections and all else may need.
 
     The soft limit is often 1024, for the sake of programs that call select(): as many idle clients
@@ -99,23 +99,26 @@ class _ServerProcess:
         self._crashes = crashes
         self._server = Server(config, self._default.address, log, crashes=crashes)
         self._stop = asyncio.Event()
+        self._notifier = Notifier(os.environ)
 
     async def serve(self) -> int:
         """Run the server from start to end, and return the exit code."""
         self._catch_signals()
         self._crashes.start(asyncio.get_running_loop())
+        self._notifier.keep(asyncio.get_running_loop())
         try:
             await self._server.open()
         except InvalidConfig as error:
             LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
             return 1
-        self._say_live()
+        say_live(self._config, self._server.places(), self._default)
         loading = asyncio.create_task(self._server.load())
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
         is_loaded = loading.done()
         code = self._loaded(loading) if is_loaded else 0
         if code == 0:
+            self._tell_ready()
             await stopping
             code = await self._drain()
         loading.cancel()
@@ -127,6 +130,10 @@ class _ServerProcess:
             end_now(code)
         return code
 
+    def _tell_ready(self) -> None:
+        if not (self._stop.is_set() or self._notifier.note(READY)):
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._tell_ready)
+
     def _loaded(self, loading: asyncio.Task[None]) -> int:
         try:
             loading.result()
@@ -135,9 +142,8 @@ class _ServerProcess:
             return self._ended_by_repositories()
         keep_freed_memory()
         spare_loaded_objects()
-        index = self._server.engine.index()
-        self._say_loaded(index)
-        failed = failures(index)
+        self._say_loaded()
+        failed = failures(self._server.engine.index())
         if failed and self._config.exit_on_error:
             names = ", ".join(failed)
             LOGGER.error("ending, because --exit-on-error is set and these failed: %s", names)
@@ -158,45 +164,18 @@ class _ServerProcess:
         )
         return 0
 
-    def _say_live(self) -> None:
-        places = " and ".join(
-            where for protocol, where in self._server.places() if protocol != "Metrics"
-        )
-        LOGGER.info("inferd %s is live at %s, models are loading", inferd.__version__, places)
-        left_open = [one for one in ports_of(self._config) if one.is_open and one.address is None]
-        if left_open:
-            names = " and ".join(one.protocol for one in left_open)
-            flags = dict.fromkeys(one.address_flag for one in left_open)
-            text = "%s bound to %s; to change that: %s"
-            LOGGER.info(text, names, self._default.reason, ", ".join(flags))
-
-    def _say_loaded(self, index: Sequence[IndexEntry]) -> None:
-        if self._config.log_format == "json":  # the table is for people
-            for entry in index:
-                LOGGER.info("model %s", entry.name, extra={"fields": model_fields(entry)})
-        else:
-            places = [f"{protocol}  {where}" for protocol, where in self._server.places()]
-            config = self._config
-            is_on_demand = config.model_control_mode == "explicit" and not config.load_model
-            table = model_table(index, is_on_demand=is_on_demand)
-            sys.stdout.write("\n".join([*table, *places]) + "\n")
+    def _say_loaded(self) -> None:
+        report, warning = loaded_report(self._server, self._config)
+        if report:
+            sys.stdout.write("\n".join(report) + "\n")
             sys.stdout.flush()
-        engine = self._server.engine
-        if engine.is_ready():
+        if self._server.engine.is_ready():
             LOGGER.info("ready")
-        elif engine.lacks_models():
-            LOGGER.warning("%s", why_empty(self._config, index))
         elif not self._stop.is_set():
-            LOGGER.warning("not ready: models failed; --strict-readiness=false accepts that")
+            LOGGER.warning("%s", warning)
 
     async def _drain(self) -> int:
-        # The rest of the time is for closing, after the last request.
-        whole_s = self._config.exit_timeout_secs
-        grace_s = max(whole_s - min(_MARGIN_S, whole_s / 4), _LEAST_GRACE_S)
-        if await self._server.drain(grace_s, self._config.drain_delay):
-            return 0
-        LOGGER.warning("requests were cut: --exit-timeout-secs had passed before they finished")
-        return 1
+        return 0 if await drain(self._server, self._config) else 1
 
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -222,8 +201,20 @@ class _ServerProcess:
         faulthandler.dump_traceback_later(whole_s, exit=True)
         self._crashes.note_stopping()
         LOGGER.info("%s: finishing what is in flight", number.name)
+        self._notifier.note(STOPPING)
         self._server.engine.drain()
         self._stop.set()
+
+
+async def drain(server: Server, config: ServerConfig) -> bool:
+    """Finish what is in flight, and tell whether that was done in time."""
+    # The rest of the time is for closing, after the last request.
+    whole_s = config.exit_timeout_secs
+    grace_s = max(whole_s - min(_MARGIN_S, whole_s / 4), _LEAST_GRACE_S)
+    if await server.drain(grace_s, config.drain_delay):
+        return True
+    LOGGER.warning("requests were cut: --exit-timeout-secs had passed before they finished")
+    return False
 
 
 def end_now(code: int) -> NoReturn:

@@ -1,13 +1,39 @@
 """The report of the server's models when it has started."""
 
+import logging
 from collections.abc import Iterator, Sequence
 
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.observe.log import printable
+from inferd.server.server import Server
+
+log = logging.getLogger("inferd")
 
 _HEADER = ("Model", "Version", "State", "Reason")
 _NONE_REQUESTED = "no models asked for: clients load them, or --load-model at the start"
+
+
+def loaded_report(server: Server, config: ServerConfig) -> tuple[list[str], str]:
+    """Return the lines for the terminal, and why the server is not ready, or will not be.
+
+    With a log of JSON the lines go there instead: the table is for people.
+    """
+    engine = server.engine
+    index = engine.index()
+    report: list[str] = []
+    if config.log_format == "json":
+        for entry in index:
+            log.info("model %s", entry.name, extra={"fields": model_fields(entry)})
+    else:
+        is_on_demand = config.model_control_mode == "explicit" and not config.load_model
+        report = model_table(index, is_on_demand=is_on_demand)
+        report += [f"{protocol}  {where}" for protocol, where in server.places()]
+    if engine.would_be_ready():
+        return report, ""
+    if engine.needs_models():
+        return report, why_empty(config, index)
+    return report, "not ready: models failed; --strict-readiness=false accepts that"
 
 
 def failures(index: Sequence[IndexEntry]) -> list[str]:

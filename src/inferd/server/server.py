@@ -3,22 +3,29 @@
 import asyncio
 import contextlib
 import functools
-import os
 import socket
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from inferd.config.options.metrics import read_metrics_config
-from inferd.config.ports import is_one_port, metrics_port, ports_of
+from inferd.config.ports import (
+    Listening,
+    cannot_listen,
+    cannot_listen_at,
+    is_one_port,
+    metrics_port,
+    ports_of,
+    why_not,
+)
 from inferd.config.server import ServerConfig
 from inferd.core.interfaces import GivenModel
+from inferd.core.processes import ALONE, Processes
 from inferd.engine.engine import Engine
-from inferd.errors import InvalidConfig
 from inferd.memory.capacity import Capacity
 from inferd.observe.devices import Cpu, Devices
 from inferd.observe.log import Log
 from inferd.observe.nvml import Gpus
-from inferd.server.address import host_and_port, is_loopback
+from inferd.server.address import is_loopback
 from inferd.server.cloud_port import CloudPort, cloud_ports, health_port
 from inferd.server.options import (
     grpc_options,
@@ -29,6 +36,7 @@ from inferd.server.options import (
     metrics_options,
     tracer,
 )
+from inferd.server.places import places
 from inferd.server.tls import ssl_context, tls_files
 from inferd.server.watch import FileWatcher
 from inferd.transport.tls import LiveTls
@@ -49,6 +57,17 @@ _LAST_WAIT_S = 0.5  # for requests that are cut to notice that
 _LAST_TRACES_S = 2.0  # for traces that are still to be written
 
 
+class Membership(NamedTuple):
+    """That a server is one of several `processes`, which bind no ports.
+
+    `ports` are the numbers of those bound for all of them, by protocol; `Server.take` gets the
+    connections.
+    """
+
+    processes: Processes
+    ports: Mapping[str, int]
+
+
 class Server:
     """One server; a process may have several.
 
@@ -58,6 +77,7 @@ class Server:
     the log that the process has opened, if that is the server's own. `models` are served beside
     those of the configuration's repositories. `crashes` has the record of what runs, if the process
     keeps one.
+    `membership`: it is one of several processes.
     `http_port`, `grpc_port` and `metrics_port` are the ports bound, 0 while there is none;
     `cloud_ports` has those of cloud platforms, by protocol name, and of "Health" checks.
     """
@@ -69,20 +89,24 @@ class Server:
         log: Log | None = None,
         models: Sequence[GivenModel] = (),
         crashes: "Crashes | None" = None,
+        membership: Membership | None = None,
     ) -> None:
         self.config = config
         self._models = models
         self._crashes = crashes
+        self._adopted = membership.ports if membership is not None else None
         self._default_address = default_address
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
+        processes = membership.processes if membership is not None else ALONE
         self.engine = Engine(
             name=config.id or _NAME,
             strict_readiness=config.strict_readiness,
-            load_options=load_options(config, crashes),
+            load_options=load_options(config, crashes, processes.count),
             log=log or Log(log_settings(config), log_folder(config)),
-            tracer=tracer(config),
+            tracer=tracer(config, processes),
             allow_client_shm=self._allows_client_shm(),
+            processes=processes,
         )
         self.engine.capacity.max_requests = config.max_inflight_requests
         self.engine.capacity.max_bytes = config.max_inflight_bytes
@@ -99,6 +123,7 @@ class Server:
         self._ring: KeyRing | None = None
         self._apis: Apis | None = None
         self._watcher = FileWatcher()
+        self._takers: dict[str, HttpServer | Http2Server] = {}
 
     def _allows_client_shm(self) -> bool:
         """Return --allow-client-shm, or if unset, whether only local clients can connect."""
@@ -190,28 +215,35 @@ class Server:
         await self.engine.close(_LAST_WAIT_S)
         await self.engine.tracer.close(min(_LAST_TRACES_S, self.config.exit_timeout_secs / 4))
 
+    async def take(self, protocol: str, connection: socket.socket) -> None:
+        """Serve a connection that was accepted elsewhere, on the port of `protocol`.
+
+        Raises OSError if the client has gone, KeyError if there is no such port.
+        """
+        await self._takers[protocol].take(connection)
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections that were accepted elsewhere there are."""
+        return sum(len(one.endpoint.connections) for one in set(self._takers.values()))
+
+    def _adopt(self, protocol: str, server: "HttpServer | Http2Server") -> int:
+        """Have `server` get the connections of an adopted port; return its number."""
+        assert self._adopted is not None
+        server.open()
+        self._takers[protocol] = server
+        return self._adopted[protocol]
+
     def places(self) -> list[tuple[str, str]]:
         """Return (protocol, where to reach it) for every open port and socket."""
-        found = []
-        if self.http_port:
-            scheme = "https" if tls_files(self.config, "http") else "http"
-            where = host_and_port(self.http_address, self.http_port)
-            found.append(("HTTP", f"{scheme}://{where}"))
-        if self._http and self.config.http_unix_socket:
-            found.append(("HTTP", f"unix:{self.config.http_unix_socket}"))
-        if self.grpc_port:
-            protocol = "http" if self._is_one_port else "grpc"
-            note = " (TLS)" if tls_files(self.config, protocol) else ""
-            found.append(("gRPC", host_and_port(self.grpc_address, self.grpc_port) + note))
-        found += [
-            (each.protocol, f"http://{host_and_port(each.address, port)}")
-            for each in self._cloud
-            if (port := self.cloud_ports.get(each.protocol))
-        ]
-        if self.metrics_port:
-            where = host_and_port(self.metrics_address, self.metrics_port)
-            found.append(("Metrics", f"http://{where}/metrics"))
-        return found
+        config = self.config
+        ports = {
+            "HTTP": self.http_port,
+            "gRPC": self.grpc_port,
+            **self.cloud_ports,
+            "Metrics": self.metrics_port,
+        }
+        return places(config, self._default_address, ports)
 
     def _mounted(self) -> "Apis":
         """Return V2, and the APIs beside it that are not turned off."""
@@ -241,18 +273,25 @@ class Server:
         self._http = HttpServer(self.engine, options)
         if self._is_one_port:
             self._share_port(self._http)
-        with _listening("HTTP", "http", self.http_address, self.config.http_port):
-            self.http_port = await self._http.start(self.http_address, self.config.http_port)
+        if self._adopted is not None:
+            self._takers["Unix"] = self._http
+            if self._is_one_port:
+                self._takers["gRPC Unix"] = self._http
+            self.http_port = self._adopt("HTTP", self._http)
+        else:
+            await self._bind_http(self._http)
         if self._is_one_port:
             self.grpc_port = self.http_port
+
+    async def _bind_http(self, http: "HttpServer") -> None:
+        with _listening("HTTP", "http", self.http_address, self.config.http_port):
+            self.http_port = await http.start(self.http_address, self.config.http_port)
         if path := self.config.http_unix_socket:
-            try:
-                await self._http.start_unix(path)
-            except OSError as error:
-                msg = f"cannot listen on --http-unix-socket {path}: {_reason(error)}"
-                if self.config.reuse_http_port:
-                    msg += "; --reuse-http-port shares the TCP port, not a Unix socket"
-                raise InvalidConfig(msg) from error
+            with _listening_at("http", path, is_shared=self.config.reuse_http_port):
+                await http.start_unix(path)
+        if self._is_one_port and (path := self.config.grpc_unix_socket):
+            with _listening_at("grpc", path, is_shared=self.config.reuse_grpc_port):
+                await http.start_unix(path)
 
     def _http_tls(self) -> "ssl.SSLContext | None":
         if not (files := tls_files(self.config, "http")):
@@ -270,11 +309,11 @@ class Server:
         share_port(http, self._grpc)
 
     async def _open_grpc(self) -> None:
+        from inferd.transport.http2_server import Http2Server
+
         options = grpc_options(self.config, self._ring, self._apis)
         with _listening("gRPC", "grpc", self.grpc_address, self.config.grpc_port):
             if self.config.grpc_transport == "own":
-                from inferd.transport.http2_server import Http2Server
-
                 self._grpc = Http2Server(self.engine, options)
             else:
                 from inferd.transport.grpc_server import GrpcServer
@@ -283,7 +322,15 @@ class Server:
                 await self._probe_grpc_port()
             if files := tls_files(self.config, "grpc"):
                 self._watcher.read("the TLS files of gRPC", self._grpc.read_tls, *files)
+            if self._adopted is not None and isinstance(self._grpc, Http2Server):
+                self._takers["gRPC Unix"] = self._grpc
+                self.grpc_port = self._adopt("gRPC", self._grpc)
+                return
             self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
+        path = self.config.grpc_unix_socket
+        if path and isinstance(self._grpc, Http2Server):
+            with _listening_at("grpc", path, is_shared=self.config.reuse_grpc_port):
+                await self._grpc.start_unix(path)
 
     async def _open_cloud(self) -> None:
         config, engine, ring, address = self.config, self.engine, self._ring, self.http_address
@@ -293,6 +340,9 @@ class Server:
         ]
         for each in ports:
             self._cloud.append(each)
+            if self._adopted is not None:
+                self.cloud_ports[each.protocol] = self._adopt(each.protocol, each.server)
+                continue
             with _listening(each.protocol, each.word, each.address, each.port):
                 port = await each.server.start(each.address, each.port)
             self.cloud_ports[each.protocol] = port
@@ -314,8 +364,11 @@ class Server:
         self._metrics = HttpServer(
             self.engine, metrics_options(config), routes=routes, capacity=Capacity()
         )
+        if self._adopted is not None:
+            self.metrics_port = self._adopt("Metrics", self._metrics)
+            return
         port = metrics_port(config)
-        with _listening("metrics", "metrics", self.metrics_address, port):
+        with _listening("Metrics", "metrics", self.metrics_address, port):
             self.metrics_port = await self._metrics.start(self.metrics_address, port)
 
     async def _probe_grpc_port(self) -> None:
@@ -332,23 +385,20 @@ class Server:
 
 
 @contextlib.contextmanager
-def _listening(protocol: str, word: str, address: str, port: int) -> Iterator[None]:
+def _listening(protocol: str, word: str, address: str, number: int) -> Iterator[None]:
     """Raise InvalidConfig, which names the options of `word`, where the port cannot be opened."""
     try:
         yield
     except OSError as error:
-        msg = (
-            f"cannot listen on {host_and_port(address, port)} for {protocol}: {_reason(error)}; "
-            f"choose another place with --{word}-port (0 lets the system choose) or "
-            f"--{word}-address"
-        )
-        raise InvalidConfig(msg) from error
+        port = Listening(protocol, word, address, number)
+        raise cannot_listen(port, why_not(error)) from error
 
 
-def _reason(error: OSError) -> str:
-    # asyncio replaces the system's error text by a sentence of its own; gRPC gives no reason.
-    if isinstance(error, socket.gaierror):
-        return str(error.strerror).lower()
-    if error.errno:
-        return os.strerror(error.errno).lower()
-    return "the address is taken, or not one of this machine"
+@contextlib.contextmanager
+def _listening_at(word: str, path: str, *, is_shared: bool) -> Iterator[None]:
+    """Raise InvalidConfig, which names the option of `word`, where a Unix socket cannot be made."""
+    try:
+        yield
+    except OSError as error:
+        shared = f"--reuse-{word}-port" if is_shared else ""
+        raise cannot_listen_at(word, path, why_not(error), shared) from error

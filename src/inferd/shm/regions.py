@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from inferd.aio.round_number import RoundNumber
+from inferd.core.change import AddCudaRegion, AddSystemRegion, Agreement, DropRegions
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.core.request import Span
 from inferd.errors import (
@@ -60,8 +61,8 @@ class Regions:
             )
             raise Unsupported(msg)
 
-    def register_system(self, name: str, key: str, offset: int, size_bytes: int) -> None:
-        """Register a POSIX shared memory object, or a part of it, as `name`.
+    def open_system(self, name: str, key: str, offset: int, size_bytes: int) -> SystemRegion:
+        """Return a POSIX shared memory object, or a part of it, to be added as `name`.
 
         Raises Unsupported if not allowed or not possible here, InvalidRequest for an invalid name
         or key, or a range that is not inside the object, AlreadyExists, Unavailable if there are
@@ -75,17 +76,51 @@ class Regions:
         if offset < 0:
             msg = f"offset of shared memory region '{name}' is {offset}, expected 0 or more"
             raise InvalidRequest(msg)
-        self._regions[name] = SystemRegion(name, key, offset, size_bytes, self.round_number)
+        return SystemRegion(name, key, offset, size_bytes, self.round_number)
 
-    def register_cuda(self, name: str, handle: bytes, device_id: int, size_bytes: int) -> None:
-        """Register memory of a GPU as `name`; `handle` is a cudaIpcMemHandle_t.
+    def open_cuda(self, name: str, handle: bytes, device_id: int, size_bytes: int) -> CudaRegion:
+        """Return memory of a GPU, to be added as `name`; `handle` is a cudaIpcMemHandle_t.
 
-        Raises as `register_system` does, and InvalidRequest if there is no GPU. (V2, CUDA Shared
+        Raises as `open_system` does, and InvalidRequest if there is no GPU. (V2, CUDA Shared
         Memory extension.)
         """
         self._check_new(name, size_bytes)
         status = CudaRegionStatus(name, device_id, size_bytes)
-        self._regions[name] = CudaRegion(status, handle, self._find_driver())
+        return CudaRegion(status, handle, self._find_driver())
+
+    def add(self, region: Region) -> None:
+        """Register a region that was opened here: requests may use it from now on."""
+        self._regions[region.status.name] = region
+
+    def register_system(self, name: str, key: str, offset: int, size_bytes: int) -> None:
+        """Open and add system memory. Raises as `open_system` does."""
+        self.add(self.open_system(name, key, offset, size_bytes))
+
+    def register_cuda(self, name: str, handle: bytes, device_id: int, size_bytes: int) -> None:
+        """Open and add memory of a GPU. Raises as `open_cuda` does."""
+        self.add(self.open_cuda(name, handle, device_id, size_bytes))
+
+    async def make(
+        self, change: AddSystemRegion | AddCudaRegion | DropRegions, agreement: Agreement
+    ) -> None:
+        """Register or unregister, when all processes of the `agreement` can.
+
+        Raises as `open_system` and `open_cuda` do.
+        """
+        if isinstance(change, DropRegions):
+            self.unregister(SystemRegion if change.kind == "system" else CudaRegion, change.name)
+            return
+        region: Region
+        if isinstance(change, AddSystemRegion):
+            region = self.open_system(change.name, change.shm_key, change.offset, change.size_bytes)
+        else:
+            region = self.open_cuda(change.name, change.handle, change.device_id, change.size_bytes)
+        try:
+            await agreement.all_can(change.name, {})
+        except BaseException:
+            region.close()
+            raise
+        self.add(region)
 
     def unregister(self, kind: type[Region], name: str = "") -> None:
         """Unregister the region `name` of that kind, or all; an unknown one is not an error.

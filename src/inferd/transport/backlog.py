@@ -23,15 +23,30 @@ async def stop_listening(
     `connect` makes their protocols. With a TLS `context` they have `handshake_timeout_s` to speak
     it; those that do not are closed.
     """
-    loop = asyncio.get_running_loop()
-    protocol = cast("Callable[[], asyncio.BaseProtocol]", connect)
-    timeout_s = handshake_timeout_s if context else None
     opened = [
-        loop.connect_accepted_socket(protocol, one, ssl=context, ssl_handshake_timeout=timeout_s)
+        take(one, connect, context, handshake_timeout_s)
         for server in servers
         for one in _taken(server)
     ]
     await asyncio.gather(*opened, return_exceptions=True)
+
+
+async def take(
+    connection: socket.socket,
+    connect: Callable[[], object],
+    context: ssl.SSLContext | None,
+    handshake_timeout_s: float | None,
+) -> None:
+    """Serve a `connection` that was accepted, by the protocol that `connect` makes.
+
+    With a TLS `context` it has `handshake_timeout_s` to speak it. Raises OSError.
+    """
+    await asyncio.get_running_loop().connect_accepted_socket(
+        cast("Callable[[], asyncio.BaseProtocol]", connect),
+        connection,
+        ssl=context,
+        ssl_handshake_timeout=handshake_timeout_s if context else None,
+    )
 
 
 def _taken(server: asyncio.Server) -> list[socket.socket]:

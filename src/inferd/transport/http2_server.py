@@ -3,6 +3,8 @@
 import asyncio
 import functools
 import logging
+import socket
+import ssl
 import time
 from collections.abc import Callable
 from typing import cast
@@ -14,10 +16,11 @@ from inferd.http.grpc.endpoint import GrpcEndpoint
 from inferd.http.grpc.handler import Method
 from inferd.http.http2_connection import Http2Connection
 from inferd.http.turns import Turns
-from inferd.transport.backlog import stop_listening
+from inferd.transport.backlog import stop_listening, take
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context, port_methods
 from inferd.transport.http_server import HttpServer
 from inferd.transport.tls import LiveTls
+from inferd.transport.unix_socket import UnixSocket
 
 SWEEP_S = 1.0
 """The longest interval between checks of timeouts, which is also their accuracy."""
@@ -63,6 +66,7 @@ class Http2Server:
         )
         self._tls: LiveTls | None = None
         self._servers: list[asyncio.Server] = []
+        self._unix_socket: UnixSocket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, address: str, port: int) -> int:
@@ -71,9 +75,7 @@ class Http2Server:
         Raises OSError naming the address if it cannot be bound, InvalidConfig if the TLS files
         cannot be used.
         """
-        if self.options.has_tls:
-            self._tls = LiveTls(functools.partial(grpc_ssl_context, self.options))
-        context = self._tls.context if self._tls else None
+        context = self._read_context()
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
@@ -93,6 +95,37 @@ class Http2Server:
         self._servers.append(server)
         self.keep_sweeping()
         return cast("int", server.sockets[0].getsockname()[1])
+
+    async def start_unix(self, path: str) -> None:
+        """Listen on a Unix socket as well, after `start`. Raises OSError, as UnixSocket does."""
+        self._unix_socket = UnixSocket(path)
+        context = self._tls.context if self._tls else None
+        server = await asyncio.get_running_loop().create_unix_server(
+            cast("Callable[[], asyncio.BaseProtocol]", self.connect),
+            sock=self._unix_socket.socket,
+            ssl=context,
+            backlog=1024,
+            ssl_handshake_timeout=self.options.handshake_timeout_s if context else None,
+        )
+        self._servers.append(server)
+
+    def open(self) -> None:
+        """Get ready for connections, without listening for any: they come by `take`.
+
+        Raises InvalidConfig if the TLS files cannot be used.
+        """
+        self._read_context()
+        self.keep_sweeping()
+
+    async def take(self, connection: socket.socket) -> None:
+        """Serve a connection that was accepted elsewhere. Raises OSError."""
+        context = self._tls.context if self._tls else None
+        await take(connection, self.connect, context, self.options.handshake_timeout_s)
+
+    def _read_context(self) -> ssl.SSLContext | None:
+        if self.options.has_tls:
+            self._tls = LiveTls(functools.partial(grpc_ssl_context, self.options))
+        return self._tls.context if self._tls else None
 
     def connect(self) -> Http2Connection:
         """Return the protocol of a new connection."""
@@ -114,6 +147,8 @@ class Http2Server:
             await self._drain(grace_s)
         for server in self._servers:
             server.close()
+        if self._unix_socket is not None:
+            self._unix_socket.remove()
         self.endpoint.is_draining = True
         self.endpoint.cut()
         await self.endpoint.wait_until_empty(_LAST_WAIT_S)

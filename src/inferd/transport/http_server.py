@@ -1,6 +1,7 @@
 """The HTTP/1.1 server: listening sockets, and the sweep for timeouts."""
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from inferd.http.limits import HttpLimits
 from inferd.http.routes import Routes
 from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity
-from inferd.transport.backlog import stop_listening
+from inferd.transport.backlog import stop_listening, take
 from inferd.transport.unix_socket import UnixSocket
 from inferd.wire.v2.rest.codec import JsonRules
 
@@ -78,7 +79,7 @@ class HttpServer:
         self._clock = clock
         self._handshake_timeout_s = options.header_timeout_s if options.ssl_context else None
         self._servers: list[asyncio.Server] = []
-        self._unix_socket: UnixSocket | None = None
+        self._unix_sockets: list[UnixSocket] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._sweep_s = SWEEP_S
 
@@ -107,10 +108,10 @@ class HttpServer:
     async def start_unix(self, path: str) -> None:
         """Listen on a Unix socket as well. Raises OSError, as UnixSocket does."""
         loop = asyncio.get_running_loop()
-        self._unix_socket = UnixSocket(path)
+        self._unix_sockets.append(bound := UnixSocket(path))
         server = await loop.create_unix_server(
             cast("Callable[[], asyncio.BaseProtocol]", self.connect),
-            sock=self._unix_socket.socket,
+            sock=bound.socket,
             ssl=self.options.ssl_context,
             backlog=1024,
             ssl_handshake_timeout=self._handshake_timeout_s,
@@ -119,8 +120,17 @@ class HttpServer:
 
     def _started(self, server: asyncio.Server) -> None:
         self._servers.append(server)
+        self.open()
+
+    def open(self) -> None:
+        """Get ready for connections, without listening for any: they come by `take`."""
         if self._sweeper is None:
             self._keep_sweeping()
+
+    async def take(self, connection: socket.socket) -> None:
+        """Serve a connection that was accepted elsewhere. Raises OSError."""
+        context, timeout_s = self.options.ssl_context, self._handshake_timeout_s
+        await take(connection, self.connect, context, timeout_s)
 
     async def stop_accepting(self) -> None:
         """Close the listening sockets; connections end with their next answer.
@@ -145,8 +155,8 @@ class HttpServer:
         for server in self._servers:
             server.close()
         self.endpoint.is_draining = True
-        if self._unix_socket is not None:
-            self._unix_socket.remove()
+        for one in self._unix_sockets:
+            one.remove()
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.endpoint.abort()

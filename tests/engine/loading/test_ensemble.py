@@ -15,6 +15,7 @@ from inferd.core.request import InferRequest, Sequence, WantedOutput
 from inferd.engine.engine import Engine
 from inferd.engine.loading import ensemble as ensemble_module
 from inferd.engine.loading.load import LoadOptions
+from inferd.engine.whole import Sum
 from inferd.errors import (
     BackendFailed,
     InvalidRequest,
@@ -179,7 +180,7 @@ async def test_a_failure_is_counted_where_it_happens_and_above(repository, ask):
             await engine.infer(ask("e", X=ROWS))
         fails = {row.name: row.inference_stats.fail.count for row in engine.statistics()}
         assert fails == {"a": 0, "bad": 1, "e": 1}
-        reasons = {one.name: one.counts.fail_counts for one in engine.observed()}
+        reasons = {one.name: one.counts.fail_counts for one in Sum(engine.whole).observed()}
         assert (reasons["bad"]["BACKEND"], reasons["e"]["BACKEND"]) == (1, 0)
         assert reasons["e"]["OTHER"] == 1
 

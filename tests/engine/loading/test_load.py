@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import shutil
 import threading
 import time
 
@@ -458,3 +459,13 @@ def test_a_limited_instance_that_cannot_be_opened_leaves_its_claim(theirs, repos
     assert loader._limiter._claims == []
     loader.load(model, 1)
     assert len(loader._limiter._claims) == 2
+
+
+def test_a_placement_that_cannot_be_is_refused_by_a_server_of_one_process_too(repository):
+    for word, why in (("nowhere", "expected auto, copy, single or spread"), ("copy", "resources")):
+        limited = 'instance_group { rate_limiter { resources { name: "R" count: 1 } } }'
+        root = repository(m=ECHO + limited + PARAMETER.format("inferd_placement", word))
+        text = complaint(root, InvalidConfig, rate_limits={("R", None): 1})
+        assert text.startswith("model 'm': parameter inferd_placement is ")
+        assert why in text
+        shutil.rmtree(root / "m")

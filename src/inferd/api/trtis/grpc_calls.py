@@ -15,6 +15,7 @@ from inferd.api.inference import GrpcInference
 from inferd.api.trtis.infer_codec import TrtisCodec, TrtisMessage
 from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
 from inferd.api.v2.grpc_stream import InferStream, Outcome, StreamRequest
+from inferd.core.change import AddCudaRegion, AddSystemRegion
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError, InvalidRequest, UnknownCall, Unsupported
 from inferd.http.access import Access
@@ -162,11 +163,11 @@ class TrtisMethods:
         """Handle SharedMemoryControl."""
         kind = request.WhichOneof("shared_memory_control")
         if kind == "register":
-            self._register(request.register)
+            await self._register(request.register)
         elif kind == "unregister":
-            self.trtis.unregister(request.unregister.name)
+            await self.trtis.unregister(request.unregister.name)
         elif kind == "unregister_all":
-            self.trtis.unregister_all()
+            await self.trtis.unregister_all()
         elif kind == "status":
             return {"shared_memory_status": {"shared_memory_region": self.trtis.regions()}}
         else:
@@ -174,20 +175,20 @@ class TrtisMethods:
             raise UnknownCall(msg)
         return {}
 
-    def _register(self, wanted: Any) -> None:
-        regions = self._engine.regions
+    async def _register(self, wanted: Any) -> None:
+        name, size_bytes = wanted.name, wanted.byte_size
         kind = wanted.WhichOneof("shared_memory_types")
         if wanted.byte_size > _MAX_NUMBER or wanted.system_shared_memory.offset > _MAX_NUMBER:
             msg = f"region '{wanted.name}' is larger than any memory"
             raise InvalidRequest(msg)
         if kind == "system_shared_memory":
             where = wanted.system_shared_memory
-            regions.register_system(
-                wanted.name, where.shared_memory_key, where.offset, wanted.byte_size
-            )
+            key = where.shared_memory_key
+            await self._engine.change(AddSystemRegion(name, key, where.offset, size_bytes))
         elif kind == "cuda_shared_memory":
             gpu = wanted.cuda_shared_memory
-            regions.register_cuda(wanted.name, gpu.raw_handle, gpu.device_id, wanted.byte_size)
+            change = AddCudaRegion(name, gpu.raw_handle, gpu.device_id, size_bytes)
+            await self._engine.change(change)
         else:
             msg = (
                 f"failed to register shared memory region: '{wanted.name}', improperly formed "

@@ -14,6 +14,7 @@ from inferd.aio.offload import Work
 from inferd.api.mounted import MountedRoutes
 from inferd.api.trtis.http_infer import TrtisInference, first_value, format_of, refused
 from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
+from inferd.core.change import AddCudaRegion, AddSystemRegion
 from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.http.access import Access
 from inferd.http.failure import FailureLog
@@ -56,7 +57,7 @@ class TrtisRoutes(MountedRoutes):
         self._trtis = trtis
         super().__init__([STATUS_HEADER, RESPONSE], REQUEST.lower().encode())
         self._inference = TrtisInference(trtis, failures, forwards=forwards)
-        self._regions = trtis.engine.regions
+        self._engine = trtis.engine
         self._failures = failures
         self._offload = trtis.engine.offload
         self._status_guards = trtis.status_guards(access)
@@ -211,7 +212,7 @@ class TrtisRoutes(MountedRoutes):
     ) -> None:
         """Handle Shared Memory Control, register."""
         where, size_bytes = _number("offset", offset), _number("byte_size", size)
-        self._regions.register_system(region, key, where, size_bytes)
+        await self._engine.change(AddSystemRegion(region, key, where, size_bytes))
 
     async def add_cuda(self, request: HttpRequest, region: str, size: str, device: str) -> None:
         """Handle Shared Memory Control, cudaregister; the body is the handle."""
@@ -219,15 +220,16 @@ class TrtisRoutes(MountedRoutes):
         if len(request.body) != _HANDLE_BYTES:
             msg = f"the body has {len(request.body)} bytes, a handle has {_HANDLE_BYTES}"
             raise InvalidRequest(msg)
-        self._regions.register_cuda(region, bytes(request.body), device_id, size_bytes)
+        change = AddCudaRegion(region, bytes(request.body), device_id, size_bytes)
+        await self._engine.change(change)
 
     async def drop(self, _request: HttpRequest, region: str) -> None:
         """Handle Shared Memory Control, unregister."""
-        self._trtis.unregister(region)
+        await self._trtis.unregister(region)
 
     async def drop_all(self, _request: HttpRequest) -> None:
         """Handle Shared Memory Control, unregisterall."""
-        self._trtis.unregister_all()
+        await self._trtis.unregister_all()
 
     async def regions(self, request: HttpRequest) -> HttpAnswer:
         """Handle Shared Memory Control, status."""

@@ -6,15 +6,18 @@ engine calls that V2 makes.
 
 import asyncio
 import itertools
-from time import perf_counter_ns
+from collections.abc import Iterator
+from time import monotonic_ns, perf_counter_ns
 from typing import Any, NoReturn
 
 import inferd
 from inferd.aio.inline import groups
 from inferd.aio.offload import Work
+from inferd.core.change import DropRegions
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState, ServerState
 from inferd.engine.engine import Engine
+from inferd.engine.whole import Sum
 from inferd.errors import (
     InvalidConfig,
     InvalidRequest,
@@ -26,8 +29,6 @@ from inferd.errors import (
 )
 from inferd.http.access import Access, Guard
 from inferd.observe.statistics import Duration
-from inferd.shm.cuda import CudaRegion
-from inferd.shm.system import SystemRegion
 from inferd.wire.trtis import status as trtis_status
 from inferd.wire.trtis.http import StatusLine
 from inferd.wire.trtis.infer import Form
@@ -39,6 +40,20 @@ SHARED_MEMORY, REPOSITORY = "shm_control_stats", "repository_stats"
 _MAX_FORMS = 1000
 
 
+def _numbers(engine: Engine) -> Iterator[int]:
+    """Return the numbers of requests: each is higher than all before, in every process."""
+    if engine.exchange is None:
+        return itertools.count(1)
+    return _growing()
+
+
+def _growing() -> Iterator[int]:
+    last = 0
+    while True:
+        last = max(last + 1, monotonic_ns() // 1000)
+        yield last
+
+
 class Trtis:
     """The old API of `engine`, without the transports; `server_id` is the server's name in it."""
 
@@ -46,15 +61,14 @@ class Trtis:
         self.engine = engine
         self.server_id = server_id
         self.status_line = StatusLine(server_id)
-        self.numbers = itertools.count(1)  # of requests
+        self.numbers = _numbers(engine)
         self._began_ns = perf_counter_ns()
-        self._durations: dict[str, Duration] = {}
         self._forms: dict[tuple[str, str], Form] = {}
         self._offload = engine.offload
 
     def count(self, call: str, began_ns: int) -> None:
         """Count a successful call of this kind, which began at `began_ns` by perf_counter_ns."""
-        duration = self._durations.setdefault(call, Duration())
+        duration = self.engine.whole.calls.setdefault(call, Duration())
         duration.add(perf_counter_ns() - began_ns)
 
     # --- inference ---
@@ -106,30 +120,32 @@ class Trtis:
         if name and name not in rows:
             msg = f"no status available for unknown model '{name}'"
             raise InvalidRequest(msg)
+        total = await self.engine.whole.sum()
         server = ServerRow(
             self.server_id,
             inferd.__version__,
             perf_counter_ns() - self._began_ns,
             self.engine.state(),
-            {} if name else self._durations.copy(),
+            {} if name else total.calls(),
         )
         models: list[ModelRow] = []
         for group in groups(rows.items()):
-            models += [self._model_row(name, entries) for name, entries in group]
+            models += [self._model_row(name, entries, total) for name, entries in group]
             await asyncio.sleep(0)
         return await self._offload.run(Work.STATUS, trtis_status.server_status, server, models)
 
-    def _model_row(self, name: str, entries: list[IndexEntry]) -> ModelRow:
+    def _model_row(self, name: str, entries: list[IndexEntry], total: Sum) -> ModelRow:
         config = self.engine.known_config(name)
-        return ModelRow(name, config, [self._version_row(one) for one in entries])
+        return ModelRow(name, config, [self._version_row(one, total) for one in entries])
 
-    def _version_row(self, entry: IndexEntry) -> VersionRow:
+    def _version_row(self, entry: IndexEntry, total: Sum) -> VersionRow:
         state = entry.state or ModelState.UNKNOWN
         version = int(entry.version) if entry.version else NO_VERSION
         row = VersionRow(version, state, entry.reason)
         if state is ModelState.READY:
-            [row.statistics] = self.engine.statistics(entry.name, entry.version)
-            row.by_batch_size = self.engine.statistics_by_batch_size(entry.name, entry.version)
+            [observed] = total.observed(entry.name, entry.version)
+            row.statistics = observed.counts.statistics(entry.name, entry.version)
+            row.by_batch_size = observed.counts.by_batch_size()
         return row
 
     def refuse_profile(self, command: str) -> NoReturn:
@@ -174,15 +190,16 @@ class Trtis:
         regions = self.engine.regions
         return trtis_status.region_fields(regions.system_status(), regions.cuda_status())
 
-    def unregister(self, name: str) -> None:
+    async def unregister(self, name: str) -> None:
         """Unregister a shared memory region; an unknown one is not an error."""
         if name:  # for the engine's regions "" means all of them
-            self._unregister(name)
+            await self._unregister(name)
 
-    def unregister_all(self) -> None:
+    async def unregister_all(self) -> None:
         """Unregister all regions."""
-        self._unregister("")
+        await self._unregister("")
 
-    def _unregister(self, name: str) -> None:
-        self.engine.regions.unregister(SystemRegion, name)
-        self.engine.regions.unregister(CudaRegion, name)
+    async def _unregister(self, name: str) -> None:
+        self.engine.regions.check_allowed()
+        for kind in ("system", "cuda"):
+            await self.engine.change(DropRegions(kind, name))

@@ -2,14 +2,15 @@
 
 from inferd.api.call import ApiCall, Rest, Rpc
 from inferd.config.options.log import LogChange, LogSettings
+from inferd.core.change import ChangeLog
 from inferd.engine.engine import Engine
 from inferd.wire.v2 import logging as wire
 
 
-def log_settings(engine: Engine, change: LogChange | None = None) -> LogSettings:
+async def log_settings(engine: Engine, change: LogChange | None = None) -> LogSettings:
     """Return all settings, after making `change`."""
     if change is not None:
-        engine.log.change(change)
+        await engine.change(ChangeLog(change))
     return engine.log.settings
 
 

@@ -1,23 +1,21 @@
 """The calls of the shared memory extensions: register, unregister and list regions."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from inferd.api.call import ApiCall, Rest, Rpc
+from inferd.core.change import AddCudaRegion, AddSystemRegion, DropRegions
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest
-from inferd.shm.cuda import CudaRegion
-from inferd.shm.system import SystemRegion
 from inferd.wire.v2.grpc import shared_memory as grpc_wire
 from inferd.wire.v2.rest import shared_memory as rest_wire
 
-Region = type[SystemRegion] | type[CudaRegion]
 
-
-def _unregister(kind: Region, engine: Engine, region: str = "") -> None:
+async def _unregister(word: str, engine: Engine, region: str = "") -> None:
     """Unregister one region, or all; an unknown one is not an error."""
-    engine.regions.unregister(kind, region)
+    engine.regions.check_allowed()
+    await engine.change(DropRegions(word, region))
 
 
 def _check(word: str, engine: Engine, *region: str) -> None:
@@ -32,11 +30,10 @@ def _check(word: str, engine: Engine, *region: str) -> None:
 
 
 def _calls(
-    kind: Region,
     word: str,
     text: str,
     status: Callable[..., Any],
-    register: Callable[..., None],
+    register: Callable[..., Awaitable[None]],
     decode_body: Callable[..., Any],
 ) -> tuple[ApiCall, ...]:
     """Return the calls for one kind of memory, called `word` in them and `text` in their texts."""
@@ -92,26 +89,24 @@ def _calls(
             ),
             None,
             None,
-            partial(_unregister, kind),
+            partial(_unregister, word),
         ),
     )
 
 
 CALLS = (
     *_calls(
-        SystemRegion,
         "system",
         "POSIX shared memory",
         lambda engine, region="": engine.regions.system_status(region),
-        lambda engine, *wanted: engine.regions.register_system(*wanted),
+        lambda engine, *wanted: engine.change(AddSystemRegion(*wanted)),
         rest_wire.decode_system_registration,
     ),
     *_calls(
-        CudaRegion,
         "cuda",
         "GPU memory",
         lambda engine, region="": engine.regions.cuda_status(region),
-        lambda engine, *wanted: engine.regions.register_cuda(*wanted),
+        lambda engine, *wanted: engine.change(AddCudaRegion(*wanted)),
         rest_wire.decode_cuda_registration,
     ),
 )

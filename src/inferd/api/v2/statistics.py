@@ -17,6 +17,6 @@ CALLS = (
         _rest("/v2/models/stats", "statistics", "What all models have done.", "Statistics"),
         _rest(_MODEL, "modelStatistics", "What a model has done.", "Statistics", errors=(400, 404)),
         Rpc("ModelStatistics", wire.decode_statistics_request, wire.encode_statistics_message),
-        function=Engine.statistics_rows,
+        function=Engine.all_statistics,
     ),
 )

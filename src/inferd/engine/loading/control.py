@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from inferd.aio.thread import in_daemon_thread
+from inferd.core.change import UNSHARED, Agreement
 from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
@@ -23,7 +24,7 @@ from inferd.engine.loading.dependents import Dependents, check_chain
 from inferd.engine.loading.ensemble import find_steps
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.loading.model_versions import ModelVersions, close_served, was_read
-from inferd.engine.loading.source import ModelSource, ModelSources, not_loaded
+from inferd.engine.loading.source import ALL, ModelSource, ModelSources, not_loaded
 from inferd.errors import (
     InferdError,
     InvalidConfig,
@@ -75,6 +76,8 @@ class RepositoryControl:
         self._reading = asyncio.Semaphore(_READING_AT_ONCE)
         self._is_started = False
         self._is_stopped = False
+        self.announce: Callable[[str], Coroutine[object, object, None]] = self._follow_alone
+        """Has a model follow what has changed of it, here and in other processes."""
 
     # --- start and end ---
 
@@ -94,8 +97,6 @@ class RepositoryControl:
         while self._catching_up:
             await asyncio.wait(self._catching_up.values())
         self._is_started = True
-        if self._mode == "poll" and self._options.repository_poll_secs > 0:
-            self._spawn(self._poll())
 
     def stop(self) -> None:
         """Begin no more changes."""
@@ -133,27 +134,40 @@ class RepositoryControl:
             msg = "the server is shutting down"
             raise Unavailable(msg)
 
-    async def load(self, request: LoadRequest) -> None:
-        """Load the model as it is in the repository, or as the request defines it.
-
-        Raises Unavailable, InvalidRequest, InvalidConfig for the configuration sent, NotLoadable
-        when there is no such model or it cannot be read, LoadFailed when a version fails to load;
-        what served before then goes on serving.
-        """
+    def check_load(self, request: LoadRequest) -> None:
+        """Raise as `load` does for what can be told at once."""
         self.check_is_explicit()
         check_model_name(request.model)
         if request.files and request.config is None:
             msg = "a load with files needs the parameter 'config' as well"
             raise InvalidRequest(not_loaded(request.model, msg))
-        await asyncio.shield(self._spawn(self._load(request)))
+
+    async def load(self, request: LoadRequest, agreement: Agreement = UNSHARED) -> None:
+        """Load the model as it is in the repository, or as the request defines it.
+
+        Raises Unavailable, InvalidRequest, InvalidConfig for the configuration sent, NotLoadable
+        when there is no such model or it cannot be read, LoadFailed when a version fails to load,
+        here or in another process of the `agreement`; what served before then goes on serving.
+        """
+        self.check_load(request)
+        await asyncio.shield(self._spawn(self._load(request, agreement)))
+
+    def loads_at_start(self, name: str) -> bool:
+        """Tell whether a server that starts loads the model without being asked to."""
+        wanted = self._options.load_model
+        return self._mode != "explicit" or ALL in wanted or name in wanted
+
+    def check_unload(self, request: UnloadRequest) -> None:
+        """Raise as `unload` does."""
+        self.check_is_explicit()
+        check_model_name(request.model)
 
     async def unload(self, request: UnloadRequest) -> None:
         """Stop serving the model; requests in flight finish in the background.
 
         It is no error if the model is not loaded or not there. Raises Unavailable, InvalidRequest.
         """
-        self.check_is_explicit()
-        check_model_name(request.model)
+        self.check_unload(request)
         job = self._unload(request.model, dependents=request.unload_dependents)
         await asyncio.shield(self._spawn(job))
 
@@ -168,15 +182,15 @@ class RepositoryControl:
         never = [IndexEntry(name) for name in names if name not in self._catalog.models]
         return sorted([*self._catalog.rows(), *never], key=lambda row: row.name)
 
-    async def _load(self, request: LoadRequest) -> None:
+    async def _load(self, request: LoadRequest, agreement: Agreement) -> None:
         name, sources = request.model, self._sources
         if not request.files:
-            await self._request(name, lambda: sources.requested(request))
+            await self._request(name, lambda: sources.requested(request), agreement)
         else:
             upload = await self._read(lambda: sources.uploads.store(request.files))
             upload.hold()
             try:
-                await self._request(name, lambda: sources.sent(request, upload))
+                await self._request(name, lambda: sources.sent(request, upload), agreement)
             finally:
                 if upload.release():
                     await in_daemon_thread(upload.discard)
@@ -184,13 +198,13 @@ class RepositoryControl:
         self._sent.pop(name, None)
         await self._callers_caught_up(name)
 
-    async def _request(self, name: str, read: Read) -> None:
+    async def _request(self, name: str, read: Read, agreement: Agreement) -> None:
         """Make the model serve what `read` finds, for a client; its steps are kept meanwhile."""
         looked: set[str] = set()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._requests[done] = name, looked
         try:
-            await self._change(name, read, is_requested=True, looked=looked)
+            await self._change(name, read, agreement, is_requested=True, looked=looked)
         finally:
             del self._requests[done]
             done.set_result(None)
@@ -245,7 +259,29 @@ class RepositoryControl:
         for name in names:
             self._dependents.ask(name)
         self._following.update(names)
-        return [self._spawn(self._follow(name, self._reader(name))) for name in names]
+        return [self._spawn(self._announced(name)) for name in names]
+
+    async def follow(self, name: str, agreement: Agreement) -> None:
+        """Have a model be as it is in the repositories; failures are in the catalog."""
+        self._dependents.ask(name)
+        self._following.add(name)
+        await asyncio.shield(self._spawn(self._follow(name, self._reader(name), agreement)))
+
+    async def _announced(self, name: str) -> None:
+        try:
+            await self.announce(name)
+        except InferdError as error:  # a later look will report it again
+            self._following.discard(name)
+            self._sources.watch.forget(name)
+            self._complain(name, [error.message])
+
+    async def _follow_alone(self, name: str) -> None:
+        await self._follow(name, self._reader(name))
+
+    def poll(self) -> None:
+        """Follow the repositories from now on, if the mode is to."""
+        if self._mode == "poll" and self._options.repository_poll_secs > 0:
+            self._spawn(self._poll())
 
     async def _poll(self) -> None:
         while not self._is_stopped:
@@ -255,10 +291,10 @@ class RepositoryControl:
             except Exception:  # the next look may succeed
                 log.exception("looking at the model repositories failed")
 
-    async def _follow(self, name: str, read: Read) -> None:
+    async def _follow(self, name: str, read: Read, agreement: Agreement = UNSHARED) -> None:
         """Make a change that no client waits for; log failures, and let a later look retry."""
         try:
-            complaints = await self._change(name, read)
+            complaints = await self._change(name, read, agreement)
         except InferdError as error:
             complaints = [error.message]
             self._model_versions(name).fail(error)
@@ -288,6 +324,7 @@ class RepositoryControl:
         self,
         name: str,
         read: Read,
+        agreement: Agreement,
         *,
         is_requested: bool = False,
         chain: tuple[str, ...] = (),
@@ -313,7 +350,7 @@ class RepositoryControl:
                 serving = [] if looked is None else self._serving_steps(source, looked)
                 if not (missing or serving or is_called) or is_last:
                     complaints = await self._apply(
-                        model_versions, source, is_requested=is_requested
+                        model_versions, source, agreement, is_requested=is_requested
                     )
                     break
             if is_called:
@@ -321,19 +358,19 @@ class RepositoryControl:
             for step in missing:
                 try:
                     await self._change(
-                        step, self._reader(step), chain=(*chain, name), looked=looked
+                        step, self._reader(step), agreement, chain=(*chain, name), looked=looked
                     )
                 except LoadFailed as error:
                     if is_requested:
                         raise self._not_begun(name, error, source) from error
                     raise
             for step in serving:
-                await self._look_at_step(step, (*chain, name), looked)
+                await self._look_at_step(step, agreement, (*chain, name), looked)
         await self._settle(name)
         return complaints
 
     async def _look_at_step(
-        self, step: str, chain: tuple[str, ...], looked: set[str] | None
+        self, step: str, agreement: Agreement, chain: tuple[str, ...], looked: set[str] | None
     ) -> None:
         """Have a step that serves follow what has changed of it, for the ensembles in `chain`.
 
@@ -344,9 +381,8 @@ class RepositoryControl:
         if served is None or served.is_override:  # as a client sent it: so it stays
             return
         try:
-            complaints = await self._change(
-                step, lambda: self._sources.find(step) or served, chain=chain, looked=looked
-            )
+            read = lambda: self._sources.find(step) or served  # noqa: E731
+            complaints = await self._change(step, read, agreement, chain=chain, looked=looked)
         except InferdError as error:
             complaints = [error.message]
         for complaint in complaints:
@@ -362,7 +398,12 @@ class RepositoryControl:
         return [name for name in needs if not self._serves(name)]
 
     async def _apply(
-        self, model_versions: ModelVersions, source: ModelSource | None, *, is_requested: bool
+        self,
+        model_versions: ModelVersions,
+        source: ModelSource | None,
+        agreement: Agreement,
+        *,
+        is_requested: bool,
     ) -> list[str]:
         name = model_versions.name
         if source is None:
@@ -386,7 +427,9 @@ class RepositoryControl:
         before = model_versions.serving
         source = source._replace(callees=self._callees(needs))
         try:
-            failures = await model_versions.change(source, is_partial=not (is_requested or before))
+            failures = await model_versions.change(
+                source, agreement, is_partial=not (is_requested or before)
+            )
         finally:
             if before and model_versions.source is not None:
                 # What goes on serving calls what it did.
@@ -539,7 +582,9 @@ class RepositoryControl:
             async with self._turn(ensemble) as model_versions:
                 source = model_versions.source  # what it is made from by now
                 if source is not None and model_versions.serving:
-                    complaints = await self._apply(model_versions, source, is_requested=False)
+                    complaints = await self._apply(
+                        model_versions, source, UNSHARED, is_requested=False
+                    )
             await self._settle(ensemble)
         except InferdError as error:
             complaints = [error.message]

@@ -38,10 +38,12 @@ from inferd.core.interfaces import (
     Placement,
 )
 from inferd.core.load import Attempt
-from inferd.core.rows import Joining, verdict_of
+from inferd.core.processes import ALONE, Processes
+from inferd.core.rows import AS_CONFIGURED, UNKNOWN, Joining, verdict_of
 from inferd.engine.loading.attempts import Attempts
 from inferd.engine.loading.caching import NOT_LOOKED, Keeper
 from inferd.engine.loading.ensemble import build_ensemble, find_steps
+from inferd.engine.loading.homes import check_ensemble, forward, home_of, share_of_queues
 from inferd.engine.loading.isolation import WHY_ISOLATED, isolated, marked_load
 from inferd.engine.loading.joining import joining_of, tell_joining
 from inferd.engine.loading.lookup import backend_named, python_based, translating
@@ -56,6 +58,8 @@ from inferd.errors import (
     InvalidConfig,
     foreign_text,
 )
+from inferd.forward.exchange import Exchange
+from inferd.forward.home import Home
 from inferd.observe.crash.mark import ModelMarks, RunMarks
 from inferd.observe.custom import CustomMetrics
 from inferd.observe.nvml import Gpus
@@ -64,7 +68,7 @@ from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 from inferd.repository.agent import run_agents
 from inferd.repository.labels import read_labels
-from inferd.repository.layout import FoundModel, check_model_name, files_of
+from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
 from inferd.repository.local import Reading
 from inferd.schedulers.execution.limiter import ResourceLimiter, limited
 
@@ -123,9 +127,10 @@ class Loader:
     Ensembles, and models that call others, do so through `models`; `find` returns the version of a
     name that serves now (Catalog.find). Models that want it have their answers cached in `store`.
     Models load and unload others through `control`, and have metrics of their own in `metrics`.
+    Where this is one of several `processes` of a server, they pass requests on by `exchange`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         options: LoadOptions,
         models: Models | None = None,
@@ -133,8 +138,11 @@ class Loader:
         store: Store | None = None,
         control: ModelControl | None = None,
         metrics: CustomMetrics | None = None,
+        processes: Processes = ALONE,
     ) -> None:
         self._options = options
+        self._processes = processes
+        self.exchange = Exchange(processes) if processes.count > 1 else None
         given = options.backend_directory
         self._directory = directory = Path(given) if given else None
         self._keeper = Keeper(store, find, directory) if store is not None else None
@@ -206,15 +214,14 @@ class Loader:
         backend = model.backend or self._backend(config)
         files = files_of(model, version, config, attempt.is_wanted)
         marks = ModelMarks(self._options.marks or RunMarks(), config.name, str(version))
-        in_worker = None
-        if (config.name, str(version)) in self._options.isolated:
-            in_worker = isolated(config, version, backend)
+        in_worker = self._isolated(config, version, backend)
         config = self._completed(backend, files, in_worker or config, marks)
         labels = read_labels(files.folder, config)
         samples = samples_of(files.folder, config)
         open_one = partial(self._open, backend, files, as_executed(config), marks)
         open_here = partial(open_all, config, backend, open_one, samples, self._machine)
-        instances = Instances(self._gpu_count, open_here, attempt)
+        home = self._home(config, backend, is_isolated=in_worker is not None)
+        instances = Instances(self._gpu_count, open_here, attempt, home)
         with ExitStack() as undo:
             with marked_load(config, backend, marks):  # and warmed up
                 pairs = instances.open(config)
@@ -224,23 +231,43 @@ class Loader:
             _check_timeout(config, alone)
             inline = _may_run_inline(config, backend, alone)
             counts = self._counts(config)
-            joining = self._joining(config, backend, alone[0])
+            joining = self._joining(config, backend, alone)
             given = Given(files.folder, self._options.delayed_start, joining, marks)
-            scheduler = build_scheduler(config, pairs, counts, given, may_run_inline=inline)
+            scheduled = share_of_queues(config, home, instances.total)
+            scheduler = build_scheduler(scheduled, pairs, counts, given, may_run_inline=inline)
             instances.run_by(scheduler)
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
-        if self._loop is not None:
-            for instance in remote_of(alone):
-                self._loop.call_soon_threadsafe(instance.attach, self._loop)
+        self._attach(alone)
         tell_joining(config, version, joining)
         served.instances = instances
         served.joining = joining
         served.why_isolated = WHY_ISOLATED if in_worker is not None else ""
         served.is_lax = getattr(backend, "lax", False)
-        served.is_on_gpu = any(place.gpu for place in instances.places)
+        served.is_on_gpu = instances.are_on_gpu
+        forward(served, home, self.exchange)
         return served
+
+    def _isolated(self, config: ModelConfig, version: int, backend: Backend) -> ModelConfig | None:
+        is_named = (config.name, str(version)) in self._options.isolated
+        return isolated(config, version, backend) if is_named else None
+
+    def _home(self, config: ModelConfig, backend: Backend, *, is_isolated: bool) -> Home:
+        places, _ = placements(config, self._gpu_count)
+        return home_of(
+            config,
+            backend,
+            places,
+            self._processes,
+            is_limited=self._limiter is not None,
+            is_isolated=is_isolated,
+        )
+
+    def _attach(self, instances: Sequence[Instance]) -> None:
+        if self._loop is not None:
+            for instance in remote_of(instances):
+                self._loop.call_soon_threadsafe(instance.attach, self._loop)
 
     def _completed(
         self, backend: Backend, files: ModelFiles, config: ModelConfig, marks: ModelMarks
@@ -253,12 +280,14 @@ class Loader:
         check_io(config)
         return config
 
-    def _joining(self, config: ModelConfig, backend: Backend, instance: Instance) -> Joining:
-        return joining_of(
-            config,
-            verdict_of(instance),
-            joins=getattr(backend, "joins", False),
-        )
+    def _joining(
+        self, config: ModelConfig, backend: Backend, instances: Sequence[Instance]
+    ) -> Joining:
+        joins = getattr(backend, "joins", False)
+        if instances:
+            return joining_of(config, verdict_of(instances[0]), joins=joins)
+        joining = joining_of(config, UNKNOWN, joins=joins)
+        return AS_CONFIGURED if joining.state == "compared" else joining  # other processes know
 
     def _open(
         self,
@@ -283,6 +312,7 @@ class Loader:
     ) -> Served:
         assert self._models is not None
         check_io(config)
+        check_ensemble(config)
         labels = read_labels(model.folder, config)
         config = replace(
             config,

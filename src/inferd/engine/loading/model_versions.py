@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from inferd.aio.thread import in_daemon_thread
 from inferd.config.model import ModelConfig
+from inferd.core.change import UNSHARED, Agreement
 from inferd.core.metadata import ModelState
 from inferd.engine.loading.catalog import NO_VERSION, UNLOADED, Catalog
 from inferd.engine.loading.load import Loader
@@ -91,12 +92,15 @@ class ModelVersions:
         """Whether no version serves or is being closed, and no change waits."""
         return not (self._serving or self._drains or self.waiting_count)
 
-    async def change(self, source: ModelSource, *, is_partial: bool = False) -> dict[int, str]:
+    async def change(
+        self, source: ModelSource, agreement: Agreement = UNSHARED, *, is_partial: bool = False
+    ) -> dict[int, str]:
         """Serve the versions of `source` and no others; return why versions failed.
 
-        Unchanged versions go on as they are. When a version fails, everything stays as it was;
-        with `is_partial` the others serve nevertheless. Raises Unavailable when too many replaced
-        versions still wait for their requests.
+        Unchanged versions go on as they are. When a version fails, here or in another process of
+        the `agreement`, everything stays as it was; with `is_partial` the others serve
+        nevertheless. Raises Unavailable when too many replaced versions still wait for their
+        requests, and as Agreement.all_can does.
         """
         if self._draining.total() >= MAX_DRAINING:
             msg = f"{MAX_DRAINING} replaced versions of model '{self.name}' still have requests"
@@ -111,19 +115,27 @@ class ModelVersions:
             if number in model.versions and number not in fresh and _is_resized(one, model)
         }
         loaded, failures = await self._load(model, fresh)
+        resizes: dict[int, Resize] = {}
         try:
-            resizes, more = await self._prepare(model, resized)
+            more = await self._prepare(model, resized, resizes)
+            failures = await agreement.all_can(self.name, failures | more)
         except BaseException:  # usually because the server is shutting down
             await _close_all(loaded)
+            await _undo_all(resizes.values())
             raise
-        failures |= more
         if failures and not is_partial:
             await _close_all(loaded)
-            await in_daemon_thread(lambda: [resize.undo() for resize in resizes.values()])
+            await _undo_all(resizes.values())
             self._note_failures(source, self._not_served(loaded, min(failures)) | failures)
             return failures
+        # What failed elsewhere is not to serve here.
+        await _close_all([one for one in loaded if int(one.version) in failures])
+        await _undo_all([resizes.pop(number) for number in failures.keys() & resizes.keys()])
+        for served in loaded:
+            served.counts.born = agreement.number
         self._resize(resizes)
-        self._take_over(source, loaded, unchanged=more.keys())
+        fit = [one for one in loaded if int(one.version) not in failures]
+        self._take_over(source, fit, unchanged=failures.keys() & resized.keys())
         self._note_failures(source, failures)
         return failures
 
@@ -231,10 +243,15 @@ class ModelVersions:
         return loaded, failures
 
     async def _prepare(
-        self, model: FoundModel, versions: Mapping[int, _ServingVersion]
-    ) -> tuple[dict[int, Resize], dict[int, str]]:
-        """Open the instances to be added; return the prepared changes, and why some failed."""
-        resizes: dict[int, Resize] = {}
+        self,
+        model: FoundModel,
+        versions: Mapping[int, _ServingVersion],
+        resizes: dict[int, Resize],
+    ) -> dict[int, str]:
+        """Open the instances to be added; put what is prepared into `resizes`.
+
+        Returns why some failed.
+        """
         failures: dict[int, str] = {}
         for number, serving in versions.items():
             assert serving.served.instances is not None
@@ -244,11 +261,7 @@ class ModelVersions:
                 )
             except InferdError as error:
                 failures[number] = error.message
-            except BaseException:  # usually because the server is shutting down
-                for resize in resizes.values():
-                    resize.undo()
-                raise
-        return resizes, failures
+        return failures
 
     def _not_served(self, loaded: Iterable[Served], failed: int) -> dict[int, str]:
         """Return what the index says of `loaded` versions when version `failed` is not one."""
@@ -374,6 +387,12 @@ class ModelVersions:
 async def _close_all(loaded: Iterable[Served]) -> None:
     """Close versions that have had no requests."""
     await asyncio.gather(*(close_served(one, 0.0) for one in loaded))
+
+
+async def _undo_all(resizes: Collection[Resize]) -> None:
+    """Close what was opened for changes that are not made."""
+    if resizes:
+        await in_daemon_thread(lambda: [resize.undo() for resize in resizes])
 
 
 async def close_served(served: Served, timeout_s: float) -> None:

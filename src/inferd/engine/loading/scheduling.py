@@ -26,6 +26,7 @@ from inferd.core.interfaces import (
     Scheduler,
 )
 from inferd.core.rows import AS_CONFIGURED, Joining
+from inferd.forward.absent import AbsentScheduler
 from inferd.observe.crash.mark import ModelMarks
 from inferd.observe.stats import Counts
 from inferd.schedulers.compared import ComparedScheduler
@@ -118,8 +119,11 @@ def build_scheduler(
 ) -> Scheduler:
     """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
 
-    Raises InvalidConfig for sequence_batching that is not possible.
+    Without instances, which are in other processes of the server, it runs nothing. Raises
+    InvalidConfig for sequence_batching that is not possible.
     """
+    if not instances:
+        return AbsentScheduler()
     are_concurrent = all(isinstance(one.alone, ConcurrentInstance) for one in instances)
     if are_concurrent and not _is_scheduled(config):
         return ConcurrentScheduler(config.name, instances, counts)

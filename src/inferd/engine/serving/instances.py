@@ -14,17 +14,22 @@ from typing import NamedTuple
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import AsyncInstance, Instance, Opened, Placement, Resizable, Scheduler
 from inferd.core.load import Attempt
+from inferd.forward.home import EVERYWHERE, Home
 from inferd.repository.layout import placements
 
 log = logging.getLogger("inferd.engine")
 
 
 class Resize(NamedTuple):
-    """A prepared change: the new instances, already open, and the kinds of those to close."""
+    """A prepared change: the new instances, already open, and the kinds of those to close.
+
+    `total` is how many there are then in all processes of the server; `places` are those in this.
+    """
 
     places: list[Placement]
     opened: list[Opened]
     closing: list[Hashable]
+    total: int
 
     def undo(self) -> None:
         """Close the instances opened for the change."""
@@ -36,6 +41,7 @@ class Instances:
     """The instances of one version, and the `scheduler` that runs them, told to `run_by`.
 
     `open_all` opens one at each of the given placements, or none. Giving up `attempt` ends that.
+    Of the instances that a configuration asks for, this process has those that `home` says.
     """
 
     def __init__(
@@ -43,10 +49,16 @@ class Instances:
         gpu_count: int,
         open_all: Callable[[Sequence[Placement]], list[Opened]],
         attempt: Attempt,
+        home: Home = EVERYWHERE,
     ) -> None:
         self._gpu_count = gpu_count
         self._open_all = open_all
+        self._home = home
+        self.total = 0
+        """How many instances there are in all processes of the server."""
+        self._note_total: Callable[[int], None] = lambda _: None
         self.attempt = attempt
+        self.are_on_gpu = False
         self.places: list[Placement] = []
         self.scheduler: Scheduler | None = None
         self._remote: list[AsyncInstance] = []
@@ -65,18 +77,30 @@ class Instances:
         places, warnings = placements(config, self._gpu_count)
         for warning in warnings:
             log.warning("%s", warning)
-        found = self._open_all(places)
-        self.places = places
-        return found
+        self.total = len(places)
+        self.are_on_gpu = any(place.gpu for place in places)
+        self.places = self._home.own(places)
+        return self._open_all(self.places) if self.places else []
+
+    def tell_total(self, note: Callable[[int], None]) -> None:
+        """Call `note` with the number of instances in all processes, now and when it changes."""
+        self._note_total = note
+        note(self.total)
 
     def can_become(self, config: ModelConfig) -> bool:
-        """Tell whether opening and closing instances is enough for `config`, with other counts."""
-        places, _ = placements(config, self._gpu_count)
+        """Tell whether opening and closing instances is enough for `config`, with other counts.
+
+        The first instance in this process takes a scheduler, too, and the last one stays.
+        """
+        places = self._home.own(placements(config, self._gpu_count)[0])
+        if not self.places:
+            return not places
         return isinstance(self.scheduler, Resizable) and bool(places)
 
     def prepare(self, config: ModelConfig) -> Resize:
         """Open what `config` asks for beyond what is open; for a thread. Raises as `open` does."""
-        places, _ = placements(config, self._gpu_count)
+        every, _ = placements(config, self._gpu_count)
+        places = self._home.own(every)
         surplus = Counter(map(kind_of, self.places))
         missing = []
         for place in places:
@@ -84,10 +108,15 @@ class Instances:
                 surplus[kind_of(place)] -= 1
             else:
                 missing.append(place)
-        return Resize(places, self._open_all(missing), list(surplus.elements()))
+        opened = self._open_all(missing) if places else []
+        return Resize(places, opened, list(surplus.elements()), len(every))
 
     def apply(self, change: Resize) -> None:
         """Make the change, without waiting for anything."""
+        self.total = change.total
+        self._note_total(change.total)
+        if not change.places:
+            return
         scheduler = self.scheduler
         assert isinstance(scheduler, Resizable)
         for one in remote_of([one.alone for one in change.opened]):

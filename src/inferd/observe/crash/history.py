@@ -60,6 +60,7 @@ def crash_families(history: History) -> list[Family]:
             "counter",
             "Ends of earlier processes of this server that nobody had asked for",
             [("", history.count)],
+            "most",  # each process knows of those before it began
         )
     ]
 

@@ -6,7 +6,7 @@ import pytest
 
 from inferd.backends.estimator.conversion.unusual import (
     Place,
-    Refused,
+    RefusedValues,
     guarded,
     refused_in,
     unseen_in,
@@ -24,10 +24,10 @@ def but_for(is_wrong, outcome="other"):
 
 def test_each_column_is_tried_by_itself_if_they_differ():
     only_second = but_for(lambda x: np.isnan(x[:, 1]))
-    assert refused_in({"x": ROWS}, only_second) == Refused([Place("x", 1)], [])
+    assert refused_in({"x": ROWS}, only_second) == RefusedValues([Place("x", 1)], [])
     assert refused_in({"x": ROWS}, but_for(np.isinf)).infinity == [Place("x", n) for n in range(3)]
-    assert refused_in({"x": ROWS}, but_for(np.isinf, "refused")) == Refused([], [])
-    assert refused_in({"x": ROWS[:, 0]}, but_for(np.isneginf)) == Refused([], [Place("x", 0)])
+    assert refused_in({"x": ROWS}, but_for(np.isinf, "refused")) == RefusedValues([], [])
+    assert refused_in({"x": ROWS[:, 0]}, but_for(np.isneginf)) == RefusedValues([], [Place("x", 0)])
 
 
 def test_a_refusal_in_one_column_hides_no_other_answer_in_another():
@@ -70,10 +70,10 @@ def test_values_are_tried_that_no_row_has():
 
 
 def test_what_is_refused_is_told():
-    assert str(Refused([Place("x", 0)], [Place("x", 0), Place("x", 1)])) == (
+    assert str(RefusedValues([Place("x", 0)], [Place("x", 0), Place("x", 1)])) == (
         "refuses NaN in 1 column and infinity in 2 columns"
     )
-    assert str(Refused()) == ""
+    assert str(RefusedValues()) == ""
 
 
 def adding(*ports):
@@ -100,8 +100,8 @@ def test_a_guarded_model_answers_all_but_what_it_refuses(dtype):
     kind = DataType.FP32 if dtype is np.float32 else DataType.FP64
     content = adding(("x", kind, 3))
     columns = {"x": rows}
-    assert guarded(content, Refused(), columns) == content
-    refused = Refused([Place("x", 0), Place("x", 1)], [Place("x", 0), Place("x", 2)])
+    assert guarded(content, RefusedValues(), columns) == content
+    refused = RefusedValues([Place("x", 0), Place("x", 1)], [Place("x", 0), Place("x", 2)])
     got = run(guarded(content, refused, columns), x=rows)
     assert np.array_equal(got, rows, equal_nan=True)
     assert np.signbit(got[0, 0])
@@ -114,7 +114,7 @@ def test_a_guarded_model_answers_all_but_what_it_refuses(dtype):
 
 def test_columns_may_be_inputs_of_their_own_or_of_one_input():
     columns = {"a": np.zeros(2, np.float32), "x": np.ones(2, np.float32)}
-    refused = Refused([Place("x", 0)])
+    refused = RefusedValues([Place("x", 0)])
     apart = guarded(adding(("a", DataType.FP32, 1), ("x", DataType.FP32, 1)), refused, columns)
     one, missing = np.ones((2, 1), np.float32), np.full((2, 1), np.nan, np.float32)
     assert np.isnan(run(apart, a=missing, x=one)).all()

@@ -24,7 +24,7 @@ from inferd.backends.estimator.conversion.outputs import Wanted, with_outputs
 from inferd.backends.estimator.conversion.sample import read_sample
 from inferd.backends.estimator.conversion.unusual import (
     Outcome,
-    Refused,
+    RefusedValues,
     guarded,
     refused_in,
     unseen_in,
@@ -56,7 +56,7 @@ class Conversion(NamedTuple):
     differences: list[Difference]
     row_count: int
     threshold_count: int | None
-    refused: Refused
+    refused: RefusedValues
 
     @property
     def where(self) -> str:
@@ -133,7 +133,7 @@ def converted(
         got = {one.source: answers[name] for name, one in wanted.items()}
         want = {one.source: one.answer for one in wanted.values()}
     found = differences(got, want, tolerance)
-    refused = Refused()
+    refused = RefusedValues()
     if all(one.largest <= tolerance for one in found):
         compare = partial(_outcome, model, content, config, list(want), tolerance)
         if places := unseen_in(columns, compare):

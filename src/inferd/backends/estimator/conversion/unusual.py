@@ -40,7 +40,7 @@ class Place(NamedTuple):
     number: int
 
 
-class Refused(NamedTuple):
+class RefusedValues(NamedTuple):
     """The columns in which a converted model refuses NaN, and those in which infinity."""
 
     nan: Sequence[Place] = ()
@@ -56,10 +56,12 @@ class Refused(NamedTuple):
         return f"refuses {' and '.join(parts)}" if parts else ""
 
 
-def refused_in(columns: Columns, compare: Compare) -> Refused:
+def refused_in(columns: Columns, compare: Compare) -> RefusedValues:
     """Return where a model refuses what, tried with some of the rows in `columns`."""
     places = [one for one in _places(columns) if columns[one.name].dtype.kind == "f"]
-    return Refused(*(_others(columns, dict.fromkeys(places, kind), compare) for kind in _KINDS))
+    return RefusedValues(
+        *(_others(columns, dict.fromkeys(places, kind), compare) for kind in _KINDS)
+    )
 
 
 def unseen_in(columns: Columns, compare: Compare) -> Sequence[Place]:
@@ -116,7 +118,7 @@ def _tried(columns: Columns, unusual: Mapping[Place, Sequence[Any]]) -> Columns:
     return tried
 
 
-def guarded(content: bytes, refused: Refused, columns: Columns) -> bytes:
+def guarded(content: bytes, refused: RefusedValues, columns: Columns) -> bytes:
     """Return an ONNX model that refuses rows as `refused` says, and is otherwise that in `content`.
 
     Its inputs are `columns`, or one array of them all. ONNX Runtime reports the name of the
@@ -144,7 +146,7 @@ def guarded(content: bytes, refused: Refused, columns: Columns) -> bytes:
 
 
 def _weights(
-    refused: Refused, columns: Columns, inputs: Sequence[str]
+    refused: RefusedValues, columns: Columns, inputs: Sequence[str]
 ) -> Mapping[str, tuple[Array, Array]]:
     """Return, for each input that is guarded, 1 for the columns with NaN, and with infinity."""
     is_single = len(inputs) == 1 < len(columns)

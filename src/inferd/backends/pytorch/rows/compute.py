@@ -164,7 +164,7 @@ def _reduce(call: AtenCall) -> RowTensor:
     return call.one("ReduceSum", value.same(), axes, keepdims=keeps)
 
 
-def _likeness(call: AtenCall) -> RowTensor:
+def _row_similarity(call: AtenCall) -> RowTensor:
     """The cosine of two tensors along a dim, or their distance along the last."""
     both = call.one("Sum", call.rows("x1"), call.rows("x2"))
     dim = call.integer("dim", 1) if call.name == "cosine_similarity" else -1
@@ -420,7 +420,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("max", "min", "median", "mode", "nanmedian"), _extreme),
     **dict.fromkeys(("sort", "cummax", "cummin"), _sorted),
     **dict.fromkeys(_DROPOUTS, _dropout),
-    **dict.fromkeys(("cosine_similarity", "pairwise_distance"), _likeness),
+    **dict.fromkeys(("cosine_similarity", "pairwise_distance"), _row_similarity),
     **dict.fromkeys(("matmul", "mm", "bmm", "mv", "linalg_matmul"), _matmul),
     **dict.fromkeys(("addmm", "baddbmm"), _addmm),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", *_CONVOLUTIONS), _conv),

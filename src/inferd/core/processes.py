@@ -1,0 +1,45 @@
+"""Processes: those that together are one server, as each of them knows the others."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+
+class Processes:
+    """The processes of a server: this one has `number`, from 0 to below `count`.
+
+    `sockets` are the paths of Unix sockets on which the ready ones take what belongs to them, by
+    number; this one's is among them once it is ready. A process that is replaced keeps its number.
+    `restart_count` is how often any was started again after it had ended. `on_change` are called
+    when `sockets` has changed.
+    """
+
+    def __init__(self, number: int = 0, count: int = 1) -> None:
+        self.number = number
+        self.count = count
+        self.sockets: Mapping[int, str] = {}
+        self.restart_count = 0
+        self.on_change: list[Callable[[], None]] = []
+
+    def update(self, sockets: Mapping[int, str], restart_count: int = 0) -> None:
+        """Note that `sockets` are the ready ones now."""
+        self.sockets = dict(sockets)
+        self.restart_count = restart_count
+        for tell in self.on_change:
+            tell()
+
+
+ALONE = Processes()
+"""The one process that most servers are."""
+
+
+class Others(Protocol):
+    """The other processes of the server, as the engine asks them."""
+
+    async def numbers(self, own: bytes) -> Sequence[bytes]:
+        """Return the encoded numbers of each other process, and the sum of those that have ended.
+
+        They are as of now, and kept as those to be added if their process ends; so are this
+        process's `own`. Otherwise a counter that somebody has seen might fall. A process is either
+        among the others or among the ended, never in both.
+        """
+        ...

@@ -1,0 +1,136 @@
+"""Homes: decides in which processes of the server the instances of a version are.
+
+A model in the server's own process is copied to each. Worker processes are spread over them, so
+that a server has as many as `instance_group` says. What there is one of, a GPU or a resource of the
+rate limiter, is used by one process. The requests of a sequence all run in the same one. What a
+queue holds is shared out; one too short for that is in one process.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from math import ceil
+from typing import Literal
+
+from inferd.config.model import ModelConfig, QueuePolicy
+from inferd.config.parameter import MAX_SHOWN, PLACEMENT
+from inferd.core.interfaces import Backend, Placement
+from inferd.core.processes import Processes
+from inferd.engine.serving.served import Served
+from inferd.errors import InvalidConfig
+from inferd.forward.exchange import Exchange
+from inferd.forward.home import Home, Kind
+from inferd.forward.owner import model_key, owner_of
+from inferd.forward.scheduler import ForwardScheduler
+
+_LIMITER_KEY = b"rate_limiter"
+
+
+def home_of(
+    config: ModelConfig,
+    backend: Backend,
+    places: Sequence[Placement],
+    processes: Processes,
+    *,
+    is_limited: bool,
+    is_isolated: bool = False,
+) -> Home:
+    """Return where the instances of a version are, of which there is one for each of `places`.
+
+    `is_limited`: the server limits rates. Models with a rate limiter share its resources, so they
+    are all in the same process. One that `is_isolated` is where it would be otherwise: processes
+    that have not been replaced since it crashed do not know. Raises InvalidConfig for a PLACEMENT
+    that is not possible, even in a server that is one process.
+    """
+    word = _word_of(config)
+    has_limits = is_limited and any(place.rate_limiter is not None for place in places)
+    if has_limits and word in ("copy", "spread"):
+        msg = f"is {word}, but its rate_limiter shares resources, which are in one process"
+        raise _refused(config, msg)
+    kind: Kind = "copy"
+    if word != "auto":
+        kind = word
+    elif has_limits:
+        kind = "single"
+    elif not is_isolated and _is_in_workers(config, backend):
+        kind = "spread"
+    elif any(place.gpu for place in places) or _is_queue_short(config, processes.count):
+        kind = "single"
+    key = _LIMITER_KEY if has_limits else model_key(config.name)
+    first = owner_of(key, range(processes.count))
+    by_sequence = config.sequence_batching is not None
+    return Home(kind, first, processes.number, processes.count, by_sequence)
+
+
+def share_of_queues(config: ModelConfig, home: Home, instance_count: int) -> ModelConfig:
+    """Return `config` with queues that together hold as many requests as it says.
+
+    Each process that has some of the version's `instance_count` instances has a queue.
+    """
+    batching, owner_count = config.dynamic_batching, len(home.owners(instance_count))
+    if batching is None or owner_count == 1:
+        return config
+
+    def share(policy: QueuePolicy) -> QueuePolicy:
+        return replace(policy, max_queue_size=ceil(policy.max_queue_size / owner_count))
+
+    default = batching.default_queue_policy
+    batching = replace(
+        batching,
+        default_queue_policy=share(default) if default is not None else None,
+        priority_queue_policy={
+            level: share(policy) for level, policy in batching.priority_queue_policy.items()
+        },
+    )
+    return replace(config, dynamic_batching=batching)
+
+
+def _is_queue_short(config: ModelConfig, process_count: int) -> bool:
+    """Tell whether a queue holds too few requests for each process to have a share of it."""
+    batching = config.dynamic_batching
+    if batching is None:
+        return False
+    policies = [batching.default_queue_policy, *batching.priority_queue_policy.values()]
+    return any(one is not None and 0 < one.max_queue_size < process_count for one in policies)
+
+
+def check_ensemble(config: ModelConfig) -> None:
+    """Raise InvalidConfig for an ensemble that is to be elsewhere than in each process."""
+    if (word := _word_of(config)) not in ("auto", "copy"):
+        raise _refused(config, f"is {word}, but an ensemble has no instances: its steps have")
+
+
+def forward(served: Served, home: Home, exchange: Exchange | None) -> None:
+    """Have the other processes of the server run what belongs to them of `served`, just loaded."""
+    instances = served.instances
+    if exchange is None or instances is None or not home.is_forwarded:
+        return
+    name = served.name, served.version
+    form, check = form_of(served.config), served.check_response
+    scheduler = ForwardScheduler(name, served.scheduler, exchange, home, form, check)
+    served.run_by(scheduler)
+    instances.tell_total(scheduler.spread_over)
+
+
+def form_of(config: ModelConfig) -> bytes:
+    """Return bytes that are the same for versions whose requests and answers are alike."""
+    said = config.input, config.output, config.max_batch_size, config.decoupled
+    return blake2b(repr(said).encode(errors="surrogatepass"), digest_size=8).digest()
+
+
+def _is_in_workers(config: ModelConfig, backend: Backend) -> bool:
+    is_in_worker: Callable[[ModelConfig], bool] | None = getattr(backend, "is_in_worker", None)
+    return is_in_worker is not None and is_in_worker(config)
+
+
+def _word_of(config: ModelConfig) -> Literal["auto", "copy", "single", "spread"]:
+    match config.parameters.get(PLACEMENT) or "auto":
+        case "auto" | "copy" | "single" | "spread" as word:
+            return word
+        case other:
+            what = f"is '{other[:MAX_SHOWN]}', expected auto, copy, single or spread"
+            raise _refused(config, what)
+
+
+def _refused(config: ModelConfig, what: str) -> InvalidConfig:
+    return InvalidConfig(f"model '{config.name}': parameter {PLACEMENT} {what}")

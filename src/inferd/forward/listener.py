@@ -1,0 +1,82 @@
+"""PeerListener: where the other processes of the server connect to this one."""
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from inferd.errors import InvalidConfig
+from inferd.forward.frame_line import FrameLine
+from inferd.forward.owned import Find
+from inferd.forward.owner_end import OwnerEnd
+
+_OTHERS = 0o077
+
+
+class PeerListener:
+    """Takes connections of other processes, whose requests find their versions by `find`."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._ends: set[OwnerEnd] = set()
+        self._server: asyncio.AbstractServer | None = None
+        self._path = ""
+        self._left = asyncio.Event()
+
+    @property
+    def has_origins(self) -> bool:
+        """Whether other processes may send requests."""
+        return self._server is not None and bool(self._ends)
+
+    async def open(self, path: str) -> None:
+        """Listen on a Unix socket in a folder that nobody else can enter; it is made if need be.
+
+        Raises OSError, or InvalidConfig for a folder that others can enter.
+        """
+        _prepare(Path(path))
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(self._connected, path)
+        self._path = path
+
+    async def wait_until_empty(self, timeout_s: float) -> None:
+        """Wait, at most `timeout_s`, until no other process is connected."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._ends:
+                    self._left.clear()
+                    await self._left.wait()
+
+    def stop(self) -> None:
+        """Take no more connections; those there are go on."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            with suppress(FileNotFoundError):
+                Path(self._path).unlink()
+
+    def close(self) -> None:
+        """End all connections."""
+        self.stop()
+        for end in list(self._ends):
+            end.close()
+        self._ends.clear()
+
+    def _connected(self) -> FrameLine:
+        end = OwnerEnd(self._find, self._forget)
+        self._ends.add(end)
+        return end.line
+
+    def _forget(self, end: OwnerEnd) -> None:
+        self._ends.discard(end)
+        self._left.set()
+
+
+def _prepare(path: Path) -> None:
+    """Make room for a socket at `path`, in a folder of our own."""
+    folder = path.parent
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid != os.getuid() or found.st_mode & _OTHERS:
+        msg = f"the folder {folder} for sockets of the server's processes is open to others"
+        raise InvalidConfig(msg)
+    path.unlink(missing_ok=True)

@@ -1,0 +1,180 @@
+"""OriginEnd: the end of a link at which requests set out, many at once, and answers come back."""
+
+import asyncio
+from collections.abc import Callable
+from time import perf_counter_ns
+
+from inferd.aio.driver import fulfil, reject
+from inferd.aio.promise import Promise
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError, Unavailable
+from inferd.forward.failure import lost
+from inferd.forward.frame_line import FrameLine
+from inferd.forward.line import FrameKind
+from inferd.forward.message import decode_answer, encode_request
+from inferd.forward.share import share_of
+
+Item = tuple[InferResponse | InferdError | None, int]
+"""One of a stream's answers, with its share of what may be under way; None at the end."""
+
+
+Begun = tuple[int, Promise[InferResponse]]
+"""A request's number, and its one answer."""
+
+
+BegunStream = tuple[int, "asyncio.Queue[Item]"]
+"""A request's number, and its answers as they come."""
+
+
+class _OneAnswer:
+    """A request whose answer is awaited."""
+
+    __slots__ = ("done", "request")
+
+    def __init__(self, request: InferRequest, done: Promise[InferResponse]) -> None:
+        self.request = request
+        self.done = done
+
+    def end(self, response: InferResponse, error: InferdError | None) -> None:
+        """Hand over the outcome."""
+        if self.done.done():
+            return
+        if error is not None:
+            reject(self.done, error)
+        else:
+            self.request.answered_ns = perf_counter_ns()
+            fulfil(self.done, response)
+
+    def fail(self, error: InferdError) -> None:
+        """Hand over the error."""
+        if not self.done.done():
+            reject(self.done, error)
+
+
+class _Answers:
+    """A request whose answers are read one by one."""
+
+    __slots__ = ("items", "request")
+
+    def __init__(self, request: InferRequest) -> None:
+        self.request = request
+        self.items: asyncio.Queue[Item] = asyncio.Queue()
+
+    def end(self, response: InferResponse, error: InferdError | None) -> None:
+        """Note the end, or the error that comes instead of it."""
+        del response
+        self.items.put_nowait((error, 0))
+
+    def fail(self, error: InferdError) -> None:
+        """Note the error that comes instead of the end."""
+        self.items.put_nowait((error, 0))
+
+
+class OriginEnd:
+    """A link to process `number`, which listens at `path`; `line` connects it.
+
+    Numbers are given to requests in order, and never again. `gone` is called with this end when the
+    link has ended; what was under way has failed then.
+    """
+
+    def __init__(self, number: int, path: str, gone: Callable[["OriginEnd"], None]) -> None:
+        self.number = number
+        self.path = path
+        self.line = FrameLine(self._receive, self._lost)
+        self._gone = gone
+        self._calls: dict[int, _OneAnswer | _Answers] = {}
+        self._given_up: set[int] = set()
+        self._last = 0
+        self._is_retired = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can set out."""
+        return self.line.is_open
+
+    def retire(self) -> None:
+        """End once nothing is under way: new requests go elsewhere."""
+        self._is_retired = True
+        self._end_if_idle()
+
+    def close(self) -> None:
+        """End now."""
+        self.line.close()
+        self._fail_all("is not reached any more, as this one is closing")
+
+    def begin(self, request: InferRequest, version: str, form: bytes) -> Begun:
+        """Send `request`, checked for `version` and its `form`. Raises InferdError.
+
+        Whoever stops waiting for it calls `give_up`.
+        """
+        done: Promise[InferResponse] = Promise(loop=asyncio.get_running_loop())
+        return self._set_out(FrameKind.REQUEST, _OneAnswer(request, done), version, form), done
+
+    def begin_stream(self, request: InferRequest, version: str, form: bytes) -> BegunStream:
+        """Send `request` to a decoupled model, as `begin` does.
+
+        Its reader gives back the share of each answer that it takes, by `credit`.
+        """
+        answers = _Answers(request)
+        return self._set_out(FrameKind.STREAM, answers, version, form), answers.items
+
+    def credit(self, number: int, share: int) -> None:
+        """Let the answers of a stream be `share` further ahead of their reader."""
+        self.line.send(FrameKind.CREDIT, number, bytes((share,)))
+
+    def _set_out(self, kind: int, call: _OneAnswer | _Answers, version: str, form: bytes) -> int:
+        if not self.is_open:
+            msg = f"process {self.number} of the server has just ended"
+            raise Unavailable(msg)
+        head, data = encode_request(call.request, version, form)
+        self._last = number = self._last + 1
+        self._calls[number] = call
+        self.line.send(kind, number, head, data)
+        return number
+
+    def give_up(self, number: int) -> None:
+        """Ask for no more of a request, unless it has ended; its end comes even so."""
+        if self._calls.pop(number, None) is not None:
+            self._given_up.add(number)
+            self.line.send(FrameKind.CANCEL, number, b"")
+
+    def _receive(self, kind: int, number: int, head: memoryview, data: memoryview) -> None:
+        call = self._calls.get(number)
+        if call is None:
+            self._drop(kind, number)
+        elif kind == FrameKind.END:
+            response, error = decode_answer(call.request, head, data)
+            del self._calls[number]
+            call.end(response, error)
+            del error
+        elif kind == FrameKind.ANSWER and isinstance(call, _Answers):
+            response, _ = decode_answer(call.request, head, data)
+            call.items.put_nowait((response, share_of(response)))
+        else:
+            msg = f"a frame of kind {kind} for request {number}"
+            raise ValueError(msg)
+        if self._is_retired:
+            self._end_if_idle()
+
+    def _drop(self, kind: int, number: int) -> None:
+        """Take what still comes for a request that was given up."""
+        if number not in self._given_up:
+            msg = f"a frame of kind {kind} for request {number}, which there is not"
+            raise ValueError(msg)
+        if kind == FrameKind.END:
+            self._given_up.discard(number)
+
+    def _end_if_idle(self) -> None:
+        if self._is_retired and not self._calls and self.is_open:
+            self.line.close()
+            self._gone(self)
+
+    def _lost(self, why: str) -> None:
+        self._fail_all(why)
+        self._gone(self)
+
+    def _fail_all(self, why: str) -> None:
+        calls, self._calls = self._calls, {}
+        self._given_up.clear()
+        for call in calls.values():
+            call.fail(lost(self.number, why))

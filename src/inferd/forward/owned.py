@@ -1,0 +1,88 @@
+"""Owned: the versions of models in this process, as requests of other processes find them."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from inferd.core.interfaces import Scheduler
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError, Unavailable
+
+
+class Owned(Protocol):
+    """A version that runs requests of other processes in this one.
+
+    `form` is the same for all versions that take and give the same. One that `is_leaving` has been
+    replaced or unloaded, here. It can only run requests if it `has_instances`.
+    """
+
+    model: str
+    version: str
+    form: bytes
+    is_leaving: bool
+    has_instances: bool
+
+    @property
+    def local(self) -> Scheduler:
+        """What runs requests here."""
+        ...
+
+    def run_here_now(self, request: InferRequest) -> InferResponse | None:
+        """Return the answer if there is one without waiting; see PromptScheduler.run_now."""
+        ...
+
+    def check(self, request: InferRequest, response: InferResponse) -> None:
+        """Raise as Served.check_response does."""
+        ...
+
+
+Find = Callable[[InferRequest, bytes], Owned]
+"""Returns the version a request is for, of that form. Raises InferdError."""
+
+
+class OwnedVersions:
+    """The versions that other processes may send requests to.
+
+    All processes change a version at nearly the same time. Meanwhile each has both: those that have
+    changed already and those that have not find theirs by its form, and of two that are alike the
+    one that serves. If only one of these has instances, as when this process gets its first one or
+    has lost its last one, it is that.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[tuple[str, str], list[Owned]] = {}
+
+    def add(self, owned: Owned) -> None:
+        """Let requests find `owned`, in any thread."""
+        self._versions.setdefault((owned.model, owned.version), []).append(owned)
+
+    def remove(self, owned: Owned) -> None:
+        """Let no request find `owned` any more."""
+        key = owned.model, owned.version
+        left = [one for one in self._versions.get(key, ()) if one is not owned]
+        if left:
+            self._versions[key] = left
+        else:
+            self._versions.pop(key, None)
+
+    def find(self, request: InferRequest, form: bytes) -> Owned:
+        """Return the version `request` is for. Raises Unavailable when it is not here."""
+        alike = [
+            one
+            for one in self._versions.get((request.model, request.version), ())
+            if one.form == form and one.has_instances
+        ]
+        for one in alike:
+            if not one.is_leaving:
+                return one
+        if alike:
+            return alike[-1]
+        raise absent(request.model, request.version)
+
+
+def absent(model: str, version: str) -> InferdError:
+    """Return the error for a request whose owner does not have the version."""
+    msg = (
+        f"model '{model}' version {version} is being loaded or unloaded in the process of the "
+        f"server that runs it"
+    )
+    return Unavailable(msg)

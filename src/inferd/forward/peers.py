@@ -1,0 +1,119 @@
+"""Peers: a link to each of the other processes of the server, as they come and go."""
+
+import asyncio
+from collections.abc import Collection
+from contextlib import suppress
+
+from inferd.aio.driver import fulfil
+from inferd.aio.promise import Promise
+from inferd.core.processes import Processes
+from inferd.forward.origin_end import OriginEnd
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+"""Between attempts to connect to a process that is said to be ready."""
+
+
+class _Wait:
+    """Somebody who waits for a link to one of `numbers`."""
+
+    def __init__(self, numbers: Collection[int], opened: Promise[None]) -> None:
+        self.numbers = numbers
+        self.opened = opened
+
+    def end(self) -> None:
+        """Wait no longer."""
+        if not self.opened.done():
+            fulfil(self.opened, None)
+
+
+class Peers:
+    """Links to the ready ones among `processes`. Used on one event loop."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._links: dict[int, OriginEnd] = {}
+        self._retired: set[OriginEnd] = set()
+        self._connecting: dict[int, tuple[str, asyncio.Task[None]]] = {}
+        self._waits: list[_Wait] = []
+        self._is_closed = False
+        processes.on_change.append(self._follow)
+
+    def link(self, number: int) -> OriginEnd | None:
+        """Return the link to process `number`, None if there is none at this moment."""
+        return self._links.get(number)
+
+    async def wait(self, numbers: Collection[int], timeout_s: float) -> None:
+        """Wait until there is a link to one of `numbers`, or the time is over."""
+        self._follow()
+        loop = asyncio.get_running_loop()
+        wait = _Wait(numbers, Promise(loop=loop))
+        timer = loop.call_later(timeout_s, wait.end)
+        self._waits.append(wait)
+        try:
+            if not self._is_closed:
+                await wait.opened
+        finally:
+            timer.cancel()
+            self._waits.remove(wait)
+
+    def close(self) -> None:
+        """End all links; what is under way fails."""
+        self._is_closed = True
+        with suppress(ValueError):
+            self._processes.on_change.remove(self._follow)
+        for _, task in self._connecting.values():
+            task.cancel()
+        for link in (*self._links.values(), *self._retired):
+            link.close()
+        self._connecting.clear()
+        self._links.clear()
+        self._retired.clear()
+        for wait in list(self._waits):
+            wait.end()
+
+    def _follow(self) -> None:
+        """Connect to the processes that are ready now, and let go of those that are not."""
+        sockets = self._processes.sockets
+        for number, link in list(self._links.items()):
+            if sockets.get(number) != link.path:
+                del self._links[number]
+                self._retired.add(link)
+                link.retire()
+        for number, (path, task) in list(self._connecting.items()):
+            if sockets.get(number) != path:
+                del self._connecting[number]
+                task.cancel()
+        for number, path in sockets.items():
+            if number != self._processes.number and number not in self._links:
+                self._connect(number, path)
+
+    def _connect(self, number: int, path: str, pause_s: float = 0.0) -> None:
+        if number in self._connecting or self._is_closed:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # before the server runs: the first who waits connects
+            return
+        task = loop.create_task(self._connected(number, path, pause_s))
+        self._connecting[number] = path, task
+
+    async def _connected(self, number: int, path: str, pause_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        link = OriginEnd(number, path, self._gone)
+        while not link.is_open:
+            await asyncio.sleep(pause_s)
+            with suppress(OSError):
+                await loop.create_unix_connection(lambda: link.line, path)
+            pause_s = min(max(FIRST_PAUSE_S, 2 * pause_s), LONGEST_PAUSE_S)
+        del self._connecting[number]
+        self._links[number] = link
+        for wait in list(self._waits):
+            if number in wait.numbers:
+                wait.end()
+
+    def _gone(self, link: OriginEnd) -> None:
+        self._retired.discard(link)
+        if self._links.get(link.number) is link:
+            del self._links[link.number]
+            if self._processes.sockets.get(link.number) == link.path:
+                self._connect(link.number, link.path, FIRST_PAUSE_S)

@@ -1,0 +1,195 @@
+"""ForwardScheduler: runs a request in this process of the server, or has its owner run it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from time import perf_counter_ns
+
+from inferd.core.interfaces import GatheringScheduler, PromptScheduler, Scheduler
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError, Unavailable
+from inferd.forward.absent import AbsentScheduler
+from inferd.forward.exchange import Exchange
+from inferd.forward.home import Home
+from inferd.forward.origin_end import OriginEnd
+from inferd.forward.owner import owner_of, sequence_key
+from inferd.forward.streaming import answers_there
+from inferd.schedulers.queueing.policy import unloading
+
+WAIT_S = 10.0
+"""How long a request waits for an owner that is being restarted, unless its own timeout ends."""
+
+LINGER_S = 1.0
+"""How long a version that was replaced takes what is sent by processes that have it still."""
+
+Check = Callable[[InferRequest, InferResponse], None]
+"""Served.check_response."""
+
+_ANY = -1
+
+
+class ForwardScheduler:
+    """Runs what belongs here on `local`, and has the other processes of `exchange` run the rest.
+
+    `home` says who owns what, once `spread_over` has said how many instances there are. The owner
+    runs requests of versions of the same `form`, and checks its answers by `check`.
+    """
+
+    def __init__(
+        self,
+        name: tuple[str, str],
+        local: Scheduler,
+        exchange: Exchange,
+        home: Home,
+        form: bytes,
+        check: Check,
+    ) -> None:
+        self.model, self.version = name
+        self.local = local
+        self.form = form
+        self.check = check
+        self.is_leaving = False
+        self.has_instances = not isinstance(local, AbsentScheduler)
+        self._exchange = exchange
+        self._home = home
+        self._prompt: PromptScheduler | None = None
+        prompt = getattr(local, "prompt", local)  # some leave answers at once to another
+        if isinstance(prompt, PromptScheduler) and prompt.may_be_prompt:
+            self._prompt = prompt
+        self.may_be_prompt = self._prompt is not None
+        self._sent: Counter[int] = Counter()  # the requests under way there, by owner
+        self._own = self._last = home.number
+        self._quiet: asyncio.Future[None] | None = None
+        self.spread_over(0)
+        exchange.owned.add(self)
+
+    def spread_over(self, instance_count: int) -> None:
+        """Note how many instances the version has in all."""
+        self._owners = self._home.owners(instance_count)
+        self._others = [number for number in self._owners if number != self._own]
+        self._usual = self._others[0] if len(self._others) == 1 else _ANY
+        if self._own in self._owners:
+            self._usual = self._own
+
+    # --- requests of this process ---
+
+    @property
+    def pending_count(self) -> int:
+        """See Scheduler.pending_count. What waits elsewhere is counted there."""
+        return self.local.pending_count
+
+    def run_now(self, request: InferRequest) -> InferResponse | None:
+        """See PromptScheduler.run_now."""
+        if self._prompt is None or self._owner(request) != self._own:
+            return None
+        return self._prompt.run_now(request)
+
+    async def run(self, request: InferRequest) -> InferResponse:
+        """See Scheduler.run. Raises Unavailable when the owner does not come up or ends."""
+        owner = self._owner(request)
+        if owner == self._own:
+            return await self.local.run(request)
+        request.queued_ns = perf_counter_ns()
+        link = self._link(owner) or await self._waited_for(owner, request)
+        number, done = link.begin(request, self.version, self.form)
+        self._sent[link.number] += 1
+        try:
+            return await done
+        except BaseException:
+            link.give_up(number)
+            raise
+        finally:
+            del done  # it may hold an error whose traceback refers to this frame
+            self.note_back(link.number)
+
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """See Scheduler.stream, and `run`."""
+        owner = self._owner(request)
+        if owner == self._own:
+            return self.local.stream(request)
+        return answers_there(self, owner, request)
+
+    def _owner(self, request: InferRequest) -> int:
+        """Return the number of the process that runs `request`, _ANY for any of the others.
+
+        Raises Unavailable while the version is unloaded.
+        """
+        if self.is_leaving:
+            raise unloading(self.model)
+        if self._home.by_sequence:
+            sequence = request.sequence
+            if sequence is not None and sequence.id:
+                return owner_of(sequence_key(self.model, sequence.id), self._owners)
+        return self._usual
+
+    def _link(self, number: int) -> OriginEnd | None:
+        """Return a link to the owner; of several, to the one with the fewest requests from here."""
+        peers = self._exchange.peers
+        if number != _ANY:
+            return peers.link(number)
+        links = [link for other in self._others if (link := peers.link(other)) is not None]
+        if not links:
+            return None
+        last, count, sent = self._last, self._home.count, self._sent
+        best = min(links, key=lambda link: (sent[link.number], (link.number - last - 1) % count))
+        self._last = best.number
+        return best
+
+    async def reach(self, number: int, request: InferRequest) -> OriginEnd:
+        """See Sender.reach."""
+        request.queued_ns = perf_counter_ns()
+        return self._link(number) or await self._waited_for(number, request)
+
+    async def _waited_for(self, number: int, request: InferRequest) -> OriginEnd:
+        """Return a link to the owner, which is not ready now. Raises Unavailable."""
+        wait_s = min(request.timeout_us / 1e6 or WAIT_S, WAIT_S)
+        numbers = self._others if number == _ANY else [number]
+        await self._exchange.peers.wait(numbers, wait_s)
+        link = self._link(number)
+        if link is None:
+            raise self._not_ready(numbers, wait_s)
+        return link
+
+    def _not_ready(self, numbers: list[int], wait_s: float) -> InferdError:
+        named = " or ".join(map(str, numbers))
+        return Unavailable(
+            f"model '{self.model}': process {named} of the server, which runs the request, was not "
+            f"ready within {wait_s:g} s"
+        )
+
+    def note_sent(self, number: int) -> None:
+        """See Sender.note_sent."""
+        self._sent[number] += 1
+
+    def note_back(self, number: int) -> None:
+        """See Sender.note_back."""
+        self._sent[number] -= 1
+        if self._quiet is not None and not self._quiet.done() and not self._sent.total():
+            self._quiet.set_result(None)
+
+    # --- requests of other processes ---
+
+    def run_here_now(self, request: InferRequest) -> InferResponse | None:
+        """See Owned.run_here_now."""
+        return None if self._prompt is None else self._prompt.run_now(request)
+
+    # --- the end ---
+
+    def hurry(self) -> None:
+        """See GatheringScheduler.hurry."""
+        if isinstance(self.local, GatheringScheduler):
+            self.local.hurry()
+
+    async def close(self, timeout_s: float) -> None:
+        """See Scheduler.close. Other processes may send requests for LINGER_S more."""
+        self.is_leaving = True
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_s
+        if self._sent.total():
+            self._quiet = loop.create_future()
+            await asyncio.wait((self._quiet,), timeout=timeout_s)
+        linger_s = min(LINGER_S, end_s - loop.time())
+        if linger_s > 0 and self._exchange.listener.has_origins:
+            await asyncio.sleep(linger_s)
+        self._exchange.owned.remove(self)
+        await self.local.close(max(0.0, end_s - loop.time()))

@@ -1,0 +1,209 @@
+"""Fellows: the other processes of a server, which one of them reaches through the supervisor."""
+
+import asyncio
+import itertools
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from inferd.aio.thread import in_daemon_thread
+from inferd.core.change import (
+    Change,
+    FollowModel,
+    LoadModel,
+    UnloadModel,
+    about,
+    decode_change,
+    encode_change,
+)
+from inferd.engine.engine import Engine
+from inferd.errors import InferdError, Unavailable, foreign_text
+from inferd.fleet.bodies import packed, unpacked
+from inferd.fleet.changes import gate_of
+from inferd.fleet.fleet import MODELS, NUMBERS
+from inferd.fleet.messages import (
+    Answered,
+    Ask,
+    Decide,
+    Done,
+    Failure,
+    FromProcess,
+    Propose,
+    Question,
+    Replied,
+    Reply,
+    Vote,
+)
+from inferd.fleet.messages import Change as ChangeMessage
+from inferd.forward.failure import decode_failure, encode_failure
+
+log = logging.getLogger("inferd")
+
+MAX_OPEN = 10_000
+"""The most changes and questions of this process that may wait for the others."""
+
+
+class Fellows:
+    """The other processes of the server, as those of one `engine`; `send` reaches the supervisor.
+
+    `folder` is the server's private one.
+    It is the engine's Everywhere: changes that clients ask for here are made in every process.
+    """
+
+    def __init__(self, engine: Engine, folder: Path, send: Callable[[FromProcess], None]) -> None:
+        self._engine = engine
+        self._folder = folder
+        self._send = send
+        self._ids = itertools.count(1)
+        self._proposals: dict[int, asyncio.Future[None]] = {}
+        self._questions: dict[int, asyncio.Future[Sequence[bytes]]] = {}
+        self._gates: dict[tuple[int, str], asyncio.Future[dict[int, str]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- what the engine asks for ---
+
+    async def change(self, change: Change) -> None:
+        """See Everywhere."""
+        what = about(change)
+        done: asyncio.Future[None] = _future(len(self._proposals))
+        body = await in_daemon_thread(lambda: packed(encode_change(change), self._folder))
+        id = next(self._ids)
+        self._proposals[id] = done
+        self._send(Propose(id, what.queue, what.key, body, what.is_erasing))
+        try:
+            await done
+        finally:
+            self._proposals.pop(id, None)
+
+    async def numbers(self, own: bytes) -> Sequence[bytes]:
+        """See Others."""
+        id = next(self._ids)
+        answered: asyncio.Future[Sequence[bytes]] = _future(len(self._questions))
+        self._questions[id] = answered
+        self._send(Ask(id, NUMBERS, own))
+        try:
+            return await answered
+        finally:
+            self._questions.pop(id, None)
+
+    # --- what the supervisor says ---
+
+    def answered(self, message: Answered) -> None:
+        """Take the end of a change that was asked for here."""
+        done = self._proposals.get(message.id)
+        if done is None or done.done():
+            return
+        if message.failure is None:
+            done.set_result(None)
+        else:
+            done.set_exception(_error_of(message.failure))
+
+    def answer(self, message: Replied) -> None:
+        """Take what the others replied to a question."""
+        replies = self._questions.get(message.id)
+        if replies is not None and not replies.done():
+            replies.set_result(message.bodies)
+
+    def question(self, message: Question) -> None:
+        """Reply to a question of another process, or of the supervisor, or begin to."""
+        if message.what == MODELS:
+            counts = Counter(one.state.value for one in self._engine.index() if one.state)
+            self._send(Reply(message.number, json.dumps(counts).encode()))
+        else:
+            self._begin(self._reply(message))
+
+    async def _reply(self, message: Question) -> None:
+        self._send(Reply(message.number, await self._engine.whole.fresh()))
+
+    def decide(self, message: Decide) -> None:
+        """Let a change go through its gate, or end it."""
+        gate = self._gates.get((message.change, message.gate))
+        if gate is None or gate.done():
+            return
+        if message.failure is None:
+            gate.set_result({int(part): why for part, why in message.failures.items()})
+        else:
+            gate.set_exception(_error_of(message.failure))
+
+    def make(self, message: ChangeMessage) -> None:
+        """Begin to make a change, and tell the supervisor when it is done."""
+        self._begin(self._make(message))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _make(self, message: ChangeMessage) -> None:
+        failure = serves = None
+        try:
+            change = await in_daemon_thread(lambda: decode_change(unpacked(message.body)))
+            agreement = _Gates(self, message, getattr(change, "model", None))
+            await self._engine.make(change, agreement)
+            if message.is_last:
+                await self._learn_births()
+            if isinstance(change, LoadModel | UnloadModel | FollowModel):
+                serves = self._engine.serves()
+        except InferdError as error:
+            failure = Failure(*encode_failure(error))
+        except Exception as error:
+            log.exception("a change failed")
+            failure = Failure("InferdError", f"the change failed: {foreign_text(error)}")
+        self._send(Done(message.number, failure, serves))
+
+    async def _learn_births(self) -> None:
+        """Take over by which changes the others, or those that ended, loaded what is here, too."""
+        whole = self._engine.whole
+        whole.bear(await self.numbers(await whole.in_turns()))
+
+    async def wait_at(self, gate: tuple[int, str], failures: dict[int, str]) -> dict[int, str]:
+        """Stand at a gate until the supervisor decides; see Agreement.all_can."""
+        number, name = gate
+        opened: asyncio.Future[dict[int, str]] = _future(0)
+        self._gates[gate] = opened
+        self._send(Vote(number, name, {str(part): why for part, why in failures.items()}))
+        try:
+            return await opened
+        finally:
+            del self._gates[gate]
+
+    def close(self) -> None:
+        """Give up what waits: this process ends."""
+        for task in self._tasks:
+            task.cancel()
+        waiting: list[asyncio.Future[Any]] = [*self._proposals.values(), *self._questions.values()]
+        for one in waiting:
+            if not one.done():
+                one.set_exception(Unavailable("the server is shutting down"))
+
+
+class _Gates:
+    """The gates of one change: an Agreement. What is replayed has been agreed on before."""
+
+    def __init__(self, fellows: Fellows, message: ChangeMessage, model: str | None) -> None:
+        self.number = message.number
+        self._fellows = fellows
+        self.is_replay = message.is_replay
+        self._model = model
+
+    async def all_can(self, name: str, failures: dict[int, str]) -> dict[int, str]:
+        """See Agreement."""
+        if self.is_replay:
+            return failures
+        is_side = self._model is not None and name != self._model
+        return await self._fellows.wait_at((self.number, gate_of(name, is_side=is_side)), failures)
+
+
+def _future(open_count: int) -> "asyncio.Future[Any]":
+    """Return a new future, if not too many are open. Raises Unavailable."""
+    if open_count >= MAX_OPEN:
+        msg = f"{MAX_OPEN} changes of the server wait already"
+        raise Unavailable(msg)
+    return asyncio.get_running_loop().create_future()
+
+
+def _error_of(failure: Failure) -> InferdError:
+    return decode_failure((failure.kind, failure.text))

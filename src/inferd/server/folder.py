@@ -1,0 +1,46 @@
+"""The private folder of this user, where running servers have files, and the names of these."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from inferd.config.server import ServerConfig
+
+
+def private_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder, made if need be. Raises OSError unless it is this user's alone."""
+    runtime = Path(environ.get("XDG_RUNTIME_DIR") or "/nowhere")
+    if runtime.is_dir() and runtime.stat().st_uid == os.geteuid():
+        folder = runtime / "inferd"
+    else:
+        folder = Path(tempfile.gettempdir()) / f"inferd-{os.geteuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        msg = f"{folder} can be written by others"
+        raise OSError(msg)
+    return folder
+
+
+def folders_of_servers(environ: Mapping[str, str]) -> list[Path]:
+    """Return where to look for running servers. Raises as private_folder does.
+
+    The superuser may name the runtime folder of another user, such as that of a service.
+    """
+    found = [private_folder(environ)]
+    if os.geteuid() == 0 and (runtime := environ.get("XDG_RUNTIME_DIR")):
+        found.append(Path(runtime) / "inferd")
+    return list(dict.fromkeys(found))
+
+
+def name_of(config: "ServerConfig") -> str:
+    """Return a name that a server has again when it is started again, and hardly another."""
+    repositories = [os.path.abspath(path) for path in config.model_repository]
+    ports = [config.http_port, config.grpc_port, config.http_unix_socket, config.http_address]
+    known = json.dumps([config.id, ports, repositories])
+    return f"{config.http_port}-{hashlib.sha256(known.encode()).hexdigest()[:16]}"

@@ -1,0 +1,311 @@
+"""One process of a server of several: python -m inferd.server.member, started by the supervisor."""
+
+import asyncio
+import faulthandler
+import json
+import logging
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from inferd.aio.event_loop import new_event_loop
+from inferd.config.server import ServerConfig
+from inferd.core.processes import Processes
+from inferd.errors import InferdError, InvalidConfig
+from inferd.fleet.channel import Channel
+from inferd.fleet.child import end_with_parent, taken
+from inferd.fleet.messages import (
+    Answered,
+    Beat,
+    Begin,
+    CannotStart,
+    Change,
+    ConnectionLoad,
+    Decide,
+    Drain,
+    Follow,
+    FromProcess,
+    Leave,
+    ModelsLoaded,
+    NoMessage,
+    Question,
+    ReadySockets,
+    Reopen,
+    Replied,
+    Retire,
+    Start,
+    Stopping,
+    Tally,
+    framed,
+    to_process,
+)
+from inferd.observe.log import Log
+from inferd.server.crashes import Crashes
+from inferd.server.fellows import Fellows
+from inferd.server.memory import keep_freed_memory, spare_loaded_objects
+from inferd.server.options import log_folder, log_settings
+from inferd.server.process import allow_connections, drain, end_now
+from inferd.server.report import failures, loaded_report
+from inferd.server.server import Membership, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOGGER = logging.getLogger("inferd")
+
+BEAT_S = 1.0
+PUSH_S = 0.25
+LOOK_S = 0.05
+_HEAD_BYTES = 4
+_CLOSING_S = 0.5
+"""What of the time for an end is kept for closing models."""
+
+
+def main() -> int:
+    """Be the process that the first message asks for, and return the exit code."""
+    control, takes, parent = (int(text) for text in sys.argv[1:4])
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's are for the supervisor
+        signal.signal(number, signal.SIG_IGN)
+    end_with_parent(parent)
+    channel, handover = socket.socket(fileno=control), socket.socket(fileno=takes)
+    for one in (channel, handover):
+        one.set_inheritable(False)
+    start = _first(channel)
+    if start is None:
+        return 1
+    config = msgspec.convert(json.loads(start.config), type=ServerConfig)
+    log = Log(log_settings(config), log_folder(config))
+    log.open()
+    allow_connections(config)
+    crashes = Crashes()
+    crashes.open(config)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            member = _Member(start, config, log, crashes)
+            return runner.run(member.serve(channel, handover))
+    finally:
+        crashes.close()
+
+
+def _first(control: socket.socket) -> Start | None:
+    """Return the first message, None if the supervisor has gone."""
+    head = control.recv(_HEAD_BYTES, socket.MSG_WAITALL)
+    body = control.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL) if head else b""
+    try:
+        message = to_process(body)
+    except NoMessage:
+        return None
+    return message if isinstance(message, Start) else None
+
+
+class _Member:
+    """The life of this process."""
+
+    def __init__(self, start: Start, config: ServerConfig, log: Log, crashes: Crashes) -> None:
+        self._start = start
+        self._config = config
+        self._log = log
+        self._crashes = crashes
+        self._processes = Processes(start.slot, start.count)
+        self._server = Server(
+            config,
+            start.default_address,
+            log,
+            crashes=crashes,
+            membership=Membership(self._processes, start.ports),
+        )
+        self._channel = Channel(self._hear, self._orphaned)
+        self._fellows = Fellows(self._server.engine, Path(start.folder), self.send)
+        self._server.engine.everywhere = self._server.engine.others = self._fellows
+        self._draining = asyncio.Event()
+        self._handover: socket.socket | None = None
+        self._received_count = 0
+        self._last_load = ConnectionLoad(0, 0)
+        self._tasks: set[asyncio.Task[None]] = set()
+        engine = self._server.engine
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Change: self._fellows.make,
+            Decide: self._fellows.decide,
+            Answered: self._fellows.answered,
+            Question: self._fellows.question,
+            Replied: self._fellows.answer,
+            Begin: lambda _message: engine.finish_loading(),
+            ReadySockets: lambda message: self._processes.update(
+                message.sockets, message.restart_count
+            ),
+            Follow: lambda _message: engine.follow_repositories(),
+            Reopen: lambda _message: log.reopen(),
+            Leave: lambda _message: engine.drain(),
+            Drain: lambda message: self._drain(is_replaced=message.is_replaced),
+        }
+
+    def send(self, message: FromProcess) -> None:
+        """Tell the supervisor."""
+        self._channel.write(framed(message))
+
+    # --- life ---
+
+    async def serve(self, control: socket.socket, handover: socket.socket) -> int:
+        """Run from start to end, and return the exit code."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._retire)
+        control.setblocking(False)
+        handover.setblocking(False)
+        self._crashes.start(loop)
+        await loop.connect_accepted_socket(lambda: self._channel, control)
+        try:
+            await self._open()
+        except InvalidConfig as error:
+            LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
+            self.send(CannotStart())
+            return await self._end(1)
+        self._handover = handover
+        loop.add_reader(handover, self._take)
+        telling = [loop.create_task(one) for one in (self._beat(), self._push(), self._look())]
+        loading = loop.create_task(self._load())
+        draining = loop.create_task(self._draining.wait())
+        await asyncio.wait((loading, draining), return_when=asyncio.FIRST_COMPLETED)
+        is_loaded = loading.done()
+        code = loading.result() if is_loaded else 0
+        if code:
+            self.send(CannotStart(code))
+        await draining
+        code = max(code, await self._finish())
+        for task in (loading, *telling):
+            task.cancel()
+        code = await self._end(code)
+        if code or not is_loaded:
+            self._crashes.close()
+            end_now(code)
+        return code
+
+    async def _open(self) -> None:
+        await self._server.open()
+        if (exchange := self._server.engine.exchange) is not None:
+            await exchange.open(self._start.socket)
+
+    async def _finish(self) -> int:
+        """Finish what is in flight, here and for other processes; return the exit code."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + self._config.exit_timeout_secs
+        is_done = await drain(self._server, self._config)
+        engine = self._server.engine
+        if engine.exchange is not None:
+            await engine.exchange.finish(max(LOOK_S, end_s - loop.time() - _CLOSING_S))
+        self._fellows.close()
+        self.send(Tally(engine.numbers()))
+        await self._server.stop()
+        return 0 if is_done else 1
+
+    async def _load(self) -> int:
+        """Load the models, and return the exit code if that ends the server."""
+        config, engine = self._config, self._server.engine
+        try:
+            await self._server.load()
+        except InferdError as error:
+            LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
+            if config.exit_on_error is not False:
+                return 1
+            engine.fail()
+        keep_freed_memory()
+        spare_loaded_objects()
+        failed = failures(engine.index())
+        if failed and config.exit_on_error:
+            names = ", ".join(failed)
+            LOGGER.error("ending, because --exit-on-error is set and these failed: %s", names)
+            return 1
+        report, warning = loaded_report(self._server, config)
+        self.send(ModelsLoaded(tuple(report), warning, engine.serves()))
+        return 0
+
+    async def _end(self, code: int) -> int:
+        """Say good-bye; what was said before reaches the supervisor first."""
+        self.send(Stopping(code))
+        self._channel.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._channel.ended.wait()
+        return code
+
+    def _hear(self, body: bytes) -> None:
+        message = to_process(body)
+        if (handler := self._handlers.get(type(message))) is not None:
+            handler(message)
+
+    def _orphaned(self) -> None:
+        """The supervisor has gone: nobody will bring connections, or ask for an end."""
+        if not self._draining.is_set():
+            LOGGER.error("the supervisor has ended: finishing what is in flight")
+            self._drain()
+
+    def _retire(self) -> None:
+        """Somebody else wants this process to end."""
+        self.send(Retire())
+
+    def _drain(self, *, is_replaced: bool = False) -> None:
+        self._server.engine.is_replaced = is_replaced
+        faulthandler.dump_traceback_later(self._config.exit_timeout_secs + 1.0, exit=True)
+        self._crashes.note_stopping()
+        self._take()
+        self._server.engine.drain()
+        self._draining.set()
+
+    # --- connections ---
+
+    def _take(self) -> None:
+        """Take the connections that the supervisor has passed on."""
+        loop = asyncio.get_running_loop()
+        if self._handover is None:  # the ports are not open yet
+            return
+        try:
+            while (found := taken(self._handover)) is not None:
+                self._received_count += 1
+                name, descriptor = found
+                connection = socket.socket(fileno=descriptor)
+                connection.setblocking(False)
+                task = loop.create_task(self._serve_one(name, connection))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        except (EOFError, OSError):
+            loop.remove_reader(self._handover)
+
+    async def _serve_one(self, name: str, connection: socket.socket) -> None:
+        try:
+            await self._server.take(name, connection)
+        except (OSError, KeyError):  # the client has gone, or the handshake failed
+            connection.close()
+
+    # --- what the supervisor is told ---
+
+    async def _beat(self) -> None:
+        while True:
+            self.send(Beat())
+            await asyncio.sleep(BEAT_S)
+
+    async def _look(self) -> None:
+        while True:
+            now = ConnectionLoad(
+                self._server.connection_count + len(self._tasks), self._received_count
+            )
+            if now != self._last_load:
+                self._last_load = now
+                self.send(now)
+            await asyncio.sleep(LOOK_S)
+
+    async def _push(self) -> None:
+        whole = self._server.engine.whole
+        before = None
+        while True:
+            await asyncio.sleep(PUSH_S)
+            if (progress := whole.progress()) != before:
+                before = progress
+                self.send(Tally(await whole.in_turns()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

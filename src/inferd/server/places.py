@@ -1,0 +1,53 @@
+"""The places where clients reach a server, and what its log says of them."""
+
+import logging
+from collections.abc import Mapping
+
+import inferd
+from inferd.config.ports import is_one_port, listening, ports_of
+from inferd.config.server import ServerConfig
+from inferd.server.address import DefaultAddress, host_and_port
+from inferd.server.tls import tls_files
+
+LOGGER = logging.getLogger("inferd")
+
+
+def places(
+    config: ServerConfig, default_address: str, ports: Mapping[str, int]
+) -> list[tuple[str, str]]:
+    """Return (protocol, where to reach it) for every port among `ports`, and its Unix socket.
+
+    `ports` are the numbers of those that are open, by protocol; 0 and others are not.
+    """
+    addresses = {one.protocol: one.address for one in listening(config, default_address)}
+    found: list[tuple[str, str]] = []
+    if number := ports.get("HTTP"):
+        scheme = "https" if tls_files(config, "http") else "http"
+        found.append(("HTTP", f"{scheme}://{host_and_port(addresses['HTTP'], number)}"))
+        if config.http_unix_socket:
+            found.append(("HTTP", f"unix:{config.http_unix_socket}"))
+    shared = is_one_port(config)
+    if number := ports.get("HTTP" if shared else "gRPC"):
+        address = (config.grpc_address or default_address) if shared else addresses["gRPC"]
+        note = " (TLS)" if tls_files(config, "http" if shared else "grpc") else ""
+        found.append(("gRPC", host_and_port(address, number) + note))
+        if config.grpc_unix_socket:
+            found.append(("gRPC", f"unix:{config.grpc_unix_socket}"))
+    for protocol, number in ports.items():
+        if number and protocol not in ("HTTP", "gRPC", "Metrics"):
+            found.append((protocol, f"http://{host_and_port(addresses[protocol], number)}"))
+    if number := ports.get("Metrics"):
+        found.append(("Metrics", f"http://{host_and_port(addresses['Metrics'], number)}/metrics"))
+    return found
+
+
+def say_live(config: ServerConfig, found: list[tuple[str, str]], default: DefaultAddress) -> None:
+    """Log that the server is live at the places `found`, and why ports are bound as they are."""
+    where = " and ".join(place for protocol, place in found if protocol != "Metrics")
+    LOGGER.info("inferd %s is live at %s, models are loading", inferd.__version__, where)
+    left_open = [one for one in ports_of(config) if one.is_open and one.address is None]
+    if left_open:
+        names = " and ".join(one.protocol for one in left_open)
+        flags = dict.fromkeys(one.address_flag for one in left_open)
+        text = "%s bound to %s; to change that: %s"
+        LOGGER.info(text, names, default.reason, ", ".join(flags))

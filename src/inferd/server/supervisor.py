@@ -1,0 +1,465 @@
+"""The supervisor of a server of several processes: accepts connections and passes them on.
+
+It runs no models and reads no repositories, so that little can go wrong in it: what it decides is
+in inferd.fleet.fleet, this is how it happens.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+import inferd
+from inferd.config.options.log import LogSettings
+from inferd.config.options.trace import read_trace_config
+from inferd.config.ports import cannot_listen, cannot_listen_at, listening, why_not
+from inferd.config.server import ServerConfig
+from inferd.config.workers import check_workers, share_of
+from inferd.errors import InferdError, InvalidConfig
+from inferd.fleet.bodies import discard
+from inferd.fleet.child import Child, passes_sockets
+from inferd.fleet.fleet import MODELS, Fleet, Rules
+from inferd.fleet.listening import BACKLOG, EXHAUSTED, BoundPort, accepted, bound
+from inferd.fleet.messages import ModelsLoaded, NoMessage, Start, ToProcess, framed, from_process
+from inferd.fleet.status import (
+    ControlAnswer,
+    ControlRequest,
+    ProcessStatus,
+    ReplacementState,
+    ServerStatus,
+)
+from inferd.observe.log import Log, printable
+from inferd.observe.numbers import merged
+from inferd.server.address import default_address
+from inferd.server.control import ControlSocket
+from inferd.server.folder import name_of, private_folder
+from inferd.server.inherited import GRPC_UNIX, HTTP_UNIX, arranged, passed_sockets, placed
+from inferd.server.notify import READY, RELOADING, STOPPING, Notifier
+from inferd.server.places import places, say_live
+from inferd.transport.unix_socket import UnixSocket
+
+LOGGER = logging.getLogger("inferd")
+
+TICK_S = 0.05
+_PAUSE_S = 0.2
+"""How long nothing is accepted when the system has no more open files."""
+_MARGIN_S = 2.0
+"""The time that a process has for its end beyond --exit-timeout-secs."""
+
+
+def run(config: ServerConfig, count: int, warnings: Sequence[str] = ()) -> int:
+    """Serve with `count` processes until SIGTERM or SIGINT, and return the exit code.
+
+    The code is as that of inferd.server.process.run, of the process that had the worst. SIGUSR2
+    replaces the processes one after the other, SIGHUP reopens the log files. Raises InvalidConfig.
+    """
+    if not passes_sockets():
+        msg = f"--workers={config.workers} needs Linux, which can pass connections to processes"
+        raise InvalidConfig(msg)
+    check_workers(config)
+    log = _open_log(config)
+    for warning in warnings:
+        LOGGER.warning("%s", warning)
+    folder = Path(tempfile.mkdtemp(prefix="inferd-"))
+    try:
+        with asyncio.Runner() as runner:
+            return runner.run(_Supervisor(config, count, log, folder).serve())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open_log(config: ServerConfig) -> Log:
+    same = {name: getattr(config, f"log_{name}") for name in LogSettings.__slots__}
+    log = Log(LogSettings(**same | {"file": Path(config.log_file) if config.log_file else None}))
+    try:
+        log.open()
+    except OSError as error:
+        msg = f"--log-file: cannot open {config.log_file}: {error.strerror}"
+        raise InvalidConfig(msg) from error
+    return log
+
+
+class _Supervisor:
+    """The one supervisor: the Shell of a Fleet."""
+
+    def __init__(self, config: ServerConfig, count: int, log: Log, folder: Path) -> None:
+        self._config = config
+        self._count = count
+        self._log = log
+        self._folder = folder
+        self._default = default_address(os.environ, os.path.exists)
+        self._children: dict[int, Child] = {}
+        self._listeners: list[BoundPort] = []
+        self._unix: list[UnixSocket] = []
+        self._notifier = Notifier(os.environ)
+        self._waiting: list[tuple[str, socket.socket]] = []  # connections that nobody took
+        self._accepts = False
+        self._is_suspended = False
+        self._ended: asyncio.Future[int] | None = None
+        self._control = ControlSocket(self._reply)
+        self._since_s = time.time()
+        self._fleet = Fleet(
+            Rules(
+                count,
+                float(config.workers_hang_secs),
+                config.exit_timeout_secs + _MARGIN_S,
+                config.drain_delay,
+            ),
+            self,
+            time.monotonic,
+            merge=sum_of_ended,
+            socket_of=self._socket_of,
+            discard=discard,
+        )
+
+    # --- life ---
+
+    async def serve(self) -> int:
+        """Run from start to end, and return the exit code."""
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        try:
+            self._bind()
+        except InvalidConfig as error:
+            LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
+            return 1
+        _empty_trace_file(self._config)
+        ports = {one.name: one.number for one in self._listeners}
+        where = places(self._config, self._default.address, ports)
+        say_live(self._config, where, self._default)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        loop.add_signal_handler(signal.SIGUSR2, self._roll)
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        await self._open_control()
+        self._fleet.start()
+        self._notifier.keep(loop)
+        ticking = asyncio.create_task(self._tick())
+        try:
+            return await self._ended
+        finally:
+            ticking.cancel()
+            self._control.close()
+            self._fleet.kill_all()
+            for one in self._unix:
+                one.remove()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._reap()
+            self._fleet.check_time()
+            self._pass_on()
+            self._notify()
+
+    def _bind(self) -> None:
+        """Open all ports that systemd has not opened. Raises InvalidConfig."""
+        config, address = self._config, self._default.address
+        given = arranged(passed_sockets(os.environ, os.getpid()), config, address)
+        self._listeners += given.values()
+        for port in listening(config, address):
+            if port.protocol in given:
+                continue
+            try:
+                found = bound(port.protocol, port.address, port.number, reuse=port.is_reused)
+            except OSError as error:
+                raise cannot_listen(port, why_not(error)) from error
+            self._listeners.append(found)
+        for name, word, path in (
+            (HTTP_UNIX, "http", config.http_unix_socket),
+            (GRPC_UNIX, "grpc", config.grpc_unix_socket),
+        ):
+            if path and name not in given:
+                self._bind_unix(name, word, path)
+        self._config = placed(config, address, given)
+
+    def _bind_unix(self, name: str, word: str, path: str) -> None:
+        try:
+            self._unix.append(one := UnixSocket(path))
+            one.socket.setblocking(False)
+            one.socket.listen(BACKLOG)
+        except OSError as error:
+            raise cannot_listen_at(word, path, why_not(error)) from error
+        self._listeners.append(BoundPort(name, 0, [one.socket]))
+
+    def _roll(self) -> str:
+        why = self._fleet.roll()
+        self._notify()
+        return why
+
+    def _notify(self) -> None:
+        """Tell systemd what it does not know yet."""
+        fleet = self._fleet
+        last = fleet.replacement
+        status = f"{len(fleet.members.ready())} of {self._count} processes are ready"
+        if fleet.is_stopping:
+            self._notifier.note(STOPPING)
+        elif last is not None and last.state is ReplacementState.RUNNING:
+            self._notifier.note(RELOADING, status)
+        elif fleet.has_begun:
+            self._notifier.note(READY, status)
+
+    def _stop(self, number: signal.Signals) -> None:
+        if self._fleet.is_stopping:
+            LOGGER.warning("%s again: ending at once", number.name)
+            self._fleet.kill_all()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            _end_now(128 + number)
+        LOGGER.info("%s: finishing what is in flight", number.name)
+        self._fleet.stop()
+        self._notify()
+
+    def _hang_up(self) -> None:
+        """Reopen the log files; a server that logs to a terminal ends with the terminal."""
+        if sys.stderr.isatty() and self._log.settings.file is None:
+            self._stop(signal.SIGHUP)
+            return
+        self._log.reopen()
+        self._fleet.reopen_logs()
+
+    def _socket_of(self, number: int) -> str:
+        return str(self._folder / f"{number}.sock")
+
+    # --- who asks for the status ---
+
+    async def _open_control(self) -> None:
+        try:
+            await self._control.open(private_folder(os.environ), name_of(self._config))
+        except OSError as error:
+            text = "inferd status and inferd reload do not find this server: %s"
+            LOGGER.warning(text, printable(str(error)))
+
+    async def _reply(self, request: ControlRequest) -> ControlAnswer:
+        """Do what is requested at the control socket."""
+        error = ""
+        if request.do == "reload":
+            error = self._roll() if self._fleet.has_begun else "models are still loading"
+        return ControlAnswer(error, self._status(await self._models(request)))
+
+    async def _models(self, request: ControlRequest) -> dict[str, int] | None:
+        if not request.with_models:
+            return None
+        replied: asyncio.Future[Sequence[bytes]] = asyncio.get_running_loop().create_future()
+
+        def take(bodies: Sequence[bytes]) -> None:
+            if not replied.done():
+                replied.set_result(bodies)
+
+        self._fleet.ask(MODELS, take)
+        try:
+            for body in await replied:
+                return msgspec.json.decode(body, type=dict[str, int])
+        except msgspec.DecodeError:
+            LOGGER.warning("a process does not tell its models")
+        return None  # nobody is ready, or it does not reply
+
+    def _status(self, models: dict[str, int] | None) -> ServerStatus:
+        now, restarts = time.monotonic(), self._fleet.restarts
+        processes = [
+            ProcessStatus(
+                member.slot,
+                child.pid,
+                member.state.value,
+                max(0, member.load),
+                restarts.counts[member.slot],
+                now - member.began_s,
+                child.rss_bytes,
+            )
+            for member in self._fleet.members
+            if (child := self._children.get(member.number)) is not None
+        ]
+        return ServerStatus(
+            inferd.__version__,
+            os.getpid(),
+            self._since_s,
+            {one.name: one.number for one in self._listeners if one.number},
+            [path for one in self._listeners if not one.number for path in one.paths],
+            self._count,
+            sorted(processes, key=lambda one: (one.slot, -one.uptime_s)),
+            self._fleet.is_stopping,
+            restarts.count,
+            models,
+            self._fleet.replacement,
+        )
+
+    # --- what the fleet makes happen ---
+
+    def spawn(self, number: int, slot: int) -> None:
+        """See Shell."""
+        child = Child(lambda body: self._hear(number, body))
+        self._children[number] = child
+        LOGGER.info("process %d of %d has started, pid %d", slot, self._count, child.pid)
+        start = Start(
+            number,
+            slot,
+            self._count,
+            json.dumps(msgspec.to_builtins(share_of(self._config, self._count))).encode(),
+            self._default.address,
+            str(self._folder),
+            self._socket_of(number),
+            {one.name: one.number for one in self._listeners},
+        )
+        child.channel.write(framed(start))
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._connect(child))
+        task.add_done_callback(lambda task: task.exception())
+
+    async def _connect(self, child: Child) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: child.channel, child.control)
+
+    def _hear(self, number: int, body: bytes) -> None:
+        try:
+            message = from_process(body)
+        except NoMessage as error:
+            LOGGER.error("process %d sends nonsense, ending it: %s", number, error)  # noqa: TRY400
+            self.kill(number)
+            return
+        self._fleet.hear(number, message)
+
+    def send(self, number: int, message: ToProcess) -> None:
+        """See Shell."""
+        if (child := self._children.get(number)) is not None:
+            child.channel.write(framed(message))
+
+    def kill(self, number: int) -> None:
+        """See Shell."""
+        if (child := self._children.get(number)) is not None:
+            child.kill()
+
+    def accept(self, *, is_open: bool) -> None:
+        """See Shell."""
+        self._accepts = is_open
+        self._watch()
+
+    def _watch(self) -> None:
+        """Look for connections, or leave them in the backlog."""
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            for one in listener.sockets:
+                if self._accepts and not self._is_suspended:
+                    loop.add_reader(one, self._take, listener.name, one)
+                else:
+                    loop.remove_reader(one)
+
+    def close(self) -> None:
+        """See Shell."""
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            for one in listener.sockets:
+                loop.remove_reader(one)
+                with suppress(OSError):
+                    while self._take(listener.name, one):
+                        pass
+                one.close()
+        self._listeners.clear()
+
+    def show(self, loaded: ModelsLoaded) -> None:
+        """See Shell."""
+        if loaded.report:
+            sys.stdout.write("\n".join(loaded.report) + "\n")
+            sys.stdout.flush()
+        if loaded.warning:
+            LOGGER.warning("%s", loaded.warning)
+        else:
+            LOGGER.info("ready")
+        self._notify()
+
+    def end(self, code: int) -> None:
+        """See Shell."""
+        LOGGER.info("ended")
+        self._notify()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(code)
+
+    # --- connections ---
+
+    def _take(self, name: str, listening: socket.socket) -> int:
+        """Accept what waits at a socket, and pass it on; return how many there were."""
+        try:
+            connections = accepted(listening)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                LOGGER.warning("no connection can be accepted now: %s", error.strerror)
+                self._pause()
+                return 0
+            raise
+        for connection in connections:
+            if not self._give(name, connection):
+                self._waiting.append((name, connection))
+        return len(connections)
+
+    def _give(self, name: str, connection: socket.socket) -> bool:
+        """Give a connection to a process; False if none takes it now."""
+        tried: set[int] = set()
+        while (member := self._fleet.choose(tried)) is not None:
+            if self._children[member.number].hand(name, connection):
+                member.given_count += 1
+                connection.close()
+                return True
+            tried.add(member.number)
+        return False
+
+    def _pass_on(self) -> None:
+        """Try once more with connections that nobody took."""
+        waiting, self._waiting = self._waiting, []
+        for name, connection in waiting:
+            if not self._give(name, connection):
+                self._waiting.append((name, connection))
+
+    def _pause(self) -> None:
+        self._is_suspended = True
+        self._watch()
+        asyncio.get_running_loop().call_later(_PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        self._is_suspended = False
+        self._watch()
+
+    def _reap(self) -> None:
+        """Notice the processes that have ended."""
+        for number, child in list(self._children.items()):
+            why = child.ended()
+            if why is not None and child.channel.ended.is_set():
+                del self._children[number]
+                self._fleet.lost(number, f"{why}, pid {child.pid}")
+
+
+def sum_of_ended(numbers: Iterable[bytes]) -> bytes:
+    """Return the sum of the numbers of processes that have ended, those of earlier ones first.
+
+    Without the last ones if they cannot be read: what one process counted is no reason to end.
+    """
+    ended = list(numbers)
+    try:
+        return merged(ended)
+    except InferdError as error:
+        LOGGER.error("what a process has counted is lost: %s", error.message)  # noqa: TRY400
+        return ended[0] if len(ended) > 1 else b""
+
+
+def _empty_trace_file(config: ServerConfig) -> None:
+    """Empty the trace file that the operator named, as one process would; all append to it."""
+    settings, _ = read_trace_config(config.trace_config)
+    if settings.file is not None and settings.file.is_file():
+        with suppress(OSError):  # who cannot write will say so
+            os.truncate(settings.file, 0)
+
+
+def _end_now(code: int) -> NoReturn:
+    sys.stdout.flush()
+    logging.shutdown()
+    os._exit(code)

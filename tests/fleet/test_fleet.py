@@ -1,0 +1,122 @@
+"""What the supervisor decides, in a simulation of random faults: see world.py."""
+
+import pytest
+from world import World
+
+from inferd.fleet.fleet import MODELS, Fleet, Rules
+from inferd.fleet.messages import CannotStart, ModelsLoaded, Question, Reply
+from inferd.fleet.questions import WAIT_S
+from inferd.fleet.restarts import MOST_FAILURES
+from inferd.fleet.status import ReplacementState
+
+SEEDS = 250
+
+
+@pytest.mark.parametrize("first", range(0, 1000, SEEDS))
+def test_whatever_happens_the_processes_are_one_server(first):
+    for seed in range(first, first + SEEDS):
+        try:
+            World(seed).live()
+        except AssertionError as error:
+            pytest.fail(f"seed {seed}: {error}")
+
+
+class Notes:
+    """A Shell that notes what it is to do, and a clock."""
+
+    def __init__(self, process_count):
+        self.now_s = 0.0
+        self.sent, self.killed, self.code = [], [], None
+        self.fleet = Fleet(
+            Rules(process_count),
+            self,
+            lambda: self.now_s,
+            merge=lambda numbers: b"".join(numbers),
+            socket_of=str,
+            discard=lambda _body: None,
+        )
+        self.fleet.start()
+
+    def spawn(self, number, slot):
+        self.spawned = number
+
+    def send(self, number, message):
+        self.sent.append((number, message))
+
+    def kill(self, number):
+        self.killed.append(number)
+
+    def accept(self, *, is_open):
+        pass
+
+    def close(self):
+        pass
+
+    def show(self, loaded):
+        pass
+
+    def end(self, code):
+        self.code = code
+
+
+@pytest.fixture
+def notes():
+    """Two processes, numbers 1 and 2, that serve."""
+    made = Notes(2)
+    for number in (1, 2):
+        made.fleet.hear(number, ModelsLoaded())
+    assert made.fleet.has_begun
+    return made
+
+
+def test_new_processes_that_do_not_start_leave_the_server_as_it_is(notes):
+    for time in range(MOST_FAILURES + 1):
+        assert notes.fleet.roll() == ""
+        assert notes.fleet.roll() == "processes are being replaced already"
+        notes.fleet.hear(notes.spawned, CannotStart())
+        assert notes.killed[time:] == [notes.spawned]
+        notes.fleet.lost(notes.spawned, "SIGKILL")
+        assert notes.fleet.replacement.state is ReplacementState.FAILED
+        assert notes.fleet.replacement.number == time + 1
+    notes.now_s += 1000.0
+    notes.fleet.check_time()
+    assert [one.number for one in notes.fleet.members.ready()] == [1, 2]
+    assert (notes.fleet.restarts.count, notes.fleet.is_stopping, notes.code) == (0, False, None)
+
+
+def test_a_replacement_is_done_when_the_last_old_process_has_ended(notes):
+    notes.fleet.roll()
+    for old in (1, 2):
+        assert notes.fleet.replacement.replaced_count == old - 1
+        notes.fleet.hear(notes.spawned, ModelsLoaded())
+        assert notes.fleet.replacement.replaced_count == old
+        assert notes.fleet.replacement.state is ReplacementState.RUNNING
+        notes.fleet.lost(old, "exit code 0")
+    assert notes.fleet.replacement.state is ReplacementState.DONE
+
+
+def test_a_process_that_ends_while_it_is_replaced_is_started_again_if_the_new_one_fails(notes):
+    notes.fleet.roll()
+    new = notes.spawned
+    notes.fleet.lost(1, "SIGSEGV")
+    notes.fleet.lost(new, "SIGSEGV")
+    notes.now_s += 1.0
+    notes.fleet.check_time()
+    assert notes.spawned > new
+    assert {one.slot for one in notes.fleet.members} == {0, 1}
+
+
+def test_the_supervisor_gets_a_reply_or_none(notes):
+    answers = []
+    notes.fleet.ask(MODELS, answers.append)
+    number, question = notes.sent[-1]
+    assert question == Question(question.number, MODELS)
+    notes.fleet.hear(number, Reply(question.number, b"yes"))
+    notes.fleet.ask(MODELS, answers.append)
+    notes.fleet.lost(number, "SIGSEGV")
+    notes.fleet.ask(MODELS, answers.append)
+    notes.now_s += WAIT_S
+    notes.fleet.check_time()
+    notes.fleet.lost(2, "SIGSEGV")
+    notes.fleet.ask(MODELS, answers.append)
+    assert answers == [(b"yes",), (), (), ()]
