@@ -38,7 +38,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow test-compiled test-interop test-platforms conform fuzz-rest bench bench-peers bench-platforms docs dev clean
+.PHONY: help run check test test-slow test-compiled test-interop test-platforms conform fuzz-rest bench bench-workers bench-peers bench-platforms docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ bench: $(if $(PLAIN),$(DEV),$(COMPILED)) ## CPU time per request against a C flo
 	$(MEASURED)/python bench/python.py $(if $(QUICK),--seconds 1 --repeats 1)
 	$(MEASURED)/python bench/metrics.py $(if $(QUICK),--quick)
 	$(MEASURED)/python bench/scrape.py
+
+bench-workers: $(if $(PLAIN),$(DEV),$(COMPILED)) ## what 1, 2, 4, ... processes cost and give (PLAIN=1: not compiled; ARGS=)
+	$(MEASURED)/python bench/workers.py $(ARGS)
 
 bench-peers: $(PEERS) $(TRITON) bench ## the same, with MLServer and Triton beside it, each in a .venv of its own
 

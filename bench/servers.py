@@ -56,11 +56,16 @@ def cpu_seconds(pid: int) -> float:
 
     In nanoseconds: /proc has hundredths of a second, which are too coarse for a short turn.
     """
-    used_ns = 0
+    used_s = 0.0
     for member in family(pid):
         with suppress(OSError):  # it has ended
-            used_ns += time.clock_gettime_ns(_CPU_CLOCK | (~member << 3))
-    return used_ns / 1e9
+            used_s += own_cpu_seconds(member)
+    return used_s
+
+
+def own_cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds of a process, without those of its children. Raises OSError."""
+    return time.clock_gettime_ns(_CPU_CLOCK | (~pid << 3)) / 1e9
 
 
 def machine_cpu_seconds() -> float:
