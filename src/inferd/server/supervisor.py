@@ -52,7 +52,7 @@ from inferd.transport.unix_socket import UnixSocket
 
 LOGGER = logging.getLogger("inferd")
 
-TICK_S = 0.05
+TICK_S = 0.2
 _PAUSE_S = 0.2
 """How long nothing is accepted when the system has no more open files."""
 _MARGIN_S = 2.0
