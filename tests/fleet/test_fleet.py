@@ -12,6 +12,41 @@ from inferd.fleet.status import ReplacementState
 SEEDS = 250
 
 
+def begun(seed):
+    """Return a world in which all processes serve and nothing goes wrong."""
+    world = World(seed)
+    world.is_calm = True
+    world.fleet.start()
+    world.tick()
+    world.run_until(10.0)
+    assert world.fleet.has_begun
+    return world
+
+
+def test_processes_are_not_taken_for_hung_when_all_stood_still():
+    world = begun(1)
+    world.now += 1000.0
+    world.fleet.check_time()
+    assert world.killed == set()
+
+
+def test_a_process_that_hangs_is_killed():
+    world = begun(1)
+    world.alive()[0].is_deaf = True
+    world.run_until(40.0)
+    assert len(world.killed) == 1
+
+
+def test_a_process_that_lacks_what_the_others_serve_does_not_serve():
+    world = begun(3)
+    for member in world.fleet.members:
+        member.serves = frozenset({"m 1"})
+    world.end(world.alive()[0], "SIGKILL")
+    world.run_until(20.0)
+    assert len(world.ready()) == world.count - 1
+    assert world.killed
+
+
 @pytest.mark.parametrize("first", range(0, 1000, SEEDS))
 def test_whatever_happens_the_processes_are_one_server(first):
     for seed in range(first, first + SEEDS):

@@ -40,6 +40,9 @@ from inferd.fleet.status import Replacement, ReplacementState
 
 log = logging.getLogger("inferd")
 
+LATE_S = 5.0
+"""A check of the time that comes so late: the whole machine, or container, has stood still."""
+
 START_S = 120.0
 """How long a process may take for its first word."""
 
@@ -140,6 +143,7 @@ class Fleet:
         self.is_stopping = False
         """Whether the server ends."""
         self._close_s = 0.0
+        self._checked_s = 0.0
         self._is_closed = False
         self.has_begun = False
         """Whether all processes have been ready once."""
@@ -221,8 +225,12 @@ class Fleet:
     def check_time(self) -> None:
         """Do what is due; to be called several times a second."""
         now = self._clock()
+        late_s = now - (self._checked_s or now)
+        self._checked_s = now
         self._questions.check_time(now)
         for member in self.members:
+            if late_s > LATE_S:  # this process did not run either: what was said is still unheard
+                member.heard_s += late_s
             if self._rules.silence_s and now - member.heard_s > self._patience_with(member):
                 log.error(
                     "process %d has been silent for %.0f s: ending it",
@@ -325,7 +333,8 @@ class Fleet:
         self.changes.propose(member.number, message, self._parties())
 
     def _on_stopping(self, _member: Member, message: Stopping) -> None:
-        self._code = max(self._code, message.code)
+        if self.is_stopping:
+            self._code = max(self._code, message.code)
 
     def _on_cannot_start(self, member: Member, message: CannotStart) -> None:
         if self.has_begun:  # others serve, or have: this may be one that goes wrong later
@@ -465,6 +474,7 @@ class Fleet:
         if missing:
             text = "process %d does not serve %s as the others do, whatever is on disk: ending it"
             log.error(text, member.slot, ", ".join(missing[:_MOST_SHOWN]))
+            member.state = State.LOADING  # it is looked at no more
             self._shell.kill(member.number)
         return not missing
 
