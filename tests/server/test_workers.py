@@ -62,6 +62,14 @@ def repository_of(root, name, config):
     (root / name / "config.pbtxt").write_text(config)
 
 
+def sockets_of(pid):
+    """Return the paths of the Unix sockets that a process has open."""
+    links = (os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir())
+    mine = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return [row[7] for row in rows if len(row) > 7 and row[6] in mine and row[7][0] == "/"]
+
+
 def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -269,8 +277,11 @@ def test_a_process_that_hangs_is_ended_and_the_others_go_on(start, repository, e
 def test_processes_end_with_the_supervisor(start, repository, echo):
     server, port = start(repository(m=echo()))
     pids = children_of(server.process.pid)
+    folders = {Path(one).parent for one in sockets_of(pids[0]) if "/inferd-" in one}
+    assert [folder.is_dir() for folder in folders] == [True]
     server.process.kill()
     until(lambda: not any(map(is_alive, pids)))
+    assert [folder.exists() for folder in folders] == [False]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
 

@@ -4,6 +4,7 @@ import asyncio
 import faulthandler
 import json
 import logging
+import shutil
 import signal
 import socket
 import sys
@@ -241,6 +242,7 @@ class _Member:
         """The supervisor has gone: nobody will bring connections, or ask for an end."""
         if not self._draining.is_set():
             LOGGER.error("the supervisor has ended: finishing what is in flight")
+            shutil.rmtree(self._start.folder, ignore_errors=True)  # nobody else will do it
             self._drain()
 
     def _retire(self) -> None:
