@@ -10,7 +10,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import shared_memory
 from pathlib import Path
@@ -18,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fleet_under_load import children_of, play
+from running_fleet import is_alive, until
 from server_process import ON_FREE_PORTS, Process
 
 pytestmark = pytest.mark.slow
 
 CONNECTIONS = 6
 EXPLICIT = ["--model-control-mode=explicit", "--load-model=*"]
-DEADLINE_S = 60.0
 
 
 @pytest.fixture
@@ -46,16 +45,6 @@ def start():
         until(lambda left=left: not any(map(is_alive, left)))
 
 
-def until(holds):
-    """Wait until `holds()` is true, and return that; fail when it takes too long."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        if found := holds():
-            return found
-        time.sleep(0.001)
-    return pytest.fail("it takes too long")
-
-
 def repository_of(root, name, config):
     """Add a model to a repository, its configuration last."""
     (root / name / "1").mkdir(parents=True)
@@ -68,13 +57,6 @@ def sockets_of(pid):
     mine = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
     rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
     return [row[7] for row in rows if len(row) > 7 and row[6] in mine and row[7][0] == "/"]
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def everywhere(ask, port, path, body=None):
