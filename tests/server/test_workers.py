@@ -356,6 +356,19 @@ def test_a_supervisor_without_open_files_goes_on_when_there_are_some(
     assert answers == [200]
 
 
+def test_a_supervisor_that_cannot_start_processes_tries_again(start, repository, echo, ask, body):
+    server, port = start(repository(m=echo()))
+    pid = server.process.pid
+    pids = children_of(pid)
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (1, hard))
+    os.kill(pids[0], signal.SIGKILL)
+    server.wait_for("could not be started: Too many open files")
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+    replaced(server, pids)
+    assert [one[0] for one in everywhere(ask, port, "/v2/models/m/infer", body)] == [200]
+
+
 def test_a_keep_alive_connection_goes_on_in_one_process(start, repository, echo, body):
     _, port = start(repository(m=echo()))
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from inferd.fleet.channel import Channel
 
@@ -22,26 +22,27 @@ def passes_sockets() -> bool:
 
 
 class Child:
-    """A process that has been started; `hear` gets the bodies of its messages."""
+    """A process that has been started; `hear` gets the bodies of its messages.
+
+    Raises OSError if the system cannot start another.
+    """
 
     def __init__(self, hear: Callable[[bytes], None]) -> None:
-        self._control, theirs = socket.socketpair()
-        self._handover, takes = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control.setblocking(False)
-        self._handover.setblocking(False)
-        pid = os.getpid()
-        with theirs, takes:
+        with ExitStack() as ours, ExitStack() as theirs:
+            pairs = []
+            for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+                mine, other = socket.socketpair(socket.AF_UNIX, kind)
+                ours.enter_context(mine).setblocking(False)
+                pairs.append((mine, theirs.enter_context(other).fileno()))
+            (self._control, control), (self._handover, takes) = pairs
+            # -P: what lies in the folder where the server was started is not imported.
+            command = [sys.executable, "-P", "-m", MODULE]
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    MODULE,
-                    *map(str, (theirs.fileno(), takes.fileno(), pid)),
-                ],
-                pass_fds=(theirs.fileno(), takes.fileno()),
+                [*command, *map(str, (control, takes, os.getpid()))],
+                pass_fds=(control, takes),
                 stdin=subprocess.DEVNULL,
             )
+            ours.pop_all()
         self.channel = Channel(hear, lambda: None)
         self.pid = self._process.pid
 

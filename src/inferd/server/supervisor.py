@@ -160,10 +160,13 @@ class _Supervisor:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._reap()
-            self._fleet.check_time()
-            self._pass_on()
-            self._notify()
+            try:
+                self._reap()
+                self._fleet.check_time()
+                self._pass_on()
+                self._notify()
+            except Exception:  # the next tick may go better, and nobody else watches the processes
+                LOGGER.exception("the supervisor failed to look after its processes")
 
     def _bind(self) -> None:
         """Open all ports that systemd has not opened. Raises InvalidConfig."""
@@ -299,7 +302,12 @@ class _Supervisor:
 
     def spawn(self, number: int, slot: int) -> None:
         """See Shell."""
-        child = Child(lambda body: self._hear(number, body))
+        try:
+            child = Child(lambda body: self._hear(number, body))
+        except OSError as error:
+            why = f"it could not be started: {error.strerror}"
+            asyncio.get_running_loop().call_soon(self._fleet.lost, number, why)
+            return
         self._children[number] = child
         LOGGER.info("process %d of %d has started, pid %d", slot, self._count, child.pid)
         start = Start(
