@@ -1,6 +1,5 @@
 """Child: a process of the server, its channel, and the socket over which it gets connections."""
 
-import ctypes
 import os
 import signal
 import socket
@@ -11,14 +10,7 @@ from contextlib import ExitStack, suppress
 
 from inferd.fleet.channel import Channel
 
-_PR_SET_PDEATHSIG = 1
-_NAME_BYTES = 100
 MODULE = "inferd.server.member"
-
-
-def passes_sockets() -> bool:
-    """Tell whether this system can pass sockets from one process to another, and end orphans."""
-    return sys.platform == "linux"
 
 
 class Child:
@@ -34,7 +26,7 @@ class Child:
                 mine, other = socket.socketpair(socket.AF_UNIX, kind)
                 ours.enter_context(mine).setblocking(False)
                 pairs.append((mine, theirs.enter_context(other).fileno()))
-            (self._control, control), (self._handover, takes) = pairs
+            (self.control, control), (self._handover, takes) = pairs
             # -P: what lies in the folder where the server was started is not imported.
             command = [sys.executable, "-P", "-m", MODULE]
             self._process = subprocess.Popen(
@@ -44,12 +36,8 @@ class Child:
             )
             ours.pop_all()
         self.channel = Channel(hear, lambda: None)
+        """To be connected with `control`."""
         self.pid = self._process.pid
-
-    @property
-    def control(self) -> socket.socket:
-        """The socket that the channel is to use."""
-        return self._control
 
     @property
     def rss_bytes(self) -> int:
@@ -85,24 +73,3 @@ class Child:
             return signal.Signals(-code).name
         except ValueError:
             return f"signal {-code}"
-
-
-def taken(takes: socket.socket) -> tuple[str, int] | None:
-    """Return the name of a port and a connection that came over `takes`, None if there is none.
-
-    Raises EOFError when no more will come.
-    """
-    try:
-        name, descriptors, _, _ = socket.recv_fds(takes, _NAME_BYTES, 1)
-    except BlockingIOError:
-        return None
-    if not name:
-        raise EOFError
-    return (name.decode(), descriptors[0]) if descriptors else taken(takes)
-
-
-def end_with_parent(parent: int) -> None:
-    """Have this process get SIGTERM when `parent`, which started it, ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it has ended already
-        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,9 +1,11 @@
 """One process of a server of several: python -m inferd.server.member, started by the supervisor."""
 
 import asyncio
+import ctypes
 import faulthandler
 import json
 import logging
+import os
 import shutil
 import signal
 import socket
@@ -19,7 +21,6 @@ from inferd.config.server import ServerConfig
 from inferd.core.processes import Processes
 from inferd.errors import InferdError, InvalidConfig
 from inferd.fleet.channel import Channel
-from inferd.fleet.child import end_with_parent, taken
 from inferd.fleet.messages import (
     Answered,
     Beat,
@@ -63,6 +64,8 @@ BEAT_S = 1.0
 PUSH_S = 0.25
 LOOK_S = 0.05
 _HEAD_BYTES = 4
+_NAME_BYTES = 100
+_PR_SET_PDEATHSIG = 1
 _CLOSING_S = 0.5
 """What of the time for an end is kept for closing models."""
 
@@ -72,7 +75,7 @@ def main() -> int:
     control, takes, parent = (int(text) for text in sys.argv[1:4])
     for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's are for the supervisor
         signal.signal(number, signal.SIG_IGN)
-    end_with_parent(parent)
+    _end_with_parent(parent)
     channel, handover = socket.socket(fileno=control), socket.socket(fileno=takes)
     for one in (channel, handover):
         one.set_inheritable(False)
@@ -265,7 +268,7 @@ class _Member:
         if self._handover is None:  # the ports are not open yet
             return
         try:
-            while (found := taken(self._handover)) is not None:
+            while (found := _taken(self._handover)) is not None:
                 self._received_count += 1
                 name, descriptor = found
                 connection = socket.socket(fileno=descriptor)
@@ -307,6 +310,27 @@ class _Member:
             if (progress := whole.progress()) != before:
                 before = progress
                 self.send(Tally(await whole.in_turns()))
+
+
+def _end_with_parent(parent: int) -> None:
+    """Have this process get SIGTERM when `parent`, which started it, ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it has ended already
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _taken(takes: socket.socket) -> tuple[str, int] | None:
+    """Return the name of a port and a connection that came over `takes`, None if there is none.
+
+    Raises EOFError when no more will come.
+    """
+    try:
+        name, descriptors, _, _ = socket.recv_fds(takes, _NAME_BYTES, 1)
+    except BlockingIOError:
+        return None
+    if not name:
+        raise EOFError
+    return (name.decode(), descriptors[0]) if descriptors else _taken(takes)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from inferd.config.server import ServerConfig
 from inferd.config.workers import check_workers, share_of
 from inferd.errors import InferdError, InvalidConfig
 from inferd.fleet.bodies import discard
-from inferd.fleet.child import Child, passes_sockets
+from inferd.fleet.child import Child
 from inferd.fleet.fleet import MODELS, Fleet, Rules
 from inferd.fleet.listening import BACKLOG, EXHAUSTED, BoundPort, accepted, bound
 from inferd.fleet.messages import ModelsLoaded, NoMessage, Start, ToProcess, framed, from_process
@@ -65,7 +65,7 @@ def run(config: ServerConfig, count: int, warnings: Sequence[str] = ()) -> int:
     The code is as that of inferd.server.process.run, of the process that had the worst. SIGUSR2
     replaces the processes one after the other, SIGHUP reopens the log files. Raises InvalidConfig.
     """
-    if not passes_sockets():
+    if sys.platform != "linux":
         msg = f"--workers={config.workers} needs Linux, which can pass connections to processes"
         raise InvalidConfig(msg)
     check_workers(config)
