@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import shared_memory
 from pathlib import Path
 
+import changes_under_load
 import numpy as np
 import pytest
 from fleet_under_load import children_of, play
@@ -198,6 +199,13 @@ def test_what_changes_in_a_polled_repository_changes_in_all_processes(
     shutil.rmtree(root / "n")
     until(lambda: ask(port, "/v2/models/n/ready")[0] == 400)
     assert {one[0] for one in everywhere(ask, port, "/v2/models/n/infer", body)} == {404}
+
+
+def test_after_a_load_no_process_answers_as_before():
+    counts = changes_under_load.play(3, 20, 2000)
+    assert counts["wrong"] == 0, counts.faults
+    assert counts["failed_loads"] == 2
+    assert counts["answered"] > 1000
 
 
 # --- processes that end ---
