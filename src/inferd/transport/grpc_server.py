@@ -66,12 +66,17 @@ class GrpcServer:
         self._server = server
         return bound
 
-    async def stop(self, grace_s: float) -> None:
-        """Stop taking calls, give those in flight `grace_s` seconds, then cancel them."""
+    async def stop(self, grace_s: float) -> bool:
+        """Stop taking calls, give those in flight `grace_s` seconds, then cancel them.
+
+        Return whether none had to be, as far as the time tells: grpcio does not say.
+        """
         self._stopping.set()
+        began_s = monotonic()
         if self._server is not None:
             await self._server.stop(grace_s)
             self._server = None
+        return monotonic() - began_s < grace_s
 
     def read_tls(self) -> None:
         """Reload the TLS files, for new connections.

@@ -140,11 +140,13 @@ class Http2Server:
         if self._tls is not None:
             self._tls.read()
 
-    async def stop(self, grace_s: float) -> None:
-        """Stop taking calls, give those in flight `grace_s` seconds, then cancel them."""
+    async def stop(self, grace_s: float) -> bool:
+        """Stop taking calls, give those in flight `grace_s` seconds, then cancel them.
+
+        Return whether none had to be.
+        """
         self._stopping.set()
-        if grace_s > 0:
-            await self._drain(grace_s)
+        is_done = await self._drain(grace_s) if grace_s > 0 else not self.endpoint.connections
         for server in self._servers:
             server.close()
         if self._unix_socket is not None:
@@ -156,8 +158,9 @@ class Http2Server:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+        return is_done
 
-    async def _drain(self, grace_s: float) -> None:
+    async def _drain(self, grace_s: float) -> bool:
         """Have the clients go elsewhere, and wait at most `grace_s` until they have gone."""
         window_s = self.options.drain_window_s
         self.sweep()  # the window begins now
@@ -167,7 +170,7 @@ class Http2Server:
         servers, self._servers = self._servers, []
         context = self._tls.context if self._tls else None
         await stop_listening(servers, self.connect, context, window_s)
-        await self.endpoint.wait_until_empty(grace_s)
+        return await self.endpoint.wait_until_empty(grace_s)
 
     def sweep(self) -> None:
         """Have every connection check its timeouts."""

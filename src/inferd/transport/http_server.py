@@ -145,10 +145,13 @@ class HttpServer:
         servers, self._servers = self._servers, []
         await stop_listening(servers, self.connect, self.options.ssl_context, window_s)
 
-    async def drain(self, timeout_s: float) -> None:
-        """Stop accepting, and wait at most `timeout_s` until all connections have closed."""
+    async def drain(self, timeout_s: float) -> bool:
+        """Stop accepting, and wait at most `timeout_s` until all connections have closed.
+
+        Return whether they have.
+        """
         await self.stop_accepting()
-        await self.endpoint.wait_until_empty(timeout_s)
+        return await self.endpoint.wait_until_empty(timeout_s)
 
     def close(self) -> None:
         """Stop listening and abort all connections."""
