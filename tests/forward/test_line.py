@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.forward.frame_line import FrameLine
 from inferd.forward.line import (
     ENDED,
@@ -56,7 +57,8 @@ def run(test):
             _open.clear()
             await asyncio.sleep(0.001)
 
-    return asyncio.run(closing())
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:  # as the server has it
+        return runner.run(closing())
 
 
 async def pair(**options):

@@ -1,6 +1,7 @@
 """Where other processes connect."""
 
 import asyncio
+import socket
 import stat
 from pathlib import Path
 
@@ -28,9 +29,9 @@ def test_its_folder_is_private_and_what_was_left_there_is_replaced(tmp_path, unt
             peer = await connect(path)
             await until(lambda listener=listener: listener.has_origins)
             mode = stat.S_IMODE(Path(path).parent.stat().st_mode)
-            listener._server.close()  # as a process that is killed: the path stays
-            listener._path += ".gone"
             listener.close()
+            with socket.socket(socket.AF_UNIX) as left:  # as by a process that is killed
+                left.bind(path)
             await until(lambda peer=peer: peer.ends)
         return mode
 
