@@ -50,7 +50,7 @@ class DecodedRequest(NamedTuple):
 
 
 class RawInputs:
-    """The raw inputs of a message: a Source."""
+    """The raw inputs of a message: an InputSource."""
 
     __slots__ = ("_at", "data", "raw")
 
@@ -60,7 +60,7 @@ class RawInputs:
         self._at = 0
 
     def take(self, name: str, size_bytes: int, model: str) -> memoryview:
-        """See Source."""
+        """See InputSource."""
         if self._at == len(self.raw):
             msg = (  # the index, not the count: the number that clients know
                 f"expected tensor data for at least {self._at} inputs but got only {self._at} sets "
@@ -78,12 +78,12 @@ class RawInputs:
         return raw
 
     def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
-        """See Source."""
+        """See InputSource."""
         raw = self.raw
         return raw if tuple(map(len, raw)) == sizes_bytes else None
 
     def check_used_up(self, model: str) -> None:
-        """See Source."""
+        """See InputSource."""
         if self._at != len(self.raw):
             msg = (
                 f"unexpected additional input data for model '{model}': the request has "
@@ -92,7 +92,7 @@ class RawInputs:
             raise InvalidRequest(msg)
 
     def rewind(self) -> None:
-        """See Source."""
+        """See InputSource."""
         self._at = 0
 
 

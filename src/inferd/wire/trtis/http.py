@@ -150,7 +150,7 @@ def _remembered_tensor(text: str) -> InputHeader | OutputHeader | None:
 
 
 class Body:
-    """A Source: the bytes of inputs in the body of a request."""
+    """An InputSource: the bytes of inputs in the body of a request."""
 
     __slots__ = ("_at", "data")
 
@@ -159,7 +159,7 @@ class Body:
         self._at = 0
 
     def take(self, name: str, size_bytes: int, model: str) -> memoryview:
-        """See Source."""
+        """See InputSource."""
         start = self._at
         self._at = end = start + size_bytes
         if end > len(self.data):
@@ -175,7 +175,7 @@ class Body:
         return self.data[start:end]
 
     def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
-        """See Source."""
+        """See InputSource."""
         data, at = self.data, 0
         taken = []
         for size in sizes_bytes:
@@ -184,7 +184,7 @@ class Body:
         return taken if at == len(data) else None
 
     def check_used_up(self, model: str) -> None:
-        """See Source."""
+        """See InputSource."""
         if self._at != len(self.data):
             msg = (
                 f"unexpected additional input data for model '{model}': the body has "
@@ -193,7 +193,7 @@ class Body:
             raise InvalidRequest(msg)
 
     def rewind(self) -> None:
-        """See Source."""
+        """See InputSource."""
         self._at = 0
 
 

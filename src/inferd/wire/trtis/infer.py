@@ -56,7 +56,7 @@ _MOST_PLANS = 64
 """How many plans are remembered for each model."""
 
 
-class Source(Protocol):
+class InputSource(Protocol):
     """Where the bytes of inputs come from, in the order of the header; `data` is all of them."""
 
     data: Any
@@ -154,7 +154,7 @@ class Form:
         self,
         version: str,
         header: InferHeader,
-        source: Source,
+        source: InputSource,
         resolve: Resolve,
         *,
         on_loop: bool = True,
@@ -194,7 +194,7 @@ class Form:
         self,
         version: str,
         header: InferHeader,
-        source: Source,
+        source: InputSource,
         resolve: Resolve,
         *,
         on_loop: bool,
@@ -261,7 +261,9 @@ class Form:
             raise self._bad_size(rule, said, size, batch)
         return Tensor(rule.name, rule.datatype, shape, b""), size
 
-    def _strings(self, tensor: Tensor, source: Source, size_bytes: int, *, on_loop: bool) -> Any:
+    def _strings(
+        self, tensor: Tensor, source: InputSource, size_bytes: int, *, on_loop: bool
+    ) -> Any:
         """Return the data of an input of BYTES, which is `size_bytes` long. Raises as `take`."""
         count = prod(tensor.shape)
         if on_loop and INLINE_STRINGS < count <= size_bytes // 4:

@@ -5,7 +5,7 @@ import onnxruntime
 import pytest
 
 from inferd.backends.estimator.conversion.unusual import (
-    Place,
+    ColumnNumber,
     RefusedValues,
     guarded,
     refused_in,
@@ -24,10 +24,14 @@ def but_for(is_wrong, outcome="other"):
 
 def test_each_column_is_tried_by_itself_if_they_differ():
     only_second = but_for(lambda x: np.isnan(x[:, 1]))
-    assert refused_in({"x": ROWS}, only_second) == RefusedValues([Place("x", 1)], [])
-    assert refused_in({"x": ROWS}, but_for(np.isinf)).infinity == [Place("x", n) for n in range(3)]
+    assert refused_in({"x": ROWS}, only_second) == RefusedValues([ColumnNumber("x", 1)], [])
+    assert refused_in({"x": ROWS}, but_for(np.isinf)).infinity == [
+        ColumnNumber("x", n) for n in range(3)
+    ]
     assert refused_in({"x": ROWS}, but_for(np.isinf, "refused")) == RefusedValues([], [])
-    assert refused_in({"x": ROWS[:, 0]}, but_for(np.isneginf)) == RefusedValues([], [Place("x", 0)])
+    assert refused_in({"x": ROWS[:, 0]}, but_for(np.isneginf)) == RefusedValues(
+        [], [ColumnNumber("x", 0)]
+    )
 
 
 def test_a_refusal_in_one_column_hides_no_other_answer_in_another():
@@ -36,7 +40,7 @@ def test_a_refusal_in_one_column_hides_no_other_answer_in_another():
             return "refused"
         return "other" if np.isnan(columns["x"][:, 2]).any() else "same"
 
-    assert refused_in({"x": ROWS}, compare).nan == [Place("x", 2)]
+    assert refused_in({"x": ROWS}, compare).nan == [ColumnNumber("x", 2)]
 
 
 def test_of_many_columns_all_are_refused_if_one_is():
@@ -48,7 +52,7 @@ def test_of_many_columns_all_are_refused_if_one_is():
 
 def test_only_floats_can_be_unusual():
     columns = {"a": np.array([1, 2]), "b": np.array(["u", "v"], object), "c": np.array([0.5, 1])}
-    assert refused_in(columns, lambda _: "other").nan == [Place("c", 0)]
+    assert refused_in(columns, lambda _: "other").nan == [ColumnNumber("c", 0)]
 
 
 def test_values_are_tried_that_no_row_has():
@@ -66,13 +70,13 @@ def test_values_are_tried_that_no_row_has():
     assert set(tried["whole"].tolist()) == {2, 3, 255}
     assert set(tried["text"]) == {"", "ab", "ab?"}
     found = unseen_in(columns, lambda tried: "other" if "ab?" in tried["text"] else "same")
-    assert found == [Place("text", 0)]
+    assert found == [ColumnNumber("text", 0)]
 
 
 def test_what_is_refused_is_told():
-    assert str(RefusedValues([Place("x", 0)], [Place("x", 0), Place("x", 1)])) == (
-        "refuses NaN in 1 column and infinity in 2 columns"
-    )
+    assert str(
+        RefusedValues([ColumnNumber("x", 0)], [ColumnNumber("x", 0), ColumnNumber("x", 1)])
+    ) == ("refuses NaN in 1 column and infinity in 2 columns")
     assert str(RefusedValues()) == ""
 
 
@@ -101,7 +105,9 @@ def test_a_guarded_model_answers_all_but_what_it_refuses(dtype):
     content = adding(("x", kind, 3))
     columns = {"x": rows}
     assert guarded(content, RefusedValues(), columns) == content
-    refused = RefusedValues([Place("x", 0), Place("x", 1)], [Place("x", 0), Place("x", 2)])
+    refused = RefusedValues(
+        [ColumnNumber("x", 0), ColumnNumber("x", 1)], [ColumnNumber("x", 0), ColumnNumber("x", 2)]
+    )
     got = run(guarded(content, refused, columns), x=rows)
     assert np.array_equal(got, rows, equal_nan=True)
     assert np.signbit(got[0, 0])
@@ -114,7 +120,7 @@ def test_a_guarded_model_answers_all_but_what_it_refuses(dtype):
 
 def test_columns_may_be_inputs_of_their_own_or_of_one_input():
     columns = {"a": np.zeros(2, np.float32), "x": np.ones(2, np.float32)}
-    refused = RefusedValues([Place("x", 0)])
+    refused = RefusedValues([ColumnNumber("x", 0)])
     apart = guarded(adding(("a", DataType.FP32, 1), ("x", DataType.FP32, 1)), refused, columns)
     one, missing = np.ones((2, 1), np.float32), np.full((2, 1), np.nan, np.float32)
     assert np.isnan(run(apart, a=missing, x=one)).all()

@@ -33,7 +33,7 @@ answers otherwise, or rows that the library refuses."""
 Compare = Callable[[Columns], Outcome]
 
 
-class Place(NamedTuple):
+class ColumnNumber(NamedTuple):
     """A column: its array in `Columns`, and which column of that."""
 
     name: str
@@ -43,8 +43,8 @@ class Place(NamedTuple):
 class RefusedValues(NamedTuple):
     """The columns in which a converted model refuses NaN, and those in which infinity."""
 
-    nan: Sequence[Place] = ()
-    infinity: Sequence[Place] = ()
+    nan: Sequence[ColumnNumber] = ()
+    infinity: Sequence[ColumnNumber] = ()
 
     def __str__(self) -> str:
         """Return in words what is refused, "" for nothing."""
@@ -64,15 +64,15 @@ def refused_in(columns: Columns, compare: Compare) -> RefusedValues:
     )
 
 
-def unseen_in(columns: Columns, compare: Compare) -> Sequence[Place]:
+def unseen_in(columns: Columns, compare: Compare) -> Sequence[ColumnNumber]:
     """Return where values that no row in `columns` has are answered otherwise."""
     unseen = {place: _unseen(columns[place.name], place.number) for place in _places(columns)}
     return _others(columns, unseen, compare)
 
 
 def _others(
-    columns: Columns, unusual: Mapping[Place, Sequence[Any]], compare: Compare
-) -> list[Place]:
+    columns: Columns, unusual: Mapping[ColumnNumber, Sequence[Any]], compare: Compare
+) -> list[ColumnNumber]:
     """Return the places in which `unusual` values are answered otherwise, all if there are many."""
     outcome = compare(_tried(columns, unusual))
     if outcome == "same" or (len(unusual) > _MOST_COLUMNS and outcome == "refused"):
@@ -96,16 +96,16 @@ def _unseen(array: Array, number: int) -> Sequence[Any]:
     return [known[:2].mean()] if len(known) > 1 else []
 
 
-def _places(columns: Columns) -> list[Place]:
+def _places(columns: Columns) -> list[ColumnNumber]:
     return [
-        Place(name, number)
+        ColumnNumber(name, number)
         for name, array in columns.items()
         if array.dtype.kind in "Oiuf"
         for number in range(array.shape[1] if array.ndim > 1 else 1)
     ]
 
 
-def _tried(columns: Columns, unusual: Mapping[Place, Sequence[Any]]) -> Columns:
+def _tried(columns: Columns, unusual: Mapping[ColumnNumber, Sequence[Any]]) -> Columns:
     """Return rows of `columns` with one of the `unusual` values in one place each, in turn."""
     pairs = [(place, value) for place, values in unusual.items() for value in values]
     row_count = len(next(iter(columns.values())))

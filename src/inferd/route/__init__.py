@@ -1,0 +1,1 @@
+"""inferd route: many servers that act as one, behind HAProxy."""

@@ -1,0 +1,1 @@
+"""Where the places come from."""
