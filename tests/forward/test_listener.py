@@ -9,6 +9,7 @@ import pytest
 from peer import Peer, run
 
 from inferd.errors import InvalidConfig
+from inferd.forward.line import FrameKind
 from inferd.forward.listener import PeerListener
 from inferd.forward.owned import OwnedVersions
 
@@ -71,11 +72,11 @@ def test_one_that_ends_waits_until_the_others_have_let_it_go(tmp_path, until):
     async def go():
         listener = PeerListener(OwnedVersions().find)
         await listener.open(path)
-        await listener.wait_until_empty(0.0)  # there is nobody
+        await listener.wait_until_done(0.0)  # there is nobody
         peers = [await connect(path) for _ in range(2)]
         await until(lambda: len(listener._ends) == 2)
-        await listener.wait_until_empty(0.0)  # they stay for too long
-        waiting = asyncio.create_task(listener.wait_until_empty(3600.0))
+        await listener.wait_until_done(0.0)  # they stay for too long
+        waiting = asyncio.create_task(listener.wait_until_done(3600.0))
         peers[0].line.close()
         await until(lambda: len(listener._ends) == 1)
         assert not waiting.done()
@@ -85,3 +86,24 @@ def test_one_that_ends_waits_until_the_others_have_let_it_go(tmp_path, until):
         return listener._ends
 
     assert run(go()) == set()
+
+
+def test_one_that_ends_waits_for_no_process_that_has_no_more_clients(tmp_path, until):
+    path = str(tmp_path / "folder" / "socket")
+
+    async def go():
+        listener = PeerListener(OwnedVersions().find)
+        await listener.open(path)
+        peers = [await connect(path) for _ in range(2)]
+        await until(lambda: len(listener._ends) == 2)
+        waiting = asyncio.create_task(listener.wait_until_done(3600.0))
+        for left, peer in enumerate(reversed(peers)):
+            assert not waiting.done()
+            peer.send(FrameKind.LAST, 0)
+            await until(lambda left=left: len(listener._wanting) == 1 - left)
+        await waiting
+        still = len(listener._ends), [len(peer.ends) for peer in peers]
+        listener.close()
+        return still
+
+    assert run(go()) == (2, [0, 0])

@@ -86,8 +86,8 @@ class Setting:
         self.version = Steered()
         owned = OwnedVersions()
         owned.add(self.version)
-        self.gone = []
-        self.end = OwnerEnd(owned.find, self.gone.append)
+        self.gone, self.done = [], []
+        self.end = OwnerEnd(owned.find, self.gone.append, self.done.append)
         self.peer = await joined(self.end)
         return self
 

@@ -22,11 +22,12 @@ class Exchange:
     async def finish(self, timeout_s: float) -> None:
         """Wait until the others need nothing of this process, which has no more requests itself.
 
-        They are told: processes that end together would wait for each other otherwise. Gives up
-        after `timeout_s`.
+        They are told: processes that end together would wait for each other otherwise. The links
+        to them stay: what runs here for others may call models that are elsewhere. Once nobody has
+        requests of clients, nothing runs anywhere. Gives up after `timeout_s`.
         """
-        self.peers.close()
-        await self.listener.wait_until_empty(timeout_s)
+        self.peers.say_last()
+        await self.listener.wait_until_done(timeout_s)
 
     def stop(self) -> None:
         """Take no more connections of other processes: this one is closing."""

@@ -39,7 +39,7 @@ GARBLED = "sent what nobody understands"
 
 
 class FrameKind:
-    """What a frame is: the first four are an origin's, the others an owner's."""
+    """What a frame is: ANSWER and END are an owner's, the others an origin's."""
 
     REQUEST: Final = 1
     STREAM: Final = 2
@@ -47,6 +47,8 @@ class FrameKind:
     CREDIT: Final = 4
     ANSWER: Final = 5
     END: Final = 6
+    LAST: Final = 7
+    """The origin has no more requests of clients, only such as belong to those of others."""
 
 
 Receive = Callable[[int, int, memoryview, memoryview], None]

@@ -19,6 +19,7 @@ class PeerListener:
     def __init__(self, find: Find) -> None:
         self._find = find
         self._ends: set[OwnerEnd] = set()
+        self._wanting: set[OwnerEnd] = set()  # those of them whose origin has clients
         self._server: asyncio.AbstractServer | None = None
         self._path = ""
         self._left = asyncio.Event()
@@ -38,11 +39,11 @@ class PeerListener:
         self._server = await loop.create_unix_server(self._connected, path)
         self._path = path
 
-    async def wait_until_empty(self, timeout_s: float) -> None:
-        """Wait, at most `timeout_s`, until no other process is connected."""
+    async def wait_until_done(self, timeout_s: float) -> None:
+        """Wait, at most `timeout_s`, until no other process that has clients is connected."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while self._ends:
+                while self._wanting:
                     self._left.clear()
                     await self._left.wait()
 
@@ -60,15 +61,21 @@ class PeerListener:
         for end in list(self._ends):
             end.close()
         self._ends.clear()
+        self._wanting.clear()
 
     def _connected(self) -> FrameLine:
-        end = OwnerEnd(self._find, self._forget)
+        end = OwnerEnd(self._find, self._forget, self._note_done)
         self._ends.add(end)
+        self._wanting.add(end)
         return end.line
+
+    def _note_done(self, end: OwnerEnd) -> None:
+        self._wanting.discard(end)
+        self._left.set()
 
     def _forget(self, end: OwnerEnd) -> None:
         self._ends.discard(end)
-        self._left.set()
+        self._note_done(end)
 
 
 def _prepare(path: Path) -> None:

@@ -97,6 +97,10 @@ class OriginEnd:
         self._is_retired = True
         self._end_if_idle()
 
+    def say_last(self) -> None:
+        """Tell the owner that this process has no more requests of clients."""
+        self.line.send(FrameKind.LAST, 0, b"")
+
     def close(self) -> None:
         """End now."""
         self.line.close()

@@ -18,12 +18,18 @@ from inferd.forward.owner_stream import OwnerStream
 
 
 class OwnerEnd:
-    """Runs what arrives on `line`; `find` finds the version. `gone` is called when it has ended."""
+    """Runs what arrives on `line`; `find` finds the version.
 
-    def __init__(self, find: Find, gone: Callable[["OwnerEnd"], None]) -> None:
+    `gone` is called when the line has ended, `done` when its origin has no more clients.
+    """
+
+    def __init__(
+        self, find: Find, gone: Callable[["OwnerEnd"], None], done: Callable[["OwnerEnd"], None]
+    ) -> None:
         self.line = FrameLine(self._receive, self._lost, waits_for_reader=True)
         self._find = find
         self._gone = gone
+        self._done = done
         self._running: dict[int, _Run | OwnerStream] = {}
         self._requests = Requests()
         self._due: list[Driver] = []
@@ -57,6 +63,8 @@ class OwnerEnd:
                 raise ValueError(msg)
             if stream is not None:
                 stream.give(head[0])
+        elif kind == FrameKind.LAST:
+            self._done(self)
         else:
             msg = f"a frame of kind {kind} for request {number}"
             raise ValueError(msg)

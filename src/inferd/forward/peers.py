@@ -36,6 +36,7 @@ class Peers:
         self._connecting: dict[int, tuple[str, asyncio.Task[None]]] = {}
         self._waits: list[_Wait] = []
         self._is_closed = False
+        self._has_clients = True
         processes.on_change.append(self._follow)
 
     def link(self, number: int) -> OriginEnd | None:
@@ -55,6 +56,12 @@ class Peers:
         finally:
             timer.cancel()
             self._waits.remove(wait)
+
+    def say_last(self) -> None:
+        """Tell the others, and those to come, that this process has no more clients."""
+        self._has_clients = False
+        for link in (*self._links.values(), *self._retired):
+            link.say_last()
 
     def close(self) -> None:
         """End all links; what is under way fails."""
@@ -107,6 +114,8 @@ class Peers:
             pause_s = min(max(FIRST_PAUSE_S, 2 * pause_s), LONGEST_PAUSE_S)
         del self._connecting[number]
         self._links[number] = link
+        if not self._has_clients:
+            link.say_last()
         for wait in list(self._waits):
             if number in wait.numbers:
                 wait.end()
