@@ -89,11 +89,11 @@ class FakeProcess:
             self.later(lambda: self.say(Done(message.number, FAILED)))
         elif message.is_replay:
             self.apply(message)
-            self.later(lambda: self.say(Done(message.number)))
+            self.later(lambda: self.say_done(message.number))
         elif self.world.has_gate(message):
             self.later(lambda: self.vote(message, fate))
         else:
-            self.later(lambda: (self.apply(message), self.say(Done(message.number))))
+            self.later(lambda: (self.apply(message), self.say_done(message.number)))
 
     def vote(self, message, fate):
         steps = self.world.steps_of(message.number, self.number)
@@ -122,17 +122,25 @@ class FakeProcess:
             del self.at_gate[message.change]
             self.apply(change)
             failure = FAILED if self.world.fate_of(change.number, self.number) == "late" else None
-            self.later(lambda: self.say(Done(change.number, failure)))
+            self.later(lambda: self.say_done(change.number, failure))
+
+    def say_done(self, number, failure=None):
+        self.say(Done(number, failure, self.serves_now()))
 
     def apply(self, message):
         key, value = message.body.decode().split("=")
         if key.endswith("!"):
             self.made.pop(key[:-1], None)
         else:
-            self.made[key] = value, message.number
+            self.made[key] = f"{value} of {self.world.files.get(key)}", message.number
 
     def later(self, action):
         self.world.after(self.world.random.uniform(0, 0.5), lambda: self.is_alive and action())
+
+    def serves_now(self):
+        """What it serves; regions are no models."""
+        kept = {key: value for key, value in self.made.items() if key.startswith("models/")}
+        return {key: {"1": value} for key, (value, _) in kept.items()}
 
     def numbers(self):
         return str(self.count).encode()
@@ -160,6 +168,7 @@ class World:
         self.steps = {}
         self.answers = {}
         self.killed = set()
+        self.files = {}  # what models are made from
         self.is_calm = False
         self.ended_at = None
         self.accepts = False
@@ -254,6 +263,8 @@ class World:
         key = change, number
         if key not in self.fates:
             kinds, weights = ("fine", "early", "part", "late"), (90, 4, 4, 2)
+            if self.is_calm:
+                weights = 1, 0, 0, 0
             self.fates[key] = self.random.choices(kinds, weights)[0]
         return self.fates[key]
 
@@ -294,8 +305,10 @@ class World:
             one.is_deaf = True
         elif what < 0.78:
             one.say(Retire())
-        elif what < 0.85:
+        elif what < 0.83:
             self.fleet.roll()
+        elif what < 0.85:
+            self.files[self.random.choice(["models/a", "models/b"])] = self.random.random()
         else:
             for any_one in serving:
                 any_one.count += 1
@@ -357,13 +370,22 @@ class World:
             self.run_until(self.now + self.random.expovariate(2))
             self.something()
         self.is_calm = True
-        self.run_until(self.now + 40)
+        for _ in range(3):
+            self.run_until(self.now + 10)
+            self.load_all()
+        self.run_until(self.now + 20)
         if self.ended_at is None and not self.fleet.is_stopping:
             self.check_calm()
             self.fleet.stop()
         self.run_until(self.now + DRAIN_S * 3)
         assert self.ended_at is not None, "the drain does not end"
         assert self.is_closed
+
+    def load_all(self):
+        """Have all read the files as they are: a process that finds others can join then."""
+        able = [one for one in self.alive() if one.serves and not one.is_deaf]
+        for key in ("models/a", "models/b") if able else ():
+            able[0].say(Propose(next(able[0].ids), "models", key, f"{key}=1".encode()))
 
     def tick(self):
         if self.ended_at is None:

@@ -227,11 +227,43 @@ def test_a_process_whose_models_are_broken_by_now_does_not_serve(
     server, port = start(root)
     (root / "m" / "config.pbtxt").write_text(broken)
     os.kill(children_of(server.process.pid)[0], signal.SIGKILL)
-    server.wait_for(r"does not serve m 1 as the others do")
+    server.wait_for(r"would not serve m as the others do")
     assert [one[0] for one in everywhere(ask, port, "/v2/models/m/infer", body)] == [200]
     (root / "m" / "config.pbtxt").write_text(echo())
     server.wait_for(r"has started, pid")
     until(lambda: len(children_of(server.process.pid)) == 2)
+
+
+def test_a_process_that_finds_another_configuration_does_not_serve_until_all_have_it(
+    start, repository, echo, ask
+):
+    root = repository(m=echo(mark="old"))
+    server, port = start(root, *EXPLICIT)
+    (root / "m" / "config.pbtxt").write_text(echo(mark="new"))
+    os.kill(children_of(server.process.pid)[0], signal.SIGKILL)
+    server.wait_for(r"would not serve m as the others do")
+    assert marks(ask, port) == ["old"]
+    assert ask(port, "/v2/repository/models/m/load", b"")[0] == 200
+    assert marks(ask, port) == ["new"]
+    server.wait_for(r"has started, pid")
+    until(lambda: len(children_of(server.process.pid)) == 2)
+    assert marks(ask, port) == ["new"]
+
+
+@pytest.mark.parametrize("mode", ["none", "explicit", "poll"])
+def test_processes_are_not_replaced_by_such_as_find_other_files(
+    start, repository, echo, ask, body, mode
+):
+    root = repository(m=echo())
+    arguments = [f"--model-control-mode={mode}", "--repository-poll-secs=3600"]
+    server, port = start(root, *arguments, *(EXPLICIT[1:] if mode == "explicit" else ()))
+    pids = children_of(server.process.pid)
+    (root / "m" / "1" / "weights").write_bytes(b"other")
+    os.kill(server.process.pid, signal.SIGUSR2)
+    server.wait_for(r"would not serve m as the others do")
+    server.wait_for(r"no more processes are replaced: the new one did not start")
+    assert children_of(server.process.pid) == pids
+    assert [one[0] for one in everywhere(ask, port, "/v2/models/m/infer", body)] == [200]
 
 
 def test_what_lies_where_the_server_was_started_is_not_imported(

@@ -500,9 +500,9 @@ class Engine:
             self.finish_loading()
             self.follow_repositories()
 
-    def serves(self) -> tuple[str, ...]:
-        """Return the versions that serve, each as "name version"."""
-        return tuple(f"{served.name} {served.version}" for served in self._catalog.served())
+    def serves(self) -> dict[str, dict[str, str]]:
+        """Return what the versions that serve are made from, as digests by number, by model."""
+        return self._control.digests()
 
     async def _have_followed(self, name: str) -> None:
         assert self.everywhere is not None

@@ -21,8 +21,10 @@ from inferd.fleet.messages import (
     Done,
     Failure,
     Propose,
+    Serves,
     ToProcess,
     Vote,
+    differing,
 )
 
 MAX_WAITING = 1000
@@ -45,7 +47,7 @@ class _UnderWay:
 
     `votes` are those of the processes that stand at a gate; `passed` are the gates that processes
     were told of, and `bound` are processes that went through that of the change itself: they must
-    make it now.
+    make it now. `serves` is what they told that they serve then.
     """
 
     number: int
@@ -57,14 +59,15 @@ class _UnderWay:
     bound: set[int] = field(default_factory=set)
     failures: dict[int, Failure] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    serves: dict[int, Serves] = field(default_factory=dict)
 
 
 class Changes:
     """The changes of a server, and the journal of those that were made.
 
     `send` tells a process something. `replace` ends a process that is not like the others any
-    more, because it alone failed in what all had been ready for. `discard` is told of changes that
-    nobody needs again.
+    more: it alone failed in what all had been ready for, or found other files. `discard` is told
+    of changes that nobody needs again.
     """
 
     def __init__(
@@ -134,6 +137,8 @@ class Changes:
         change.done.add(member)
         if message.failure is not None:
             change.failures[member] = message.failure
+        if message.serves is not None:
+            change.serves[member] = message.serves
         self._look(change)
 
     def lost(self, member: int) -> None:
@@ -193,7 +198,9 @@ class Changes:
         made = change.done - change.failures.keys()
         failure = change.failures.get(change.asker) or next(iter(change.failures.values()), None)
         unlike = change.failures.keys() if made else change.failures.keys() & change.bound
-        for member in sorted(unlike):
+        told = [member for member in sorted(made) if member in change.serves]
+        others = [one for one in told if differing(change.serves[told[0]], change.serves[one])]
+        for member in sorted({*unlike, *others}):
             self._replace(member)
         if made:
             failure = None

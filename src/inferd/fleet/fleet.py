@@ -33,6 +33,7 @@ from inferd.fleet.messages import (
     Tally,
     ToProcess,
     Vote,
+    differing,
 )
 from inferd.fleet.questions import Questions
 from inferd.fleet.restarts import Restarts
@@ -356,14 +357,14 @@ class Fleet:
         if member.state is not State.LOADING:
             return
         member.state = State.JOINING
-        member.serves = frozenset(message.serves)
+        member.serves = message.serves
         if self._loaded is None or member.slot == 0:
             self._loaded = message
         self._advance()
 
     def _on_done(self, member: Member, message: Done) -> None:
         if message.serves is not None:
-            member.serves = frozenset(message.serves)
+            member.serves = message.serves
         if member.replaying and message.change == member.replaying:
             member.replaying = 0
             if message.failure is not None:
@@ -452,8 +453,7 @@ class Fleet:
             return
         if not self.has_begun and len(up_to_date) < self._rules.process_count:
             return
-        if self.has_begun:
-            up_to_date = [member for member in up_to_date if self._is_like_the_others(member)]
+        up_to_date = self._alike(up_to_date)
         for member in up_to_date:
             member.state = State.READY
             member.ready_s = self._clock()
@@ -467,16 +467,23 @@ class Fleet:
             if member is self._renewing:
                 self._renewed(member)
 
-    def _is_like_the_others(self, member: Member) -> bool:
-        """Tell whether a process serves all that the others do; end it if not."""
-        others = self.members.ready()
-        missing = sorted(others[0].serves - member.serves) if others else []
-        if missing:
-            text = "process %d does not serve %s as the others do, whatever is on disk: ending it"
-            log.error(text, member.slot, ", ".join(missing[:_MOST_SHOWN]))
-            member.state = State.LOADING  # it is looked at no more
-            self._shell.kill(member.number)
-        return not missing
+    def _alike(self, members: list[Member]) -> list[Member]:
+        """Return those that serve what the others do, or else the first of them; end the rest."""
+        like = (self.members.ready() or members)[0].serves
+        alike = []
+        for member in members:
+            unlike = differing(like, member.serves)
+            if self.has_begun:
+                unlike += sorted(like.keys() - member.serves.keys())
+            if unlike:
+                text = "process %d would not serve %s as the others do, %s: ending it"
+                why = "for the files have changed, or do not load any more"
+                log.error(text, member.slot, ", ".join(unlike[:_MOST_SHOWN]), why)
+                member.state = State.LOADING  # it is looked at no more
+                self._shell.kill(member.number)
+            else:
+                alike.append(member)
+        return alike
 
     def _look(self) -> None:
         """Tell who serves, and whether connections can be taken."""

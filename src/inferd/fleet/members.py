@@ -2,7 +2,9 @@
 
 import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from inferd.fleet.messages import Serves
 
 
 class State(enum.Enum):
@@ -41,7 +43,7 @@ class Member:
     ready_s: float = 0.0
     drain_by_s: float = 0.0
     numbers: bytes = b""
-    serves: frozenset[str] = frozenset()
+    serves: Serves = field(default_factory=dict)
 
     @property
     def load(self) -> int:

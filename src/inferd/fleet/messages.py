@@ -13,6 +13,14 @@ MAX_MESSAGE_BYTES = 256 << 20
 
 _HEAD_BYTES = 4
 
+Serves = dict[str, dict[str, str]]
+"""What a process serves: digests of what versions are made from, by number, by model."""
+
+
+def differing(one: Serves, other: Serves) -> list[str]:
+    """Return the models that two processes serve, but not from the same versions and files."""
+    return sorted(name for name in one.keys() & other.keys() if one[name] != other[name])
+
 
 class _Message(msgspec.Struct, frozen=True, tag=True):
     """A message; its class is told by a field `type`."""
@@ -35,13 +43,13 @@ class ConnectionLoad(_Message, frozen=True):
 class ModelsLoaded(_Message, frozen=True):
     """The models are loaded; `report` is what the log and the terminal say of them, by lines.
 
-    `warning` says why the server would not be ready, and is empty if it would. `serves` are the
-    versions that were loaded.
+    `warning` says why the server would not be ready, and is empty if it would. `serves`
+    are the versions that were loaded.
     """
 
     report: tuple[str, ...] = ()
     warning: str = ""
-    serves: tuple[str, ...] = ()
+    serves: Serves = {}
 
 
 class CannotStart(_Message, frozen=True):
@@ -83,12 +91,12 @@ class Failure(msgspec.Struct, frozen=True):
 class Done(_Message, frozen=True):
     """The change has been made in the process, or not made because of `failure`.
 
-    `serves` are the versions of models that there are now, None if the change was not about any.
+    `serves` is what there is now, as in ModelsLoaded; None if the change was not about models.
     """
 
     change: int
     failure: Failure | None = None
-    serves: tuple[str, ...] | None = None
+    serves: Serves | None = None
 
 
 class Ask(_Message, frozen=True):

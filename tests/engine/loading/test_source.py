@@ -1,10 +1,14 @@
 """What models are made from: which there are to begin with, what lies on disk, what is sent."""
 
 import asyncio
+import os
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from inferd.config.model import InstanceGroup, VersionPolicy
 from inferd.core.load import LoadRequest
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.loading.lookup import given_model
@@ -64,9 +68,51 @@ def test_a_path_that_is_given_twice_counts_once(repository, tmp_path, monkeypatc
     ]
 
 
-def test_what_is_never_looked_at_again_has_no_marks(sources):
+def test_a_digest_tells_apart_what_would_answer_otherwise(sources):
     found, [model, _] = sources()
-    assert found.of(model).marks == NO_MARKS
+    before = found.of(model).digest_of(1)
+    assert found.of(model).digest_of(1) == before
+    (model.folder / "1" / "weights").write_bytes(b"abc")
+    weights = found.of(model).digest_of(1)
+    (model.folder / "labels.txt").write_text("a")
+    labels = found.of(model).digest_of(1)
+    config = replace(model.config, max_batch_size=7)
+    batches = found.of(msgspec.structs.replace(model, config=config)).digest_of(1)
+    assert len({before, weights, labels, batches}) == 4
+
+
+def test_a_digest_leaves_out_what_may_change_while_a_version_serves(sources):
+    found, [model, _] = sources()
+    config = replace(
+        model.config, instance_group=(InstanceGroup(count=3),), version_policy=VersionPolicy()
+    )
+    changed = msgspec.structs.replace(model, config=config)
+    assert found.of(changed).digest_of(1) == found.of(model).digest_of(1)
+
+
+def test_the_digest_of_what_was_sent_does_not_tell_when(sources):
+    found, _ = sources(model_control_mode="explicit")
+    request = LoadRequest("x", '{"backend": "identity"}', {"1/weights": b"abc"})
+    digests = []
+    for time_s in (1, 2):
+        upload = found.uploads.store(request.files)
+        os.utime(upload.folder / "1" / "weights", (time_s, time_s))
+        digests.append(found.sent(request, upload).digest_of(1))
+    assert digests[0] == digests[1]
+
+
+def test_the_digest_of_an_app_follows_its_file(tmp_path):
+    app = tmp_path / "app.py"
+    digests = set()
+    for times in (1, 2):
+        app.write_text(
+            "import inferd\n\n@inferd.model\ndef f(x: int) -> int:\n    return x" + " * 1" * times
+        )
+        found = ModelSources(asyncio.run(made(LoadOptions())), LoadOptions())
+        [model] = found.open([app])
+        digests.add(found.of(model).digest_of(1))
+        found.close()
+    assert len(digests) == 2
 
 
 def test_what_is_polled_was_looked_at_before_it_was_read(sources):

@@ -610,6 +610,11 @@ class RepositoryControl:
         model = self._catalog.models.get(name)
         return model is not None and model.default is not None
 
+    def digests(self) -> dict[str, dict[str, str]]:
+        """Return digests of what serves: see ModelVersions.digests, by model."""
+        found = {name: versions.digests for name, versions in self._versions_of.items()}
+        return {name: digests for name, digests in sorted(found.items()) if digests}
+
     # --- tasks, and the versions by model ---
 
     @asynccontextmanager

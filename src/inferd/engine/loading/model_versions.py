@@ -31,7 +31,6 @@ from inferd.errors import (
     Unavailable,
 )
 from inferd.repository.layout import FoundModel
-from inferd.repository.upload import Upload
 
 log = logging.getLogger("inferd.engine")
 
@@ -44,12 +43,11 @@ MAX_UNLOADED = 16
 
 
 class _ServingVersion(NamedTuple):
-    """A version that serves, and what it was made from."""
+    """A version that serves, and what it was made from; `config` follows what is changed of it."""
 
     served: Served
     config: ModelConfig
-    marks: tuple[object, ...]
-    upload: Upload | None
+    source: ModelSource
 
 
 class ModelVersions:
@@ -86,6 +84,11 @@ class ModelVersions:
     def serving(self) -> dict[int, Served]:
         """The versions that serve, by number."""
         return {number: one.served for number, one in sorted(self._serving.items())}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Digests of what the versions that serve are made from, by number."""
+        return {str(number): one.source.digest_of(number) for number, one in self._serving.items()}
 
     @property
     def is_idle(self) -> bool:
@@ -208,7 +211,7 @@ class ModelVersions:
         serving = self._serving.get(number)
         return (
             serving is not None
-            and serving.marks == source.marks_of(number)
+            and serving.source.marks_of(number) == source.marks_of(number)
             and not serving.served.unavailable_reason  # what was wrong may have been repaired
             and (
                 _without_policy(serving.config) == _without_policy(source.model.config)
@@ -323,9 +326,7 @@ class ModelVersions:
             replaced = before[number].served.ensemble if number in before else None
             if served.ensemble is not None and replaced is not None:
                 served.ensemble.follow(replaced)
-            self._serving[number] = _ServingVersion(
-                served, model.config, source.marks_of(number), source.upload
-            )
+            self._serving[number] = _ServingVersion(served, model.config, source)
             if source.upload:
                 source.upload.hold()
         self._catalog.add(*(one.served for one in self._serving.values()))
@@ -360,8 +361,9 @@ class ModelVersions:
             self._draining -= Counter((number,))
             if not self._draining[number]:
                 self._set_unloaded(number, self._reasons.pop(number))
-        if old.upload is not None and old.upload.release():
-            await in_daemon_thread(old.upload.discard)
+        upload = old.source.upload
+        if upload is not None and upload.release():
+            await in_daemon_thread(upload.discard)
 
     def _set_unloaded(self, number: int, reason: str) -> None:
         row = self._catalog.versions_of(self.name).get(number)

@@ -4,15 +4,18 @@ The methods of ModelSources read the disk or take long: call them in a thread.
 """
 
 import errno
+import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from inferd.config.model import ModelConfig
-from inferd.config.pbtxt import parse_json
+from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest
 from inferd.engine.loading.dependents import needs_of
@@ -61,6 +64,20 @@ class ModelSource(NamedTuple):
         shared = self.marks.shared
         return (self.model.folder, self.model.file, shared, own, self.callees, self.code)
 
+    def digest_of(self, version: int) -> str:
+        """Return a digest of what a version is made from, equal in each process of a server.
+
+        Files that were sent are equal in all, but written at other times. An ensemble's steps have
+        digests of their own. What may change while a version serves does not count.
+        """
+        assert self.model.config is not None
+        config = to_json(replace(self.model.config, version_policy=None, instance_group=()))
+        files = self.marks if self.upload is None else NO_MARKS
+        own = files.versions.get(str(version), b"")
+        code = [self.code.shared, *(mark for _, mark in sorted(self.code.versions.items()))]
+        text = json.dumps([config, *(mark.hex() for mark in (files.shared, own, *code))])
+        return blake2b(text.encode(), digest_size=16).hexdigest()
+
 
 class ModelSources:
     """Reads the models that the control mode selects, from the paths the server was given.
@@ -76,6 +93,7 @@ class ModelSources:
         self._repositories = Repositories(())
         self._roots: list[Path] = []
         self._given: dict[str, GivenModel] = {}
+        self._apps: dict[str, Marks] = {}  # of the files that define models, by their names
         self.watch = ModelWatch(self._repositories)
 
     def open(
@@ -94,8 +112,13 @@ class ModelSources:
         name = self._options.model_name
         self._repositories = Repositories(folders, self._loader.reading, name)
         self._roots = [folder.absolute() for folder in folders if isinstance(folder, Path)]
-        for model in (*given, *(one for app in apps for one in models_in(app))):
+        for model in given:
             self._give(model)
+        for app in apps:
+            marks = marks_of(app.parent, app)
+            for model in models_in(app):
+                self._give(model)
+                self._apps[model.name] = marks
         handed_over = [self._loader.given(model) for model in self._given.values()]
         return [*handed_over, *self._found()]
 
@@ -131,8 +154,8 @@ class ModelSources:
     def of(self, model: FoundModel) -> ModelSource:
         """Return the source of `model`, which has just been read."""
         tell_ignored(model)
-        if self._mode == "none" or model.backend is not None:
-            return ModelSource(model, NO_MARKS)
+        if model.backend is not None:
+            return ModelSource(model, self._apps.get(model.name, NO_MARKS))
         given = self._options.backend_directory
         code = code_folder(model.config, Path(given)) if given else None
         self.watch.follow(model.name, code)
