@@ -38,7 +38,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow test-compiled test-interop test-platforms conform fuzz-rest bench bench-workers bench-peers bench-platforms docs dev clean
+.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms conform fuzz-rest bench bench-workers bench-peers bench-platforms docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ test: $(DEV) ## the tests, in two minutes (ARGS= for pytest; ARGS="-n 0": in one
 
 test-slow: $(DEV) ## the tests that take longer: hostile peers, fuzzers, soaks of seconds
 	$(BIN)/pytest tests -m slow $(SIDE_BY_SIDE) $(ARGS)
+
+simulate: $(DEV) ## what several processes decide, in random faults: more of them than the tests have (SEEDS=1000000)
+	$(BIN)/python tests/fleet/simulate.py $(if $(SEEDS),--seeds=$(SEEDS)) $(ARGS)
 
 # mypyc's own code calls throw() in a way that Python 3.12 warns of.
 test-compiled: $(TESTED) ## the tests with the request path compiled, as wheels may have it

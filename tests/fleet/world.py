@@ -37,6 +37,10 @@ from inferd.fleet.messages import (
 
 FAILED = Failure("LoadFailed", "it does not load")
 DRAIN_S = 5.0
+TICK_S = 0.2
+
+NOTHING_NEW = object()
+"""Returned by what happens all the time and changes nothing that is checked."""
 
 
 class FakeProcess:
@@ -200,8 +204,8 @@ class World:
     def run_until(self, end_s):
         while self.queue and self.queue[0][0] <= end_s:
             self.now, _, action = heapq.heappop(self.queue)
-            action()
-            self.check()
+            if action() is not NOTHING_NEW:
+                self.check()
         self.now = end_s
 
     # --- the shell ---
@@ -220,6 +224,7 @@ class World:
             if self.random.random() < 0.3:
                 process.say(Tally(process.numbers()))
             self.after(1.0, lambda: self.beat(process))
+        return NOTHING_NEW
 
     def send(self, number, message):
         process = self.processes[number]
@@ -258,6 +263,7 @@ class World:
 
     def heard(self, process, message):
         self.fleet.hear(process.number, message)
+        return NOTHING_NEW if isinstance(message, Beat | ConnectionLoad | Tally) else None
 
     def fate_of(self, change, number):
         key = change, number
@@ -390,7 +396,8 @@ class World:
     def tick(self):
         if self.ended_at is None:
             self.fleet.check_time()
-            self.after(0.05, self.tick)
+            self.after(TICK_S, self.tick)
+        return NOTHING_NEW  # what it has decided is checked when it happens
 
     def check_calm(self):
         """After a while without faults all is well again: all serve, and are the same."""
