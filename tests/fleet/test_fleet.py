@@ -4,7 +4,17 @@ import pytest
 from world import World
 
 from inferd.fleet.fleet import MODELS, Fleet, Rules
-from inferd.fleet.messages import CannotStart, ModelsLoaded, Question, Reply
+from inferd.fleet.members import State
+from inferd.fleet.messages import (
+    Answered,
+    CannotStart,
+    Change,
+    Done,
+    ModelsLoaded,
+    Propose,
+    Question,
+    Reply,
+)
 from inferd.fleet.questions import WAIT_S
 from inferd.fleet.restarts import MOST_FAILURES
 from inferd.fleet.status import ReplacementState
@@ -128,6 +138,29 @@ def test_a_replacement_is_done_when_the_last_old_process_has_ended(notes):
         assert notes.fleet.replacement.state is ReplacementState.RUNNING
         notes.fleet.lost(old, "exit code 0")
     assert notes.fleet.replacement.state is ReplacementState.DONE
+
+
+def test_a_change_asked_of_a_process_that_is_replaced_is_made_in_all_before_it_ends(notes):
+    notes.fleet.roll()
+    notes.fleet.hear(notes.spawned, ModelsLoaded())
+    assert notes.fleet.members.get(1).state is State.DRAINING
+    del notes.sent[:]
+    notes.fleet.hear(1, Propose(1, "models", "m", b"change"))
+    assert notes.sent == [(number, Change(1, b"change")) for number in (1, 2, 3)]
+    for number in (2, 3, 1):
+        assert (1, Answered(1)) not in notes.sent
+        notes.fleet.hear(number, Done(1))
+    assert notes.sent[-1] == (1, Answered(1))
+
+
+def test_a_change_does_not_wait_for_a_process_that_was_replaced_and_has_ended(notes):
+    notes.fleet.roll()
+    notes.fleet.hear(notes.spawned, ModelsLoaded())
+    notes.fleet.hear(2, Propose(1, "models", "m", b"change"))
+    for number in (2, 3):
+        notes.fleet.hear(number, Done(1))
+    notes.fleet.lost(1, "exit code 0")
+    assert (2, Answered(1)) in notes.sent
 
 
 def test_a_process_that_ends_while_it_is_replaced_is_started_again_if_the_new_one_fails(notes):

@@ -54,6 +54,8 @@ class FakeProcess:
         self.count = 0
         self.is_alive = True
         self.serves = False
+        self.drains = False
+        self.is_closed = False
         self.follows = False
         self.is_deaf = False
         self.ids = itertools.count(1)
@@ -64,7 +66,7 @@ class FakeProcess:
             self.world.deliver(("up", self.number), lambda: self.world.heard(self, message))
 
     def hear(self, message):
-        if not self.is_alive:
+        if not self.is_alive or self.is_closed:
             return
         if isinstance(message, Change):
             self.begin_change(message)
@@ -81,7 +83,7 @@ class FakeProcess:
         elif isinstance(message, Follow):
             self.follows = True
         elif isinstance(message, Drain):
-            self.serves = False
+            self.serves, self.drains = False, True
             self.world.after(self.world.random.uniform(0, 3), self.finish)
 
     def begin_change(self, message):
@@ -139,7 +141,9 @@ class FakeProcess:
             self.made[key] = f"{value} of {self.world.files.get(key)}", message.number
 
     def later(self, action):
-        self.world.after(self.world.random.uniform(0, 0.5), lambda: self.is_alive and action())
+        """Do something after a while, unless this process ends before."""
+        delay_s = self.world.random.uniform(0, 0.5)
+        self.world.after(delay_s, lambda: self.is_alive and not self.is_closed and action())
 
     def serves_now(self):
         """What it serves; regions are no models."""
@@ -150,7 +154,8 @@ class FakeProcess:
         return str(self.count).encode()
 
     def finish(self):
-        if self.is_alive:
+        if self.is_alive and not self.is_closed:
+            self.is_closed = True
             self.say(Tally(self.numbers()))
             self.say(Stopping(0))
             self.world.deliver(("up", self.number), lambda: self.world.end(self, "exit code 0"))
@@ -288,7 +293,7 @@ class World:
 
     def something(self):
         """Let one random thing happen."""
-        serving = [one for one in self.alive() if one.serves]
+        serving = [one for one in self.alive() if one.serves or one.drains]
         if not serving:
             return
         one = self.random.choice(serving)
@@ -322,11 +327,12 @@ class World:
     # --- what must hold ---
 
     def ready(self):
-        return [
-            self.processes[member.number]
-            for member in self.fleet.members
-            if member.state is State.READY and self.processes[member.number].is_alive
-        ]
+        return self.those_in(State.READY)
+
+    def those_in(self, *states):
+        """The processes in one of these states that still answer."""
+        found = [self.processes[one.number] for one in self.fleet.members if one.state in states]
+        return [one for one in found if one.is_alive and not one.is_closed]
 
     def check(self):
         for member in self.fleet.members:
@@ -341,12 +347,15 @@ class World:
             assert self.accepts == (chosen is not None)
 
     def check_answer(self, number, message):
-        """Before a client hears of a change, it is made in all processes that serve, or in none."""
+        """Before a client hears of a change, it is made in all that answer, or in none.
+
+        A process that is replaced still answers its clients.
+        """
         told = (number, message.id)
         assert told not in self.answers, "answered twice"
         self.answers[told] = message
         states = {}
-        for one in self.ready():
+        for one in self.those_in(State.READY, State.DRAINING):
             for key, (value, change) in one.made.items():
                 states.setdefault(key, {}).setdefault((value, change), []).append(one.number)
         running = {change.number for change in self.fleet.changes._running.values()}

@@ -2,12 +2,15 @@
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from fleet_under_load import children_of
 from server_process import ON_FREE_PORTS, Process
+
+from inferd.fleet.status import ControlRequest
+from inferd.server.control import SUFFIX, ask
 
 DEADLINE_S = 60.0
 
@@ -49,3 +52,13 @@ def is_alive(pid):
 def folder_of_server():
     """Return the folder in which servers of these tests have their control sockets."""
     return Path(os.environ["XDG_RUNTIME_DIR"]) / "inferd"
+
+
+def states_of(server):
+    """Return what the processes of a server do, as `inferd status` shows it."""
+    for path in folder_of_server().glob(f"*{SUFFIX}"):
+        with suppress(OSError):  # left by one that has been killed
+            status = ask(path, ControlRequest("status")).status
+            if status.pid == server.process.pid:
+                return [one.state for one in status.processes]
+    return []

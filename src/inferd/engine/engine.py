@@ -521,9 +521,14 @@ class Engine:
         self._is_loaded = True
 
     def drain(self) -> None:
-        """Stop being ready and loading models; requests still run, but wait for no others."""
+        """Stop being ready and loading models; requests still run, but wait for no others.
+
+        If this process is replaced, the server goes on: so do changes that clients ask for.
+        """
         self._is_draining = True
-        self._control.stop()
+        self._control.stop_polling()
+        if not self.is_replaced:
+            self._control.stop()
         for served in self._catalog.served():
             if isinstance(served.scheduler, GatheringScheduler):
                 served.scheduler.hurry()

@@ -430,7 +430,9 @@ class Fleet:
         self.changes.advance(self._parties())
 
     def _parties(self) -> list[int]:
-        return [member.number for member in self.members.ready()]
+        """Return the processes that answer requests, if only those of clients they still have."""
+        states = (State.READY,) if self._is_closed else (State.READY, State.DRAINING)
+        return [member.number for member in self.members if member.state in states]
 
     def _catch_up(self, member: Member) -> None:
         """Have a process make the next change of those that it has missed."""
@@ -555,6 +557,5 @@ class Fleet:
 
 
 def _is_in_the_way(member: Member) -> bool:
-    """Tell whether changes must wait for a process: one that joins, or still answers as it is."""
-    is_joining = member.state is State.JOINING and not member.replaying
-    return is_joining or member.state is State.DRAINING
+    """Tell whether changes must wait for a process: one that joins."""
+    return member.state is State.JOINING and not member.replaying

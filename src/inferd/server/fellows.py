@@ -62,6 +62,7 @@ class Fellows:
         self._questions: dict[int, asyncio.Future[Sequence[bytes]]] = {}
         self._gates: dict[tuple[int, str], asyncio.Future[dict[int, str]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     # --- what the engine asks for ---
 
@@ -129,8 +130,13 @@ class Fellows:
             gate.set_exception(_error_of(message.failure))
 
     def make(self, message: ChangeMessage) -> None:
-        """Begin to make a change, and tell the supervisor when it is done."""
-        self._begin(self._make(message))
+        """Begin to make a change, and tell the supervisor when it is done.
+
+        Once this process ends it makes none, and says nothing: the others need not wait for it
+        once it has ended.
+        """
+        if not self._is_closed:
+            self._begin(self._make(message))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -172,6 +178,7 @@ class Fellows:
 
     def close(self) -> None:
         """Give up what waits: this process ends."""
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
         waiting: list[asyncio.Future[Any]] = [*self._proposals.values(), *self._questions.values()]

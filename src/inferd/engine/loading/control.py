@@ -76,6 +76,7 @@ class RepositoryControl:
         self._reading = asyncio.Semaphore(_READING_AT_ONCE)
         self._is_started = False
         self._is_stopped = False
+        self._is_polling = True
         self.announce: Callable[[str], Coroutine[object, object, None]] = self._follow_alone
         """Has a model follow what has changed of it, here and in other processes."""
 
@@ -98,8 +99,13 @@ class RepositoryControl:
             await asyncio.wait(self._catching_up.values())
         self._is_started = True
 
+    def stop_polling(self) -> None:
+        """Look for no more changes in the repositories."""
+        self._is_polling = False
+
     def stop(self) -> None:
         """Begin no more changes."""
+        self.stop_polling()
         self._is_stopped = True
 
     async def close(self, timeout_s: float) -> None:
@@ -284,7 +290,7 @@ class RepositoryControl:
             self._spawn(self._poll())
 
     async def _poll(self) -> None:
-        while not self._is_stopped:
+        while self._is_polling:
             await asyncio.sleep(self._options.repository_poll_secs)
             try:
                 await self.look()
