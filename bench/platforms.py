@@ -150,24 +150,24 @@ def onnx(folder: Path) -> Call:
 def caffe2(folder: Path) -> Call:
     """Return the bare call of digits_caffe2, converted to ONNX."""
     from inferd.convert.caffe2.netdef import read_net
-    from inferd.convert.caffe2.network import Network
+    from inferd.convert.caffe2.network import Caffe2Network
 
     nets = [
         read_net((folder / name).read_bytes(), name)
         for name in ("init_model.netdef", "model.netdef")
     ]
-    return onnx_call(Network(*nets).convert([IMAGE], OUTPUTS))
+    return onnx_call(Caffe2Network(*nets).convert([IMAGE], OUTPUTS))
 
 
 def mxnet(folder: Path) -> Call:
     """Return the bare call of digits_mxnet, converted to ONNX."""
-    from inferd.convert.mxnet.network import Network
+    from inferd.convert.mxnet.network import MxnetNetwork
     from inferd.convert.mxnet.params import read_params
     from inferd.convert.mxnet.symbol import read_symbol
 
     symbol = read_symbol((folder / "model-symbol.json").read_bytes(), "symbol")
     arrays = read_params((folder / "model-0000.params").read_bytes(), "params")
-    return onnx_call(Network(symbol, arrays).convert([IMAGE], OUTPUTS))
+    return onnx_call(MxnetNetwork(symbol, arrays).convert([IMAGE], OUTPUTS))
 
 
 def onnx_call(model: bytes) -> Call:
