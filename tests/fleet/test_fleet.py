@@ -50,7 +50,7 @@ def test_a_process_that_hangs_is_killed():
 def test_a_process_that_lacks_what_the_others_serve_does_not_serve():
     world = begun(3)
     for member in world.fleet.members:
-        member.serves = {"m": {"1": "digest"}}
+        member.serves = {"m": {"1": ("config", "file")}}
     world.end(world.alive()[0], "SIGKILL")
     world.run_until(20.0)
     assert len(world.ready()) == world.count - 1

@@ -148,7 +148,7 @@ class FakeProcess:
     def serves_now(self):
         """What it serves; regions are no models."""
         kept = {key: value for key, value in self.made.items() if key.startswith("models/")}
-        return {key: {"1": value} for key, (value, _) in kept.items()}
+        return {key: {"1": ("config", value)} for key, (value, _) in kept.items()}
 
     def numbers(self):
         return str(self.count).encode()
@@ -330,8 +330,9 @@ class World:
         return self.those_in(State.READY)
 
     def those_in(self, *states):
-        """The processes in one of these states that still answer."""
-        found = [self.processes[one.number] for one in self.fleet.members if one.state in states]
+        """The processes in one of these states that have served, and still answer."""
+        members = [one for one in self.fleet.members if one.state in states]
+        found = [self.processes[one.number] for one in members if one.ready_s is not None]
         return [one for one in found if one.is_alive and not one.is_closed]
 
     def check(self):

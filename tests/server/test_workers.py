@@ -255,6 +255,7 @@ def test_processes_are_not_replaced_by_such_as_find_other_files(
     start, repository, echo, ask, body, mode
 ):
     root = repository(m=echo())
+    (root / "m" / "1" / "weights").write_bytes(b"one")
     arguments = [f"--model-control-mode={mode}", "--repository-poll-secs=3600"]
     server, port = start(root, *arguments, *(EXPLICIT[1:] if mode == "explicit" else ()))
     pids = children_of(server.process.pid)

@@ -3,6 +3,28 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+Serves = dict[str, dict[str, tuple[str, ...]]]
+"""What a process serves: by model and version, prints of the configuration (first) and of each file
+that it was made from. One print differs from another when that has changed."""
+
+
+def unlike(one: Serves, other: Serves, *, is_start: bool = False) -> list[str]:
+    """Return the models that both serve, `other` not as `one` does.
+
+    That has other versions, or one made from another configuration, or files have changed or are
+    gone. More files may be there: models write some. At the start files are not compared at all,
+    for a model may write them while other processes still begin.
+    """
+    return sorted(
+        name
+        for name in one.keys() & other.keys()
+        if one[name].keys() != other[name].keys()
+        or any(
+            set(prints[:1] if is_start else prints) - set(other[name][version])
+            for version, prints in one[name].items()
+        )
+    )
+
 
 class Processes:
     """The processes of a server: this one has `number`, from 0 to below `count`.

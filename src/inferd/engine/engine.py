@@ -30,7 +30,7 @@ from inferd.core.interfaces import GatheringScheduler, GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata, ServerState
 from inferd.core.processes import ALONE as ONE
-from inferd.core.processes import Others, Processes
+from inferd.core.processes import Others, Processes, Serves
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.streaming import one_answer
 from inferd.engine.loading.caching import open_store
@@ -500,9 +500,9 @@ class Engine:
             self.finish_loading()
             self.follow_repositories()
 
-    def serves(self) -> dict[str, dict[str, str]]:
-        """Return what the versions that serve are made from, as digests by number, by model."""
-        return self._control.digests()
+    def serves(self) -> Serves:
+        """Return what serves; see Serves."""
+        return self._control.prints()
 
     async def _have_followed(self, name: str) -> None:
         assert self.everywhere is not None

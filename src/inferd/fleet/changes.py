@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from inferd.core.processes import Serves, unlike
 from inferd.fleet.journal import Journal
 from inferd.fleet.messages import (
     Answered,
@@ -21,10 +22,8 @@ from inferd.fleet.messages import (
     Done,
     Failure,
     Propose,
-    Serves,
     ToProcess,
     Vote,
-    differing,
 )
 
 MAX_WAITING = 1000
@@ -197,10 +196,10 @@ class Changes:
         del self._running[proposal.queue]
         made = change.done - change.failures.keys()
         failure = change.failures.get(change.asker) or next(iter(change.failures.values()), None)
-        unlike = change.failures.keys() if made else change.failures.keys() & change.bound
+        failed = change.failures.keys() if made else change.failures.keys() & change.bound
         told = [member for member in sorted(made) if member in change.serves]
-        others = [one for one in told if differing(change.serves[told[0]], change.serves[one])]
-        for member in sorted({*unlike, *others}):
+        others = [one for one in told if unlike(change.serves[told[0]], change.serves[one])]
+        for member in sorted({*failed, *others}):
             self._replace(member)
         if made:
             failure = None

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from inferd.core.processes import unlike
 from inferd.fleet.changes import Changes
 from inferd.fleet.members import Member, Members, State
 from inferd.fleet.messages import (
@@ -33,7 +34,6 @@ from inferd.fleet.messages import (
     Tally,
     ToProcess,
     Vote,
-    differing,
 )
 from inferd.fleet.questions import Questions
 from inferd.fleet.restarts import Restarts
@@ -189,9 +189,9 @@ class Fleet:
         if not was_draining and not self.is_stopping:
             log.error("process %d ended: %s", member.slot, why)
             if not self._has_another(member.slot):
-                served = member.state is State.READY
-                served_s = self._clock() - member.ready_s if served else None
-                self.restarts.ended(member.slot, self._clock(), served_s=served_s)
+                now = self._clock()
+                served_s = None if member.ready_s is None else now - member.ready_s
+                self.restarts.ended(member.slot, now, served_s=served_s)
         self.changes.lost(number)
         self._questions.lost(number)
         if self._renewing is member:
@@ -430,9 +430,12 @@ class Fleet:
         self.changes.advance(self._parties())
 
     def _parties(self) -> list[int]:
+        return [member.number for member in self._answering()]
+
+    def _answering(self) -> list[Member]:
         """Return the processes that answer requests, if only those of clients they still have."""
         states = (State.READY,) if self._is_closed else (State.READY, State.DRAINING)
-        return [member.number for member in self.members if member.state in states]
+        return [one for one in self.members if one.state in states and one.ready_s is not None]
 
     def _catch_up(self, member: Member) -> None:
         """Have a process make the next change of those that it has missed."""
@@ -471,16 +474,16 @@ class Fleet:
 
     def _alike(self, members: list[Member]) -> list[Member]:
         """Return those that serve what the others do, or else the first of them; end the rest."""
-        like = (self.members.ready() or members)[0].serves
+        like = (self._answering() or members)[0].serves
         alike = []
         for member in members:
-            unlike = differing(like, member.serves)
+            others = unlike(like, member.serves, is_start=not self.has_begun)
             if self.has_begun:
-                unlike += sorted(like.keys() - member.serves.keys())
-            if unlike:
+                others += sorted(like.keys() - member.serves.keys())
+            if others:
                 text = "process %d would not serve %s as the others do, %s: ending it"
                 why = "for the files have changed, or do not load any more"
-                log.error(text, member.slot, ", ".join(unlike[:_MOST_SHOWN]), why)
+                log.error(text, member.slot, ", ".join(others[:_MOST_SHOWN]), why)
                 member.state = State.LOADING  # it is looked at no more
                 self._shell.kill(member.number)
             else:

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from inferd.fleet.messages import Serves
+from inferd.core.processes import Serves
 
 
 class State(enum.Enum):
@@ -26,7 +26,7 @@ class Member:
     `connection_count` is what it told when it had `received_count` of those `given_count`. `serves`
     are the versions of models that it has. `replaying` is the number of the change of the journal
     that it is making, 0: none, and `reached` the place of that there. `proposed` is the number of
-    the last proposal that it made.
+    the last proposal that it made. `ready_s` is when it began to serve, None if it never did.
     """
 
     number: int
@@ -40,7 +40,7 @@ class Member:
     reached: int = 0
     proposed: int = 0
     replaying: int = 0
-    ready_s: float = 0.0
+    ready_s: float | None = None
     drain_by_s: float = 0.0
     numbers: bytes = b""
     serves: Serves = field(default_factory=dict)

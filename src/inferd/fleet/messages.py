@@ -8,18 +8,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from inferd.core.processes import Serves
+
 MAX_MESSAGE_BYTES = 256 << 20
 """The longest message; numbers of thousands of models have some megabytes."""
 
 _HEAD_BYTES = 4
-
-Serves = dict[str, dict[str, str]]
-"""What a process serves: digests of what versions are made from, by number, by model."""
-
-
-def differing(one: Serves, other: Serves) -> list[str]:
-    """Return the models that two processes serve, but not from the same versions and files."""
-    return sorted(name for name in one.keys() & other.keys() if one[name] != other[name])
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True):

@@ -1,11 +1,16 @@
-"""Digests of the contents of a model version's files, whatever their modification times."""
+"""Digests of a model version's files: of their contents, or of what tells that one has changed."""
 
 import hashlib
+import os
 from errno import EINVAL
+from hashlib import blake2b
 from pathlib import Path
 
 from inferd.repository.layout import is_version
 from inferd.repository.tree import entries_of, walk
+
+_MOST_PRINTS = 100
+"""The most files of a version that have prints of their own."""
 
 
 def content_digest(folder: Path, version: int, file: Path | None = None) -> bytes:
@@ -29,6 +34,21 @@ def content_digest(folder: Path, version: int, file: Path | None = None) -> byte
         name = path.encode(errors="surrogateescape")
         digest.update(len(name).to_bytes(8, "little") + name + content)
     return digest.digest()
+
+
+def file_prints(folder: Path, version: int, file: Path | None = None) -> list[str]:
+    """Return prints of the names, sizes and times of the files that `version` may depend on.
+
+    See content_digest. Where there are many files, one print is for all.
+    """
+    if file is not None:
+        entries = list(entries_of(file))
+    else:
+        entries = [entry for entry in walk(folder) if _belongs(entry.path, version)]
+    texts = [f"{entry.path}\0{entry.size}\0{entry.modified_ns}" for entry in entries]
+    if len(texts) > _MOST_PRINTS:
+        texts = ["\0".join(texts)]
+    return [blake2b(os.fsencode(text), digest_size=8).hexdigest() for text in texts]
 
 
 def _belongs(path: str, version: int) -> bool:

@@ -10,31 +10,33 @@ import pytest
 
 from inferd.config.model import InstanceGroup, VersionPolicy
 from inferd.core.load import LoadRequest
+from inferd.core.processes import ALONE, Processes, unlike
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.loading.lookup import given_model
 from inferd.engine.loading.source import ModelSources
 from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.watch import NO_MARKS
 
+SEVERAL = Processes(0, 2)
 IDENTITY = 'backend: "identity"'
 
 
 @pytest.fixture
 def sources(repository):
-    """sources(options) opens a repository with the models m and n; returns it and them."""
+    """sources(processes, options) opens a repository with models m and n; returns it and them."""
 
-    def build(**more):
+    def build(processes=ALONE, **more):
         root = repository(m=IDENTITY, n=IDENTITY)
         options = LoadOptions(**more)
-        loader = asyncio.run(made(options))
+        loader = asyncio.run(made(options, processes))
         found = ModelSources(loader, options)
         return found, found.open([root])
 
     return build
 
 
-async def made(options):
-    return Loader(options)
+async def made(options, processes=ALONE):
+    return Loader(options, processes=processes)
 
 
 @pytest.mark.parametrize(
@@ -68,51 +70,70 @@ def test_a_path_that_is_given_twice_counts_once(repository, tmp_path, monkeypatc
     ]
 
 
-def test_a_digest_tells_apart_what_would_answer_otherwise(sources):
+def test_what_is_never_looked_at_again_has_no_marks(sources):
     found, [model, _] = sources()
-    before = found.of(model).digest_of(1)
-    assert found.of(model).digest_of(1) == before
-    (model.folder / "1" / "weights").write_bytes(b"abc")
-    weights = found.of(model).digest_of(1)
-    (model.folder / "labels.txt").write_text("a")
-    labels = found.of(model).digest_of(1)
-    config = replace(model.config, max_batch_size=7)
-    batches = found.of(msgspec.structs.replace(model, config=config)).digest_of(1)
-    assert len({before, weights, labels, batches}) == 4
+    assert found.of(model).marks == NO_MARKS
+    assert found.of(model).prints == {}
 
 
-def test_a_digest_leaves_out_what_may_change_while_a_version_serves(sources):
-    found, [model, _] = sources()
-    config = replace(
-        model.config, instance_group=(InstanceGroup(count=3),), version_policy=VersionPolicy()
-    )
-    changed = msgspec.structs.replace(model, config=config)
-    assert found.of(changed).digest_of(1) == found.of(model).digest_of(1)
+def test_prints_tell_what_has_changed_and_what_is_gone(sources):
+    found, [model, _] = sources(SEVERAL)
+    file = model.folder / "1" / "weights"
+    file.write_bytes(b"abc")
+    before = {"m": found.of(model).prints}
+    assert unlike(before, {"m": found.of(model).prints}) == []
+    (model.folder / "log").write_text("written by the model")
+    assert unlike(before, {"m": found.of(model).prints}) == []
+    file.write_bytes(b"abcd")
+    assert unlike(before, {"m": found.of(model).prints}) == ["m"]
+    assert unlike(before, {"m": found.of(model).prints}, is_start=True) == []
+    file.unlink()
+    assert unlike(before, {"m": found.of(model).prints}) == ["m"]
 
 
-def test_the_digest_of_what_was_sent_does_not_tell_when(sources):
-    found, _ = sources(model_control_mode="explicit")
+def test_prints_tell_what_of_a_configuration_matters(sources):
+    found, [model, _] = sources(SEVERAL)
+    before = {"m": found.of(model).prints}
+
+    def changed(**more):
+        config = replace(model.config, **more)
+        after = found.of(msgspec.structs.replace(model, config=config))
+        return unlike(before, {"m": after.prints}, is_start=True)
+
+    assert changed(max_batch_size=7) == ["m"]
+    assert changed(instance_group=(InstanceGroup(count=3),), version_policy=VersionPolicy()) == []
+
+
+def test_many_files_have_one_print(sources):
+    found, [model, _] = sources(SEVERAL)
+    for number in range(200):
+        (model.folder / f"{number}").touch()
+    assert len(found.of(model).prints[1]) == 2
+
+
+def test_the_prints_of_what_was_sent_do_not_tell_when(sources):
+    found, _ = sources(SEVERAL, model_control_mode="explicit")
     request = LoadRequest("x", '{"backend": "identity"}', {"1/weights": b"abc"})
-    digests = []
+    prints = []
     for time_s in (1, 2):
         upload = found.uploads.store(request.files)
         os.utime(upload.folder / "1" / "weights", (time_s, time_s))
-        digests.append(found.sent(request, upload).digest_of(1))
-    assert digests[0] == digests[1]
+        prints.append(found.sent(request, upload).prints)
+    assert prints[0] == prints[1] != {}
 
 
-def test_the_digest_of_an_app_follows_its_file(tmp_path):
+def test_the_prints_of_an_app_follow_its_file(tmp_path):
     app = tmp_path / "app.py"
-    digests = set()
+    prints = []
     for times in (1, 2):
         app.write_text(
             "import inferd\n\n@inferd.model\ndef f(x: int) -> int:\n    return x" + " * 1" * times
         )
-        found = ModelSources(asyncio.run(made(LoadOptions())), LoadOptions())
+        found = ModelSources(asyncio.run(made(LoadOptions(), SEVERAL)), LoadOptions())
         [model] = found.open([app])
-        digests.add(found.of(model).digest_of(1))
+        prints.append({"f": found.of(model).prints})
         found.close()
-    assert len(digests) == 2
+    assert unlike(*prints) == ["f"]
 
 
 def test_what_is_polled_was_looked_at_before_it_was_read(sources):

@@ -19,6 +19,7 @@ from inferd.core.change import UNSHARED, Agreement
 from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
+from inferd.core.processes import Serves
 from inferd.engine.loading.catalog import UNLOADED, Catalog
 from inferd.engine.loading.dependents import Dependents, check_chain
 from inferd.engine.loading.ensemble import find_steps
@@ -616,10 +617,10 @@ class RepositoryControl:
         model = self._catalog.models.get(name)
         return model is not None and model.default is not None
 
-    def digests(self) -> dict[str, dict[str, str]]:
-        """Return digests of what serves: see ModelVersions.digests, by model."""
-        found = {name: versions.digests for name, versions in self._versions_of.items()}
-        return {name: digests for name, digests in sorted(found.items()) if digests}
+    def prints(self) -> Serves:
+        """Return prints of what serves: see ModelVersions.prints, by model."""
+        found = {name: versions.prints for name, versions in self._versions_of.items()}
+        return {name: prints for name, prints in found.items() if prints}
 
     # --- tasks, and the versions by model ---
 

@@ -86,9 +86,11 @@ class ModelVersions:
         return {number: one.served for number, one in sorted(self._serving.items())}
 
     @property
-    def digests(self) -> dict[str, str]:
-        """Digests of what the versions that serve are made from, by number."""
-        return {str(number): one.source.digest_of(number) for number, one in self._serving.items()}
+    def prints(self) -> dict[str, tuple[str, ...]]:
+        """Prints of what the versions that serve are made from, by number."""
+        return {
+            str(number): one.source.prints.get(number, ()) for number, one in self._serving.items()
+        }
 
     @property
     def is_idle(self) -> bool:

@@ -4,25 +4,24 @@ The methods of ModelSources read the disk or take long: call them in a thread.
 """
 
 import errno
-import json
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
-from hashlib import blake2b
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from inferd.config.model import ModelConfig
-from inferd.config.pbtxt import parse_json, to_json
+from inferd.config.pbtxt import parse_json
 from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest
 from inferd.engine.loading.dependents import needs_of
 from inferd.engine.loading.load import Loader, LoadOptions, tell_ignored
 from inferd.engine.loading.lookup import code_folder, models_in
+from inferd.engine.loading.prints import config_print
 from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
 from inferd.repository.cloud_url import CloudUrl
+from inferd.repository.digest import file_prints
 from inferd.repository.layout import FoundModel
 from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE, Reading, find_model, is_app
 from inferd.repository.repositories import Repositories, model_in
@@ -44,6 +43,7 @@ class ModelSource(NamedTuple):
 
     `upload` holds the files if a client sent those, too; `callees` are the versions that the steps
     of an ensemble call. `code` is the marks of the code of its Python-based backend, if it has one.
+    `prints`, by version, are compared with those of the other processes of the server.
     """
 
     model: FoundModel
@@ -52,6 +52,7 @@ class ModelSource(NamedTuple):
     upload: Upload | None = None
     callees: tuple[object, ...] = ()
     code: Marks = NO_MARKS
+    prints: Mapping[int, tuple[str, ...]] = {}
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -64,20 +65,6 @@ class ModelSource(NamedTuple):
         shared = self.marks.shared
         return (self.model.folder, self.model.file, shared, own, self.callees, self.code)
 
-    def digest_of(self, version: int) -> str:
-        """Return a digest of what a version is made from, equal in each process of a server.
-
-        Files that were sent are equal in all, but written at other times. An ensemble's steps have
-        digests of their own. What may change while a version serves does not count.
-        """
-        assert self.model.config is not None
-        config = to_json(replace(self.model.config, version_policy=None, instance_group=()))
-        files = self.marks if self.upload is None else NO_MARKS
-        own = files.versions.get(str(version), b"")
-        code = [self.code.shared, *(mark for _, mark in sorted(self.code.versions.items()))]
-        text = json.dumps([config, *(mark.hex() for mark in (files.shared, own, *code))])
-        return blake2b(text.encode(), digest_size=16).hexdigest()
-
 
 class ModelSources:
     """Reads the models that the control mode selects, from the paths the server was given.
@@ -89,11 +76,13 @@ class ModelSources:
         self._loader = loader
         self._options = options
         self._mode = options.model_control_mode
+        directory = options.backend_directory
+        self._directory = Path(directory) if directory else None
         self.uploads = Uploads(options.model_upload_max_bytes)
         self._repositories = Repositories(())
         self._roots: list[Path] = []
         self._given: dict[str, GivenModel] = {}
-        self._apps: dict[str, Marks] = {}  # of the files that define models, by their names
+        self._apps: dict[str, Path] = {}  # which files define models, by the models' names
         self.watch = ModelWatch(self._repositories)
 
     def open(
@@ -115,10 +104,9 @@ class ModelSources:
         for model in given:
             self._give(model)
         for app in apps:
-            marks = marks_of(app.parent, app)
             for model in models_in(app):
                 self._give(model)
-                self._apps[model.name] = marks
+                self._apps[model.name] = app
         handed_over = [self._loader.given(model) for model in self._given.values()]
         return [*handed_over, *self._found()]
 
@@ -154,16 +142,35 @@ class ModelSources:
     def of(self, model: FoundModel) -> ModelSource:
         """Return the source of `model`, which has just been read."""
         tell_ignored(model)
-        if model.backend is not None:
-            return ModelSource(model, self._apps.get(model.name, NO_MARKS))
-        given = self._options.backend_directory
-        code = code_folder(model.config, Path(given)) if given else None
+        prints = self._prints(model)
+        if self._mode == "none" or model.backend is not None:
+            return ModelSource(model, NO_MARKS, prints=prints)
+        code = code_folder(model.config, self._directory)
         self.watch.follow(model.name, code)
         return ModelSource(
             model,
             marks_of(model.folder, model.lone_file),
             code=NO_MARKS if code is None else marks_of(code),
+            prints=prints,
         )
+
+    def _prints(self, model: FoundModel) -> dict[int, tuple[str, ...]]:
+        """Return what the versions of `model` are made from, for the other processes, if any."""
+        if model.config is None or self._loader.exchange is None:
+            return {}
+        config = config_print(model.config)
+        if model.backend is not None:
+            app = self._apps.get(model.name)
+            return {1: (config, *(file_prints(app.parent, 1, app) if app else ()))}
+        code = code_folder(model.config, self._directory)
+        return {
+            version: (
+                config,
+                *file_prints(model.folder, version, model.lone_file),
+                *(file_prints(code, version, code) if code else ()),
+            )
+            for version in model.versions
+        }
 
     def find(self, name: str) -> ModelSource | None:
         """Return the model as it is in a repository, None when it is not there.
@@ -226,7 +233,10 @@ class ModelSources:
         override = _read_config(request.model, request.config or "")
         reading = Reading(gpu_count=self._loader.reading.gpu_count)
         model = find_model(upload.folder, reading, name=request.model, override=override)
-        return self.of(model)._replace(is_override=True, upload=upload)
+        source = self.of(model)
+        # All processes were sent the same files, which each has written at another time.
+        prints = {version: found[:1] for version, found in source.prints.items()}
+        return source._replace(is_override=True, upload=upload, prints=prints)
 
     def _check_links(self, model: FoundModel) -> None:
         if model.root is None or self._options.model_repository_links != "inside":
