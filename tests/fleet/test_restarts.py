@@ -2,7 +2,16 @@
 
 import itertools
 
-from inferd.fleet.restarts import FIRST_S, FORGIVEN_S, LONGEST_S, MOST_FAILURES, Restarts
+import pytest
+
+from inferd.fleet.restarts import (
+    FIRST_S,
+    FORGIVEN_S,
+    LONGEST_PAUSE_S,
+    LONGEST_S,
+    MOST_FAILURES,
+    Restarts,
+)
 
 
 def wait_of(restarts, now, served_s):
@@ -14,12 +23,13 @@ def wait_of(restarts, now, served_s):
     return wait_s
 
 
-def test_the_wait_doubles_up_to_a_limit():
+@pytest.mark.parametrize(("served_s", "longest_s"), [(None, LONGEST_S), (1.0, LONGEST_PAUSE_S)])
+def test_the_wait_doubles_up_to_a_limit(served_s, longest_s):
     restarts = Restarts()
-    waits = [wait_of(restarts, now, 1.0) for now in range(0, 1000, 100)]
+    waits = [wait_of(restarts, now, served_s) for now in range(0, 1000, 100)]
     assert waits[0] <= FIRST_S + 0.05
     assert all(later >= earlier for earlier, later in itertools.pairwise(waits))
-    assert LONGEST_S - 0.1 <= waits[-1] <= LONGEST_S + 0.1
+    assert longest_s - 0.1 <= waits[-1] <= longest_s + 0.1
     assert restarts.count == 10
 
 
@@ -37,6 +47,8 @@ def test_processes_that_never_start_are_hopeless_and_those_that_served_are_not()
         restarts.ended(0, float(at), served_s=None)
     assert restarts.is_hopeless(float(MOST_FAILURES))
     assert not restarts.is_hopeless(100.0)
+    restarts.served()
+    assert not restarts.is_hopeless(float(MOST_FAILURES))
     served = Restarts()
     for at in range(MOST_FAILURES):
         served.ended(0, float(at), served_s=0.5)

@@ -114,9 +114,10 @@ def play(workers, what, seconds, every_s, options=()):
             time.sleep(every_s)
             if what == "roll":
                 server.send_signal(signal.SIGUSR2)
-            else:
-                os.kill(random.choice(children_of(server.pid)), signal.SIGKILL)
-            ends += 1
+                ends += 1
+            elif children := children_of(server.pid):  # else all wait to be started again
+                os.kill(random.choice(children), signal.SIGKILL)
+                ends += 1
         time.sleep(every_s)
         over.set()
         for client in clients:

@@ -462,6 +462,7 @@ class Fleet:
         for member in up_to_date:
             member.state = State.READY
             member.ready_s = self._clock()
+            self.restarts.served()
             self._tell(member.number, Begin())
         is_first = not self.has_begun
         self.has_begun = True

@@ -7,11 +7,14 @@ FIRST_S = 0.1
 
 LONGEST_S = 10.0
 
+LONGEST_PAUSE_S = 1.0
+"""The longest wait after a process that did serve: requests end it, and others wait for it."""
+
 FORGIVEN_S = 60.0
 """A process that has served for so long starts at once when it ends."""
 
 MOST_FAILURES = 5
-"""So many ends of processes that never served, within FAILURES_S, and the server ends."""
+"""So many ends of processes that never served, in a row, within FAILURES_S: the server ends."""
 
 FAILURES_S = 60.0
 
@@ -38,8 +41,14 @@ class Restarts:
         wait_s = self._waits.get(slot, FIRST_S)
         if served_s is not None and served_s >= FORGIVEN_S:
             wait_s = FIRST_S
+        elif served_s is not None:
+            wait_s = min(wait_s, LONGEST_PAUSE_S)
         self._waits[slot] = min(wait_s * 2, LONGEST_S)
         self._due[slot] = now + wait_s
+
+    def served(self) -> None:
+        """Note that a process has begun to serve: whatever ended others, a start may work."""
+        self._failures.clear()
 
     def is_hopeless(self, now: float) -> bool:
         """Tell whether too many processes in a row could not even start."""
