@@ -7,12 +7,14 @@ from inferd.fleet.fleet import MODELS, Fleet, Rules
 from inferd.fleet.members import State
 from inferd.fleet.messages import (
     Answered,
+    Begin,
     CannotStart,
     Change,
     Done,
     ModelsLoaded,
     Propose,
     Question,
+    ReadySockets,
     Reply,
 )
 from inferd.fleet.questions import WAIT_S
@@ -138,6 +140,13 @@ def test_a_replacement_is_done_when_the_last_old_process_has_ended(notes):
         assert notes.fleet.replacement.state is ReplacementState.RUNNING
         notes.fleet.lost(old, "exit code 0")
     assert notes.fleet.replacement.state is ReplacementState.DONE
+
+
+def test_a_process_knows_where_the_one_it_replaces_is_before_it_takes_its_place(notes):
+    notes.fleet.roll()
+    notes.fleet.hear(notes.spawned, ModelsLoaded())
+    said = [message for number, message in notes.sent if number == notes.spawned]
+    assert said == [ReadySockets({0: "1", 1: "2"}), Begin(), *[ReadySockets({0: "3", 1: "2"})] * 2]
 
 
 def test_a_change_asked_of_a_process_that_is_replaced_is_made_in_all_before_it_ends(notes):

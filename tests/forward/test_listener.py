@@ -25,7 +25,7 @@ def test_its_folder_is_private_and_what_was_left_there_is_replaced(tmp_path, unt
 
     async def go():
         for _ in range(2):
-            listener = PeerListener(OwnedVersions().find)
+            listener = PeerListener(OwnedVersions())
             await listener.open(path)
             peer = await connect(path)
             await until(lambda listener=listener: listener.has_origins)
@@ -42,7 +42,7 @@ def test_its_folder_is_private_and_what_was_left_there_is_replaced(tmp_path, unt
 
 def test_a_folder_that_others_may_enter_is_refused(tmp_path):
     (tmp_path / "open").mkdir(mode=0o750)
-    listener = PeerListener(OwnedVersions().find)
+    listener = PeerListener(OwnedVersions())
     with pytest.raises(InvalidConfig, match="is open to others"):
         run(listener.open(str(tmp_path / "open" / "socket")))
     listener.close()
@@ -52,7 +52,7 @@ def test_one_that_has_stopped_goes_on_with_those_who_are_connected(tmp_path, unt
     path = str(tmp_path / "folder" / "socket")
 
     async def go():
-        listener = PeerListener(OwnedVersions().find)
+        listener = PeerListener(OwnedVersions())
         await listener.open(path)
         peer = await connect(path)
         await until(lambda: listener.has_origins)
@@ -70,7 +70,7 @@ def test_one_that_ends_waits_until_the_others_have_let_it_go(tmp_path, until):
     path = str(tmp_path / "folder" / "socket")
 
     async def go():
-        listener = PeerListener(OwnedVersions().find)
+        listener = PeerListener(OwnedVersions())
         await listener.open(path)
         await listener.wait_until_done(0.0)  # there is nobody
         peers = [await connect(path) for _ in range(2)]
@@ -92,7 +92,7 @@ def test_one_that_ends_waits_for_no_process_that_has_no_more_clients(tmp_path, u
     path = str(tmp_path / "folder" / "socket")
 
     async def go():
-        listener = PeerListener(OwnedVersions().find)
+        listener = PeerListener(OwnedVersions())
         await listener.open(path)
         peers = [await connect(path) for _ in range(2)]
         await until(lambda: len(listener._ends) == 2)

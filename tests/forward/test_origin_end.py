@@ -7,7 +7,8 @@ from peer import joined, run
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InvalidRequest, Unavailable
-from inferd.forward.line import ENDED, GARBLED, FrameKind
+from inferd.forward.heads import decode_sequence
+from inferd.forward.line import ENDED, GARBLED, YES, FrameKind
 from inferd.forward.message import Requests, encode_answer, encode_end
 from inferd.forward.origin_end import OriginEnd
 from inferd.forward.share import WINDOW
@@ -103,16 +104,31 @@ def test_one_that_is_given_up_is_cancelled_there_and_its_end_is_expected(until):
         (FrameKind.REQUEST, 1, b""),
         (FrameKind.END, 1, b"\xc1"),
         (FrameKind.END, 1, b"\x91"),
+        (FrameKind.HAS, 1, YES),
+        (FrameKind.HAS, 7, YES),
+        (FrameKind.END, 3, encode_end(InferRequest("m"), None)),
     ],
-    ids=["unknown number", "one of several", "a request", "garbled", "cut"],
+    ids=[
+        "unknown number",
+        "one of several",
+        "a request",
+        "garbled",
+        "cut",
+        "an answer to no question",
+        "an answer to nothing",
+        "the end of a question",
+    ],
 )
 def test_what_no_owner_sends_ends_the_link_and_fails_what_is_under_way(frame, until):
     async def go():
         setting = await Setting().begin()
         running = [setting.ask("a"), setting.ask("b")]
         await until(lambda: len(setting.requests()) == 2)
+        question = asyncio.ensure_future(setting.end.has_sequence("m", "1", 5))
+        await until(lambda: len(setting.peer.frames) == 3)
         setting.peer.send(*frame)
         found = await asyncio.gather(*running, return_exceptions=True)
+        assert not await question
         with pytest.raises(Unavailable, match="process 3 of the server has just ended"):
             await setting.ask("c")
         return found, setting.gone == [setting.end]
@@ -182,3 +198,47 @@ def test_one_that_is_retired_ends_when_nothing_is_under_way(until):
         return found, setting.peer.ends, setting.gone == [setting.end]
 
     assert run(go()) == ("a", [ENDED], True)
+
+
+def test_a_sequence_lives_there_if_the_owner_says_so(until):
+    async def go():
+        setting = await Setting().begin()
+        questions = [
+            asyncio.ensure_future(setting.end.has_sequence("m", "1", id)) for id in (5, "5", "6")
+        ]
+        frames = await until(lambda: len(setting.peer.frames) == 3 and setting.peer.frames)
+        asked = [decode_sequence(head).id for _, _, head, _ in frames]
+        questions[2].cancel()
+        for (kind, number, *_), answer in zip(frames, (YES, b"", YES), strict=True):
+            setting.peer.send(kind, number, answer)
+        found = await asyncio.gather(*questions, return_exceptions=True)
+        await until(lambda: not setting.end._calls)
+        setting.end.close()
+        never = await setting.end.has_sequence("m", "1", 5)
+        return asked, found[:2], never
+
+    assert run(go()) == ([5, "5", "6"], [True, False], False)
+
+
+@pytest.mark.parametrize("id", [1 << 64, "\ud800"])
+def test_an_id_that_cannot_be_passed_on_lives_nowhere_else(id):
+    async def go():
+        setting = await Setting().begin()
+        return await setting.end.has_sequence("m", "1", id), setting.end._calls
+
+    assert run(go()) == (False, {})
+
+
+def test_an_owner_that_ends_gets_no_more_requests(until):
+    async def go():
+        setting = await Setting().begin()
+        running = setting.ask("a")
+        await until(setting.requests)
+        setting.peer.send(FrameKind.DISMISSAL, 0)
+        await until(lambda: setting.end.is_retired)
+        setting.answer(1, id="a")
+        found = (await running).id
+        await until(lambda: setting.peer.ends)
+        return found, setting.gone == [setting.end]
+
+    assert run(go()) == ("a", True)

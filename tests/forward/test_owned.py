@@ -7,9 +7,15 @@ from inferd.errors import Unavailable
 from inferd.forward.owned import OwnedVersions
 
 
-def version(name, form=b"1", number="1", *, has_instances=True):
+def version(name, form=b"1", number="1", *, has_instances=True, sequences=()):
     return SimpleNamespace(
-        model=name, version=number, form=form, is_leaving=False, has_instances=has_instances
+        model=name,
+        version=number,
+        form=form,
+        is_leaving=False,
+        has_instances=has_instances,
+        sequence_count=len(sequences),
+        has_sequence=lambda id: id in sequences,
     )
 
 
@@ -62,3 +68,15 @@ def test_one_without_instances_is_not_found():
     versions.remove(during)
     with pytest.raises(Unavailable):
         versions.find(request, b"1")
+
+
+def test_sequences_are_those_of_all_versions():
+    versions = OwnedVersions()
+    assert versions.sequence_count == 0
+    versions.add(version("m", sequences=[1, "2"]))
+    versions.add(version("m", b"2", sequences=[3]))
+    versions.add(version("m", number="2", sequences=[4]))
+    assert versions.sequence_count == 4
+    assert all(versions.has_sequence("m", "1", id) for id in (1, "2", 3))
+    assert not any(versions.has_sequence("m", "1", id) for id in (2, 4))
+    assert not versions.has_sequence("n", "1", 1)

@@ -11,7 +11,8 @@ from inferd.aio.driver import fulfil
 from inferd.aio.promise import Promise
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InvalidRequest, ModelNotFound, Unavailable
-from inferd.forward.line import FrameKind
+from inferd.forward.heads import SequenceName, encode
+from inferd.forward.line import YES, FrameKind
 from inferd.forward.message import encode_request
 from inferd.forward.owned import OwnedVersions
 from inferd.forward.owner_end import OwnerEnd
@@ -35,7 +36,7 @@ class Steered:
     def __init__(self):
         self.model, self.version, self.form, self.is_leaving = "m", "1", FORM, False
         self.has_instances = True
-        self.local = self
+        self.sequence_count = 1
         self.pending = {}
         self.requests = []
         self.cancelled = []
@@ -51,7 +52,10 @@ class Steered:
             msg = "no such output"
             raise BackendFailed(msg)
 
-    async def run(self, request):
+    def has_sequence(self, id):
+        return id == "lives" or id in [request.id for request in self.requests]
+
+    async def run_here(self, request):
         self.requests.append(Tracked(request))
         request.parameters["tracked"] = self.requests[-1]
         if request.id == "refused":
@@ -64,7 +68,7 @@ class Steered:
             self.cancelled.append(request.id)
             raise
 
-    async def stream(self, request):
+    async def stream_here(self, request):
         try:
             for number in range(int(request.parameters["count"])):
                 self.yielded += 1
@@ -87,7 +91,7 @@ class Setting:
         owned = OwnedVersions()
         owned.add(self.version)
         self.gone, self.done = [], []
-        self.end = OwnerEnd(owned.find, self.gone.append, self.done.append)
+        self.end = OwnerEnd(owned, self.gone.append, self.done.append)
         self.peer = await joined(self.end)
         return self
 
@@ -241,8 +245,19 @@ def test_the_error_of_a_stream_comes_after_its_answers(until):
         (FrameKind.REQUEST, 1, *encode_request(InferRequest("m"), "1", FORM)),
         (FrameKind.CREDIT, 1, b"\1"),
         (FrameKind.CREDIT, 9, b"\1\1"),
+        (FrameKind.HAS, 3, b"\x91\x01"),
+        (FrameKind.DISMISSAL, 0, b""),
     ],
-    ids=["answer", "end", "garbled", "same number", "credit for one answer", "two credits"],
+    ids=[
+        "answer",
+        "end",
+        "garbled",
+        "same number",
+        "credit for one answer",
+        "two credits",
+        "no sequence",
+        "a dismissal",
+    ],
 )
 def test_what_no_origin_sends_ends_the_link_and_what_runs_on_it(frame, until):
     async def go():
@@ -258,6 +273,44 @@ def test_what_no_origin_sends_ends_the_link_and_what_runs_on_it(frame, until):
         return sorted(setting.version.cancelled), setting.gone == [setting.end]
 
     assert run(go()) == (["a", "s"], True)
+
+
+def test_whether_a_sequence_lives_here_is_answered_in_the_order_of_all_questions(until):
+    names = [("m", "1", "lives"), ("m", "1", 5), ("m", "2", "lives"), ("n", "1", "lives")]
+
+    async def go():
+        setting = await Setting().begin()
+        for number, name in enumerate(names):
+            setting.peer.send(FrameKind.HAS, number, encode(SequenceName(*name)))
+        frames = await until(lambda: len(setting.peer.frames) == 4 and setting.peer.frames)
+        return [(kind, number, bytes(head)) for kind, number, head, _ in frames]
+
+    assert run(go()) == [(FrameKind.HAS, number, b"" if number else YES) for number in range(4)]
+
+
+def test_a_sequence_whose_first_request_has_just_arrived_on_another_line_lives_here(until):
+    async def go():
+        setting, other = await Setting().begin(), await Setting().begin()
+        other.end._versions.add(setting.version)
+        other.end._versions.remove(other.version)
+        other.peer.send(FrameKind.HAS, 1, encode(SequenceName("m", "1", "new")))
+        setting.ask(1, "new")
+        frames = await until(lambda: other.peer.frames)
+        return bytes(frames[0][2])
+
+    assert run(go()) == YES
+
+
+def test_an_origin_may_say_that_it_has_no_more_clients_and_an_owner_that_it_ends(until):
+    async def go():
+        setting = await Setting().begin()
+        setting.peer.send(FrameKind.LAST, 0)
+        await until(lambda: setting.done)
+        setting.end.dismiss()
+        await until(lambda: setting.peer.frames)
+        return setting.done == [setting.end], setting.peer.frames[0][0], setting.peer.ends
+
+    assert run(go()) == (True, FrameKind.DISMISSAL, [])
 
 
 def test_a_model_that_is_not_there_is_not_found_by_another_version(until):

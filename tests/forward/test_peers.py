@@ -8,6 +8,7 @@ from peer import listening, run
 from inferd.core.processes import Processes
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import Unavailable
+from inferd.forward.line import FrameKind
 from inferd.forward.message import encode_answer
 from inferd.forward.peers import Peers
 
@@ -112,6 +113,53 @@ def test_a_process_that_is_replaced_ends_what_it_has_and_its_successor_gets_the_
             return found, still
 
     assert run(go()) == (["by the old one", "by the new one"], ([], set()))
+
+
+def test_two_processes_of_one_number_know_each_other(paths, until):
+    """`paths` are those of another process, the old one, and the new one that takes its place."""
+
+    async def go():
+        old, new = Processes(1, 2, paths[1]), Processes(1, 2, paths[2])
+        async with listening(paths[0]), listening(paths[1]) as there, listening(paths[2]) as here:
+            of_old, of_new = Peers(old), Peers(new)
+            for one in (old, new):  # the new one has been started
+                one.update({0: paths[0], 1: paths[1]})
+            await until(lambda: of_new.link(1) and there and of_old.link(0))
+            before = of_old.link(1), of_old.are_two, of_new.predecessor
+            for one in (old, new):
+                one.update({0: paths[0], 1: paths[2]})
+            await until(lambda: of_old.link(1) and here)
+            assert (of_new.link(1), of_new.are_two, of_old.are_two) == (None, True, True)
+            assert (of_new.predecessor.path, of_old.link(1).path) == (paths[1], paths[2])
+            assert of_old.predecessor is None
+            of_new.say_last()
+            await until(lambda: there[0].frames)
+            there[0].send(FrameKind.DISMISSAL, 0)
+            await until(lambda: of_new.predecessor is None)
+            await until(lambda: there[0].ends)
+            after = of_new.are_two, [one[0] for one in there[0].frames]
+            of_old.close()
+            of_new.close()
+            return before, after
+
+    assert run(go()) == ((None, False, None), (False, [FrameKind.LAST]))
+
+
+def test_a_predecessor_that_has_ended_is_forgotten(paths, until):
+    async def go():
+        processes = Processes(1, 2, paths[1])
+        peers = Peers(processes)
+        async with listening(paths[0]) as there:
+            processes.update({1: paths[0]})
+            await until(lambda: there and peers.link(1))
+            processes.update({1: paths[1]})
+            assert peers.predecessor.path == paths[0]
+            there[0].line.close()
+            await until(lambda: not peers.are_two)
+            peers.close()
+            return peers.predecessor
+
+    assert run(go()) is None
 
 
 def test_a_link_that_breaks_is_made_anew_while_its_process_is_ready(paths, until):

@@ -5,6 +5,7 @@ import signal
 import socket
 
 import pytest
+from fleet_under_load import children_of
 from running_fleet import running_fleet, states_of, until
 
 pytestmark = pytest.mark.slow
@@ -61,6 +62,109 @@ def test_changes_asked_of_a_process_that_is_replaced_are_made_in_all(
         server.wait_for("all processes have been replaced")
         assert ask(port, "/v2/models/m/ready")[0] == 400
         assert ask(port, "/v2/trace/setting")[1]["trace_rate"] == "77"
+
+
+SUMS = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    """Adds up what each sequence sends."""
+
+    def initialize(self, args):
+        self.sums = {}
+
+    def execute(self, requests):
+        return [self.answer(one) for one in requests]
+
+    def answer(self, request):
+        key = request.correlation_id()
+        if request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START:
+            self.sums[key] = 0
+        self.sums[key] += int(request.inputs()[0].as_numpy()[0])
+        out = np.array([self.sums[key]], np.int32)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)])
+'''
+SUMS_CONFIG = """
+backend: "python"
+input { name: "IN" data_type: TYPE_INT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
+instance_group { count: 2 kind: KIND_CPU }
+sequence_batching { oldest { max_candidate_sequences: 16 }
+                    max_sequence_idle_microseconds: %d }
+"""
+LONG_US = 3600 * 10**6
+
+
+@pytest.fixture
+def add(ask):
+    """add(port, id, ...) sends 1 to a sequence; it returns the sum so far, or the status."""
+
+    def send(port, id, *, start=False, end=False):
+        parameters = {"sequence_id": id, "sequence_start": start, "sequence_end": end}
+        tensor = {"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}
+        request = {"parameters": parameters, "inputs": [tensor]}
+        status, answer = ask(port, "/v2/models/sums/infer", json.dumps(request))
+        return answer["outputs"][0]["data"][0] if status == 200 else status
+
+    return send
+
+
+@pytest.fixture
+def sums(repository):
+    """A repository with a model that adds up what sequences send, at most `idle_us` idle."""
+
+    def make(idle_us):
+        root = repository(sums=SUMS_CONFIG % idle_us)
+        (root / "sums" / "1").mkdir(exist_ok=True)
+        (root / "sums" / "1" / "model.py").write_text(SUMS)
+        return root
+
+    return make
+
+
+def test_sequences_go_on_while_all_processes_are_replaced(sums, add):
+    with running_fleet(sums(LONG_US)) as (server, port):
+        ids = [*range(1, 9), "a", "b"]
+        assert [add(port, id, start=True) for id in ids] == [1] * len(ids)
+        pids = set(children_of(server.process.pid))
+        server.process.send_signal(signal.SIGUSR2)
+        total = 1
+        while "draining" not in states_of(server) or total < 4:
+            total += 1
+            assert [add(port, id) for id in ids] == [total] * len(ids)
+        new = [f"{id} again" for id in ids]
+        assert [add(port, id, start=True) for id in new] == [1] * len(new)
+        assert [add(port, id, end=True) for id in ids] == [total + 1] * len(ids)
+        assert [add(port, id, end=True) for id in new] == [2] * len(new)
+        server.wait_for("all processes have been replaced")
+        assert not pids & set(children_of(server.process.pid))
+        assert [add(port, id) for id in ids] == [400] * len(ids)
+
+
+def test_sequences_that_do_not_end_end_with_the_time_for_it(sums, add):
+    with running_fleet(sums(LONG_US), "--exit-timeout-secs=3") as (server, port):
+        assert [add(port, id, start=True) for id in range(1, 9)] == [1] * 8
+        server.process.send_signal(signal.SIGUSR2)
+        server.wait_for("all processes have been replaced")
+        assert [add(port, id) for id in range(1, 9)] == [400] * 8
+        assert "did not end in time" not in server.said
+
+
+def test_sequences_that_nobody_goes_on_with_hold_nothing_up(sums, add):
+    with running_fleet(sums(100_000), "--exit-timeout-secs=600") as (server, port):
+        assert [add(port, id, start=True) for id in range(1, 9)] == [1] * 8
+        server.process.send_signal(signal.SIGUSR2)
+        server.wait_for("all processes have been replaced")
+
+
+def test_sequences_do_not_hold_up_the_end_of_the_server(sums, add, draining):
+    with running_fleet(sums(LONG_US), "--exit-timeout-secs=600") as (server, port):
+        assert [add(port, id, start=True) for id in range(1, 9)] == [1] * 8
+        draining(server)
+        server.process.terminate()
+        assert server.end() == 0
 
 
 def test_changes_do_not_wait_for_a_process_that_is_replaced(repository, echo, ask, draining):

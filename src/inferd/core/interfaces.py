@@ -328,6 +328,20 @@ class GatheringScheduler(Scheduler, Protocol):
         ...
 
 
+@runtime_checkable
+class SequenceKeeper(Scheduler, Protocol):
+    """A scheduler in which sequences live."""
+
+    @property
+    def sequence_count(self) -> int:
+        """How many sequences live."""
+        ...
+
+    def has_sequence(self, id: int | str) -> bool:
+        """Tell whether the sequence of that id lives."""
+        ...
+
+
 class Models(Protocol):
     """The server's models, as a model that calls others sees them; the engine implements this.
 

@@ -30,14 +30,16 @@ class Processes:
     """The processes of a server: this one has `number`, from 0 to below `count`.
 
     `sockets` are the paths of Unix sockets on which the ready ones take what belongs to them, by
-    number; this one's is among them once it is ready. A process that is replaced keeps its number.
+    number; this one's, `path`, is among them once it is ready. A process that is replaced keeps its
+    number: until it has ended there are two of that number, of which the new one's path is named.
     `restart_count` is how often any was started again after it had ended. `on_change` are called
     when `sockets` has changed.
     """
 
-    def __init__(self, number: int = 0, count: int = 1) -> None:
+    def __init__(self, number: int = 0, count: int = 1, path: str = "") -> None:
         self.number = number
         self.count = count
+        self.path = path
         self.sockets: Mapping[int, str] = {}
         self.restart_count = 0
         self.on_change: list[Callable[[], None]] = []

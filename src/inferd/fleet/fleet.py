@@ -518,6 +518,7 @@ class Fleet:
             return
         if self._rolling:
             self._renewing = self._spawn(self._rolling.pop(0))
+            self._look()  # the new one learns where the old one is, before it takes its place
         else:
             self._note_replacement(ReplacementState.DONE)
 

@@ -13,20 +13,23 @@ class Exchange:
         self.processes = processes
         self.peers = Peers(processes)
         self.owned = OwnedVersions()
-        self.listener = PeerListener(self.owned.find)
+        self.listener = PeerListener(self.owned)
 
     async def open(self, path: str) -> None:
         """Take requests of other processes on a Unix socket; see PeerListener.open."""
         await self.listener.open(path)
 
-    async def finish(self, timeout_s: float) -> None:
+    async def finish(self, timeout_s: float, *, is_replaced: bool = False) -> None:
         """Wait until the others need nothing of this process, which has no more requests itself.
 
         They are told: processes that end together would wait for each other otherwise. The links
         to them stay: what runs here for others may call models that are elsewhere. Once nobody has
-        requests of clients, nothing runs anywhere. Gives up after `timeout_s`.
+        requests of clients, nothing runs anywhere. If this process `is_replaced`, they turn to the
+        one that took its place. Gives up after `timeout_s`.
         """
         self.peers.say_last()
+        if is_replaced:
+            self.listener.dismiss()
         await self.listener.wait_until_done(timeout_s)
 
     def stop(self) -> None:

@@ -27,6 +27,14 @@ class RequestedTensors(NamedTuple):
     outputs: list[str]
 
 
+class SequenceName(NamedTuple):
+    """Which sequence is asked for: id, and model and version it belongs to."""
+
+    model: str
+    version: str
+    id: int | str
+
+
 class ForwardedRequest(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
     """A request, without what only its origin needs; `form` is that of the version it fits.
 
@@ -65,4 +73,5 @@ class ForwardedAnswer(msgspec.Struct, array_like=True, omit_defaults=True, gc=Fa
 encode = msgspec.msgpack.Encoder().encode
 decode_tensors = msgspec.msgpack.Decoder(RequestedTensors).decode
 decode_request_head = msgspec.msgpack.Decoder(ForwardedRequest).decode
+decode_sequence = msgspec.msgpack.Decoder(SequenceName).decode
 decode_answer_head = msgspec.msgpack.Decoder(ForwardedAnswer).decode

@@ -39,7 +39,10 @@ GARBLED = "sent what nobody understands"
 
 
 class FrameKind:
-    """What a frame is: ANSWER and END are an owner's, the others an origin's."""
+    """What a frame is: ANSWER, END and DISMISSAL are an owner's, HAS is of both.
+
+    The others are an origin's.
+    """
 
     REQUEST: Final = 1
     STREAM: Final = 2
@@ -49,6 +52,15 @@ class FrameKind:
     END: Final = 6
     LAST: Final = 7
     """The origin has no more requests of clients, only such as belong to those of others."""
+
+    HAS: Final = 8
+    """Does that sequence live there? And the answer to it, YES or nothing."""
+
+    DISMISSAL: Final = 9
+    """The owner ends: new requests are for the process that took its place."""
+
+
+YES = b"y"
 
 
 Receive = Callable[[int, int, memoryview, memoryview], None]

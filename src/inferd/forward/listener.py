@@ -7,17 +7,17 @@ from pathlib import Path
 
 from inferd.errors import InvalidConfig
 from inferd.forward.frame_line import FrameLine
-from inferd.forward.owned import Find
+from inferd.forward.owned import OwnedVersions
 from inferd.forward.owner_end import OwnerEnd
 
 _OTHERS = 0o077
 
 
 class PeerListener:
-    """Takes connections of other processes, whose requests find their versions by `find`."""
+    """Takes connections of other processes, whose requests are for one of `versions`."""
 
-    def __init__(self, find: Find) -> None:
-        self._find = find
+    def __init__(self, versions: OwnedVersions) -> None:
+        self._versions = versions
         self._ends: set[OwnerEnd] = set()
         self._wanting: set[OwnerEnd] = set()  # those of them whose origin has clients
         self._server: asyncio.AbstractServer | None = None
@@ -47,6 +47,11 @@ class PeerListener:
                     self._left.clear()
                     await self._left.wait()
 
+    def dismiss(self) -> None:
+        """Have the other processes send no more: another has taken the place of this one."""
+        for end in self._ends:
+            end.dismiss()
+
     def stop(self) -> None:
         """Take no more connections; those there are go on."""
         server, self._server = self._server, None
@@ -64,7 +69,7 @@ class PeerListener:
         self._wanting.clear()
 
     def _connected(self) -> FrameLine:
-        end = OwnerEnd(self._find, self._forget, self._note_done)
+        end = OwnerEnd(self._versions, self._forget, self._note_done)
         self._ends.add(end)
         self._wanting.add(end)
         return end.line

@@ -10,7 +10,8 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.forward.failure import lost
 from inferd.forward.frame_line import FrameLine
-from inferd.forward.line import FrameKind
+from inferd.forward.heads import SequenceName, encode
+from inferd.forward.line import YES, FrameKind
 from inferd.forward.message import decode_answer, encode_request
 from inferd.forward.share import share_of
 
@@ -70,6 +71,25 @@ class _Answers:
         self.items.put_nowait((error, 0))
 
 
+class _Question:
+    """A question whether a sequence lives there; those of a process that ends do not."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, done: Promise[bool]) -> None:
+        self.done = done
+
+    def answer(self, *, is_so: bool) -> None:
+        """Hand over the answer."""
+        if not self.done.done():
+            fulfil(self.done, is_so)
+
+    def fail(self, error: InferdError) -> None:
+        """Note that the link has ended."""
+        del error
+        self.answer(is_so=False)
+
+
 class OriginEnd:
     """A link to process `number`, which listens at `path`; `line` connects it.
 
@@ -82,10 +102,11 @@ class OriginEnd:
         self.path = path
         self.line = FrameLine(self._receive, self._lost)
         self._gone = gone
-        self._calls: dict[int, _OneAnswer | _Answers] = {}
+        self._calls: dict[int, _OneAnswer | _Answers | _Question] = {}
         self._given_up: set[int] = set()
         self._last = 0
-        self._is_retired = False
+        self.is_retired = False
+        """Whether new requests go elsewhere."""
 
     @property
     def is_open(self) -> bool:
@@ -94,7 +115,7 @@ class OriginEnd:
 
     def retire(self) -> None:
         """End once nothing is under way: new requests go elsewhere."""
-        self._is_retired = True
+        self.is_retired = True
         self._end_if_idle()
 
     def say_last(self) -> None:
@@ -122,6 +143,20 @@ class OriginEnd:
         answers = _Answers(request)
         return self._set_out(FrameKind.STREAM, answers, version, form), answers.items
 
+    async def has_sequence(self, model: str, version: str, id: int | str) -> bool:
+        """Return whether a sequence lives there; requests sent before may have begun it."""
+        if not self.is_open:
+            return False
+        try:
+            head = encode(SequenceName(model, version, id))
+        except (UnicodeEncodeError, OverflowError):  # an id that cannot be passed on
+            return False
+        done: Promise[bool] = Promise(loop=asyncio.get_running_loop())
+        self._last = number = self._last + 1
+        self._calls[number] = _Question(done)
+        self.line.send(FrameKind.HAS, number, head)
+        return await done
+
     def credit(self, number: int, share: int) -> None:
         """Let the answers of a stream be `share` further ahead of their reader."""
         self.line.send(FrameKind.CREDIT, number, bytes((share,)))
@@ -144,8 +179,17 @@ class OriginEnd:
 
     def _receive(self, kind: int, number: int, head: memoryview, data: memoryview) -> None:
         call = self._calls.get(number)
+        if kind == FrameKind.DISMISSAL:
+            self.retire()
+            return
         if call is None:
             self._drop(kind, number)
+        elif isinstance(call, _Question):
+            if kind != FrameKind.HAS:
+                msg = f"a frame of kind {kind} for a question"
+                raise ValueError(msg)
+            del self._calls[number]
+            call.answer(is_so=head == YES)
         elif kind == FrameKind.END:
             response, error = decode_answer(call.request, head, data)
             del self._calls[number]
@@ -157,7 +201,7 @@ class OriginEnd:
         else:
             msg = f"a frame of kind {kind} for request {number}"
             raise ValueError(msg)
-        if self._is_retired:
+        if self.is_retired:
             self._end_if_idle()
 
     def _drop(self, kind: int, number: int) -> None:
@@ -169,7 +213,7 @@ class OriginEnd:
             self._given_up.discard(number)
 
     def _end_if_idle(self) -> None:
-        if self._is_retired and not self._calls and self.is_open:
+        if self.is_retired and not self._calls and self.is_open:
             self.line.close()
             self._gone(self)
 

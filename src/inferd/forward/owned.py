@@ -1,9 +1,8 @@
 """Owned: the versions of models in this process, as requests of other processes find them."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any, Protocol
 
-from inferd.core.interfaces import Scheduler
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 
@@ -22,21 +21,29 @@ class Owned(Protocol):
     has_instances: bool
 
     @property
-    def local(self) -> Scheduler:
-        """What runs requests here."""
+    def sequence_count(self) -> int:
+        """How many sequences live here."""
+        ...
+
+    def has_sequence(self, id: int | str) -> bool:
+        """Tell whether the sequence of that id lives here."""
         ...
 
     def run_here_now(self, request: InferRequest) -> InferResponse | None:
         """Return the answer if there is one without waiting; see PromptScheduler.run_now."""
         ...
 
+    def run_here(self, request: InferRequest) -> Coroutine[Any, Any, InferResponse]:
+        """Return what runs a request that belongs to this process; see Scheduler.run."""
+        ...
+
+    def stream_here(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Return what `run_here` does, for any number of answers; see Scheduler.stream."""
+        ...
+
     def check(self, request: InferRequest, response: InferResponse) -> None:
         """Raise as Served.check_response does."""
         ...
-
-
-Find = Callable[[InferRequest, bytes], Owned]
-"""Returns the version a request is for, of that form. Raises InferdError."""
 
 
 class OwnedVersions:
@@ -63,6 +70,15 @@ class OwnedVersions:
             self._versions[key] = left
         else:
             self._versions.pop(key, None)
+
+    @property
+    def sequence_count(self) -> int:
+        """How many sequences live here."""
+        return sum(one.sequence_count for several in self._versions.values() for one in several)
+
+    def has_sequence(self, model: str, version: str, id: int | str) -> bool:
+        """Tell whether a sequence lives here."""
+        return any(one.has_sequence(id) for one in self._versions.get((model, version), ()))
 
     def find(self, request: InferRequest, form: bytes) -> Owned:
         """Return the version `request` is for. Raises Unavailable when it is not here."""

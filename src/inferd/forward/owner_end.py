@@ -11,28 +11,36 @@ from inferd.aio.driver import Driver
 from inferd.core.request import InferRequest, InferResponse
 from inferd.forward.failure import cancelled, known
 from inferd.forward.frame_line import FrameLine
-from inferd.forward.line import FrameKind
+from inferd.forward.heads import SequenceName, decode_sequence
+from inferd.forward.line import YES, FrameKind
 from inferd.forward.message import Requests, encode_answer, encode_end
-from inferd.forward.owned import Find, Owned
+from inferd.forward.owned import Owned, OwnedVersions
 from inferd.forward.owner_stream import OwnerStream
 
 
 class OwnerEnd:
-    """Runs what arrives on `line`; `find` finds the version.
+    """Runs what arrives on `line`, on versions that are among `versions`.
 
     `gone` is called when the line has ended, `done` when its origin has no more clients.
     """
 
     def __init__(
-        self, find: Find, gone: Callable[["OwnerEnd"], None], done: Callable[["OwnerEnd"], None]
+        self,
+        versions: OwnedVersions,
+        gone: Callable[["OwnerEnd"], None],
+        done: Callable[["OwnerEnd"], None],
     ) -> None:
         self.line = FrameLine(self._receive, self._lost, waits_for_reader=True)
-        self._find = find
+        self._versions = versions
         self._gone = gone
         self._done = done
         self._running: dict[int, _Run | OwnerStream] = {}
         self._requests = Requests()
         self._due: list[Driver] = []
+
+    def dismiss(self) -> None:
+        """Have the origin send no more, and end the line when it waits for nothing."""
+        self.line.send(FrameKind.DISMISSAL, 0, b"")
 
     def close(self) -> None:
         """End now; nobody waits any more for what runs."""
@@ -63,15 +71,24 @@ class OwnerEnd:
                 raise ValueError(msg)
             if stream is not None:
                 stream.give(head[0])
+        elif kind == FrameKind.HAS:
+            # After all that has arrived by now: on another line its first request may have.
+            name = decode_sequence(head)
+            asyncio.get_running_loop().call_soon(self._tell, number, name)
         elif kind == FrameKind.LAST:
             self._done(self)
         else:
             msg = f"a frame of kind {kind} for request {number}"
             raise ValueError(msg)
 
+    def _tell(self, number: int, name: SequenceName) -> None:
+        """Answer whether a sequence lives here."""
+        has_it = self._versions.has_sequence(*name)
+        self.line.send(FrameKind.HAS, number, YES if has_it else b"")
+
     def _begin(self, kind: int, number: int, request: InferRequest, form: bytes) -> None:
         try:
-            owned = self._find(request, form)
+            owned = self._versions.find(request, form)
             if kind == FrameKind.STREAM:
                 self._running[number] = OwnerStream(self.line, self.leave, number, request, owned)
                 return
@@ -127,7 +144,7 @@ class _Run:
 
     def begin(self) -> None:
         """Run it until it waits or ends."""
-        running = self._owned.local.run(self.request)
+        running = self._owned.run_here(self.request)
         self._driver = driver = Driver(running, self._woken, self._ended)
         driver.step()
 

@@ -47,7 +47,7 @@ class OwnerStream:
     async def _run(self, owned: Owned) -> None:
         error = None
         try:
-            async with aclosing(owned.local.stream(self.request)) as answers:
+            async with aclosing(owned.stream_here(self.request)) as answers:
                 async for answer in answers:
                     await self._send(answer)
         except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001  it is the request's

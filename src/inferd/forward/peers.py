@@ -27,12 +27,17 @@ class _Wait:
 
 
 class Peers:
-    """Links to the ready ones among `processes`. Used on one event loop."""
+    """Links to the ready ones among `processes`. Used on one event loop.
+
+    While this process is replaced there are two of its number. Each has a link to the other: the
+    new one to its `predecessor`, as long as that keeps sequences; the old one by their number.
+    """
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._links: dict[int, OriginEnd] = {}
         self._retired: set[OriginEnd] = set()
+        self._predecessor: OriginEnd | None = None
         self._connecting: dict[int, tuple[str, asyncio.Task[None]]] = {}
         self._waits: list[_Wait] = []
         self._is_closed = False
@@ -42,6 +47,17 @@ class Peers:
     def link(self, number: int) -> OriginEnd | None:
         """Return the link to process `number`, None if there is none at this moment."""
         return self._links.get(number)
+
+    @property
+    def predecessor(self) -> OriginEnd | None:
+        """A link to the process whose place this one has taken, None if it is not needed."""
+        link = self._predecessor
+        return link if link is not None and not link.is_retired else None
+
+    @property
+    def are_two(self) -> bool:
+        """Whether there may be another process of this one's number."""
+        return self._predecessor is not None or self._processes.number in self._links
 
     async def wait(self, numbers: Collection[int], timeout_s: float) -> None:
         """Wait until there is a link to one of `numbers`, or the time is over."""
@@ -60,7 +76,7 @@ class Peers:
     def say_last(self) -> None:
         """Tell the others, and those to come, that this process has no more clients."""
         self._has_clients = False
-        for link in (*self._links.values(), *self._retired):
+        for link in self._all():
             link.say_last()
 
     def close(self) -> None:
@@ -70,20 +86,29 @@ class Peers:
             self._processes.on_change.remove(self._follow)
         for _, task in self._connecting.values():
             task.cancel()
-        for link in (*self._links.values(), *self._retired):
+        for link in self._all():
             link.close()
+        self._predecessor = None
         self._connecting.clear()
         self._links.clear()
         self._retired.clear()
         for wait in list(self._waits):
             wait.end()
 
+    def _all(self) -> list[OriginEnd]:
+        last = [self._predecessor] if self._predecessor is not None else []
+        return [*self._links.values(), *self._retired, *last]
+
     def _follow(self) -> None:
         """Connect to the processes that are ready now, and let go of those that are not."""
         sockets = self._processes.sockets
         for number, link in list(self._links.items()):
-            if sockets.get(number) != link.path:
-                del self._links[number]
+            if sockets.get(number) == link.path:
+                continue
+            del self._links[number]
+            if self._is_own(number, sockets.get(number)):
+                self._predecessor = link
+            else:
                 self._retired.add(link)
                 link.retire()
         for number, (path, task) in list(self._connecting.items()):
@@ -91,8 +116,12 @@ class Peers:
                 del self._connecting[number]
                 task.cancel()
         for number, path in sockets.items():
-            if number != self._processes.number and number not in self._links:
+            if not self._is_own(number, path) and number not in self._links:
                 self._connect(number, path)
+
+    def _is_own(self, number: int, path: str | None) -> bool:
+        """Tell whether the process of that number, at `path`, is this one."""
+        return number == self._processes.number and self._processes.path in ("", path)
 
     def _connect(self, number: int, path: str, pause_s: float = 0.0) -> None:
         if number in self._connecting or self._is_closed:
@@ -122,6 +151,8 @@ class Peers:
 
     def _gone(self, link: OriginEnd) -> None:
         self._retired.discard(link)
+        if self._predecessor is link:
+            self._predecessor = None
         if self._links.get(link.number) is link:
             del self._links[link.number]
             if self._processes.sockets.get(link.number) == link.path:

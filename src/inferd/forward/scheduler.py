@@ -2,10 +2,16 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from time import perf_counter_ns
+from typing import Any
 
-from inferd.core.interfaces import GatheringScheduler, PromptScheduler, Scheduler
+from inferd.core.interfaces import (
+    GatheringScheduler,
+    PromptScheduler,
+    Scheduler,
+    SequenceKeeper,
+)
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.forward.absent import AbsentScheduler
@@ -57,6 +63,7 @@ class ForwardScheduler:
         if isinstance(prompt, PromptScheduler) and prompt.may_be_prompt:
             self._prompt = prompt
         self.may_be_prompt = self._prompt is not None
+        self._keeper = local if isinstance(local, SequenceKeeper) else None
         self._sent: Counter[int] = Counter()  # the requests under way there, by owner
         self._own = self._last = home.number
         self._quiet: asyncio.Future[None] | None = None
@@ -88,9 +95,12 @@ class ForwardScheduler:
         """See Scheduler.run. Raises Unavailable when the owner does not come up or ends."""
         owner = self._owner(request)
         if owner == self._own:
-            return await self.local.run(request)
+            return await self.run_here(request)
         request.queued_ns = perf_counter_ns()
         link = self._link(owner) or await self._waited_for(owner, request)
+        return await self._run_there(link, request)
+
+    async def _run_there(self, link: OriginEnd, request: InferRequest) -> InferResponse:
         number, done = link.begin(request, self.version, self.form)
         self._sent[link.number] += 1
         try:
@@ -106,7 +116,7 @@ class ForwardScheduler:
         """See Scheduler.stream, and `run`."""
         owner = self._owner(request)
         if owner == self._own:
-            return self.local.stream(request)
+            return self.stream_here(request)
         return answers_there(self, owner, request)
 
     def _owner(self, request: InferRequest) -> int:
@@ -135,8 +145,10 @@ class ForwardScheduler:
         self._last = best.number
         return best
 
-    async def reach(self, number: int, request: InferRequest) -> OriginEnd:
+    async def reach(self, number: int, request: InferRequest) -> OriginEnd | None:
         """See Sender.reach."""
+        if number == self._own:
+            return await self._other_of_two(request)
         request.queued_ns = perf_counter_ns()
         return self._link(number) or await self._waited_for(number, request)
 
@@ -172,6 +184,50 @@ class ForwardScheduler:
     def run_here_now(self, request: InferRequest) -> InferResponse | None:
         """See Owned.run_here_now."""
         return None if self._prompt is None else self._prompt.run_now(request)
+
+    def run_here(self, request: InferRequest) -> Coroutine[Any, Any, InferResponse]:
+        """See Owned.run_here."""
+        if self._keeper is not None and self._exchange.peers.are_two:
+            return self._run_in_one_of_two(request)
+        return self.local.run(request)
+
+    def stream_here(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """See Owned.stream_here."""
+        if self._keeper is not None and self._exchange.peers.are_two:
+            return answers_there(self, self._own, request)
+        return self.local.stream(request)
+
+    # --- while this process is replaced ---
+
+    @property
+    def sequence_count(self) -> int:
+        """See Owned.sequence_count."""
+        return self._keeper.sequence_count if self._keeper is not None else 0
+
+    def has_sequence(self, id: int | str) -> bool:
+        """See Owned.has_sequence."""
+        return self._keeper is not None and self._keeper.has_sequence(id)
+
+    async def _run_in_one_of_two(self, request: InferRequest) -> InferResponse:
+        link = await self._other_of_two(request)
+        return await (self.local.run(request) if link is None else self._run_there(link, request))
+
+    async def _other_of_two(self, request: InferRequest) -> OriginEnd | None:
+        """Return a link to the other process of this one's number if `request` is for that.
+
+        A sequence stays where it lives, and new ones live in the new process.
+        """
+        sequence, peers = request.sequence, self._exchange.peers
+        if sequence is None or not sequence.id or self.has_sequence(sequence.id):
+            return None
+        link = peers.predecessor
+        if link is None:
+            link = peers.link(self._own)
+        elif not await link.has_sequence(self.model, self.version, sequence.id):
+            return None
+        if link is not None:
+            request.queued_ns = perf_counter_ns()
+        return link
 
     # --- the end ---
 

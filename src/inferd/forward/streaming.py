@@ -1,8 +1,10 @@
 """Streams of answers that come from another process of the server."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Protocol
 
+from inferd.core.interfaces import Scheduler
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 from inferd.forward.origin_end import OriginEnd
@@ -14,8 +16,13 @@ class Sender(Protocol):
     version: str
     form: bytes
 
-    async def reach(self, number: int, request: InferRequest) -> OriginEnd:
-        """Return a link to the owner of `request`. Raises Unavailable."""
+    @property
+    def local(self) -> Scheduler:
+        """What runs requests here."""
+        ...
+
+    async def reach(self, number: int, request: InferRequest) -> OriginEnd | None:
+        """Return a link to the owner of `request`, None if it runs here. Raises Unavailable."""
         ...
 
     def note_sent(self, number: int) -> None:
@@ -32,6 +39,11 @@ async def answers_there(
 ) -> AsyncGenerator[InferResponse, None]:
     """Yield the answers to `request` of process `number`, as ForwardScheduler has them."""
     link = await sender.reach(number, request)
+    if link is None:
+        async with aclosing(sender.local.stream(request)) as answers:
+            async for each in answers:
+                yield each
+        return
     number, items = link.begin_stream(request, sender.version, sender.form)
     sender.note_sent(link.number)
     try:

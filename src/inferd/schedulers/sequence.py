@@ -118,6 +118,15 @@ class SequenceScheduler(QueueingScheduler):
         """See Scheduler.pending_count."""
         return sum(queue.count for queue in self._queues)
 
+    @property
+    def sequence_count(self) -> int:
+        """See SequenceKeeper.sequence_count."""
+        return len(self._live)
+
+    def has_sequence(self, id: int | str) -> bool:
+        """See SequenceKeeper.has_sequence."""
+        return id in self._live
+
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
         if self._gives_turns:

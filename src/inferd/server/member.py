@@ -58,6 +58,8 @@ from inferd.server.server import Membership, Server
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from inferd.forward.exchange import Exchange
+
 LOGGER = logging.getLogger("inferd")
 
 BEAT_S = 1.0
@@ -115,7 +117,7 @@ class _Member:
         self._config = config
         self._log = log
         self._crashes = crashes
-        self._processes = Processes(start.slot, start.count)
+        self._processes = Processes(start.slot, start.count, start.socket)
         self._server = Server(
             config,
             start.default_address,
@@ -199,12 +201,27 @@ class _Member:
         end_s = loop.time() + self._config.exit_timeout_secs
         is_done = await drain(self._server, self._config)
         engine = self._server.engine
-        if engine.exchange is not None:
-            await engine.exchange.finish(max(LOOK_S, end_s - loop.time() - _CLOSING_S))
+        if (exchange := engine.exchange) is not None:
+            end_s -= _CLOSING_S
+            await self._keep_sequences(exchange, end_s)
+            left_s = max(LOOK_S, end_s - loop.time())
+            await exchange.finish(left_s, is_replaced=engine.is_replaced)
         self._fellows.close()
         self.send(Tally(engine.numbers()))
         await self._server.stop()
         return 0 if is_done else 1
+
+    async def _keep_sequences(self, exchange: "Exchange", end_s: float) -> None:
+        """Wait until the last sequence has ended here, if another process has taken over.
+
+        That one passes their requests on.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            has_some = self._server.engine.is_replaced and exchange.owned.sequence_count
+            if not has_some or loop.time() >= end_s:
+                return
+            await asyncio.sleep(LOOK_S)
 
     async def _load(self) -> int:
         """Load the models, and return the exit code if that ends the server."""
