@@ -16,6 +16,7 @@ from inferd.fleet.messages import (
     Question,
     ReadySockets,
     Reply,
+    Retire,
 )
 from inferd.fleet.questions import WAIT_S
 from inferd.fleet.restarts import MOST_FAILURES
@@ -170,6 +171,34 @@ def test_a_change_does_not_wait_for_a_process_that_was_replaced_and_has_ended(no
         notes.fleet.hear(number, Done(1))
     notes.fleet.lost(1, "exit code 0")
     assert (2, Answered(1)) in notes.sent
+
+
+def test_a_process_that_somebody_else_stops_is_replaced_first(notes):
+    for _ in range(2):
+        notes.fleet.hear(1, Retire())
+    new = notes.spawned
+    assert [one.number for one in notes.fleet.members.ready()] == [1, 2]
+    notes.fleet.hear(2, Retire())
+    notes.fleet.hear(new, ModelsLoaded())
+    assert notes.fleet.members.get(1).state is State.DRAINING
+    notes.fleet.lost(1, "exit code 0")
+    assert notes.spawned == new + 1  # in the place of the other one
+    notes.fleet.hear(notes.spawned, Retire())  # it does not serve yet: nobody misses it
+    assert notes.killed == [notes.spawned]
+    assert (notes.fleet.restarts.count, notes.fleet.replacement) == (0, None)
+
+
+def test_one_that_is_stopped_while_all_are_replaced_is_not_replaced_twice(notes):
+    notes.fleet.roll()
+    for old in (1, 2):
+        for number in (1, 2):
+            notes.fleet.hear(number, Retire())
+        notes.fleet.hear(notes.spawned, ModelsLoaded())
+        notes.fleet.lost(old, "exit code 0")
+    assert notes.fleet.replacement.replaced_count == 2
+    assert notes.fleet.replacement.state is ReplacementState.DONE
+    assert [one.number for one in notes.fleet.members.ready()] == [3, 4]
+    assert notes.spawned == 4
 
 
 def test_a_process_that_ends_while_it_is_replaced_is_started_again_if_the_new_one_fails(notes):

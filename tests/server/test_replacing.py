@@ -1,12 +1,13 @@
 """Servers whose processes are replaced, and what clients have under way there meanwhile."""
 
 import json
+import os
 import signal
 import socket
 
 import pytest
 from fleet_under_load import children_of
-from running_fleet import running_fleet, states_of, until
+from running_fleet import is_alive, running_fleet, states_of, until
 
 pytestmark = pytest.mark.slow
 
@@ -141,6 +142,17 @@ def test_sequences_go_on_while_all_processes_are_replaced(sums, add):
         server.wait_for("all processes have been replaced")
         assert not pids & set(children_of(server.process.pid))
         assert [add(port, id) for id in ids] == [400] * len(ids)
+
+
+def test_sequences_go_on_when_somebody_stops_a_process(sums, add):
+    with running_fleet(sums(LONG_US)) as (server, port):
+        assert [add(port, id, start=True) for id in range(1, 9)] == [1] * 8
+        stopped, _ = children_of(server.process.pid)
+        os.kill(stopped, signal.SIGTERM)
+        until(lambda: "draining" in states_of(server))
+        assert [add(port, id, end=True) for id in range(1, 9)] == [2] * 8
+        until(lambda: not is_alive(stopped))
+        assert "all processes have been replaced" not in server.said
 
 
 def test_sequences_that_do_not_end_end_with_the_time_for_it(sums, add):

@@ -344,14 +344,14 @@ class Fleet:
             self._fail(message.code)
 
     def _on_retire(self, member: Member, _message: Retire) -> None:
-        if member.state is State.DRAINING or self.is_stopping:
+        if self.is_stopping or member.state is State.DRAINING or member.slot in self._rolling:
             return
-        log.info(
-            "process %d was told by somebody else to end: another takes its place", member.slot
-        )
-        self.restarts.ended(member.slot, self._clock(), served_s=self._clock() - member.began_s)
-        self._drain(member)
-        self._look()
+        if member.state is not State.READY:
+            self._shell.kill(member.number)
+        elif self._renewing not in self.members.of(member.slot):
+            log.info("process %d is told by somebody else to end: replacing it", member.slot)
+            self._rolling.append(member.slot)
+            self._roll_on()
 
     def _on_loaded(self, member: Member, message: ModelsLoaded) -> None:
         if member.state is not State.LOADING:
@@ -524,7 +524,7 @@ class Fleet:
 
     def _renewed(self, member: Member) -> None:
         self._renewing = None
-        if self.replacement is not None:
+        if self.replacement is not None and self.replacement.state is ReplacementState.RUNNING:
             self.replacement.replaced_count += 1
         old = [one for one in self.members.of(member.slot) if one is not member]
         for one in old:
@@ -556,9 +556,8 @@ class Fleet:
     def _rest(self, what: str, silent: Iterable[int]) -> list[bytes]:
         if what != NUMBERS:
             return []
-        members = [self.members.get(number) for number in silent]
-        last = [member.numbers for member in members if member is not None and member.numbers]
-        return [*last, self._ended] if self._ended else last
+        last = [one.numbers for one in map(self.members.get, silent) if one is not None]
+        return [numbers for numbers in (*last, self._ended) if numbers]
 
 
 def _is_in_the_way(member: Member) -> bool:

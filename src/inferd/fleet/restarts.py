@@ -62,7 +62,3 @@ class Restarts:
             del self._due[slot]
             self.counts[slot] += 1
         return slots
-
-    def is_waiting(self, slot: int) -> bool:
-        """Tell whether a slot is to be started later."""
-        return slot in self._due
