@@ -183,6 +183,23 @@ def test_a_history_isolates_unless_an_option_says_no(opened, folder):
     assert opened(isolate_crashed=False).isolated == frozenset()
 
 
+def test_what_other_processes_isolate_later_is_told_once(opened, folder):
+    first, second = opened(), opened()
+    deaf = opened(isolate_crashed=False)
+    assert first.newly_isolated() == frozenset()
+    path = folder / f"{name_of(opened, folder)}.history"
+    history = History()
+    for number in range(4):
+        history.add(Crash(NOW_S, "Aborted", [("m" if number < 2 else "n", "1")]))
+        path.write_bytes(msgspec.json.encode(history)[: 10 if number == 2 else None])
+        os.utime(path, ns=(number, number))
+        found = [one.newly_isolated() for one in (first, first, deaf)]
+        assert found[0] == {1: {("m", "1")}, 3: {("m", "1"), ("n", "1")}}.get(number, set())
+        assert found[1:] == [set(), set()]
+    assert opened().newly_isolated() == set()  # it knows them from the start
+    assert second.newly_isolated() == {("m", "1"), ("n", "1")}
+
+
 def test_a_link_in_place_of_a_record_is_not_followed(opened, folder, tmp_path, caplog):
     victim = tmp_path / "victim"
     victim.write_text("mine")

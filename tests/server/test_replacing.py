@@ -4,13 +4,18 @@ import json
 import os
 import signal
 import socket
+from pathlib import Path
 
+import msgspec
 import pytest
 from fleet_under_load import children_of
 from running_fleet import is_alive, running_fleet, states_of, until
 
+from inferd.observe.crash.history import Crash, History
+
 pytestmark = pytest.mark.slow
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 EXPLICIT = ["--model-control-mode=explicit", "--load-model=*"]
 
 
@@ -189,3 +194,19 @@ def test_changes_do_not_wait_for_a_process_that_is_replaced(repository, echo, as
         assert [one.finish()[0] for one in held] == [404] * 2
         server.wait_for("all processes have been replaced")
         assert ask(port, "/v2/models/m/ready")[0] == 400
+
+
+def test_what_ended_processes_twice_is_isolated_in_those_that_did_not_end_too(tmp_path, ask):
+    with running_fleet(EXAMPLES / "models", f"--crash-record={tmp_path}") as (server, port):
+        pids = children_of(server.process.pid)
+        name = next(tmp_path.glob("*.0.record")).name.removesuffix(".0.record")
+        history = History()
+        for _ in range(2):
+            history.add(Crash(1e9, "Aborted", [("digits", "1")]))
+        (tmp_path / f"{name}.history").write_bytes(msgspec.json.encode(history))
+        until(lambda: not set(pids) & set(children_of(server.process.pid)))
+        for _ in range(4):
+            [row] = ask(port, "/v2/repository/index", b"")[1]
+            assert "it runs in a worker" in row["reason"]
+        digit = (EXAMPLES / "digit.json").read_text()
+        assert ask(port, "/v2/models/digits/infer", digit)[0] == 200

@@ -349,7 +349,7 @@ class Fleet:
         if member.state is not State.READY:
             self._shell.kill(member.number)
         elif self._renewing not in self.members.of(member.slot):
-            log.info("process %d is told by somebody else to end: replacing it", member.slot)
+            log.info("process %d asks to be replaced", member.slot)
             self._rolling.append(member.slot)
             self._roll_on()
 

@@ -115,7 +115,7 @@ class Tally(_Message, frozen=True):
 
 
 class Retire(_Message, frozen=True):
-    """The process was asked to end, by somebody else: another is to take its place."""
+    """Another process is to take the place of this one, which somebody else wants to end, say."""
 
 
 class Stopping(_Message, frozen=True):

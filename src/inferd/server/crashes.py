@@ -69,6 +69,8 @@ class Crashes:
         self._record: CrashRecord | None = None
         self._paths: tuple[Path, ...] = ()
         self._descriptor = -1
+        self._history_path: Path | None = None  # where others may isolate more
+        self._history_ns = 0
         self._trace: TextIO | None = None
         self._beat: asyncio.TimerHandle | None = None
 
@@ -99,9 +101,11 @@ class Crashes:
         last = _last_of(descriptor, path)
         trace = os.pread(trace_descriptor, _TRACE_BYTES, 0).decode(errors="replace")
         os.ftruncate(trace_descriptor, 0)
-        self.history = self._continued(folder / f"{name}.history", last, trace)
+        history_path = folder / f"{name}.history"
+        self.history = self._continued(history_path, last, trace)
         if isolates:
             self.isolated = self.history.isolated()
+            self._history_path = history_path
         self.marks = self._record = CrashRecord(descriptor)
         if faulthandler.is_enabled():  # somebody wants the traceback elsewhere
             os.close(trace_descriptor)
@@ -128,6 +132,26 @@ class Crashes:
             return history
         finally:
             os.close(descriptor)
+
+    def newly_isolated(self) -> frozenset[ModelVersion]:
+        """Return the versions that are isolated because other processes of the server ended.
+
+        A change of the history is told once. Without one it costs a look at the file.
+        """
+        try:
+            path = self._history_path
+            if path is None or path.stat().st_mtime_ns == self._history_ns:
+                return frozenset()
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                changed_ns = os.fstat(descriptor).st_mtime_ns
+                isolated = read_history(descriptor).isolated()
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError):  # there is none, or it is being written
+            return frozenset()
+        self._history_ns = changed_ns
+        return isolated - self.isolated
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Note from now on, once a second, that the process is alive."""

@@ -18,6 +18,7 @@ import msgspec
 
 from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
+from inferd.core.metadata import ServerState
 from inferd.core.processes import Processes
 from inferd.errors import InferdError, InvalidConfig
 from inferd.fleet.channel import Channel
@@ -172,7 +173,8 @@ class _Member:
             return await self._end(1)
         self._handover = handover
         loop.add_reader(handover, self._take)
-        telling = [loop.create_task(one) for one in (self._beat(), self._push(), self._look())]
+        jobs = self._beat(), self._push(), self._look(), self._watch_history()
+        telling = [loop.create_task(one) for one in jobs]
         loading = loop.create_task(self._load())
         draining = loop.create_task(self._draining.wait())
         await asyncio.wait((loading, draining), return_when=asyncio.FIRST_COMPLETED)
@@ -267,6 +269,7 @@ class _Member:
 
     def _retire(self) -> None:
         """Somebody else wants this process to end."""
+        LOGGER.info("SIGTERM from somebody else: this process is to be replaced")
         self.send(Retire())
 
     def _drain(self, *, is_replaced: bool = False) -> None:
@@ -308,6 +311,22 @@ class _Member:
         while True:
             self.send(Beat())
             await asyncio.sleep(BEAT_S)
+
+    async def _watch_history(self) -> None:
+        """Ask to be replaced when a version that serves here has ended other processes too often.
+
+        The process that takes the place of this one runs it in a worker.
+        """
+        engine = self._server.engine
+        while True:
+            await asyncio.sleep(BEAT_S)
+            if engine.state() is not ServerState.READY:
+                continue
+            here = {(row.name, row.version) for row in engine.index(ready=True)}
+            if found := sorted(self._crashes.newly_isolated() & here):
+                text = "model '%s' version %s has ended processes: this one is to be replaced, too"
+                LOGGER.warning(text, *found[0])
+                self.send(Retire())
 
     async def _look(self) -> None:
         while True:
