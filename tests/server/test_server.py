@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import hashlib
 import http.client
 import socket
@@ -8,7 +9,9 @@ import pytest
 from server_thread import server_in_thread
 from tritonclient.grpc import InferenceServerClient
 
+from inferd.config.options.api_keys import make_key
 from inferd.config.server import ServerConfig
+from inferd.config.sources import check_server_config
 from inferd.errors import InvalidConfig
 from inferd.server.server import Server
 
@@ -256,6 +259,47 @@ def test_metrics_have_a_port_of_their_own(config, ask, body):
         assert "nv_cpu_utilization" in text
         assert ask(server.http_port, "/metrics")[0] == 404
     assert server.metrics_port == 0
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def test_metrics_are_on_the_http_port_if_both_are_the_same(config, ask, body):
+    port = free_port()
+    with server_in_thread(config(http_port=port, metrics_port=port)) as server:
+        assert (server.http_port, server.metrics_port) == (port, port)
+        assert ("Metrics", f"http://127.0.0.1:{port}/metrics") in server.places()
+        assert ask(port, "/v2/models/m/infer", body)[0] == 200
+        assert 'nv_inference_request_success{model="m",version="1"} 1\n' in scrape(server)
+        assert ask(port, "/metrics", b"")[0] == 405
+
+
+def test_metrics_on_a_port_for_everything_need_a_key_if_calls_do(config, tmp_path):
+    port, keys = free_port(), tmp_path / "keys"
+    good, other = make_key("prometheus", "statistics"), make_key("client", "inference")
+    keys.write_text(f"{good.line}\n{other.line}\n")
+    given = dict.fromkeys(("http_port", "grpc_port", "metrics_port"), port)
+
+    def status(headers):
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        with contextlib.closing(client):
+            client.request("GET", "/metrics", headers=headers)
+            return client.getresponse().status
+
+    with server_in_thread(config(**given, api_key_file=str(keys))):
+        assert status({}) == 401
+        assert status({"x-api-key": other.key}) == 403
+        assert status({"Authorization": f"Bearer {good.key}"}) == 200
+
+
+def test_metrics_on_the_http_port_cannot_have_another_address(config):
+    given = {"http_port": 8000, "metrics_port": 8000}
+    check_server_config(config(**given, http_address="::1", metrics_address="::1"))
+    with pytest.raises(InvalidConfig, match="--metrics-address must be left out"):
+        check_server_config(config(**given, metrics_address="::1"))
+    check_server_config(config(**given, metrics_address="::1", allow_metrics=False))
 
 
 def test_metrics_go_where_http_goes_unless_an_option_says_otherwise(config):

@@ -1,9 +1,7 @@
 """A server of one model, whose folder or file is given by itself, as KServe mounts it."""
 
 import json
-import re
 import shutil
-import socket
 import time
 from pathlib import Path
 
@@ -118,32 +116,38 @@ def test_polling_notices_what_lies_beside_the_file(served, ask, tmp_path):
         assert product(ask, server.http_port, "scale") == 6
 
 
-def test_the_arguments_of_the_guides_runtime_work(ask, tmp_path):
-    page = (ROOT / "docs/guide/kserve.md").read_text()
-    runtime = page.partition("kind: ClusterServingRuntime")[2].partition("```")[0]
-    arguments = re.findall(r"^ +- (--\S+)$", runtime, re.MULTILINE)
-    assert len(arguments) == 5
-    write_scale(tmp_path / "style.onnx", 3)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    filled = [
-        one.replace("{{.Name}}", "iris").replace("/mnt/models", str(tmp_path))
-        .replace("8080", str(port))
-        for one in arguments
-    ]  # fmt: skip
-    config = read_settings(read_command_line([*filled, "--metrics-port=0"]).flags, {}).config
-    with server_in_thread(config) as server:
-        assert (server.http_port, server.grpc_port) == (port, port)
-        assert ask(port, "/v2/health/ready")[0] == 200
-        assert product(ask, port, "iris") == 6
-        with InferenceServerClient(f"127.0.0.1:{port}") as client:
-            assert client.is_model_ready("iris")
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    without_name = [one.replace(str(tmp_path), str(empty)) for one in filled[1:]]
-    config = read_settings(read_command_line([*without_name, "--metrics-port=0"]).flags, {}).config
-    with server_in_thread(config):
-        assert ask(port, "/v2/health/ready")[0] == 503
+@pytest.mark.parametrize("file", ["net.onnx", "1/model.onnx"])
+def test_a_folder_is_called_like_the_service_of_kserve(served, ask, tmp_path, monkeypatch, file):
+    monkeypatch.setenv("INFERENCE_SERVICE_NAME", "iris")
+    write_scale(tmp_path / "models" / file, 3)
+    with served(tmp_path / "models") as server:
+        assert product(ask, server.http_port, "iris") == 6
+        assert ask(server.http_port, "/v2/models/models")[0] == 404
+    (tmp_path / "models/config.pbtxt").write_text('name: "mine"')
+    with served(tmp_path / "models") as server:
+        assert product(ask, server.http_port, "mine") == 6
+    with served(tmp_path / "models", "--model-name=given") as server:
+        assert product(ask, server.http_port, "given") == 6
+
+
+def test_the_name_of_a_service_is_not_for_repositories_or_several_models(
+    served, ask, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("INFERENCE_SERVICE_NAME", "iris")
+    write_scale(tmp_path / "repo/scale/1/model.onnx", 3)
+    with served(tmp_path / "repo") as server:
+        assert product(ask, server.http_port, "scale") == 6
+    for name in ("one", "two"):
+        write_scale(tmp_path / name / "net.onnx", 3)
+    with served(tmp_path / "one", tmp_path / "two") as server:
+        assert product(ask, server.http_port, "one") == product(ask, server.http_port, "two") == 6
+
+
+def test_a_service_whose_name_is_none_of_a_model_names_nothing(served, ask, tmp_path, monkeypatch):
+    monkeypatch.setenv("INFERENCE_SERVICE_NAME", "../iris")
+    write_scale(tmp_path / "scale/net.onnx", 3)
+    with served(tmp_path / "scale") as server:
+        assert product(ask, server.http_port, "scale") == 6
 
 
 def test_the_digits_of_the_examples_by_their_file(served, ask):

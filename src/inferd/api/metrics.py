@@ -1,4 +1,4 @@
-"""The URL of the metrics port: /metrics, generated anew for each request."""
+"""The URL of the metrics: /metrics, generated anew for each request."""
 
 import asyncio
 import logging
@@ -24,6 +24,8 @@ log = logging.getLogger("inferd.metrics")
 class MetricsRoutes(TableRoutes):
     """Answers on the metrics port, to anybody who can reach it, as scrapers expect.
 
+    `lines` are for a port that has the metrics beside other things; its guards count there.
+
     Devices that do not respond within `devices_timeout_s` are left out: the other metrics are
     needed all the more then. `history` has the crashes of earlier processes.
     """
@@ -42,8 +44,8 @@ class MetricsRoutes(TableRoutes):
         self._devices = devices
         self._devices_timeout_s = devices_timeout_s
         self._offload = engine.offload
-        routes = [Route("GET", "/metrics", "metrics", self.metrics)]
-        super().__init__(routes, engine.tracer, FailureLog(log))
+        self.lines = (Route("GET", "/metrics", "statistics", self.metrics),)
+        super().__init__(self.lines, engine.tracer, FailureLog(log))
 
     async def metrics(self, _request: HttpRequest) -> HttpAnswer:
         """Return all metrics. Other connections get their turns between the pieces of the text."""

@@ -130,6 +130,7 @@ class HttpRoutes(TableRoutes):
         self.table = [route if route.prompt else coded.route(route) for route in routes]
         self._mounts = [mount.http(access, failures, forwards=forwards) for mount in apis.mounts]
         lines = [*self.table, *(line for mount in self._mounts for line in mount.routes())]
+        lines += apis.routes
         self.health = [line for line in lines if line.api == "health"]
         mounted = (name for mount in self._mounts for name in mount.own_headers)
         self.own_headers = [v2_binary.HEADER, "Retry-After", *mounted]

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import NoReturn
 
 import inferd
+from inferd.cli.foreign import is_program
 from inferd.errors import InferdError
 
 VERBS = ("serve", "status", "reload", "key", "convert")
@@ -18,12 +19,17 @@ VERBS = ("serve", "status", "reload", "key", "convert")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `inferd ARGUMENTS` and return its exit code: 0, 1 (it failed) or 2 (wrong arguments).
 
-    Each verb is a module in inferd.cli with a `run(arguments) -> int`. Without `arguments` this is
-    the process's main function: Ctrl-C ends it with code 130 until the verb handles it itself.
+    Each verb is a module in inferd.cli with a `run(arguments) -> int`. What begins with the program
+    of another server, or was started as one, serves. Without `arguments` this is the process's main
+    function: Ctrl-C ends it with code 130 until the verb handles it itself.
     """
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_interrupted)
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and is_program(sys.argv[0]):  # a link to inferd, as images may have it
+        words.insert(0, sys.argv[0])
+    if words and is_program(words[0]):
+        words.insert(0, "serve")
     verb = words[0] if words else "--help"
     if verb in ("--version", "-V"):
         sys.stdout.write(f"inferd {inferd.__version__}\n")

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from inferd.cli.flags import read_command_line
+from inferd.cli.foreign import understand
 from inferd.config.sources import read_settings
 from inferd.config.workers import worker_count
 from inferd.errors import InvalidConfig
@@ -13,7 +14,8 @@ from inferd.errors import InvalidConfig
 def run(arguments: Sequence[str]) -> int:
     """Serve until a signal. Return 2 for wrong options, else as inferd.server.process.run does."""
     try:
-        line = read_command_line(arguments)
+        understood = understand(arguments)
+        line = read_command_line(understood.arguments)
         if line.wants_help:
             from inferd.cli.help import serve_help
 
@@ -27,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     except InvalidConfig as error:
         sys.stderr.write(f"inferd serve: {error.message}\nSee inferd serve --help.\n")
         return 2
-    warnings = (*line.warnings, *settings.warnings)
+    warnings = (*understood.warnings, *line.warnings, *settings.warnings)
     from inferd.server.inherited import are_sockets_passed
 
     if count > 1 or are_sockets_passed(os.environ, os.getpid()):

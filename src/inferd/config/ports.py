@@ -51,6 +51,13 @@ def metrics_port(config: ServerConfig) -> int:
     return 0 if 0 in (config.http_port, config.grpc_port) else _METRICS_PORT
 
 
+def are_metrics_on_http(config: ServerConfig) -> bool:
+    """Tell whether the HTTP port has the metrics, too: both are set to the same number, not 0."""
+    return (
+        config.allow_metrics and config.allow_http and config.metrics_port == config.http_port > 0
+    )
+
+
 def has_health_port(config: ServerConfig) -> bool:
     """Tell whether health checks have a port of their own, other than the HTTP port."""
     port = config.http_health_port
@@ -83,7 +90,7 @@ def listening(config: ServerConfig, default_address: str) -> Iterator[Listening]
     if config.allow_vertex_ai:
         address = config.vertex_ai_address or http
         yield Listening("Vertex AI", "vertex-ai", address, config.vertex_ai_port)
-    if config.allow_metrics:
+    if config.allow_metrics and not are_metrics_on_http(config):
         yield Listening("Metrics", "metrics", config.metrics_address or http, metrics_port(config))
 
 

@@ -45,11 +45,12 @@ class ServerConfig:
         "folder, or its file. Same as PATH. May be repeated.",
         word="PATH",
         aliases=("model-store", "model-dir"),
+        also="MODELS_DIR",  # of MLServer's image
     )
     model_name: str | None = _models(
         None,
         "Name of the model, if PATH is one model and not a folder of several.",
-        shown="that of its configuration, folder or file",
+        shown="that of its configuration; of a folder INFERENCE_SERVICE_NAME, else its own",
     )
     model_control_mode: str = _models(
         "none",
@@ -451,7 +452,9 @@ class ServerConfig:
 
     # Metrics and traces
 
-    allow_metrics: bool = _observe(True, "Serve Prometheus metrics at /metrics, on their own port.")
+    allow_metrics: bool = _observe(
+        True, "Serve Prometheus metrics at /metrics, on a port of their own or on that of HTTP."
+    )
     allow_gpu_metrics: bool = _observe(True, "Metrics of the GPUs.")
     allow_cpu_metrics: bool = _observe(True, "Metrics of the processors and the memory.")
     metrics_address: str | None = _observe(
@@ -459,8 +462,10 @@ class ServerConfig:
     )
     metrics_port: int | None = _observe(
         None,
-        "Port of the metrics.",
+        "Port of the metrics. That of --http-port puts them on the HTTP port, with its TLS and API "
+        "keys.",
         shown="8002; if --http-port or --grpc-port is 0, one that is free",
+        also="MLSERVER_METRICS_PORT",
         **_PORT,
     )
     metrics_interval_ms: int = _observe(

@@ -18,7 +18,7 @@ from inferd.config.options.origin import read_origins
 from inferd.config.options.rate_limit import read_resources
 from inferd.config.options.restriction import read_restrictions
 from inferd.config.options.trace import read_trace_config
-from inferd.config.ports import is_one_port, ports_of
+from inferd.config.ports import are_metrics_on_http, is_one_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
@@ -114,6 +114,12 @@ def check_server_config(config: ServerConfig) -> None:
         _check_tls(config, protocol)
     if is_one_port(config):
         _check_one_port(config)
+    if are_metrics_on_http(config) and config.metrics_address not in (None, config.http_address):
+        msg = (
+            "--metrics-port equals --http-port, so --metrics-address must be left out, or equal "
+            "--http-address"
+        )
+        raise InvalidConfig(msg)
     read_restrictions("--http-restricted-api", config.http_restricted_api)
     read_origins(config.http_cors_origin)
     read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)

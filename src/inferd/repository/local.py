@@ -45,12 +45,13 @@ class Reading(NamedTuple):
     """How models are read, on a machine with `gpu_count` GPUs.
 
     `config_name` chooses configs/<name>.pbtxt if it exists. With `strict` a model must have a
-    config.pbtxt.
+    config.pbtxt. `service_name` takes the place of the name of a folder that was given by itself.
     """
 
     config_name: str = ""
     gpu_count: int = 0
     strict: bool = False
+    service_name: str = ""
 
 
 AS_USUAL = Reading()
@@ -87,7 +88,8 @@ def find_model(
         if is_renamed:
             config = replace(config, name=override.name if override else "")
         if wanted == "":
-            name = config.name or _own_name(folder, is_bare=bool(model_file))
+            name = config.name or reading.service_name
+            name = name or _own_name(folder, is_bare=bool(model_file))
         slips = partial(found_instead, folder, first, config.default_model_filename, ignored)
         config = _prepared(config, name, first, reading.gpu_count, file, slips)
         run_agents(folder, config)

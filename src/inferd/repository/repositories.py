@@ -74,7 +74,8 @@ class Repositories:
 
         Raises InvalidConfig, too, when `model_name` is not for one model.
         """
-        self._reading = reading
+        # Several models cannot all be called like the one service.
+        self._reading = reading if len(paths) == 1 else reading._replace(service_name="")
         self._roots: list[Path] = []
         self._alone: list[ModelPath] = []
         self._mirrors: dict[Path, Mirror] = {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from inferd.config.model_name import is_model_name
 from inferd.config.options.cache import LocalCacheSettings, read_cache_config
 from inferd.config.options.delay import read_delayed_start
 from inferd.config.options.gpu_limit import read_gpu_limits
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from inferd.server.crashes import Crashes
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
+
+SERVICE_NAME = "INFERENCE_SERVICE_NAME"
+"""The variable in which KServe tells a container the name of its InferenceService."""
 
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
 _METRICS_CONNECTIONS = 100
@@ -82,6 +86,8 @@ def load_options(
     resources = read_resources(config.rate_limit_resource)
     same = _same_named(config, LoadOptions.__struct_fields__)
     same["model_name"] = config.model_name or ""
+    service = os.environ.get(SERVICE_NAME, "")
+    same["service_name"] = service if is_model_name(service) else ""
     same["model_config_name"] = config.model_config_name or ""
     metrics = read_metrics_config(config.metrics_config)
     options = LoadOptions(

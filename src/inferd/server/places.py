@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 import inferd
-from inferd.config.ports import is_one_port, listening, ports_of
+from inferd.config.ports import are_metrics_on_http, is_one_port, listening, ports_of
 from inferd.config.server import ServerConfig
 from inferd.server.address import DefaultAddress, host_and_port
 from inferd.server.tls import tls_files
@@ -20,9 +20,9 @@ def places(
     `ports` are the numbers of those that are open, by protocol; 0 and others are not.
     """
     addresses = {one.protocol: one.address for one in listening(config, default_address)}
+    scheme = "https" if tls_files(config, "http") else "http"
     found: list[tuple[str, str]] = []
     if number := ports.get("HTTP"):
-        scheme = "https" if tls_files(config, "http") else "http"
         found.append(("HTTP", f"{scheme}://{host_and_port(addresses['HTTP'], number)}"))
         if config.http_unix_socket:
             found.append(("HTTP", f"unix:{config.http_unix_socket}"))
@@ -37,7 +37,9 @@ def places(
         if number and protocol not in ("HTTP", "gRPC", "Metrics"):
             found.append((protocol, f"http://{host_and_port(addresses[protocol], number)}"))
     if number := ports.get("Metrics"):
-        found.append(("Metrics", f"http://{host_and_port(addresses['Metrics'], number)}/metrics"))
+        is_shared = are_metrics_on_http(config)
+        where = host_and_port(addresses["HTTP" if is_shared else "Metrics"], number)
+        found.append(("Metrics", f"{scheme if is_shared else 'http'}://{where}/metrics"))
     return found
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from inferd.config.options.metrics import read_metrics_config
 from inferd.config.ports import (
     Listening,
+    are_metrics_on_http,
     cannot_listen,
     cannot_listen_at,
     is_one_port,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from inferd.api.access import KeyRing
     from inferd.api.apis import Apis
+    from inferd.api.metrics import MetricsRoutes
     from inferd.server.crashes import Crashes
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
@@ -166,7 +168,7 @@ class Server:
             if self.config.allow_grpc and not self._is_one_port:
                 await self._open_grpc()
             await self._open_cloud()
-            if self.config.allow_metrics:
+            if self.config.allow_metrics and not are_metrics_on_http(self.config):
                 await self._open_metrics()
         except BaseException:
             await self.stop()
@@ -245,7 +247,7 @@ class Server:
         return places(config, self._default_address, ports)
 
     def _mounted(self) -> "Apis":
-        """Return V2, and the APIs beside it that are not turned off."""
+        """Return V2, the APIs beside it that are not turned off, and metrics if they go there."""
         from inferd.api.apis import Apis
         from inferd.api.mount import load_mount, mount_names
 
@@ -254,7 +256,8 @@ class Server:
             for name in mount_names()
             if getattr(self.config, f"allow_{name}", True)
         )
-        return Apis(mounts=tuple(mounts))
+        shared = self._metrics_routes().lines if are_metrics_on_http(self.config) else ()
+        return Apis(mounts=tuple(mounts), routes=shared)
 
     def _read_keys(self) -> None:
         if path := self.config.api_key_file:
@@ -281,6 +284,8 @@ class Server:
             await self._bind_http(self._http)
         if self._is_one_port:
             self.grpc_port = self.http_port
+        if are_metrics_on_http(self.config):
+            self.metrics_port = self.http_port
 
     async def _bind_http(self, http: "HttpServer") -> None:
         with _listening("HTTP", "http", self.http_address, self.config.http_port):
@@ -346,9 +351,8 @@ class Server:
                 port = await each.server.start(each.address, each.port)
             self.cloud_ports[each.protocol] = port
 
-    async def _open_metrics(self) -> None:
+    def _metrics_routes(self) -> "MetricsRoutes":
         from inferd.api.metrics import MetricsRoutes
-        from inferd.transport.http_server import HttpServer
 
         config = self.config
         devices = Devices(
@@ -358,7 +362,12 @@ class Server:
         )
         history = self._crashes.history if self._crashes is not None else None
         settings = read_metrics_config(config.metrics_config)
-        routes = MetricsRoutes(self.engine, settings, devices, history=history)
+        return MetricsRoutes(self.engine, settings, devices, history=history)
+
+    async def _open_metrics(self) -> None:
+        from inferd.transport.http_server import HttpServer
+
+        config, routes = self.config, self._metrics_routes()
         # A capacity of its own: an overloaded server still answers with its metrics.
         self._metrics = HttpServer(
             self.engine, metrics_options(config), routes=routes, capacity=Capacity()

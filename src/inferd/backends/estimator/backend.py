@@ -3,12 +3,13 @@
 from dataclasses import replace
 from importlib.util import find_spec
 
+from inferd.backends.estimator.file import ALLOW_PICKLE, TRUSTED
 from inferd.backends.estimator.instance import EstimatorInstance, outputs_named
-from inferd.backends.estimator.model import PREDICT, PROBABILITY, LoadedModel
+from inferd.backends.estimator.model import PREDICT, PROBABILITY, THREADS, LoadedModel
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS, FOUND_OUTPUTS, TABLE
 from inferd.core.completing import CompletingBackend
-from inferd.core.interfaces import Instance, ModelFiles, Placement
+from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
 from inferd.core.signature import Declared, Signature, complete_config
 from inferd.errors import InferdError
 from inferd.tensor.dtype import DataType
@@ -18,6 +19,9 @@ INPUT = "input"
 
 _USUAL = (PREDICT, PROBABILITY)
 """The outputs of a request that names none, of a model that has more."""
+
+_SETTINGS = (THREADS, ALLOW_PICKLE, TRUSTED, ANY_INPUT_NAME)
+"""The parameters that --backend-config may give to all models that do not say otherwise."""
 
 
 class EstimatorBackend(CompletingBackend):
@@ -30,11 +34,18 @@ class EstimatorBackend(CompletingBackend):
         for package in self.packages:  # imported with the first model
             if find_spec(package) is None:
                 raise ModuleNotFoundError(name=package)
+        self._usual: dict[str, str] = {}
+
+    def connect(self, context: BackendContext) -> None:
+        """See ConnectedBackend.connect."""
+        super().connect(context)
+        self._usual = {key: context.settings[key] for key in _SETTINGS if key in context.settings}
 
     def complete_alone(self, files: ModelFiles, config: ModelConfig) -> ModelConfig | None:
         """Return `config` completed without the library, None if the model has to be loaded."""
         del files
-        return _as_table(config) if config.input and config.output else None
+        is_whole = config.input and config.output
+        return _as_table(self._with_usual(config)) if is_whole else None
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete.
@@ -42,6 +53,7 @@ class EstimatorBackend(CompletingBackend):
         The input is FP32 [features], or BYTES [1] for texts. Outputs are those that the model can
         compute.
         """
+        config = self._with_usual(config)
         return completed(config, self.load(files, config), self._default_max_batch_size)
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
@@ -52,10 +64,14 @@ class EstimatorBackend(CompletingBackend):
     def load(self, files: ModelFiles, config: ModelConfig) -> LoadedModel:
         """Return the model as its library loads it. Raises InferdError."""
         try:
-            return self._read(files, config)
+            return self._read(files, self._with_usual(config))
         except InferdError as error:
             error.args = (f"model '{config.name}': {error.message}",)
             raise
+
+    def _with_usual(self, config: ModelConfig) -> ModelConfig:
+        """Return `config` with the parameters that --backend-config has for all models."""
+        return replace(config, parameters={**self._usual, **config.parameters})
 
     def _read(self, files: ModelFiles, config: ModelConfig) -> LoadedModel:
         """Return the model in the file. Raises InferdError."""

@@ -92,10 +92,12 @@ class LoadOptions(msgspec.Struct, frozen=True):
     `rate_limits` is None when --rate-limit is off, `cache` when there is no cache.
     `delayed_start` is for tests: schedulers that batch run nothing until that many requests wait.
     Threads note in `marks` what they run; the versions in `isolated`, each the name of a model and
-    its version, run in workers if they can.
+    its version, run in workers if they can. `service_name` is the name of a model whose folder was
+    given by itself, if nothing else names it.
     """
 
     model_name: str = ""
+    service_name: str = ""
     model_config_name: str = ""
     disable_auto_complete_config: bool = False
     model_load_thread_count: int = 4
@@ -152,7 +154,10 @@ class Loader:
         self._find = find
         self._gpu_count = gpu_count()
         self.reading = Reading(
-            options.model_config_name, self._gpu_count, options.disable_auto_complete_config
+            options.model_config_name,
+            self._gpu_count,
+            options.disable_auto_complete_config,
+            options.service_name,
         )
         self._machine = Machine(
             options.host_policies,

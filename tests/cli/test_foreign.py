@@ -1,0 +1,87 @@
+import pytest
+
+from inferd.cli.flags import read_command_line
+from inferd.cli.foreign import FOREIGN, is_program, understand
+from inferd.cli.main import main
+from inferd.config.sources import read_settings
+
+ANY_NAME = "--backend-config=inferd_any_input_name=true"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ours"),
+    [
+        (["tritonserver", "--model-store=m"], ["--model-store=m"]),
+        (["/opt/tritonserver/bin/tritonserver", "--http-port", "1"], ["--http-port", "1"]),
+        (["mlserver", "start", "m"], ["m"]),
+        (["--model_path=m", "--port=1", "--rest_port=2"],
+         ["--model-repository=m", "--grpc-port=1", "--http-port=2"]),
+        (["--model-path", "m", "--port", "1"], ["--model-repository=m", "--grpc-port=1"]),
+        (["ovms", "--port=1", "m"], ["--grpc-port=1", "m"]),
+        (["--model_path=m", "--rest_bind_address=::1", "--grpc_bind_address=::2"],
+         ["--model-repository=m", "--http-address=::1", "--grpc-address=::2"]),
+        (["--rest_port=1", "--file_system_poll_wait_seconds=0"], ["--http-port=1"]),
+        (["--rest_port=1", "--file_system_poll_wait_seconds=9"],
+         ["--http-port=1", "--model-control-mode=poll", "--repository-poll-secs=9"]),
+        (["--model_base_path=m", "--port=1", "--rest_api_port=2", "--max_num_load_retries=3"],
+         ["--model-repository=m", "--grpc-port=1", "--http-port=2", "--model-load-retry-count=3"]),
+        (["--model_dir=m", "--nthread=2"],
+         ["--model_dir=m", "--backend-config=xgboost,num_threads=2",
+          "--backend-config=lightgbm,num_threads=2", ANY_NAME]),
+        (["--model_dir=m", "--enable_grpc", "--http_port=1"],
+         ["--model_dir=m", "--allow-grpc", "--http_port=1", ANY_NAME]),
+        (["--model_dir=m", "--enable_grpc", "false"],
+         ["--model_dir=m", "--allow-grpc=false", ANY_NAME]),
+    ],
+)  # fmt: skip
+def test_arguments_of_other_servers_become_ours(arguments, ours):
+    assert understand(arguments).arguments == ours
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["models", "--http-port=1"],
+        ["--model-repository", "m", "--model_name=x"],
+        [],
+        ["--", "ovms"],
+    ],
+)
+def test_our_own_arguments_stay_as_they_are(arguments):
+    assert understand(arguments) == (arguments, [])
+
+
+def test_a_flag_of_one_server_means_nothing_in_the_arguments_of_another():
+    assert understand(["models", "--port=1"]).arguments == ["models", "--port=1"]
+    assert understand(["tritonserver", "--port=1"]).arguments == ["--port=1"]
+
+
+def test_what_is_not_served_and_what_has_no_effect_is_told():
+    served, idle = understand(["--model_base_path=m", "--rest_api_timeout_in_ms", "9"]).warnings
+    assert served.startswith("the arguments are those of TensorFlow Serving: ")
+    assert "/v1/models/NAME:predict" in served and "/v2/models/NAME/infer" in served
+    assert idle == "accepted, but without effect here: --rest_api_timeout_in_ms"
+    assert understand(["tritonserver", "m"]).warnings == []
+
+
+def test_a_folder_called_like_a_program_is_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert is_program("ovms")
+    (tmp_path / "ovms").mkdir()
+    assert not is_program("ovms")
+    assert understand(["ovms"]) == (["ovms"], [])
+
+
+def test_each_flag_becomes_options_that_are_there():
+    for one in FOREIGN:
+        for name, translate in one.flags.items():
+            value = {"enable-grpc": "true"}.get(name, "1")
+            line = read_command_line(["m", *translate(value)])
+            assert read_settings(line.flags, {}).config.model_repository[0] == "m"
+
+
+def test_a_program_of_another_server_in_place_of_a_verb_serves(capsys):
+    assert main(["tritonserver", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("inferd serve PATH")
+    assert main(["mlserver", "start", "--no-such=1"]) == 2
+    assert capsys.readouterr().err.startswith("inferd serve: there is no option --no-such")
