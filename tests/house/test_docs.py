@@ -26,6 +26,7 @@ FOREIGN_FLAGS = {
     "perf_analyzer": {"streaming", "shared-memory", "collect-metrics"},
     "mlserver infer": {"binary-data"},
     "KServe's servers": {"nthread"},
+    "helm": {"set"},
 }
 OURS_BESIDE_OPTIONS = {"help", "version", "config"}
 OURS_BESIDE_OPTIONS |= {"sample", "tolerance"}  # inferd convert
