@@ -39,7 +39,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms conform fuzz-rest bench bench-workers bench-peers bench-platforms test-deploy manifests docs dev clean
+.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms test-cluster conform fuzz-rest bench bench-workers bench-peers bench-platforms test-deploy manifests docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ test-interop: $(DEV) ## programs of other projects: KServe, MLServer, perf_analy
 test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real frameworks, each in its own environment (PLATFORMS=)
 	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python -m pytest -q tests/platforms -m "not slow" $(ARGS); done
 	$(if $(filter classic,$(PLATFORMS)),.venv-classic/bin/python -m pytest -q -s tests/platforms/test_all_estimators.py)
+
+test-cluster: .venv-ray/.installed ## replicas on a Ray cluster of three nodes, all on this machine (ARGS=)
+	.venv-ray/bin/python -m pytest -q tests/ray/test_cluster.py $(ARGS)
 
 test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environment with helm and schemas
 	.venv-deploy/bin/python -m pytest -q tests/charts $(ARGS)
@@ -116,7 +119,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-deploy .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 
 # A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):
@@ -175,6 +178,7 @@ EXTRAS_tensorflow := tensorflow,openvino
 # xgboost-cpu is the same package as the extra xgboost, without 700 MB for GPUs; skl2onnx converts.
 EXTRAS_classic := litert,sklearn,lightgbm,catboost,pandas
 MORE_classic := xgboost-cpu skl2onnx
+EXTRAS_ray := ray
 ALONE_classic := mxnet==1.9.1
 
 .venv-%/.installed: pyproject.toml

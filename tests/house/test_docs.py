@@ -27,10 +27,12 @@ FOREIGN_FLAGS = {
     "mlserver infer": {"binary-data"},
     "KServe's servers": {"nthread"},
     "helm": {"set"},
+    "ray start": {"head", "address"},
 }
 OURS_BESIDE_OPTIONS = {"help", "version", "config"}
 OURS_BESIDE_OPTIONS |= {"sample", "tolerance"}  # inferd convert
 OURS_BESIDE_OPTIONS |= {"port", "json", "timeout"}  # inferd status, inferd reload
+OURS_BESIDE_OPTIONS |= {"ray", "status", "scale", "wake", "replace", "watch"}  # inferd deploy
 
 
 def anchors(page):

@@ -18,6 +18,8 @@ inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Pr
   inferd serve --help               every option of the server
   inferd status [--port PORT]       show the processes of servers with --workers
   inferd reload [--port PORT]       replace the processes of such a server, one after another
+  inferd deploy FILE --ray ADDRESS  run replicas on a Ray cluster, as a models.toml says
+  inferd places --ray ADDRESS       show where they serve
   inferd convert MODEL -o OUT.onnx  make an ONNX model of one of scikit-learn ...
   inferd key NAME FILE              make an API key for --api-key-file
   inferd --version                  print the version

@@ -1,0 +1,48 @@
+"""inferd places: shows where the replicas of a deployment on Ray serve."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from inferd.cli.cluster import add_ray_arguments
+
+_DESCRIPTION = """\
+Shows the places where replicas of a deployment on Ray serve, as fronts are to know them: those that
+are ready, and those that drain, which get no new requests.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print the places. Return the exit code."""
+    parser = argparse.ArgumentParser(
+        "inferd places",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_ray_arguments(parser)
+    try:
+        given = parser.parse_args(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return _show(given)
+
+
+def _show(given: argparse.Namespace) -> int:
+    import msgspec
+
+    from inferd.cli.board import places_board, screen
+    from inferd.ray.connection import RayPlacement
+    from inferd.ray.spec import DEFAULT_NAME
+
+    with RayPlacement(given.ray, given.name or DEFAULT_NAME) as placement, screen() as shown:
+        version = 0
+        while True:
+            version, places = placement.places(version, 10.0 if version else 0.0)
+            if given.json:
+                sys.stdout.write(msgspec.json.encode(places).decode() + "\n")
+                sys.stdout.flush()
+            else:
+                shown.show(places_board(places))
+            if not given.watch:
+                return 0

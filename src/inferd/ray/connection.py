@@ -1,0 +1,217 @@
+"""RayPlacement: a deployment on a Ray cluster, for programs and the command line."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Self
+
+import msgspec
+
+import inferd
+from inferd.errors import InferdError, InvalidConfig, Unavailable, Unsupported
+from inferd.ray.actors import NAMESPACE, ControllerActor, controller_name, first_line
+from inferd.ray.spec import DEFAULT_NAME, DeploymentSpec
+from inferd.ray.status import DeploymentStatus, ReplicaPlace
+
+ANSWER_S = 30.0
+"""How long a controller may take to answer."""
+
+_CONNECT_S = 5.0
+_LOOK_S = 0.25
+
+
+class RayPlacement:
+    """The deployment `name` on the cluster at `address`: HOST:PORT, ray://HOST:PORT, or "auto".
+
+    With "auto" it is the cluster that this machine is a node of. A program that has called
+    ray.init already gives no address. Raises InferdError when there is no Ray, or none there; close
+    it, or use it as a context, to leave the cluster. What is deployed goes on without it.
+    """
+
+    def __init__(self, address: str | None = "auto", name: str = DEFAULT_NAME) -> None:
+        self._name = name
+        self._ray = imported_ray()
+        self._handle: Any = None
+        self._is_ours = not self._ray.is_initialized()
+        if self._is_ours:
+            if address is None:
+                msg = "call ray.init first, or give the address of a cluster"
+                raise InvalidConfig(msg)
+            connect(self._ray, address)
+
+    def __enter__(self) -> Self:
+        """See `close`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """See `close`."""
+        self.close()
+
+    def close(self) -> None:
+        """Leave the cluster, if it was entered here."""
+        if self._is_ours:
+            self._ray.shutdown()
+
+    def deploy(self, spec: DeploymentSpec, *, replace: bool = False) -> None:
+        """Bring about what `spec` says: start, replace and end replicas.
+
+        With `replace`, also replicas that are as they should be are replaced by others. Raises
+        InferdError if nothing was begun; `follow` tells how it goes on.
+        """
+        controller = self._new_controller()
+        self._answer(controller.deploy.remote(msgspec.json.encode(spec), int(replace)))
+
+    def remove(self) -> None:
+        """End all replicas, once what they have under way is finished, and the controller."""
+        controller = self._controller()
+        ended = controller.end.remote()
+        while not self._ray.wait([ended], timeout=ANSWER_S)[0]:
+            self.status()  # raises if it does not answer
+        self._answer(ended)
+        self._ray.kill(controller)
+        self._handle = None
+
+    def scale(self, group: str, count: int) -> None:
+        """Have `count` replicas of a group, within its bounds, until its load says otherwise."""
+        self._answer(self._controller().scale.remote(group, count))
+
+    def wake(self, group: str) -> None:
+        """Have a replica of a group that has none."""
+        self._answer(self._controller().wake.remote(group))
+
+    def status(self) -> DeploymentStatus:
+        """Return how everything is."""
+        text = self._answer(self._controller().status.remote())
+        return msgspec.json.decode(text, type=DeploymentStatus)
+
+    def follow(self, timeout_s: float) -> Iterator[DeploymentStatus]:
+        """Yield the status, some times a second, until all is as wanted, or given up.
+
+        Raises Unavailable after `timeout_s`.
+        """
+        until_s = time.monotonic() + timeout_s
+        while True:
+            status = self.status()
+            yield status
+            if status.is_settled or status.is_given_up:
+                return
+            if time.monotonic() >= until_s:
+                msg = f"not done within {timeout_s:g} s; the cluster goes on with it"
+                raise Unavailable(msg)
+            time.sleep(_LOOK_S)
+
+    def watch(self) -> Iterator[DeploymentStatus]:
+        """Yield the status, some times a second, for ever."""
+        while True:
+            time.sleep(_LOOK_S)
+            yield self.status()
+
+    def places(self, version: int = 0, wait_s: float = 0.0) -> tuple[int, list[ReplicaPlace]]:
+        """Return where replicas serve, and the version of that.
+
+        With the version of the last time, it waits until there is another, for at most `wait_s`.
+        """
+        found, text = self._answer(self._controller().places.remote(version, wait_s), wait_s)
+        return found, msgspec.json.decode(text, type=list[ReplicaPlace])
+
+    def _controller(self) -> Any:
+        """Return the controller. Raises Unavailable if there is none.
+
+        It is looked for once: the head, which knows it, may be away later.
+        """
+        if self._handle is None:
+            try:
+                name = controller_name(self._name)
+                self._handle = self._ray.get_actor(name, namespace=NAMESPACE)
+            except ValueError as error:
+                msg = f"nothing is deployed under the name {self._name!r} (inferd deploy FILE)"
+                raise Unavailable(msg) from error
+        return self._handle
+
+    def _new_controller(self) -> Any:
+        """Return a controller of this version, which is started if there is none."""
+        name = controller_name(self._name)
+        with suppress(Unavailable):
+            controller = self._controller()
+            if self._answer(controller.version.remote()) == inferd.__version__:
+                return controller
+            self._handle = None
+            self._ray.kill(controller)  # replicas do not notice
+            self._wait_gone(name)
+        options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "num_cpus": 0}
+        options |= {"max_restarts": -1, "max_concurrency": 1000, "get_if_exists": True}
+        self._handle = self._ray.remote(ControllerActor).options(**options).remote(self._name)
+        return self._handle
+
+    def _wait_gone(self, name: str) -> None:
+        with suppress(ValueError):
+            while True:
+                self._ray.get_actor(name, namespace=NAMESPACE)
+                time.sleep(_LOOK_S)
+
+    def _answer(self, reference: Any, more_s: float = 0.0) -> Any:
+        """Return what an actor answers. Raises InferdError."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference, timeout=ANSWER_S + more_s)
+        except errors.GetTimeoutError as error:
+            msg = (
+                f"the controller of {self._name!r} has not answered for {ANSWER_S:g} s; "
+                f"what serves goes on"
+            )
+            raise Unavailable(msg) from error
+        except errors.RayTaskError as error:
+            cause = error.cause
+            raise cause if isinstance(cause, InferdError) else _failed(error) from error
+        except errors.RayError as error:
+            self._handle = None  # another may have its name by now
+            raise _failed(error) from error
+
+
+def _failed(error: Exception) -> InferdError:
+    return Unavailable(f"Ray: {first_line(error)}")
+
+
+def imported_ray() -> Any:
+    """Return the module. Raises Unsupported if it is not installed."""
+    try:
+        import ray
+    except ImportError as error:
+        msg = f"Ray is not installed ({error}): pip install 'inferd[ray]'"
+        raise Unsupported(msg) from error
+    return ray
+
+
+def connect(ray: Any, address: str) -> None:
+    """Enter the cluster at `address`. Raises Unavailable, soon if nobody is there."""
+    _look(address)
+    try:
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            logging_level="ERROR",
+            configure_logging=False,
+        )
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        where = "this machine" if address == "auto" else address
+        hint = "; ray start --head starts a cluster" if address == "auto" else ""
+        msg = f"no Ray cluster can be entered at {where}: {first_line(error)}{hint}"
+        raise Unavailable(msg) from error
+
+
+def _look(address: str) -> None:
+    """Raise Unavailable if nobody listens at an address: Ray itself would try for a minute."""
+    text = address.removeprefix("ray://")
+    host, colon, port = text.rpartition(":")
+    if address in ("auto", "local"):
+        return
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        msg = f"the address of Ray is {address!r}, expected HOST:PORT, ray://HOST:PORT or auto"
+        raise InvalidConfig(msg)
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except OSError as error:
+        msg = f"no Ray cluster can be reached at {address}: {error.strerror or error}"
+        raise Unavailable(msg) from error

@@ -1,0 +1,204 @@
+"""Deployment: decides what all groups of a deployment do; no Ray, no sockets, no clock.
+
+It hears what happened (a report, a loss, the time) and tells a ReplicaShell what to do. So a
+simulation can drive it through any order of events.
+"""
+
+from collections.abc import Callable, Iterator
+
+import inferd
+from inferd.errors import InvalidRequest
+from inferd.ray.group import ReplicaGroup, ReplicaShell
+from inferd.ray.replica import Phase, Replica
+from inferd.ray.report import ReplicaReport
+from inferd.ray.spec import DeploymentSpec, GroupSpec
+from inferd.ray.status import DeploymentStatus, GroupStatus, ReplicaPlace, ReplicaStatus
+
+PATIENT_S = 3600.0
+"""A node that does without Ray's head for a shorter time is worth a warning."""
+
+
+class Deployment:
+    """The groups of one deployment; times in seconds, on `clock`."""
+
+    def __init__(self, name: str, shell: ReplicaShell, clock: Callable[[], float]) -> None:
+        self._name = name
+        self._shell = shell
+        self._clock = clock
+        self._groups: dict[str, ReplicaGroup] = {}
+        self._last_number = 0
+
+    def follow(self, spec: DeploymentSpec) -> None:
+        """Bring about what `spec` says from now on; groups that it lacks are ended."""
+        named = {each.name: each for each in spec.groups}
+        for name, group in self._groups.items():
+            group.is_removed = name not in named
+        for name, one in named.items():
+            if name in self._groups:
+                self._groups[name].follow(one, spec.generation)
+            else:
+                self._groups[name] = ReplicaGroup(
+                    one, spec.generation, self._shell, self._clock, self._next_number
+                )
+
+    def adopt(self, group: str, revision: str, number: int) -> None:
+        """Take over a replica of an earlier controller; one of a group that is gone is ended."""
+        self._last_number = max(self._last_number, number)
+        if group not in self._groups:
+            gone = GroupSpec(name=group, models=())
+            self._groups[group] = ReplicaGroup(gone, 0, self._shell, self._clock, self._next_number)
+            self._groups[group].is_removed = True
+        self._groups[group].adopt(number, revision)
+
+    def scale(self, group: str, count: int) -> None:
+        """Have `count` replicas of a group, within its bounds. Raises InvalidRequest."""
+        self._named(group).scale(count)
+
+    def wake(self, group: str) -> None:
+        """Have a replica of a group that has none. Raises InvalidRequest."""
+        self._named(group).wake()
+
+    def report(self, number: int, report: ReplicaReport) -> None:
+        """Take in what a replica says."""
+        for group in self._groups.values():
+            group.report(number, report)
+
+    def lost(self, number: int, reason: str) -> None:
+        """Hear that the actor of a replica has ended by itself."""
+        for group in self._groups.values():
+            group.lost(number, reason)
+
+    def probed(self, number: int, *, answers: bool) -> None:
+        """Hear whether the server of a silent, or lost, replica says that it is ready."""
+        for group in self._groups.values():
+            group.probed(number, answers=answers)
+
+    def hint(self, number: int, reason: str) -> None:
+        """Note what a replica waits for that Ray has not placed yet."""
+        for group in self._groups.values():
+            group.hint(number, reason)
+
+    def tick(self) -> None:
+        """Do what is due."""
+        believes_silence = self._believes_silence()
+        for group in self._groups.values():
+            group.tick(believes_silence=believes_silence)
+        for name in [
+            each.spec.name
+            for each in self._groups.values()
+            if each.is_removed and not each.replicas
+        ]:
+            del self._groups[name]
+
+    def replicas(self) -> Iterator[Replica]:
+        """Yield all replicas that there are."""
+        for group in self._groups.values():
+            yield from group.replicas.values()
+
+    def needs(self, number: int) -> dict[str, float]:
+        """Return the resources that a replica takes."""
+        for group in self._groups.values():
+            if number in group.replicas:
+                return group.spec.needs
+        return {}
+
+    def places(self) -> tuple[ReplicaPlace, ...]:
+        """Return where requests can be sent, by name.
+
+        A silent replica is none only if its server does not answer either.
+        """
+        serving = (Phase.READY, Phase.DRAINING, Phase.STOPPING)
+        return tuple(
+            ReplicaPlace(
+                name_of(each),
+                each.report.host,
+                each.report.http_port,
+                each.report.grpc_port,
+                each.report.models,
+                each.phase is not Phase.READY,
+            )
+            for each in self.replicas()
+            if each.phase in serving and each.ready_s is not None and not each.is_silent
+        )
+
+    def status(self) -> DeploymentStatus:
+        """Return how everything is."""
+        groups = tuple(self._group_status(each) for each in self._groups.values())
+        return DeploymentStatus(
+            name=self._name,
+            version=inferd.__version__,
+            groups=groups,
+            warnings=tuple(self._warnings()),
+        )
+
+    def _believes_silence(self) -> bool:
+        """Whether replicas that say nothing are away: not if most are, as then this side may be."""
+        heard = [each for each in self.replicas() if each.phase is not Phase.PLACING]
+        return 2 * sum(each.is_unheard for each in heard) <= len(heard)
+
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+    def _named(self, name: str) -> ReplicaGroup:
+        group = self._groups.get(name)
+        if group is None or group.is_removed:
+            known = ", ".join(self._groups) or "none"
+            msg = f"there is no group {name!r} in deployment {self._name!r}, only {known}"
+            raise InvalidRequest(msg)
+        return group
+
+    def _group_status(self, group: ReplicaGroup) -> GroupStatus:
+        outlook = group.outlook()
+        return GroupStatus(
+            name=group.spec.name,
+            desired=outlook.desired,
+            least=group.spec.scaling.least,
+            most=group.spec.scaling.most,
+            is_settled=outlook.is_settled,
+            is_given_up=outlook.is_given_up,
+            reason=outlook.reason,
+            models=group.models,
+            replicas=tuple(
+                self._replica_status(each, group.revision) for each in group.replicas.values()
+            ),
+        )
+
+    def _replica_status(self, replica: Replica, revision: str) -> ReplicaStatus:
+        phase = replica.phase.value
+        if replica.is_lost or replica.is_silent:
+            phase = "lost" if replica.is_lost else "silent"
+        report = replica.report
+        return ReplicaStatus(
+            name=name_of(replica),
+            phase=phase,
+            is_current=replica.revision == revision,
+            age_s=self._clock() - replica.began_s,
+            node=report.node,
+            host=report.host,
+            http_port=report.http_port,
+            grpc_port=report.grpc_port,
+            pid=report.pid,
+            models=report.models,
+            pending=replica.load.pending,
+            rate=replica.load.rate,
+            latency_ms=replica.load.latency_ms,
+            reason=replica.reason,
+        )
+
+    def _warnings(self) -> Iterator[str]:
+        short = {
+            each.report.node: each.report.reconnect_s
+            for each in self.replicas()
+            if each.report.node and each.report.reconnect_s < PATIENT_S
+        }
+        for node, seconds in sorted(short.items()):
+            yield (
+                f"node {node} ends all that runs there {seconds:g} s after Ray's head has ended: "
+                f"start Ray with RAY_gcs_rpc_server_reconnect_timeout_s=86400 in its environment"
+            )
+
+
+def name_of(replica: Replica) -> str:
+    """Return the name of a replica among all of its deployment."""
+    return f"{replica.group}-{replica.number}"

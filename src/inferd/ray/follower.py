@@ -1,0 +1,52 @@
+"""Follower: a process that writes the places of a deployment, a line of JSON for each change.
+
+Ray ends a process that has lost its head for too long, or finds another one there: not by an error,
+but at once. `inferd route` must survive that, so what follows Ray for it is a process of its own,
+which ends when its standard input does.
+
+    python -m inferd.ray.follower ADDRESS NAME
+"""
+
+import os
+import sys
+import threading
+
+import msgspec
+
+from inferd.errors import InferdError
+from inferd.ray.connection import RayPlacement
+
+WAIT_S = 10.0
+"""How long a question waits for a change, before it is asked again."""
+
+MARK = "inferd: "
+"""What the line begins with that says why it ends."""
+
+
+def main() -> int:
+    """Follow the places until there is an error, and write that."""
+    address, name = sys.argv[1:]
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    version = 0
+    try:
+        with RayPlacement(address, name) as placement:
+            while True:
+                last, places = placement.places(version, WAIT_S if version else 0.0)
+                if last != version:
+                    sys.stdout.write(msgspec.json.encode(places).decode() + "\n")
+                    sys.stdout.flush()
+                version = last
+    except InferdError as error:
+        sys.stderr.write(f"{MARK}{error.message}\n")
+        sys.stderr.flush()
+        return 1
+
+
+def _end_with_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    # Threads of Ray, which waits for its head, would keep the process from ending.
+    os._exit(main())

@@ -1,0 +1,44 @@
+"""What a replica tells its controller, and what both call its states."""
+
+import enum
+
+import msgspec
+
+
+class ServingState(enum.Enum):
+    """How far the server process of a replica is."""
+
+    LOADING = "loading"
+    READY = "ready"
+    ENDING = "ending"
+    ENDED = "ended"
+
+
+class ReplicaLoad(msgspec.Struct, frozen=True):
+    """What a server has had to do since it started, and `inflight`: what is under way."""
+
+    inflight: float = 0.0
+    request_count: float = 0.0
+    duration_us: float = 0.0
+    cpu_s: float = 0.0
+
+
+class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica now. `reason` is why it has ended, or what it waits for.
+
+    `models` are those that are ready, None if the server does not tell. `reconnect_s` is how long
+    its node does without Ray's head. `at_s` is when `load` was read, on the replica's own clock.
+    """
+
+    state: ServingState
+    node: str = ""
+    host: str = ""
+    http_port: int = 0
+    grpc_port: int = 0
+    is_tls: bool = False
+    models: tuple[str, ...] | None = None
+    pid: int = 0
+    reason: str = ""
+    load: ReplicaLoad = ReplicaLoad()
+    at_s: float = 0.0
+    reconnect_s: float = 60.0

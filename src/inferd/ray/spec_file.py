@@ -1,0 +1,214 @@
+"""Reads a models.toml: what is to run where. Errors name the file, the line and the key."""
+
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from inferd.config.options.option import options_of
+from inferd.config.server import ServerConfig
+from inferd.config.sources import nearest, read_options
+from inferd.errors import InvalidConfig
+from inferd.ray.spec import DEFAULT_NAME, DeploymentSpec, GroupSpec, ScalingRule
+from inferd.ray.toml_table import TomlTable, TomlValue
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?")
+_UNITS = {
+    "": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+}  # fmt: skip
+_OURS = (
+    "allow_http",
+    "allow_metrics",
+    "config",
+    "grpc_port",
+    "grpc_unix_socket",
+    "http_port",
+    "http_unix_socket",
+    "http_use_ssl_mutual",
+    "metrics_port",
+    "model_repository",
+)
+"""Options that are not for a replica: it has ports of its own, and is asked how it is there."""
+
+_MOST_REPLICAS = 10_000
+_MARGIN_S = 30.0
+"""How much longer than all its own times a server may take for its end."""
+
+
+def read_spec_file(path: Path) -> DeploymentSpec:
+    """Return what a file says. Raises InvalidConfig, also where the file cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        msg = f"{path}: cannot be read: {reason}"
+        raise InvalidConfig(msg) from error
+    return read_spec(text, str(path), path.absolute().parent)
+
+
+def read_spec(text: str, file: str, folder: Path) -> DeploymentSpec:
+    """Return what `text` says; relative paths of models begin at `folder`. Raises InvalidConfig."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
+        place = f"{file}, line {found[2]}, column {found[3]}" if found else file
+        msg = f"{place}: {found[1] if found else error}"
+        raise InvalidConfig(msg) from error
+    whole = TomlTable(text, file, (), document)
+    name = whole.take("name", _name, DEFAULT_NAME)
+    groups = whole.table("groups")
+    whole.end()
+    if groups is None or not (names := list(groups.rest())):
+        msg = f"{file}: there is no group; write [groups.NAME], and models = [PATH] below it"
+        raise InvalidConfig(msg)
+    tables = [TomlTable(text, file, ("groups", one), document["groups"][one]) for one in names]
+    read = [_group(one, table, folder) for one, table in zip(names, tables, strict=True)]
+    return DeploymentSpec(name=name, groups=tuple(read))
+
+
+def _group(name: str, table: TomlTable, folder: Path) -> GroupSpec:
+    _name(TomlValue(name, table.where()))
+    if not table.has("models"):
+        msg = f"{table.where()} has no models; write models = [PATH]"
+        raise InvalidConfig(msg)
+    options = table.table("options")
+    arguments, stop_s = ((), 60.0) if options is None else _arguments(options)
+    spec = GroupSpec(
+        name=name,
+        models=tuple(_absolute(one, folder) for one in table.take("models", _models, ())),
+        arguments=arguments,
+        environment=table.each("environment", _text),
+        cpus=table.take("cpus", _amount, 1.0),
+        gpus=table.take("gpus", _gpus, 0.0),
+        memory_bytes=table.take("memory", _memory, 0),
+        resources=table.each("resources", _amount),
+        scaling=_scaling(table),
+        surge=table.take("surge", _count, 1),
+        ready_timeout_s=table.take("ready-timeout-secs", _seconds, 600.0),
+        stop_timeout_s=stop_s,
+    )
+    table.end()
+    return spec
+
+
+def _scaling(table: TomlTable) -> ScalingRule:
+    if (rule := table.table("autoscale")) is None:
+        count = table.take("replicas", _count, 1)
+        return ScalingRule(least=count, most=count)
+    if table.has("replicas"):
+        msg = f"{table.where('replicas')} and autoscale exclude each other: min and max are bounds"
+        raise InvalidConfig(msg)
+    default = ScalingRule()
+    least = rule.take("min", _count, 1)
+    read = ScalingRule(
+        least=least,
+        most=rule.take("max", _count, max(least, 1)),
+        pending=rule.take("pending", _seconds, default.pending),
+        cpu=rule.take("cpu", _seconds, default.cpu),
+        latency_ms=rule.take("latency-ms", _amount, default.latency_ms),
+        up_after_s=rule.take("up-after-secs", _amount, default.up_after_s),
+        down_after_s=rule.take("down-after-secs", _amount, default.down_after_s),
+        idle_s=rule.take("idle-secs", _amount, default.idle_s),
+    )
+    rule.end()
+    if read.most < max(read.least, 1):
+        msg = f"{rule.where('max')} is {read.most}, expected at least {max(read.least, 1)}"
+        raise InvalidConfig(msg)
+    return read
+
+
+def _arguments(table: TomlTable) -> tuple[tuple[str, ...], float]:
+    """Return the options as arguments of `inferd serve`, and how long its end may take."""
+    known = options_of(ServerConfig)
+    given: dict[str, Any] = {}
+    arguments: list[str] = []
+    for key, value in table.rest().items():
+        name = key.replace("-", "_")
+        where = table.where(key)
+        if name not in known:
+            keys = [each.key for each in known.values()]
+            msg = f"{where} is no option of inferd serve{nearest(key, keys)}"
+            raise InvalidConfig(msg)
+        if name in _OURS:
+            msg = f"{where} is not for replicas, which have ports of their own and are asked there"
+            raise InvalidConfig(msg)
+        read = known[name].read_toml(value, where)
+        given[name] = value
+        for one in read if isinstance(read, tuple) else (read,):
+            text = str(one).lower() if isinstance(one, bool) else str(one)
+            arguments.append(f"{known[name].flag}={text}")
+    try:
+        config = read_options(given)
+    except InvalidConfig as error:
+        msg = f"{table.where()}: {error.message}"
+        raise InvalidConfig(msg) from error
+    return tuple(arguments), config.exit_timeout_secs + config.drain_delay + _MARGIN_S
+
+
+def _absolute(model: str, folder: Path) -> str:
+    return model if "://" in model else str((folder / model).absolute())
+
+
+def _name(given: TomlValue) -> str:
+    if not isinstance(given.value, str) or not _NAME.fullmatch(given.value):
+        given.refuse("a name of a-z, 0-9 and hyphens")
+    return given.value
+
+
+def _models(given: TomlValue) -> list[str]:
+    models = [given.value] if isinstance(given.value, str) else given.value
+    if not isinstance(models, list) or not models:
+        given.refuse("a list of paths")
+    if not all(isinstance(one, str) and one for one in models):
+        given.refuse("a list of paths")
+    return models
+
+
+def _text(given: TomlValue) -> str:
+    if not isinstance(given.value, str):
+        given.refuse("a text")
+    return given.value
+
+
+def _amount(given: TomlValue) -> float:
+    value = given.value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        given.refuse("a number")
+    if not (math.isfinite(value) and value >= 0):
+        given.refuse("a number that is not negative")
+    return float(value)
+
+
+def _seconds(given: TomlValue) -> float:
+    value = _amount(given)
+    if not value:
+        given.refuse("a number above 0")
+    return value
+
+
+def _gpus(given: TomlValue) -> float:
+    value = _amount(given)
+    if value > 1 and value != int(value):
+        given.refuse("a part of one GPU, or a whole number")
+    return value
+
+
+def _count(given: TomlValue) -> int:
+    value = given.value
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_REPLICAS:
+        given.refuse(f"a whole number from 0 to {_MOST_REPLICAS}")
+    return value
+
+
+def _memory(given: TomlValue) -> int:
+    value = given.value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    found = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        given.refuse('a number of bytes, or a text like "4GiB"')
+    return int(float(found[1]) * _UNITS[found[2] or ""])
