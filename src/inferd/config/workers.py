@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from inferd.config.options.backend import settings_of
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
@@ -12,38 +13,77 @@ AUTO = "auto"
 MOST = 512
 
 _CGROUP = Path("/sys/fs/cgroup")
+_MEMBERSHIP = Path("/proc/self/cgroup")
+_THREADS = "intra_op_thread_count"
 _LIMITS = ("max_inflight_requests", "max_inflight_bytes")
 _CONNECTIONS = ("http_max_connections", "grpc_max_connections")
 
 
-def worker_count(config: ServerConfig, cgroup: Path = _CGROUP) -> int:
+def worker_count(
+    config: ServerConfig, cgroup: Path = _CGROUP, membership: Path = _MEMBERSHIP
+) -> int:
     """Return the number of processes that --workers asks for. Raises InvalidConfig.
 
-    `cgroup` is where this process's control group shows its limits.
+    `cgroup` is where control groups show their limits, `membership` the file that says which one
+    this process is in.
     """
     text = config.workers.strip().lower()
     if text == AUTO:
-        return processor_count(cgroup)
+        processors = processor_count(cgroup, membership)
+        return max(1, processors // (thread_count(config) or processors))
     if not text.isdecimal() or not 1 <= int(text) <= MOST:
         msg = f"--workers is '{config.workers}', expected a number from 1 to {MOST}, or {AUTO}"
         raise InvalidConfig(msg)
     return int(text)
 
 
-def processor_count(cgroup: Path = _CGROUP) -> int:
+def processor_count(cgroup: Path = _CGROUP, membership: Path = _MEMBERSHIP) -> int:
     """Return how many processors this process may use: those it is bound to, and its quota."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, math.ceil(min(bound or 1, _quota(cgroup))))
+    quotas = [_quota(group) for group in _groups(cgroup, membership)]
+    return max(1, math.ceil(min(bound or 1, *quotas)))
 
 
-def _quota(cgroup: Path) -> float:
-    """Return the processors that the control group has the time of, without a limit infinity."""
+def thread_count(config: ServerConfig) -> int:
+    """Return the threads that an execution in the server's own process has, 0: all there are.
+
+    It is what --backend-config gives to ONNX models; what a model says itself is read later.
+    """
+    text = settings_of("onnxruntime", config.backend_config).get(_THREADS, "1")
+    return int(text) if text.isascii() and text.isdigit() else 1  # its backend refuses it
+
+
+def _groups(cgroup: Path, membership: Path) -> list[Path]:
+    """Return the folders of this process's control group and of all above it.
+
+    Those of version 2 lie in `cgroup`, those of version 1 in its folder "cpu". In a container the
+    name of the group may be that outside, where the container's own is the root.
+    """
+    found = [cgroup, cgroup / "cpu"]
     try:
-        quota, period = (cgroup / "cpu.max").read_text().split()  # version 2
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        group = cgroup / "cpu" if controllers else cgroup
+        for name in Path(path).parts[1:]:
+            if name != "..":
+                group /= name
+                found.append(group)
+    return found
+
+
+def _quota(group: Path) -> float:
+    """Return the processors that a control group has the time of, without a limit infinity."""
+    try:
+        quota, period = (group / "cpu.max").read_text().split()  # version 2
     except (OSError, ValueError):
         try:
-            quota = (cgroup / "cpu/cpu.cfs_quota_us").read_text().strip()
-            period = (cgroup / "cpu/cpu.cfs_period_us").read_text().strip()
+            quota = (group / "cpu.cfs_quota_us").read_text().strip()
+            period = (group / "cpu.cfs_period_us").read_text().strip()
         except OSError:
             return math.inf
     try:

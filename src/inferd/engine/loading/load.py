@@ -19,6 +19,7 @@ from inferd.cache.store import Store
 from inferd.config.checks import check_config, check_instances, check_io
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
+from inferd.config.options.backend import settings_of
 from inferd.config.options.cache import CacheSettings
 from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.config.options.gpu_limit import GpuLimits
@@ -422,17 +423,6 @@ class Loader:
                     )
                     backend.connect(context)
             return backend
-
-
-def settings_of(backend: str, given: Sequence[str]) -> dict[str, str]:
-    """Return the --backend-config settings of `backend`: its own, and those for all backends."""
-    found = {}
-    for text in given:
-        owner, comma, setting = text.partition(",")
-        name, _, value = (setting if comma else text).partition("=")
-        if not comma or owner == backend:
-            found[name] = value
-    return found
 
 
 def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> _Result:
