@@ -8,7 +8,7 @@ import pytest
 
 from inferd.config.options.trace import TraceSettings
 from inferd.observe.trace import Trace
-from inferd.observe.trace_file import TraceFile, TraceWriter, Writers, encode_trace
+from inferd.observe.trace_file import SharedTraceFile, TraceFile, TraceWriter, encode_trace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -233,7 +233,7 @@ def test_what_cannot_be_written_is_said_once_and_the_rest_goes_on(tmp_path, capl
 
 def test_processes_write_into_one_file_at_the_same_time(tmp_path):
     path = tmp_path / "traces"
-    writers = [TraceWriter(path, Writers(number, 3)) for number in range(3)]
+    writers = [TraceWriter(path, is_shared=True) for _ in range(3)]
     for one in writers:
         one.open()
     for id in range(300):
@@ -243,15 +243,29 @@ def test_processes_write_into_one_file_at_the_same_time(tmp_path):
     assert sorted(read_ids(path)) == list(range(300))
 
 
-def test_processes_number_their_files_differently(tmp_path):
+@pytest.mark.parametrize("by_client", [False, True])
+def test_processes_have_numbered_files_of_their_own(tmp_path, by_client):
+    """Two write in turns; the first is replaced by a third, and ends while that writes."""
     path = tmp_path / "traces"
-    for number in range(2):
-        file = TraceFile(path, Writers(number, 2), is_named_by_client=False)
-        file.write([trace_of(10 * number + at, path, frequency=2) for at in range(4)])
+    (tmp_path / "traces.1").write_text("[]")  # as from another day
+
+    def write(file, *ids):
+        file.write([trace_of(id, path, frequency=2) for id in ids])
+
+    first, second, third = (SharedTraceFile(path, is_named_by_client=by_client) for _ in range(3))
+    write(first, 0, 1, 2)
+    write(second, 10)
+    write(third, 20)
+    write(first, 3, 4)
+    write(second, 11, 12)
+    write(third, 21)
     found = {one.name: read_ids(one) for one in tmp_path.iterdir()}
     assert found == {
         "traces.0": [0, 1],
+        "traces.1": [],
         "traces.2": [2, 3],
-        "traces.1": [10, 11],
-        "traces.3": [12, 13],
+        "traces.3": [10, 11],
+        "traces.4": [20, 21],
+        "traces.5": [4],
+        "traces.6": [12],
     }

@@ -12,6 +12,7 @@ from inferd.config.options.option import options_of
 from inferd.config.options.trace import TraceChange, TraceSettings
 from inferd.config.ports import metrics_port
 from inferd.config.server import ServerConfig
+from inferd.core.processes import Processes
 from inferd.server.crashes import Crashes
 from inferd.server.options import (
     grpc_options,
@@ -279,3 +280,14 @@ def test_resources_are_limited_when_executions_are_counted():
     assert load_options(ServerConfig(rate_limit_resource=given)).rate_limits is None
     config = ServerConfig(rate_limit="execution_count", rate_limit_resource=given)
     assert load_options(config).rate_limits == {("R", None): 4, ("R", 1): 2}
+
+
+def test_no_two_processes_of_a_server_give_traces_the_same_number(tmp_path):
+    config = ServerConfig(
+        trace_config=(f"triton,file={tmp_path / 'x'}", "level=TIMESTAMPS", "rate=1")
+    )
+    slots = [Processes(0, 2), Processes(1, 2), Processes(0, 2, "", 1), Processes(1, 2, "", 2)]
+    ids = [one.begin("m").id for one in [tracer(config, slot) for slot in slots] for _ in range(9)]
+    assert len(set(ids)) == len(ids)
+    assert sorted(ids)[:18] == list(range(1, 19))
+    assert max(ids) < 2**53  # as JSON has them

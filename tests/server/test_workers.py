@@ -18,7 +18,7 @@ import changes_under_load
 import numpy as np
 import pytest
 from fleet_under_load import children_of, play
-from running_fleet import is_alive, until
+from running_fleet import is_alive, states_of, until
 from server_process import ON_FREE_PORTS, Process
 
 pytestmark = pytest.mark.slow
@@ -82,6 +82,14 @@ def replaced(server, pids):
     """Wait until the server has other processes than `pids`, as many, and all of them serve."""
     server.wait_for(r"has started, pid")
     return until(lambda: len(found := children_of(server.process.pid)) == len(pids) and found)
+
+
+def trace_numbers(file):
+    """Return the numbers of the traces in a file, which may be written at this moment."""
+    try:
+        return [one["id"] for one in json.loads(file.read_text()) if "model_name" in one]
+    except ValueError:
+        return []
 
 
 def config_of(text):
@@ -295,6 +303,22 @@ def test_a_killed_process_is_started_again_and_makes_the_changes(start, reposito
         until(lambda: marks(ask, port) == ["later"])
     [(_, log)] = everywhere(ask, port, "/v2/logging")
     assert log["log_verbose_level"] == 3
+
+
+def test_traces_have_numbers_of_their_own_whichever_process_makes_them(
+    start, repository, echo, ask, body, tmp_path
+):
+    file = tmp_path / "trace.json"
+    trace = [f"--trace-config={one}" for one in ("level=TIMESTAMPS", "rate=1")]
+    server, port = start(repository(m=echo()), f"--trace-config=triton,file={file}", *trace)
+    for count in (CONNECTIONS, 2 * CONNECTIONS):
+        assert [one[0] for one in everywhere(ask, port, "/v2/models/m/infer", body)] == [200]
+        until(lambda count=count: file.exists() and len(trace_numbers(file)) == count)
+        pids = children_of(server.process.pid)
+        os.kill(pids[0], signal.SIGKILL)
+        replaced(server, pids)
+        until(lambda: states_of(server) == ["ready"] * 2)
+    assert len(set(trace_numbers(file))) == count
 
 
 def test_a_process_that_hangs_is_ended_and_the_others_go_on(start, repository, echo, ask, body):

@@ -32,14 +32,19 @@ class Processes:
     `sockets` are the paths of Unix sockets on which the ready ones take what belongs to them, by
     number; this one's, `path`, is among them once it is ready. A process that is replaced keeps its
     number: until it has ended there are two of that number, of which the new one's path is named.
+    `generation` is 0 in those that the server starts with, and a number of its own in each that is
+    started later.
     `restart_count` is how often any was started again after it had ended. `on_change` are called
     when `sockets` has changed.
     """
 
-    def __init__(self, number: int = 0, count: int = 1, path: str = "") -> None:
+    def __init__(
+        self, number: int = 0, count: int = 1, path: str = "", generation: int = 0
+    ) -> None:
         self.number = number
         self.count = count
         self.path = path
+        self.generation = generation
         self.sockets: Mapping[int, str] = {}
         self.restart_count = 0
         self.on_change: list[Callable[[], None]] = []

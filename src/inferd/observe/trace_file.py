@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -25,26 +25,16 @@ from inferd.tensor.halves import half_to_float32
 from inferd.tensor.tensor import Tensor
 
 
-class Writers(NamedTuple):
-    """The processes that write the same files: this is `number` of `total`, from 0 on."""
-
-    number: int = 0
-    total: int = 1
-
-
-ONE_WRITER = Writers()
-
-
 class TraceWriter(Backlog):
     """Writes finished traces to the files that their settings name.
 
     `own_file` is named by the operator; clients named all others, which are opened with more care.
-    Several `writers` append to the same file, and have numbered files of their own.
+    Other processes write to the same file if it `is_shared`, and have numbered files of their own.
     """
 
-    def __init__(self, own_file: Path | None, writers: Writers = ONE_WRITER) -> None:
+    def __init__(self, own_file: Path | None, *, is_shared: bool = False) -> None:
         super().__init__(self._write)
-        self._writers = writers
+        self._is_shared = is_shared
         self._own_file = own_file
         self._files: dict[Path, TraceFile] = {}
         self._failed = Complaints("traces were lost, because their file cannot be written")
@@ -61,7 +51,8 @@ class TraceWriter(Backlog):
         found = self._files.get(path)
         if found is None:
             by_client = path != self._own_file
-            found = TraceFile(path, self._writers, is_named_by_client=by_client)
+            kind = SharedTraceFile if self._is_shared else TraceFile
+            found = kind(path, is_named_by_client=by_client)
             self._files[path] = found
         return found
 
@@ -69,18 +60,14 @@ class TraceWriter(Backlog):
 class TraceFile:
     """One trace file, or a series of numbered ones.
 
-    An existing file is overwritten if the operator named it, and never if a client did. Who has
-    several `writers` has removed it before.
+    An existing file is overwritten if the operator named it, and never if a client did.
     """
 
-    def __init__(
-        self, path: Path, writers: Writers = ONE_WRITER, *, is_named_by_client: bool
-    ) -> None:
+    def __init__(self, path: Path, *, is_named_by_client: bool) -> None:
         self._path = path
-        self._writers = writers
         self._is_named_by_client = is_named_by_client
-        self._is_begun = writers.total > 1
-        self._number = writers.number
+        self._is_begun = False
+        self._number = 0
         self._count = 0  # traces in the numbered file being written
 
     def write(self, traces: Sequence[Trace]) -> None:
@@ -98,25 +85,56 @@ class TraceFile:
         while texts:
             room = max(1, frequency - self._count)
             now, texts = texts[:room], texts[room:]
-            path = self._path.with_name(f"{self._path.name}.{self._number}")
-            self._append(path, now, is_new=self._count == 0)
+            self._append(self._numbered(), now, is_new=self._count == 0)
             self._count += len(now)
             if self._count >= frequency:
-                self._number += self._writers.total
+                self._number += 1
                 self._count = 0
 
+    def _numbered(self) -> Path:
+        return self._path.with_name(f"{self._path.name}.{self._number}")
+
     def _append(self, path: Path, texts: Sequence[bytes], *, is_new: bool) -> None:
-        if self._is_named_by_client:
-            descriptor = open_plain(path, os.O_EXCL if is_new else 0)
-        else:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if is_new else 0)
-            descriptor = os.open(path, flags, 0o666)
+        descriptor = self._open(path, is_new=is_new)
         try:
-            if self._writers.total > 1:
-                _lock(descriptor)
             _put_before_the_bracket(descriptor, b",\n".join(texts))
         finally:
             os.close(descriptor)
+
+    def _open(self, path: Path, *, is_new: bool) -> int:
+        if self._is_named_by_client:
+            return open_plain(path, os.O_EXCL if is_new else 0)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if is_new else 0)
+        return os.open(path, flags, 0o666)
+
+
+class SharedTraceFile(TraceFile):
+    """A trace file that other processes of the server append to as well.
+
+    No file is overwritten: who has to do it did before. A numbered one belongs to the process that
+    made it; one that takes the place of another begins with the next number that is free.
+    """
+
+    def _numbered(self) -> Path:
+        if self._count == 0:
+            while not _is_made(super()._numbered()):
+                self._number += 1
+        return super()._numbered()
+
+    def _open(self, path: Path, *, is_new: bool) -> int:
+        del is_new
+        descriptor = super()._open(path, is_new=False)
+        _lock(descriptor)
+        return descriptor
+
+
+def _is_made(path: Path) -> bool:
+    """Make an empty file; return False if there is one. Raises OSError."""
+    try:
+        os.close(open_plain(path, os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _lock(descriptor: int) -> None:

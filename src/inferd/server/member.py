@@ -118,7 +118,8 @@ class _Member:
         self._config = config
         self._log = log
         self._crashes = crashes
-        self._processes = Processes(start.slot, start.count, start.socket)
+        generation = max(0, start.number - start.count)
+        self._processes = Processes(start.slot, start.count, start.socket, generation)
         self._server = Server(
             config,
             start.default_address,

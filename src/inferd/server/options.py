@@ -26,7 +26,7 @@ from inferd.core.processes import ALONE, Processes
 from inferd.engine.loading.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.spans import SpanSender
-from inferd.observe.trace_file import TraceWriter, Writers
+from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ SERVICE_NAME = "INFERENCE_SERVICE_NAME"
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
 _METRICS_CONNECTIONS = 100
 _METRICS_BODY_BYTES = 1000
+_GENERATION_BITS = 32  # traces that a process makes, before their numbers could be another's
 
 
 def log_settings(config: ServerConfig) -> LogSettings:
@@ -62,14 +63,15 @@ def tracer(config: ServerConfig, processes: Processes = ALONE) -> Tracer:
 
     It is that of one of the `processes` of a server.
     """
-    numbers = itertools.count(1 + processes.number, processes.count)
+    first = 1 + processes.number + (processes.generation << _GENERATION_BITS)
+    numbers = itertools.count(first, processes.count)
     settings, collector = read_trace_config(config.trace_config)
     allowed = _allowed_folder(config.trace_directory, "--trace-directory")
     if settings.mode == OPENTELEMETRY:
         settings = replace(settings, collector=in_effect(collector, os.environ))
         sender = SpanSender(collector, config.id or "inferd")
         return Tracer(settings, sender, allowed, numbers)
-    writer = TraceWriter(settings.file, Writers(processes.number, processes.count))
+    writer = TraceWriter(settings.file, is_shared=processes.count > 1)
     return Tracer(settings, writer, allowed, numbers)
 
 
