@@ -11,6 +11,7 @@ from inferd.fleet.messages import (
     CannotStart,
     Change,
     Done,
+    LogChanged,
     ModelsLoaded,
     Propose,
     Question,
@@ -102,6 +103,9 @@ class Notes:
 
     def show(self, loaded):
         pass
+
+    def change_log(self, change):
+        self.log = change
 
     def end(self, code):
         self.code = code
@@ -210,6 +214,12 @@ def test_a_process_that_ends_while_it_is_replaced_is_started_again_if_the_new_on
     notes.fleet.check_time()
     assert notes.spawned > new
     assert {one.slot for one in notes.fleet.members} == {0, 1}
+
+
+def test_the_supervisor_hears_how_the_log_has_changed(notes):
+    change = LogChanged("json", "", 1, info=True, warning=True, error=False)
+    notes.fleet.hear(2, change)
+    assert notes.log == change
 
 
 def test_the_supervisor_gets_a_reply_or_none(notes):

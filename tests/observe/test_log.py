@@ -283,3 +283,18 @@ def test_a_thread_that_logs_during_a_change_finds_a_stream(tmp_path, opened, cap
     Log(LogSettings(file=tmp_path / "new")).open()
     old.emit(logging.LogRecord("inferd", logging.INFO, "", 1, "late", None, None))
     assert capfd.readouterr().err.endswith("late\n")
+
+
+def test_a_log_that_follows_another_has_its_settings_unless_it_cannot(tmp_path):
+    first, second = LogSettings(file=tmp_path / "a"), LogSettings("json", tmp_path / "b", 1)
+    log = Log(first)
+    log.open()
+    log.follow(second)
+    LOGGER.debug("d")
+    log.follow(LogSettings(file=tmp_path / "absent" / "c"))
+    assert log.settings == second
+    found = [json.loads(line) for line in (tmp_path / "b").read_text().splitlines()]
+    assert [one["message"] for one in found] == [
+        "d",
+        "the log stays as it is here: No such file or directory",
+    ]

@@ -204,6 +204,26 @@ def test_log_and_trace_settings_are_those_of_all_processes(start, repository, ec
     assert ask(port, "/v2/logging", b'{"log_format":"no such"}')[0] == 400
 
 
+def test_the_supervisor_logs_as_clients_have_said(start, repository, echo, ask, tmp_path):
+    server, port = start(repository(m=echo()), f"--log-directory={tmp_path}")
+    change = json.dumps({"log_file": "all.log", "log_format": "json"})
+    assert ask(port, "/v2/logging", change)[0] == 200
+    pids = children_of(server.process.pid)
+    os.kill(pids[0], signal.SIGKILL)
+
+    def words_of(pid):
+        lines = map(json.loads, (tmp_path / "all.log").read_text().splitlines())
+        return "\n".join(line["message"] for line in lines if line["pid"] == pid)
+
+    until(lambda: "process 0 of 2 has started" in words_of(server.process.pid))
+    assert "process 0 ended: SIGKILL" in words_of(server.process.pid)
+    until(lambda: states_of(server) == ["ready"] * 2)
+    assert ask(port, "/v2/logging", json.dumps({"log_info": False}))[0] == 200
+    server.process.terminate()
+    assert server.end() == 0
+    assert "finishing what is in flight" not in words_of(server.process.pid)
+
+
 def test_what_changes_in_a_polled_repository_changes_in_all_processes(
     start, repository, echo, ask, body
 ):

@@ -23,6 +23,7 @@ from inferd.fleet.messages import (
     Follow,
     FromProcess,
     Leave,
+    LogChanged,
     ModelsLoaded,
     Propose,
     ReadySockets,
@@ -84,6 +85,10 @@ class Shell(Protocol):
 
     def show(self, loaded: ModelsLoaded) -> None:
         """Tell the user that the server has started."""
+        ...
+
+    def change_log(self, change: LogChanged) -> None:
+        """Log as the processes do."""
         ...
 
     def end(self, code: int) -> None:
@@ -159,6 +164,7 @@ class Fleet:
             Reply: self._on_reply,
             ModelsLoaded: self._on_loaded,
             CannotStart: self._on_cannot_start,
+            LogChanged: lambda _member, message: self._shell.change_log(message),
             Retire: self._on_retire,
             Stopping: self._on_stopping,
         }

@@ -5,6 +5,8 @@ message.
 """
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 
 import msgspec
 
@@ -16,25 +18,29 @@ MAX_MESSAGE_BYTES = 256 << 20
 _HEAD_BYTES = 4
 
 
-class _Message(msgspec.Struct, frozen=True, tag=True):
-    """A message; its class is told by a field `type`."""
+class FromProcess(msgspec.Struct, frozen=True, tag=True):
+    """A message of a process; its class is told by a field `type`."""
+
+
+class ToProcess(msgspec.Struct, frozen=True, tag=True):
+    """A message of the supervisor, likewise."""
 
 
 # --- from a process ---
 
 
-class Beat(_Message, frozen=True):
+class Beat(FromProcess, frozen=True):
     """The event loop of the process runs."""
 
 
-class ConnectionLoad(_Message, frozen=True):
+class ConnectionLoad(FromProcess, frozen=True):
     """How many connections the process has, after it had `received` of those given to it."""
 
     connection_count: int
     received_count: int
 
 
-class ModelsLoaded(_Message, frozen=True):
+class ModelsLoaded(FromProcess, frozen=True):
     """The models are loaded; `report` is what the log and the terminal say of them, by lines.
 
     `warning` says why the server would not be ready, and is empty if it would. `serves`
@@ -46,13 +52,13 @@ class ModelsLoaded(_Message, frozen=True):
     serves: Serves = {}
 
 
-class CannotStart(_Message, frozen=True):
+class CannotStart(FromProcess, frozen=True):
     """The process cannot start, for a reason that it would meet again; it has been logged."""
 
     code: int = 1
 
 
-class Propose(_Message, frozen=True):
+class Propose(FromProcess, frozen=True):
     """A client wants a change. `queue`: changes in one are made one after the other.
 
     `key` is what the change is about: a later one about the same makes this one unnecessary for
@@ -67,7 +73,7 @@ class Propose(_Message, frozen=True):
     is_erasing: bool = False
 
 
-class Vote(_Message, frozen=True):
+class Vote(FromProcess, frozen=True):
     """The process can go through `gate` of a change, except for `failures`, the reason by part."""
 
     change: int
@@ -82,7 +88,7 @@ class Failure(msgspec.Struct, frozen=True):
     text: str
 
 
-class Done(_Message, frozen=True):
+class Done(FromProcess, frozen=True):
     """The change has been made in the process, or not made because of `failure`.
 
     `serves` is what there is now, as in ModelsLoaded; None if the change was not about models.
@@ -93,7 +99,7 @@ class Done(_Message, frozen=True):
     serves: Serves | None = None
 
 
-class Ask(_Message, frozen=True):
+class Ask(FromProcess, frozen=True):
     """A question to all other processes; `own` is what this process would say."""
 
     id: int
@@ -101,24 +107,35 @@ class Ask(_Message, frozen=True):
     own: bytes = b""
 
 
-class Reply(_Message, frozen=True):
+class Reply(FromProcess, frozen=True):
     """The answer to a Question."""
 
     question: int
     body: bytes
 
 
-class Tally(_Message, frozen=True):
+class Tally(FromProcess, frozen=True):
     """What the process has counted so far: it may end before anybody asks."""
 
     body: bytes
 
 
-class Retire(_Message, frozen=True):
+class LogChanged(FromProcess, frozen=True):
+    """A client has changed the log: the fields of LogSettings, of which `file` may be ""."""
+
+    format: str
+    file: str
+    verbose: int
+    info: bool
+    warning: bool
+    error: bool
+
+
+class Retire(FromProcess, frozen=True):
     """Another process is to take the place of this one, which somebody else wants to end, say."""
 
 
-class Stopping(_Message, frozen=True):
+class Stopping(FromProcess, frozen=True):
     """The process has done what it could, and ends with `code`."""
 
     code: int
@@ -127,7 +144,7 @@ class Stopping(_Message, frozen=True):
 # --- to a process ---
 
 
-class Start(_Message, frozen=True):
+class Start(ToProcess, frozen=True):
     """What the process is to be: `slot` of `count`, with the server's `config`, as JSON.
 
     `default_address` is what ports bind whose address the configuration leaves open, `folder` the
@@ -145,7 +162,7 @@ class Start(_Message, frozen=True):
     ports: dict[str, int]
 
 
-class Change(_Message, frozen=True):
+class Change(ToProcess, frozen=True):
     """Make a change; `is_replay`: the others made it before this process was there.
 
     `is_last`: they made no other since.
@@ -157,7 +174,7 @@ class Change(_Message, frozen=True):
     is_last: bool = False
 
 
-class Decide(_Message, frozen=True):
+class Decide(ToProcess, frozen=True):
     """What all processes say of a gate: go through it without the parts that failed somewhere.
 
     With a `failure` the change is not made.
@@ -169,32 +186,32 @@ class Decide(_Message, frozen=True):
     failure: Failure | None = None
 
 
-class Answered(_Message, frozen=True):
+class Answered(ToProcess, frozen=True):
     """How the proposal `id` ended, everywhere."""
 
     id: int
     failure: Failure | None = None
 
 
-class Begin(_Message, frozen=True):
+class Begin(ToProcess, frozen=True):
     """The process is one of those that serve from now on."""
 
 
-class Question(_Message, frozen=True):
+class Question(ToProcess, frozen=True):
     """Something that another process wants to know."""
 
     number: int
     what: str
 
 
-class Replied(_Message, frozen=True):
+class Replied(ToProcess, frozen=True):
     """What the others replied to Ask `id`; for numbers also what those that ended left."""
 
     id: int
     bodies: tuple[bytes, ...]
 
 
-class ReadySockets(_Message, frozen=True):
+class ReadySockets(ToProcess, frozen=True):
     """The processes that serve, and where they take what belongs to them: paths by slot.
 
     `restart_count` is how often any was started again after it had ended.
@@ -204,19 +221,19 @@ class ReadySockets(_Message, frozen=True):
     restart_count: int = 0
 
 
-class Follow(_Message, frozen=True):
+class Follow(ToProcess, frozen=True):
     """The process, and no other, is to look for changes in the repositories."""
 
 
-class Reopen(_Message, frozen=True):
+class Reopen(ToProcess, frozen=True):
     """Open the log file again."""
 
 
-class Leave(_Message, frozen=True):
+class Leave(ToProcess, frozen=True):
     """Say from now on that the server is not ready: it is going to end."""
 
 
-class Drain(_Message, frozen=True):
+class Drain(ToProcess, frozen=True):
     """Finish what is under way, and end: no more connections will come.
 
     `is_replaced`: the server goes on, and another process has taken the place of this one.
@@ -225,38 +242,9 @@ class Drain(_Message, frozen=True):
     is_replaced: bool = False
 
 
-FromProcess = (
-    Beat
-    | ConnectionLoad
-    | ModelsLoaded
-    | CannotStart
-    | Propose
-    | Vote
-    | Done
-    | Ask
-    | Reply
-    | Tally
-    | Retire
-    | Stopping
-)
-ToProcess = (
-    Start
-    | Change
-    | Decide
-    | Answered
-    | Begin
-    | Question
-    | Replied
-    | ReadySockets
-    | Follow
-    | Reopen
-    | Leave
-    | Drain
-)
-
 _encoder = msgspec.msgpack.Encoder()
-_from_process = msgspec.msgpack.Decoder(FromProcess)
-_to_process = msgspec.msgpack.Decoder(ToProcess)
+_from_process = msgspec.msgpack.Decoder(reduce(or_, FromProcess.__subclasses__()))
+_to_process = msgspec.msgpack.Decoder(reduce(or_, ToProcess.__subclasses__()))
 
 
 class NoMessage(Exception):

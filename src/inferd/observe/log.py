@@ -74,6 +74,17 @@ class Log:
         _install(handler, settings)
         self.settings = settings
 
+    def follow(self, settings: LogSettings) -> None:
+        """Take over settings that another process of the server has; an error is logged."""
+        if settings == self.settings:
+            return
+        try:
+            self._set_up(settings)
+        except OSError as error:
+            LOGGER.error("the log stays as it is here: %s", error.strerror)  # noqa: TRY400
+        else:
+            self.settings = settings
+
     def reopen(self) -> None:
         """Close the log file and open it again by name, as log rotation may have renamed it."""
         try:

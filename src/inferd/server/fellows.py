@@ -6,12 +6,15 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from inferd.aio.thread import in_daemon_thread
+from inferd.config.options.log import LogSettings
 from inferd.core.change import (
     Change,
+    ChangeLog,
     FollowModel,
     LoadModel,
     UnloadModel,
@@ -31,6 +34,7 @@ from inferd.fleet.messages import (
     Done,
     Failure,
     FromProcess,
+    LogChanged,
     Propose,
     Question,
     Replied,
@@ -151,6 +155,8 @@ class Fellows:
             await self._engine.make(change, agreement)
             if message.is_last:
                 await self._learn_births()
+            if isinstance(change, ChangeLog) and not message.is_replay:
+                self._send(_told(self._engine.log.settings))
             if isinstance(change, LoadModel | UnloadModel | FollowModel):
                 serves = self._engine.serves()
         except InferdError as error:
@@ -202,6 +208,11 @@ class _Gates:
             return failures
         is_side = self._model is not None and name != self._model
         return await self._fellows.wait_at((self.number, gate_of(name, is_side=is_side)), failures)
+
+
+def _told(settings: LogSettings) -> LogChanged:
+    """Return the message that the log has these settings now."""
+    return LogChanged(**asdict(settings) | {"file": str(settings.file or "")})
 
 
 def _future(open_count: int) -> "asyncio.Future[Any]":

@@ -32,7 +32,15 @@ from inferd.fleet.bodies import discard
 from inferd.fleet.child import Child
 from inferd.fleet.fleet import MODELS, Fleet, Rules
 from inferd.fleet.listening import BACKLOG, EXHAUSTED, BoundPort, accepted, bound
-from inferd.fleet.messages import ModelsLoaded, NoMessage, Start, ToProcess, framed, from_process
+from inferd.fleet.messages import (
+    LogChanged,
+    ModelsLoaded,
+    NoMessage,
+    Start,
+    ToProcess,
+    framed,
+    from_process,
+)
 from inferd.fleet.status import (
     ControlAnswer,
     ControlRequest,
@@ -385,6 +393,11 @@ class _Supervisor:
         else:
             LOGGER.info("ready")
         self._notify()
+
+    def change_log(self, change: LogChanged) -> None:
+        """See Shell."""
+        file = Path(change.file) if change.file else None
+        self._log.follow(LogSettings(**msgspec.structs.asdict(change) | {"file": file}))
 
     def end(self, code: int) -> None:
         """See Shell."""
