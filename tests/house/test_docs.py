@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.cli.route import HELP as ROUTE_HELP
 from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
 
@@ -33,6 +34,7 @@ OURS_BESIDE_OPTIONS = {"help", "version", "config"}
 OURS_BESIDE_OPTIONS |= {"sample", "tolerance"}  # inferd convert
 OURS_BESIDE_OPTIONS |= {"port", "json", "timeout"}  # inferd status, inferd reload
 OURS_BESIDE_OPTIONS |= {"ray", "status", "scale", "wake", "replace", "watch"}  # inferd deploy
+OURS_BESIDE_OPTIONS |= set(re.findall(r"^  --([a-z-]+) ", ROUTE_HELP, re.MULTILINE))
 
 
 def anchors(page):

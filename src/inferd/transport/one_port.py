@@ -4,10 +4,11 @@ An HTTP/2 client on plain text begins with the preface (RFC 9113, section 3.3, p
 Over TLS, ALPN has already selected HTTP/2; the preface is sent all the same.
 """
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from inferd.http.h1.endpoint import HttpEndpoint
 from inferd.http.h2.frames import PREFACE
+from inferd.http.http2_connection import Http2Connection
 from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_server import AsyncioConnection, HttpServer
 
@@ -24,6 +25,14 @@ def share_port(http: HttpServer, http2: Http2Server) -> None:
     http2.keep_sweeping()
 
 
+class Http2Connector(Protocol):
+    """What makes the protocols of new connections over HTTP/2."""
+
+    def connect(self) -> Http2Connection:
+        """Return the protocol of a new connection."""
+        ...
+
+
 class OnePortConnection(AsyncioConnection):
     """An HTTP/1.1 connection, unless its first head is the beginning of HTTP/2's preface.
 
@@ -31,7 +40,7 @@ class OnePortConnection(AsyncioConnection):
     nothing.
     """
 
-    def __init__(self, http: HttpEndpoint, http2: Http2Server) -> None:
+    def __init__(self, http: HttpEndpoint, http2: Http2Connector) -> None:
         super().__init__(http)
         self._http2 = http2
 

@@ -1,0 +1,261 @@
+"""The calls that concern all places, over REST and gRPC: each is asked, and the whole answered."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import orjson
+
+from inferd.core.metadata import IndexEntry, ModelState
+from inferd.errors import InferdError, InvalidRequest, Unavailable
+from inferd.http.failure import FailureLog
+from inferd.http.grpc.handler import Call, Method, Stream, Unary
+from inferd.http.grpc.messages import UNAVAILABLE, GrpcFault
+from inferd.http.known_head import Variations
+from inferd.http.message import REASONS, HttpAnswer, HttpError, HttpRequest
+from inferd.http.router import Router, path_of
+from inferd.http.routes import Routes
+from inferd.route.asking import Channels, ask_rest
+from inferd.route.configuration import CONTROL_METHODS
+from inferd.route.place import Place, PlaceState
+from inferd.route.whole import (
+    NotDone,
+    PlaceAnswer,
+    done_everywhere,
+    read_json,
+    same_everywhere,
+    those_with_answers,
+    whole_index,
+    whole_statistics,
+    worst,
+)
+from inferd.wire.proto import message_class, parse_answer
+from inferd.wire.v2.repository import (
+    decode_index,
+    decode_index_message,
+    decode_load_message,
+    decode_unload_message,
+    encode_index,
+    encode_index_message,
+)
+from inferd.wire.v2.rest.codec import HTTP_STATUS, encode_error
+from inferd.wire.v2.statistics import (
+    decode_statistics,
+    decode_statistics_message,
+    encode_statistics,
+    encode_statistics_message,
+)
+
+LOGGER = logging.getLogger("inferd")
+
+_OLD_STATUS = "nv-status"  # where the API of the TensorRT Inference Server says how a call went
+_OLD_SERVICE = "nvidia.inferenceserver"
+_OLD_SUCCESS = 1
+
+NO_SEQUENCE_ID = (
+    "the message does not say which model it is about, or to which sequence it belongs (it may be "
+    "compressed): send the metadata inferd-model and inferd-sequence-id (inferd route)"
+)
+NO_MODEL = (
+    "the places hold different models, and a stream does not say at its begin which it is about: "
+    "send the metadata inferd-model, its name (inferd route)"
+)
+
+
+class ControlCalls:
+    """Knows the places to ask. `refresh` is awaited after a change of models, before its answer."""
+
+    def __init__(
+        self, places: Callable[[], Sequence[Place]], refresh: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._places = places
+        self.refresh = refresh
+
+    def places(self, model: str = "") -> list[Place]:
+        """Return the places to ask, about a model if one is given: those that may have it.
+
+        Places that are about to end are not asked. Raises Unavailable if there are none.
+        """
+        found = [one for one in self._places() if one.state is PlaceState.READY]
+        if not found:
+            msg = "there are no places (inferd route)"
+            raise Unavailable(msg)
+        if model:
+            meant = [one for one in found if one.models is None or model in one.models]
+            return meant or found
+        return found
+
+
+class RestControl(Routes):
+    """Answers calls over REST that concern all places."""
+
+    def __init__(self, control: ControlCalls) -> None:
+        super().__init__(Router([]), forward=None, refusable="", variations=Variations(b"", ()))
+        self._control = control
+        self._failures = FailureLog(LOGGER)
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """See Routes."""
+        try:
+            # What answers has no task of its own, which timeouts need.
+            return await asyncio.create_task(self._answer(request))
+        except Exception as error:  # noqa: BLE001  the wall
+            if not isinstance(error, NotDone):
+                self._failures.note(request.target.decode("latin-1"), error)
+            return self.refusal(request, error)
+
+    def refusal(self, request: HttpRequest, error: Exception) -> HttpAnswer:
+        """See Routes."""
+        if isinstance(error, NotDone):
+            status = error.status if error.status in REASONS else 503
+            return HttpAnswer(status, [encode_error(error.message)])
+        if isinstance(error, HttpError):
+            return HttpAnswer(error.status, [encode_error(error.message)])
+        if isinstance(error, InferdError):
+            return HttpAnswer(HTTP_STATUS[error.code], [encode_error(error.message)])
+        return HttpAnswer(500, [encode_error("inferd route failed; see its log")])
+
+    async def _answer(self, request: HttpRequest) -> HttpAnswer:
+        words = path_of(request.target).decode("latin-1").strip("/").split("/")
+        if words[0] == "api":
+            answer = await self._ask(request)
+            await self._control.refresh()
+            return _as_answered(worst(answer))
+        if words[-1] == "index":
+            answers = those_with_answers(await self._ask(request))
+            rows = whole_index((one.place, decode_index(one.body)) for one in answers)
+            return HttpAnswer(200, list(encode_index(rows)))
+        if words[-1] == "stats":
+            answers = those_with_answers(await self._ask(request))
+            added = whole_statistics(decode_statistics(one.body) for one in answers)
+            return HttpAnswer(200, list(encode_statistics(added)))
+        if words == ["v2", "models"]:
+            return _names(those_with_answers(await self._ask(request)))
+        if request.method != b"GET":
+            model = words[-2] if words[-1] in ("load", "unload") and len(words) > 2 else ""
+            answers = await self._ask(request, model)
+            if model:
+                await self._control.refresh()
+            return _as_answered(done_everywhere(answers))
+        return _as_answered(same_everywhere(await self._ask(request), read_json))
+
+    async def _ask(self, request: HttpRequest, model: str = "") -> list[PlaceAnswer]:
+        return await ask_rest(self._control.places(model), request)
+
+
+def _as_answered(answer: PlaceAnswer) -> HttpAnswer:
+    status = answer.status if answer.status in REASONS else 503
+    kind = answer.headers.get("content-type", "application/json").encode("latin-1")
+    said = answer.headers.get(_OLD_STATUS)
+    headers = f"NV-Status: {said}\r\n".encode("latin-1") if said else b""
+    return HttpAnswer(status, [answer.body], kind, headers)
+
+
+def _names(answers: Sequence[PlaceAnswer]) -> HttpAnswer:
+    """Return the list of all names of models that any place has."""
+    documents: list[Any] = [read_json(one.body) for one in answers]
+    names: dict[str, None] = {}
+    for document in documents:
+        names.update(dict.fromkeys(document["models"]))
+    return HttpAnswer(200, [orjson.dumps(documents[0] | {"models": sorted(names)})])
+
+
+class GrpcControl:
+    """Answers calls over gRPC that concern all places."""
+
+    def __init__(self, control: ControlCalls, channels: Channels) -> None:
+        self._control = control
+        self._channels = channels
+
+    def methods(self) -> dict[str, Method]:
+        """Return the methods, by path; those of inferences refuse what HAProxy cannot send on."""
+        found: dict[str, Method] = {
+            path: Unary(partial(self._call, path)) for path in CONTROL_METHODS
+        }
+        for name in ("inference.GRPCInferenceService/ModelInfer",):
+            found[f"/{name}"] = Unary(_refuse_sequence)
+        for name in ("inference.GRPCInferenceService/ModelStreamInfer",):
+            found[f"/{name}"] = Stream(_refuse_stream)
+        return found
+
+    async def _call(self, path: str, message: bytes, call: Call) -> list[Any]:
+        try:
+            return await asyncio.create_task(self._answer(path, message, call))
+        except NotDone as error:
+            raise GrpcFault(error.status or UNAVAILABLE, error.message) from error
+
+    async def _answer(self, path: str, message: bytes, call: Call) -> list[Any]:
+        name = path.rpartition("/")[2]
+        if _OLD_SERVICE in path:
+            return [await self._old(name, partial(self._ask, path, message, call, ""))]
+        model = _model_of(name, message)
+        ask = partial(self._ask, path, message, call, model)
+        if name == "RepositoryIndex":
+            return [b"".join(encode_index_message(await self._index(message, ask)))]
+        if name == "ModelStatistics":
+            answers = those_with_answers(await ask())
+            rows = whole_statistics(decode_statistics_message(one.body) for one in answers)
+            return [b"".join(encode_statistics_message(rows))]
+        if name in ("RepositoryModelLoad", "RepositoryModelUnload"):
+            answers = await ask()
+            await self._control.refresh()
+            return [done_everywhere(answers).body]
+        if name.endswith(("Register", "Unregister")):
+            return [done_everywhere(await ask()).body]
+        response = message_class(f"inference.{name}Response")
+        return [same_everywhere(await ask(), response.FromString).body]
+
+    async def _old(self, name: str, ask: Callable[[], Awaitable[list[PlaceAnswer]]]) -> bytes:
+        """Return the worst answer to a call of the TensorRT Inference Server's API."""
+        answers = await ask()
+        await self._control.refresh()
+        response = f"{_OLD_SERVICE}.{name}Response"
+        for one in answers:
+            if one.is_failed:
+                done_everywhere([one])
+            if parse_answer(response, one.body).request_status.code != _OLD_SUCCESS:
+                return one.body
+        return answers[0].body
+
+    async def _index(
+        self, message: bytes, ask: Callable[[], Awaitable[list[PlaceAnswer]]]
+    ) -> list[IndexEntry]:
+        decode_index_message(message)
+        answers = those_with_answers(await ask())
+        return whole_index((one.place, _index_rows(one.body)) for one in answers)
+
+    async def _ask(self, path: str, message: bytes, call: Call, model: str) -> list[PlaceAnswer]:
+        places = self._control.places(model)
+        timeout_s = None
+        if call.deadline_s is not None:
+            timeout_s = max(0.0, call.deadline_s - time.monotonic())
+        return await self._channels.ask(places, path, bytes(message), call.metadata, timeout_s)
+
+
+def _model_of(name: str, message: bytes) -> str:
+    """Return the model that a load or unload is about, "" for other calls."""
+    if name == "RepositoryModelLoad":
+        return decode_load_message(message).model
+    if name == "RepositoryModelUnload":
+        return decode_unload_message(message).model
+    return ""
+
+
+def _index_rows(data: bytes) -> list[IndexEntry]:
+    message = parse_answer("inference.RepositoryIndexResponse", data)
+    return [
+        IndexEntry(row.name, row.version, ModelState(row.state) if row.state else None, row.reason)
+        for row in message.models
+    ]
+
+
+async def _refuse_sequence(_message: bytes, _call: Call) -> list[Any]:
+    raise InvalidRequest(NO_SEQUENCE_ID)
+
+
+async def _refuse_stream(_messages: AsyncIterator[bytes], _call: Call) -> AsyncIterator[list[Any]]:
+    raise InvalidRequest(NO_MODEL)
+    yield []

@@ -1,0 +1,127 @@
+"""Places in slots, and models in groups: as little as possible moves."""
+
+from dataclasses import replace
+
+from inferd.route.arrangement import (
+    ALL,
+    Arranger,
+    KnownPlace,
+    ModelKind,
+    SlotContent,
+    SlotUse,
+)
+from inferd.route.place import Place, PlaceState
+
+REPEATABLE, ONCE, SEQUENCE = ModelKind
+
+
+def known(name, **models):
+    """Return a known place of that name, with kinds by model."""
+    return KnownPlace(Place(name, name, 8000, 8001), "10.0.0.1", models)
+
+
+def names(arrangement):
+    return [content.name for content in arrangement.slots]
+
+
+def test_models_that_all_places_have_need_no_group():
+    arrangement = Arranger(3, 1).arrange([known("a", m=REPEATABLE), known("b", m=REPEATABLE)])
+    assert names(arrangement) == ["a", "b", ""]
+    assert arrangement.slots[0] == SlotContent("a", "10.0.0.1", 8000, 8001, SlotUse.READY)
+    assert arrangement.groups == {}
+    assert arrangement.models == {"m": (ALL, REPEATABLE)}
+
+
+def test_models_of_the_same_places_share_a_group():
+    arrangement = Arranger(3, 2).arrange(
+        [known("a", m=ONCE, n=ONCE, o=ONCE), known("b", o=ONCE, p=ONCE)]
+    )
+    assert arrangement.groups == {1: {0}, 2: {1}}
+    groups = {model: group for model, (group, _) in arrangement.models.items()}
+    assert groups == {"m": "1", "n": "1", "o": ALL, "p": "2"}
+
+
+def test_the_kind_that_needs_the_most_care_counts():
+    arrangement = Arranger(3, 2).arrange(
+        [
+            known("a", m=REPEATABLE, n=SEQUENCE),
+            known("b", m=ONCE, n=REPEATABLE),
+            known("c", m=REPEATABLE, n=ONCE),
+        ]
+    )
+    assert arrangement.models == {"m": (ALL, ONCE), "n": (ALL, SEQUENCE)}
+
+
+def test_places_stay_in_their_slots_and_the_slot_free_for_longest_is_used():
+    arranger = Arranger(3, 0)
+    arranger.arrange([known("a"), known("b"), known("c")])
+    assert names(arranger.arrange([known("b"), known("c")])) == ["", "b", "c"]
+    assert names(arranger.arrange([known("c")])) == ["", "", "c"]
+    assert names(arranger.arrange([known("d"), known("c")])) == ["d", "", "c"]
+    assert names(arranger.arrange([known("e"), known("c"), known("d")])) == ["d", "e", "c"]
+
+
+def test_a_place_that_has_gone_leaves_its_slot_unused():
+    arranger = Arranger(1, 0)
+    arranger.arrange([known("a")])
+    assert arranger.arrange([]).slots[0].use is SlotUse.UNUSED
+
+
+def test_places_without_a_slot_are_left_out_until_there_is_one():
+    arranger = Arranger(1, 0)
+    both = [known("a", m=ONCE), known("b", n=ONCE)]
+    arrangement = arranger.arrange(both)
+    assert arrangement.left_out == ("b",)
+    assert arrangement.models == {"m": (ALL, ONCE)}
+    assert arranger.arrange(both[1:]).models == {"n": (ALL, ONCE)}
+
+
+def test_models_without_a_group_are_lost_until_there_is_one():
+    arranger = Arranger(3, 1)
+    three = [known("a", m=ONCE), known("b", n=ONCE), known("c", o=ONCE)]
+    arrangement = arranger.arrange(three)
+    assert arrangement.lost_models == ("n", "o")
+    assert set(arrangement.models) == {"m"}
+    arrangement = arranger.arrange([known("a", m=ONCE), known("b", n=ONCE, m=ONCE)])
+    assert arrangement.lost_models == ()
+
+
+def test_a_name_with_a_blank_is_routed_only_if_all_places_have_it():
+    arranger = Arranger(3, 1)
+    assert arranger.arrange([known("a", **{"a b": ONCE})]).lost_models == ()
+    arrangement = arranger.arrange([known("a", **{"a b": ONCE}), known("b")])
+    assert arrangement.lost_models == ("a b",)
+    assert arrangement.models == {}
+
+
+def test_a_group_follows_its_models_to_other_places():
+    arranger = Arranger(3, 2)
+    before = [known("a", m=ONCE), known("b")]
+    assert arranger.arrange(before).groups == {1: {0}}
+    arrangement = arranger.arrange([known("a", m=ONCE), known("b", m=ONCE), known("c")])
+    assert arrangement.groups == {1: {0, 1}}
+    assert arrangement.models == {"m": ("1", ONCE)}
+
+
+def test_a_group_given_up_is_not_used_at_once_for_others():
+    arranger = Arranger(2, 2)
+    arranger.arrange([known("a", m=ONCE), known("b")])
+    arrangement = arranger.arrange([known("a"), known("b", n=ONCE)])
+    assert arrangement.models == {"n": ("2", ONCE)}
+
+
+def test_a_group_given_up_is_used_at_once_if_there_is_no_other():
+    arranger = Arranger(2, 1)
+    arranger.arrange([known("a", m=ONCE), known("b")])
+    arrangement = arranger.arrange([known("a"), known("b", n=ONCE)])
+    assert arrangement.groups == {1: {1}}
+
+
+def test_a_draining_place_stays_in_its_groups():
+    arranger = Arranger(2, 1)
+    a, b = known("a", m=SEQUENCE), known("b")
+    before = arranger.arrange([a, b])
+    draining = a._replace(place=replace(a.place, state=PlaceState.DRAINING))
+    arrangement = arranger.arrange([draining, b])
+    assert arrangement.slots[0].use is SlotUse.DRAIN
+    assert (arrangement.groups, arrangement.models) == (before.groups, before.models)

@@ -1,0 +1,97 @@
+"""HAProxy's configuration: HAProxy takes it, and it says what the places are."""
+
+import re
+
+import pytest
+
+from inferd.route.arrangement import Arranger, KnownPlace, ModelKind
+from inferd.route.configuration import HaproxyLimits, Paths, configuration, map_lines
+from inferd.route.place import Place, PlaceState
+from inferd.route.program import check_configuration
+
+A = KnownPlace(
+    Place("a", "h", 8000, 8001), "10.0.0.1", {"m": ModelKind.REPEATABLE, "q": ModelKind.SEQUENCE}
+)
+B = KnownPlace(
+    Place("b", "h", 9000, 9000, None, PlaceState.DRAINING), "fd00::1", {"m": ModelKind.REPEATABLE}
+)
+
+
+@pytest.fixture
+def text_of(tmp_path):
+    paths = Paths(
+        str(tmp_path / "haproxy.sock"), str(tmp_path / "models.map"), str(tmp_path / "own.sock")
+    )
+
+    def text(known=(), limits=None, slot_count=3):
+        limits = limits or HaproxyLimits(1, 2)
+        arrangement = Arranger(slot_count, limits.group_count).arrange(known)
+        lines = "".join(f"{key} {value}\n" for key, value in map_lines(arrangement))
+        (tmp_path / "models.map").write_text(lines)
+        return configuration(["127.0.0.1:8000", "127.0.0.1:8001"], paths, limits, arrangement)
+
+    return text
+
+
+@pytest.mark.parametrize("known", [(), (A,), (A, B)])
+@pytest.mark.parametrize("lua_file", ["", "src/inferd/route/sequence_id.lua"])
+def test_haproxy_takes_it_without_a_warning(text_of, program, tmp_path, known, lua_file, request):
+    if lua_file:
+        lua_file = str(request.config.rootpath / lua_file)
+    path = tmp_path / "haproxy.cfg"
+    path.write_text(text_of(known, HaproxyLimits(1, 2, lua_file=lua_file)))
+    assert check_configuration(program, path) == ""
+
+
+def test_haproxy_would_find_a_mistake(text_of, program, tmp_path):
+    path = tmp_path / "haproxy.cfg"
+    path.write_text(text_of().replace("balance leastconn", "balance leastcon"))
+    assert "leastcon" in check_configuration(program, path)
+
+
+def backend(text, name):
+    """Return the lines of a backend."""
+    found = re.search(rf"^backend {name} .*\n((    .*\n)*)", text, re.MULTILINE)
+    return [line.strip() for line in found[1].splitlines() if not line.strip().startswith("#")]
+
+
+def test_each_place_is_in_its_slot_and_free_slots_get_nothing(text_of):
+    text = text_of((A, B))
+    assert backend(text, "rest-all")[-3:] == [
+        "server p1 10.0.0.1:8000",
+        "server p2 [fd00::1]:9000 weight 0",
+        "server p3 127.0.0.1:1 disabled",
+    ]
+    assert backend(text, "grpc-all") == [
+        "server p1 10.0.0.1:8001 proto h2 track rest-all/p1",
+        "server p2 [fd00::1]:9000 proto h2 track rest-all/p2 weight 0",
+        "server p3 127.0.0.1:1 proto h2 track rest-all/p3 disabled",
+    ]
+
+
+def test_a_group_has_only_the_places_of_its_models(text_of):
+    text = text_of((A, B))
+    assert backend(text, "rest-1") == [
+        "server p1 10.0.0.1:8000 track rest-all/p1",
+        "server p2 [fd00::1]:9000 track rest-all/p2 disabled",
+        "server p3 127.0.0.1:1 track rest-all/p3 disabled",
+    ]
+    assert [line for line in backend(text, "sequences-2") if not line.endswith("disabled")] == [
+        "stick on var(txn.key),sha1,hex table begun-sequences"
+    ]
+
+
+def test_the_map_has_group_and_kind_of_each_model_and_whether_places_differ():
+    arranger = Arranger(2, 1)
+    assert list(map_lines(arranger.arrange((B,)))) == [("m", "all.repeatable")]
+    assert [key for key, _ in map_lines(arranger.arrange((A,)))] == ["m", "q", "//"]
+    assert list(map_lines(arranger.arrange((A, B)))) == [
+        ("m", "all.repeatable"),
+        ("q", "1.sequence"),
+        ("/", "differ"),
+        ("//", "needs-model"),
+    ]
+
+
+def test_nothing_is_left_to_be_filled_in(text_of):
+    assert not re.search(r"@[a-z_]+@", text_of((A, B)).replace("unix@", ""))

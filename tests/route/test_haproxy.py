@@ -1,0 +1,166 @@
+"""HAProxy as a child: it is there until we end it, and not longer than we are."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+
+import pytest
+
+from inferd.errors import InvalidConfig
+from inferd.route.arrangement import Arranger, KnownPlace, ModelKind
+from inferd.route.configuration import HaproxyLimits
+from inferd.route.haproxy import Haproxy
+from inferd.route.place import Place
+
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def started(program, tmp_path):
+    """Run a test with a Haproxy that is started with one place, and its arranger."""
+
+    def run(test, bind_words=""):
+        async def running():
+            with socket.create_server(("127.0.0.1", 0)) as listening:
+                haproxy = Haproxy(program, [listening], bind_words, tmp_path, HaproxyLimits(1, 1))
+                arranger = Arranger(2, 1)
+                place = Place("a", "h", 1000, 1001)
+                known = KnownPlace(place, "127.0.0.1", {"m": ModelKind.ONCE})
+                try:
+                    await haproxy.start(arranger.arrange([known]))
+                    return await test(haproxy, arranger)
+                finally:
+                    await haproxy.stop(0.0)
+
+        return asyncio.run(running())
+
+    return run
+
+
+async def info(haproxy, key):
+    lines = (await haproxy.runtime.ask("show info")).splitlines()
+    return dict(line.split(": ", 1) for line in lines if ": " in line)[key]
+
+
+async def until(holds):
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := await holds()):  # noqa: ASYNC110  nobody tells when
+            await asyncio.sleep(0.001)
+        return found
+
+
+def test_it_begins_with_the_places_that_there_are(started):
+    async def test(haproxy, _):
+        rows = await haproxy.runtime.numbers()
+        return [row["status"] for row in rows if row["pxname"] == "grpc-all"][:2]
+
+    up, unused = started(test)
+    assert not up.startswith("MAINT")
+    assert unused.startswith("MAINT")
+
+
+def test_one_that_was_killed_is_replaced_with_what_it_was_supplied_with(started):
+    async def test(haproxy, arranger):
+        keeping = asyncio.create_task(haproxy.keep())
+        try:
+            b = KnownPlace(Place("b", "h", 2000, 2001), "127.0.0.1", {"n": ModelKind.ONCE})
+            await haproxy.supply(arranger.arrange([b]))
+            pid = await info(haproxy, "Pid")
+            os.kill(int(pid), signal.SIGKILL)
+
+            async def other():
+                with contextlib.suppress(Exception):
+                    return await info(haproxy, "Pid") != pid
+
+            await until(other)
+            return haproxy.restart_count, await haproxy.runtime.ask(f"show map {haproxy.paths.map}")
+        finally:
+            keeping.cancel()
+
+    count, lines = started(test)
+    assert count == 1
+    assert "n all.once" in lines
+    assert "m all" not in lines
+
+
+def test_a_configuration_that_it_refuses_has_its_reasons(started):
+    async def test(*_):
+        pass
+
+    with pytest.raises(InvalidConfig, match=r"HAProxy does not start: .*nonsense"):
+        started(test, bind_words=" nonsense")
+
+
+def test_clients_wait_while_it_is_replaced(started):
+    async def test(haproxy, _):
+        port = haproxy._sockets[0].getsockname()[1]
+        keeping = asyncio.create_task(haproxy.keep())
+        try:
+            os.kill(int(await info(haproxy, "Pid")), signal.SIGKILL)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+            line = await asyncio.wait_for(reader.readline(), PATIENCE_S)
+            writer.close()
+            return line
+        finally:
+            keeping.cancel()
+
+    assert started(test) == b"HTTP/1.1 200 OK\r\n"
+
+
+def test_a_client_that_keeps_its_connection_is_answered_once_more_at_the_end(started):
+    async def test(haproxy, _):
+        port = haproxy._sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        ask = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+        writer.write(ask)
+        await reader.readuntil(b"true}")
+        stopping = asyncio.create_task(haproxy.stop(PATIENCE_S))
+
+        async def is_closed():
+            with contextlib.suppress(OSError):
+                _, other = await asyncio.open_connection("127.0.0.1", port)
+                other.close()
+                return False
+            return True
+
+        await until(is_closed)
+        writer.write(ask)
+        last = await reader.read()
+        writer.close()
+        return last, await stopping
+
+    last, is_done = started(test)
+    assert last.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"connection: close\r\n" in last
+    assert is_done
+
+
+def test_what_is_under_way_at_a_slot_can_be_ended(started):
+    async def test(haproxy, arranger):
+        hanging = asyncio.Event()
+
+        async def hang(reader, writer):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"GET /v2 "):
+                hanging.set()
+                await reader.read()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(hang, "127.0.0.1", 0)
+        place = Place("a", "h", server.sockets[0].getsockname()[1], 1)
+        await haproxy.supply(arranger.arrange([KnownPlace(place, "127.0.0.1", {})]))
+        port = haproxy._sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n")
+        await hanging.wait()
+        await haproxy.cut(0)
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
+        writer.close()
+        server.close()
+        return answer
+
+    assert b"HTTP/1.1 50" in started(test)

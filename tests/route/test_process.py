@@ -1,0 +1,319 @@
+"""`inferd route` as it is used: real servers, HAProxy, and tritonclient over REST and gRPC."""
+
+import contextlib
+import json
+import signal
+import ssl
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+from route_under_load import run
+from routed import route, route_process, servers, write_repository
+from running_fleet import is_alive, until
+from tritonclient.utils import InferenceServerException
+
+SEQUENCE = "sequence_batching { }"
+REPOSITORY = {
+    "same": "",
+    "kept": SEQUENCE,
+}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    return write_repository(tmp_path_factory.mktemp("models"), REPOSITORY)
+
+
+@pytest.fixture(scope="module")
+def world(repository, tmp_path_factory):
+    """A route, with two servers behind it, whose models clients load."""
+    explicit = ("--model-control-mode=explicit", "--load-model=*")
+    with (
+        servers(repository, *explicit) as started,
+        route(tmp_path_factory.mktemp("route"), [one.place() for one in started]) as routed,
+    ):
+        routed.wait_known("a", "b")
+        routed.servers = started
+        yield routed
+
+
+@pytest.fixture
+def rest(world):
+    with triton_http.InferenceServerClient(f"127.0.0.1:{world.http_port}") as client:
+        yield client
+
+
+@pytest.fixture
+def rpc(world):
+    with triton_grpc.InferenceServerClient(f"127.0.0.1:{world.grpc_port}") as client:
+        yield client
+
+
+def tensor(module, *numbers):
+    array = np.array(numbers, np.int32)
+    given = module.InferInput("INPUT0", array.shape, "INT32")
+    given.set_data_from_numpy(array)
+    return [given]
+
+
+def counts(world, model):
+    """Return how many inferences each server has had."""
+    found = []
+    for one in world.servers:
+        with triton_http.InferenceServerClient(f"127.0.0.1:{one.http_port}") as client:
+            [row] = client.get_inference_statistics(model)["model_stats"]
+            found.append(row["inference_count"])
+    return found
+
+
+def test_a_client_of_each_protocol_is_answered(rest, rpc):
+    assert rest.is_server_live()
+    assert rest.is_server_ready()
+    assert rpc.is_server_ready()
+    assert rest.infer("same", tensor(triton_http, 1, 2)).as_numpy("OUTPUT0").tolist() == [1, 2]
+    assert rpc.infer("same", tensor(triton_grpc, 3)).as_numpy("OUTPUT0").tolist() == [3]
+    assert rpc.get_model_metadata("same").name == "same"
+
+
+def test_the_calls_of_one_grpc_channel_are_spread_evenly(world, rpc):
+    before = counts(world, "same")
+    for _ in range(50):
+        rpc.infer("same", tensor(triton_grpc, 1))
+    shares = [now - then for now, then in zip(counts(world, "same"), before, strict=True)]
+    assert sum(shares) == 50
+    assert 20 <= shares[0] <= 30
+
+
+def test_statistics_are_those_of_all(world, rest, rpc):
+    rest.infer("same", tensor(triton_http, 1))
+    expected = sum(counts(world, "same"))
+    [row] = rest.get_inference_statistics("same")["model_stats"]
+    assert row["inference_count"] == expected
+    assert rpc.get_inference_statistics("same").model_stats[0].inference_count == expected
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 2**62, "a-text"])
+def test_a_sequence_stays_with_one_place_over_both_protocols(world, rest, rpc, number):
+    before = counts(world, "kept")
+    rest.infer("kept", tensor(triton_http, 1), sequence_id=number, sequence_start=True)
+    for _ in range(3):
+        rpc.infer("kept", tensor(triton_grpc, 1), sequence_id=number)
+    rest.infer("kept", tensor(triton_http, 1), sequence_id=number, sequence_end=True)
+    grown = [now - then for now, then in zip(counts(world, "kept"), before, strict=True)]
+    assert sorted(grown) == [0, 5]
+
+
+def test_several_sequences_are_at_several_places(world, rest):
+    before = counts(world, "kept")
+    for number in range(100, 140):
+        rest.infer(
+            "kept",
+            tensor(triton_http, 1),
+            sequence_id=number,
+            sequence_start=True,
+            sequence_end=True,
+        )
+    assert all(now > then for now, then in zip(counts(world, "kept"), before, strict=True))
+
+
+def test_a_request_without_a_sequence_is_refused_by_its_place(rest, rpc):
+    for client, module in ((rest, triton_http), (rpc, triton_grpc)):
+        with pytest.raises(InferenceServerException, match="must specify a non-zero or non-empty"):
+            client.infer("kept", tensor(module, 1))
+
+
+def test_a_compressed_message_of_a_sequence_needs_metadata(rpc):
+    given = tensor(triton_grpc, *range(1000))
+    more = {"sequence_id": 7, "sequence_start": True, "compression_algorithm": "gzip"}
+    with pytest.raises(InferenceServerException, match="send the metadata inferd-model"):
+        rpc.infer("kept", given, **more)
+    headers = {"inferd-model": "kept", "inferd-sequence-id": "7"}
+    answer = rpc.infer("kept", given, headers=headers, **more)
+    assert answer.as_numpy("OUTPUT0").tolist() == list(range(1000))
+
+
+def test_a_sequence_whose_id_comes_late_needs_a_header(world):
+    data = list(range(20000))
+    tensors = [{"name": "INPUT0", "datatype": "INT32", "shape": [20000], "data": data}]
+    parameters = {"sequence_id": 8, "sequence_start": True}
+    body = json.dumps({"inputs": tensors, "parameters": parameters}).encode()
+    url = f"http://127.0.0.1:{world.http_port}/v2/models/kept/infer"
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(urllib.request.Request(url, body))
+    assert error.value.code == 400
+    assert "send the header inferd-sequence-id" in json.load(error.value)["error"]
+    request = urllib.request.Request(url, body, {"inferd-sequence-id": "8"})
+    with urllib.request.urlopen(request) as answer:
+        assert json.load(answer)["outputs"][0]["data"] == data
+
+
+def test_a_model_is_unloaded_and_loaded_at_all_places(world, rest, rpc):
+    rest.unload_model("same")
+    assert not rpc.is_model_ready("same")
+    for one in world.servers:
+        with triton_http.InferenceServerClient(f"127.0.0.1:{one.http_port}") as client:
+            assert not client.is_model_ready("same")
+    rpc.load_model("same")
+    assert [row["state"] for row in rest.get_model_repository_index() if row["name"] == "same"] == [
+        "READY"
+    ]
+    for _ in range(4):
+        rest.infer("same", tensor(triton_http, 1))
+
+
+def test_a_load_that_fails_everywhere_is_worded_as_by_one_server(world, rest):
+    with triton_http.InferenceServerClient(f"127.0.0.1:{world.servers[0].http_port}") as alone:
+        texts = []
+        for client in (alone, rest):
+            with pytest.raises(InferenceServerException) as error:
+                client.load_model("nothing")
+            texts.append(str(error.value))
+    assert texts[0] == texts[1]
+
+
+def test_what_only_one_place_has_is_sent_there(world, rest, rpc):
+    with triton_http.InferenceServerClient(f"127.0.0.1:{world.servers[1].http_port}") as alone:
+        alone.unload_model("same")
+    with triton_http.InferenceServerClient(f"127.0.0.1:{world.http_port}") as client:
+        client.load_model("kept")  # has the route look at all places before it answers
+    index = {row["name"]: row for row in rest.get_model_repository_index()}
+    assert index["same"]["state"] == "READY"
+    assert index["same"]["reason"].startswith("at b: ")
+    for _ in range(10):
+        rest.infer("same", tensor(triton_http, 1))
+        rpc.infer("same", tensor(triton_grpc, 1))
+        assert rpc.is_model_ready("same")
+    stream_refused(rpc)
+    rest.load_model("same")
+    rpc.infer("same", tensor(triton_grpc, 1))
+
+
+def stream_refused(rpc):
+    """A stream says what it is about in its metadata, or is refused."""
+    assert "send the metadata inferd-model" in str(streamed(rpc))
+    assert streamed(rpc, headers={"inferd-model": "same"}) is None
+
+
+def streamed(rpc, **how):
+    """Return the error that a request on a stream of its own gets, or None."""
+    errors = []
+    rpc.start_stream(lambda result, error: errors.append(error), **how)
+    with contextlib.suppress(InferenceServerException):  # the stream has ended already
+        rpc.async_stream_infer("same", tensor(triton_grpc, 1))
+    until(lambda: errors)
+    rpc.stop_stream()
+    return errors[0]
+
+
+def test_log_settings_are_changed_at_all_places(world, rest):
+    rest.update_log_settings({"log_verbose_level": 1})
+    for one in world.servers:
+        with triton_http.InferenceServerClient(f"127.0.0.1:{one.http_port}") as client:
+            assert client.get_log_settings()["log_verbose_level"] == 1
+    assert rest.get_log_settings()["log_verbose_level"] == 1
+
+
+def test_metrics_are_those_of_the_route(world):
+    url = f"http://127.0.0.1:{world.metrics_port}/metrics"
+    with urllib.request.urlopen(url) as answer:
+        text = answer.read().decode()
+    assert 'inferd_route_place_up{place="a"} 1.0' in text
+    assert "inferd_route_haproxy_up 1" in text
+
+
+# --- life ---
+
+
+@pytest.mark.parametrize("way", ["term", "kill"])
+def test_no_request_is_lost_when_a_server_ends(way, tmp_path):
+    load, faults = run(way, 2000, tmp_path, least_faults=1)
+    assert load.lost == {}
+    assert load.answered >= 2000
+    assert faults >= 1
+
+
+def test_places_come_and_go_with_the_file(repository, tmp_path):
+    with servers(repository, count=2) as (a, b), route(tmp_path, [a.place()]) as routed:
+        routed.wait_known("a")
+        routed.rewrite([a.place(), b.place()])
+        routed.wait_known("b")
+        routed.rewrite([b.place()])
+        url = f"http://127.0.0.1:{routed.http_port}/v2/models/same"
+        a.end()
+        with urllib.request.urlopen(url) as answer:
+            assert json.load(answer)["name"] == "same"
+
+
+def test_a_bad_file_leaves_the_places_as_they_were(repository, tmp_path):
+    with servers(repository, count=1) as (a,), route(tmp_path, [a.place()]) as routed:
+        routed.wait_known("a")
+        routed.file.write_text("{")
+        routed.process.wait_for(r"the places stay as they were: .*is not valid JSON")
+        url = f"http://127.0.0.1:{routed.http_port}/v2/health/ready"
+        with urllib.request.urlopen(url) as answer:
+            assert json.load(answer) == {"live": True, "ready": True}
+        routed.rewrite([a.place()])
+        routed.process.wait_for("tells its places again")
+
+
+def test_without_places_it_is_live_and_not_ready(tmp_path):
+    with route(tmp_path, []) as routed:
+        base = f"http://127.0.0.1:{routed.http_port}/v2/health"
+        with urllib.request.urlopen(f"{base}/live") as answer:
+            assert json.load(answer) == {"live": True}
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(f"{base}/ready")
+        assert error.value.code == 503
+        assert json.load(error.value) == {"error": "no place is ready (inferd route)"}
+        assert routed.end() == 0
+
+
+def haproxy_of(pid):
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(found[0]) if found else None
+
+
+def test_haproxy_ends_with_a_route_that_is_killed(tmp_path):
+    with route(tmp_path, []) as routed:
+        haproxy = haproxy_of(routed.process.process.pid)
+        assert is_alive(haproxy)
+        routed.process.process.send_signal(signal.SIGKILL)
+        until(lambda: not is_alive(haproxy))
+
+
+def test_tls_is_ended_in_front(repository, tmp_path, certificates):
+    tls = (
+        f"--tls-cert={certificates / 'server.pem'}",
+        f"--tls-key={certificates / 'server.key'}",
+    )
+    with ExitStack() as stack:
+        [a] = stack.enter_context(servers(repository, count=1))
+        routed = stack.enter_context(route(tmp_path, [a.place()], *tls))
+        routed.wait_known("a")
+        context = ssl.create_default_context(cafile=certificates / "ca.pem")
+        url = f"https://127.0.0.1:{routed.http_port}/v2/models/same"
+        with urllib.request.urlopen(url, context=context) as answer:
+            assert json.load(answer)["name"] == "same"
+        rpc = triton_grpc.InferenceServerClient(
+            f"127.0.0.1:{routed.grpc_port}", ssl=True, root_certificates=certificates / "ca.pem"
+        )
+        stack.enter_context(rpc)
+        assert rpc.infer("same", tensor(triton_grpc, 3)).as_numpy("OUTPUT0").tolist() == [3]
+
+
+def test_a_port_in_use_is_named(tmp_path):
+    with route(tmp_path, []) as routed:
+        other = Path(tmp_path / "places.json")
+        process = route_process(
+            f"--places={other}", "--address=127.0.0.1", f"--http-port={routed.http_port}"
+        )
+        assert process.end() == 1
+        process.process.stdout.close()
+        assert "cannot listen on 127.0.0.1:" in process.said
+        assert "--http-port (0 lets the system choose)" in process.said
