@@ -16,6 +16,8 @@ PLATFORMS ?= torch tensorflow classic
 ONLY ?=
 ARGS ?=
 FUZZ_SECONDS ?= 30
+IMAGE ?= localhost/inferd:0.1.0
+EXTRAS ?=
 
 # One process for each core, at most four: each one reads all tests first. Which takes the most time is
 # not known before, so those that are done take over from those that are not.
@@ -39,7 +41,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms test-cluster conform fuzz-rest bench bench-workers bench-route bench-peers bench-platforms test-deploy manifests docs dev clean
+.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms test-cluster conform fuzz-rest bench bench-workers bench-route bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +85,12 @@ test-cluster: .venv-ray/.installed ## replicas on a Ray cluster of three nodes, 
 
 test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environment with helm and schemas
 	.venv-deploy/bin/python -m pytest -q tests/charts $(ARGS)
+
+image: ## build the container image with buildah, as root (IMAGE=, EXTRAS=)
+	deploy/image/build.sh $(IMAGE) "$(EXTRAS)"
+
+image-test: ## check the image with podman or docker (IMAGE=; ARGS="--option=..." for `run`)
+	$(PYTHON) deploy/image/check.py $(IMAGE) $(ARGS)
 
 manifests: $(CHARTS) ## write the plain manifests from the Helm chart
 	.venv-deploy/bin/python tools/render_manifests.py --helm .venv-deploy/helm/helm-new

@@ -28,6 +28,7 @@ FOREIGN_FLAGS = {
     "mlserver infer": {"binary-data"},
     "KServe's servers": {"nthread"},
     "helm": {"set"},
+    "docker": {"build-arg", "cap-drop", "read-only", "time", "tmpfs"},
     "ray start": {"head", "address"},
 }
 OURS_BESIDE_OPTIONS = {"help", "version", "config"}
