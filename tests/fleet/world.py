@@ -38,6 +38,8 @@ from inferd.fleet.messages import (
 FAILED = Failure("LoadFailed", "it does not load")
 DRAIN_S = 5.0
 TICK_S = 0.2
+BEAT_S = 3.0
+"""Seldom for a process, often enough for one that is taken for hung after 20 s of silence."""
 
 NOTHING_NEW = object()
 """Returned by what happens all the time and changes nothing that is checked."""
@@ -224,11 +226,10 @@ class World:
 
     def beat(self, process):
         if process.is_alive:
-            process.say(Beat())
-            process.say(ConnectionLoad(0, 0))
-            if self.random.random() < 0.3:
-                process.say(Tally(process.numbers()))
-            self.after(1.0, lambda: self.beat(process))
+            process.say(
+                self.random.choice([Beat(), ConnectionLoad(0, 0), Tally(process.numbers())])
+            )
+            self.after(BEAT_S, lambda: self.beat(process))
         return NOTHING_NEW
 
     def send(self, number, message):
