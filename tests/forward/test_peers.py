@@ -151,7 +151,7 @@ def test_a_predecessor_that_has_ended_is_forgotten(paths, until):
         peers = Peers(processes)
         async with listening(paths[0]) as there:
             processes.update({1: paths[0]})
-            await until(lambda: there and peers.link(1))
+            await until(lambda: there and there[0].line.is_open and peers.link(1))
             processes.update({1: paths[1]})
             assert peers.predecessor.path == paths[0]
             there[0].line.close()
