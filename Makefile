@@ -41,7 +41,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms test-cluster conform fuzz-rest bench bench-workers bench-route bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms test-cluster conform conform-route fuzz-rest bench bench-workers bench-route bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ manifests: $(CHARTS) ## write the plain manifests from the Helm chart
 conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a server they start themselves
 	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) \
 	  $(if $(METRICS),--metrics-url $(METRICS)) $(ARGS)
+
+conform-route: $(DEV) ## the protocol tests against two servers behind inferd route, but for what cannot pass there
+	$(BIN)/python tests/support/conform_route.py $(ARGS)
 
 fuzz-rest: $(DEV) $(FUZZER) ## drive REST by its OpenAPI document, half a minute each way (FUZZ_SECONDS=)
 	$(BIN)/python tools/fuzz_rest.py --st .venv-fuzz/bin/st --seconds $(FUZZ_SECONDS) $(if $(ARGS),-- $(ARGS))

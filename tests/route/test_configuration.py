@@ -20,7 +20,7 @@ B = KnownPlace(
 @pytest.fixture
 def text_of(tmp_path):
     paths = Paths(
-        str(tmp_path / "haproxy.sock"), str(tmp_path / "models.map"), str(tmp_path / "own.sock")
+        *(str(tmp_path / name) for name in ("haproxy.sock", "models.map", "own.sock", "front.sock"))
     )
 
     def text(known=(), limits=None, slot_count=3):

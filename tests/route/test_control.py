@@ -6,6 +6,8 @@ The places are fakes: what real ones answer is in test_process.py.
 import asyncio
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import grpc
 import grpc.aio
@@ -14,7 +16,14 @@ import pytest
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.route.asking import Channels
 from inferd.route.configuration import CONTROL_METHODS
-from inferd.route.control import NO_MODEL, NO_SEQUENCE_ID, ControlCalls, GrpcControl, RestControl
+from inferd.route.control import (
+    NO_MODEL,
+    NO_SEQUENCE_ID,
+    UNPACKED,
+    ControlCalls,
+    GrpcControl,
+    RestControl,
+)
 from inferd.route.http_client import HttpTarget, fetch
 from inferd.route.own_server import OwnServer
 from inferd.route.place import Place, PlaceState
@@ -27,7 +36,8 @@ LOAD = "/v2/repository/models/m/load"
 class World:
     """Our own servers in front of fake places. `refreshes` counts how often all were looked at."""
 
-    def __init__(self):
+    def __init__(self, folder):
+        self.front = folder / "front"
         self.places = []
         self.refreshes = 0
         self.port = 0
@@ -42,10 +52,13 @@ class World:
 
 
 @asynccontextmanager
-async def world():
-    found, channels = World(), Channels()
+async def world(stack):
+    folder = Path(stack.enter_context(TemporaryDirectory()))
+    found, channels = World(folder), Channels()
     control = ControlCalls(lambda: found.places, found.refresh)
-    own = OwnServer(RestControl(control), GrpcControl(control, channels).methods())
+    own = OwnServer(
+        RestControl(control), GrpcControl(control, channels, str(found.front)).methods()
+    )
     found.port = await own.open("127.0.0.1", 0)
     try:
         yield found
@@ -59,7 +72,7 @@ def over_rest(site, sites, test):
 
     async def run():
         async with AsyncExitStack() as stack:
-            found = await stack.enter_async_context(world())
+            found = await stack.enter_async_context(world(stack))
             started = [await stack.enter_async_context(site(answers)) for answers in sites]
             found.places = [
                 Place(name, "127.0.0.1", one.port, 1)
@@ -219,7 +232,7 @@ def over_grpc(several, test):
 
     async def run():
         async with AsyncExitStack() as stack:
-            found = await stack.enter_async_context(world())
+            found = await stack.enter_async_context(world(stack))
             for name, answers in zip("abc", several, strict=False):
                 server = grpc.aio.server()
                 server.add_generic_rpc_handlers((Answering(answers),))
@@ -230,8 +243,8 @@ def over_grpc(several, test):
             channel = grpc.aio.insecure_channel(f"127.0.0.1:{found.port}")
             stack.push_async_callback(channel.close)
 
-            async def call(name, message=b""):
-                return await channel.unary_unary(V2 + name)(message)
+            async def call(name, message=b"", **more):
+                return await channel.unary_unary(V2 + name)(message, **more)
 
             return await test(found, call)
 
@@ -304,7 +317,12 @@ def test_statistics_over_grpc_are_added():
 
 
 def test_what_haproxy_cannot_send_on_is_refused_in_words():
-    assert refused([], "ModelInfer") == (grpc.StatusCode.INVALID_ARGUMENT, NO_SEQUENCE_ID)
+    async def again(_, call):
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await call("ModelInfer", metadata=[(UNPACKED, "1")])
+        return error.value.code(), error.value.details()
+
+    assert over_grpc([], again) == (grpc.StatusCode.INVALID_ARGUMENT, NO_SEQUENCE_ID)
 
     async def test(found, _):
         async with grpc.aio.insecure_channel(f"127.0.0.1:{found.port}") as channel:
@@ -314,6 +332,33 @@ def test_what_haproxy_cannot_send_on_is_refused_in_words():
             return error.value.details()
 
     assert over_grpc([], test) == NO_MODEL
+
+
+@pytest.mark.parametrize("answer", [b"done", (grpc.StatusCode.NOT_FOUND, "no model")])
+def test_a_compressed_message_is_unpacked_and_given_back(answer):
+    async def test(found, call):
+        front = Answering({"ModelInfer": answer})
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((front,))
+        server.add_insecure_port(f"unix:{found.front}")
+        await server.start()
+        try:
+            got = await call(
+                "ModelInfer",
+                b"m" * 1000,
+                metadata=[("x", "y")],
+                compression=grpc.Compression.Gzip,
+            )
+        except grpc.aio.AioRpcError as error:
+            got = (error.code(), error.details())
+        await server.stop(None)
+        return got, front.received
+
+    got, [(path, message, metadata)] = over_grpc([], test)
+    assert got == answer
+    assert (path, message) == (V2 + "ModelInfer", b"m" * 1000)
+    assert {"x": "y", UNPACKED: "1"}.items() <= metadata.items()
+    assert "grpc-encoding" not in metadata
 
 
 def test_a_call_of_the_older_service_has_the_worst_answer():

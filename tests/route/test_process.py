@@ -128,14 +128,24 @@ def test_a_request_without_a_sequence_is_refused_by_its_place(rest, rpc):
             client.infer("kept", tensor(module, 1))
 
 
-def test_a_compressed_message_of_a_sequence_needs_metadata(rpc):
-    given = tensor(triton_grpc, *range(1000))
-    more = {"sequence_id": 7, "sequence_start": True, "compression_algorithm": "gzip"}
-    with pytest.raises(InferenceServerException, match="send the metadata inferd-model"):
-        rpc.infer("kept", given, **more)
-    headers = {"inferd-model": "kept", "inferd-sequence-id": "7"}
-    answer = rpc.infer("kept", given, headers=headers, **more)
+def test_a_compressed_message_of_a_sequence_reaches_its_place(world, rpc):
+    before = counts(world, "kept")
+    given, packed = tensor(triton_grpc, *range(1000)), {"compression_algorithm": "gzip"}
+    rpc.infer("kept", given, sequence_id=7, sequence_start=True)
+    rpc.infer("kept", given, sequence_id=7, **packed)
+    answer = rpc.infer("kept", given, sequence_id=7, sequence_end=True, **packed)
     assert answer.as_numpy("OUTPUT0").tolist() == list(range(1000))
+    grown = [now - then for now, then in zip(counts(world, "kept"), before, strict=True)]
+    assert sorted(grown) == [0, 3]
+
+
+def test_a_large_message_of_a_sequence_reaches_its_place(world, rpc):
+    before = counts(world, "kept")
+    given = tensor(triton_grpc, *range(1_000_000))
+    for number in range(3):
+        rpc.infer("kept", given, sequence_id=9, sequence_start=not number)
+    grown = [now - then for now, then in zip(counts(world, "kept"), before, strict=True)]
+    assert sorted(grown) == [0, 3]
 
 
 def test_a_sequence_whose_id_comes_late_needs_a_header(world):
@@ -151,6 +161,15 @@ def test_a_sequence_whose_id_comes_late_needs_a_header(world):
     request = urllib.request.Request(url, body, {"inferd-sequence-id": "8"})
     with urllib.request.urlopen(request) as answer:
         assert json.load(answer)["outputs"][0]["data"] == data
+
+
+def test_a_compressed_body_of_a_sequence_needs_a_header(rest):
+    given, packed = tensor(triton_http, *range(1000)), {"request_compression_algorithm": "gzip"}
+    packed |= {"sequence_id": 11, "sequence_start": True}
+    with pytest.raises(InferenceServerException, match="send the header inferd-sequence-id"):
+        rest.infer("kept", given, **packed)
+    answer = rest.infer("kept", given, headers={"inferd-sequence-id": "11"}, **packed)
+    assert answer.as_numpy("OUTPUT0").tolist() == list(range(1000))
 
 
 def test_a_model_is_unloaded_and_loaded_at_all_places(world, rest, rpc):

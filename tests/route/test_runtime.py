@@ -22,7 +22,7 @@ def known(name, port=1000, state=PlaceState.READY, **models):
 @pytest.fixture
 def haproxy(program, tmp_path):
     """A running HAProxy, empty: its runtime socket, the path of its map, and an Arranger."""
-    paths = Paths(str(tmp_path / "s"), str(tmp_path / "m.map"), str(tmp_path / "own"))
+    paths = Paths(*(str(tmp_path / name) for name in ("s", "m.map", "own", "front")))
     arranger = Arranger(3, GROUPS)
     (tmp_path / "m.map").touch()
     with socket.create_server(("127.0.0.1", 0)) as listening:

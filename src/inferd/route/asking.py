@@ -15,6 +15,7 @@ from inferd.route.place import Place
 from inferd.route.whole import PlaceAnswer
 
 _UNAVAILABLE = 503
+_UNIX = "unix:"
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 # Of HTTP's own connection to us, not of the call.
@@ -95,7 +96,7 @@ class Channels:
     ) -> list[PlaceAnswer]:
         """Call a method of all `places` and return what they answer, in their order."""
         await self._forget(places)
-        asking = (self._call(place, path, message, metadata, timeout_s) for place in places)
+        asking = (self.call(place, path, message, metadata, timeout_s) for place in places)
         return list(await asyncio.gather(*asking))
 
     async def close(self) -> None:
@@ -105,9 +106,11 @@ class Channels:
     async def _forget(self, places: Sequence[Place]) -> None:
         known = {(place.host, place.grpc_port) for place in places}
         for where in self._open.keys() - known:
+            if places and where[0].startswith(_UNIX):
+                continue
             await self._open.pop(where).close(None)
 
-    async def _call(
+    async def call(
         self,
         place: Place,
         path: str,
@@ -115,12 +118,10 @@ class Channels:
         metadata: Metadata,
         timeout_s: float | None,
     ) -> PlaceAnswer:
+        """Call a method of one place, whose host may also be that of a Unix socket, unix:PATH."""
         where = (place.host, place.grpc_port)
         if where not in self._open:
-            host = f"[{place.host}]" if ":" in place.host else place.host
-            self._open[where] = grpc.aio.insecure_channel(
-                f"{host}:{place.grpc_port}", options=_OPTIONS
-            )
+            self._open[where] = grpc.aio.insecure_channel(_address(place), options=_OPTIONS)
         call: Any = self._open[where].unary_unary(path, None, None)
         given = [(key, value) for key, value in metadata if not _is_of_the_connection(key)]
         try:
@@ -131,6 +132,13 @@ class Channels:
             is_silent = error.code() is grpc.StatusCode.UNAVAILABLE
             return PlaceAnswer(place.name, b"", status, text, is_failed=True, is_silent=is_silent)
         return PlaceAnswer(place.name, body)
+
+
+def _address(place: Place) -> str:
+    if place.host.startswith(_UNIX):
+        return place.host
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    return f"{host}:{place.grpc_port}"
 
 
 def _is_of_the_connection(key: str) -> bool:

@@ -28,10 +28,10 @@ CONTROL_PREFIXES = (
     "/api/modelcontrol/",
     "/api/sharedmemorycontrol/",
 )
-_V2 = "/inference.GRPCInferenceService/"
+V2_SERVICE = "/inference.GRPCInferenceService/"
 CONTROL_METHODS = (
     *(
-        _V2 + name
+        V2_SERVICE + name
         for name in (
             "ModelStatistics",
             "RepositoryIndex",
@@ -66,11 +66,15 @@ _SEQUENCE_RULE = """\
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The files that HAProxy uses: its runtime socket, its map of models, and our own socket."""
+    """The files that HAProxy uses: its runtime socket, its map of models, and two more sockets.
+
+    We listen at the `control_socket`, HAProxy at the `front_socket`, for us.
+    """
 
     runtime_socket: str
     map: str
     control_socket: str
+    front_socket: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ def configuration(
         "runtime_socket": lambda: paths.runtime_socket,
         "map": lambda: paths.map,
         "control_socket": lambda: paths.control_socket,
+        "front_socket": lambda: paths.front_socket,
         "threads": lambda: str(limits.threads),
         "files": lambda: str(limits.files),
         "bufsize": lambda: str(BUFSIZE),

@@ -19,7 +19,7 @@ from inferd.http.message import REASONS, HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import Router, path_of
 from inferd.http.routes import Routes
 from inferd.route.asking import Channels, ask_rest
-from inferd.route.configuration import CONTROL_METHODS
+from inferd.route.configuration import CONTROL_METHODS, V2_SERVICE
 from inferd.route.place import Place, PlaceState
 from inferd.route.whole import (
     NotDone,
@@ -56,9 +56,12 @@ _OLD_SERVICE = "nvidia.inferenceserver"
 _OLD_SUCCESS = 1
 
 NO_SEQUENCE_ID = (
-    "the message does not say which model it is about, or to which sequence it belongs (it may be "
-    "compressed): send the metadata inferd-model and inferd-sequence-id (inferd route)"
+    "the message does not say which model it is about, or to which sequence it belongs: send the "
+    "metadata inferd-model and inferd-sequence-id (inferd route)"
 )
+UNPACKED = "inferd-unpacked"
+"""The metadata of a message that was compressed, and is sent on by us."""
+
 NO_MODEL = (
     "the places hold different models, and a stream does not say at its begin which it is about: "
     "send the metadata inferd-model, its name (inferd route)"
@@ -164,22 +167,37 @@ def _names(answers: Sequence[PlaceAnswer]) -> HttpAnswer:
 
 
 class GrpcControl:
-    """Answers calls over gRPC that concern all places."""
+    """Answers calls over gRPC that concern all places.
 
-    def __init__(self, control: ControlCalls, channels: Channels) -> None:
+    Also inferences whose message HAProxy cannot read, since it is compressed: they are given to it
+    once more, at its `front`, as they are without that.
+    """
+
+    def __init__(self, control: ControlCalls, channels: Channels, front: str) -> None:
         self._control = control
         self._channels = channels
+        self._front = Place("HAProxy", f"unix:{front}", 0, 0)
 
     def methods(self) -> dict[str, Method]:
-        """Return the methods, by path; those of inferences refuse what HAProxy cannot send on."""
+        """Return the methods, by path."""
         found: dict[str, Method] = {
             path: Unary(partial(self._call, path)) for path in CONTROL_METHODS
         }
-        for name in ("inference.GRPCInferenceService/ModelInfer",):
-            found[f"/{name}"] = Unary(_refuse_sequence)
-        for name in ("inference.GRPCInferenceService/ModelStreamInfer",):
-            found[f"/{name}"] = Stream(_refuse_stream)
+        infer, stream = f"{V2_SERVICE}ModelInfer", f"{V2_SERVICE}ModelStreamInfer"
+        found[infer] = Unary(partial(self._unpacked, infer))
+        found[stream] = Stream(_refuse_stream)
         return found
+
+    async def _unpacked(self, path: str, message: bytes, call: Call) -> list[Any]:
+        """Return the answer to an inference; its message is not compressed any more."""
+        if any(key == UNPACKED for key, _ in call.metadata):
+            raise InvalidRequest(NO_SEQUENCE_ID)
+        metadata = [*call.metadata, (UNPACKED, "1")]
+        asking = self._channels.call(self._front, path, bytes(message), metadata, _left_s(call))
+        answer = await asyncio.create_task(asking)
+        if answer.is_failed:
+            raise GrpcFault(answer.status, answer.error)
+        return [answer.body]
 
     async def _call(self, path: str, message: bytes, call: Call) -> list[Any]:
         try:
@@ -229,10 +247,12 @@ class GrpcControl:
 
     async def _ask(self, path: str, message: bytes, call: Call, model: str) -> list[PlaceAnswer]:
         places = self._control.places(model)
-        timeout_s = None
-        if call.deadline_s is not None:
-            timeout_s = max(0.0, call.deadline_s - time.monotonic())
-        return await self._channels.ask(places, path, bytes(message), call.metadata, timeout_s)
+        return await self._channels.ask(places, path, bytes(message), call.metadata, _left_s(call))
+
+
+def _left_s(call: Call) -> float | None:
+    """Return how long the client still waits, None for ever."""
+    return None if call.deadline_s is None else max(0.0, call.deadline_s - time.monotonic())
 
 
 def _model_of(name: str, message: bytes) -> str:
@@ -250,10 +270,6 @@ def _index_rows(data: bytes) -> list[IndexEntry]:
         IndexEntry(row.name, row.version, ModelState(row.state) if row.state else None, row.reason)
         for row in message.models
     ]
-
-
-async def _refuse_sequence(_message: bytes, _call: Call) -> list[Any]:
-    raise InvalidRequest(NO_SEQUENCE_ID)
 
 
 async def _refuse_stream(_messages: AsyncIterator[bytes], _call: Call) -> AsyncIterator[list[Any]]:

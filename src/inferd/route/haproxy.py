@@ -72,7 +72,10 @@ class Haproxy:
         self._bind_words = bind_words
         self._limits = limits
         self.paths = Paths(
-            str(folder / "haproxy.sock"), str(folder / "models.map"), str(folder / "control.sock")
+            str(folder / "haproxy.sock"),
+            str(folder / "models.map"),
+            str(folder / "control.sock"),
+            str(folder / "front.sock"),
         )
         self._file = folder / "haproxy.cfg"
         self.runtime = RuntimeSocket(self.paths.runtime_socket)

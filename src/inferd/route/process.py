@@ -163,7 +163,7 @@ class _Route:
         self._silent: list[int] = []  # slots whose places do not answer at all
         self._channels = Channels()
         control = ControlCalls(self._survey.places, self._refresh)
-        grpc_control = GrpcControl(control, self._channels)
+        grpc_control = GrpcControl(control, self._channels, self._haproxy.paths.front_socket)
         self._own = OwnServer(RestControl(control), grpc_control.methods())
         self._metrics = OwnServer(
             RouteMetrics(self._counts, self._haproxy.runtime), {}, _METRICS_BODY_BYTES
