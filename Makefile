@@ -81,7 +81,7 @@ test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real framew
 	$(if $(filter classic,$(PLATFORMS)),.venv-classic/bin/python -m pytest -q -s tests/platforms/test_all_estimators.py)
 
 test-cluster: .venv-ray/.installed ## replicas on a Ray cluster of three nodes, all on this machine (ARGS=)
-	.venv-ray/bin/python -m pytest -q tests/ray/test_cluster.py $(ARGS)
+	.venv-ray/bin/python -m pytest -q tests/ray/test_cluster.py tests/ray/test_cluster_faults.py $(ARGS)
 
 test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environment with helm and schemas
 	.venv-deploy/bin/python -m pytest -q tests/charts $(ARGS)

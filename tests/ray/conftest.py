@@ -4,6 +4,16 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))  # for simulated.py
+import pytest
 
-collect_ignore = [] if find_spec("ray") else ["test_cluster.py"]
+sys.path.append(str(Path(__file__).parent))  # for simulated.py and others
+
+from model_files import write_models
+
+collect_ignore = [] if find_spec("ray") else ["test_cluster.py", "test_cluster_faults.py"]
+
+
+@pytest.fixture(scope="session", name="models")
+def written_models(tmp_path_factory):
+    """A folder with both models."""
+    return write_models(tmp_path_factory.mktemp("models"))

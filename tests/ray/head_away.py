@@ -16,24 +16,25 @@ from pathlib import Path
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 
-import test_cluster
+from model_files import write_models
+from placed import bring, cluster_of, group, replicas, until
 from placed_load import Followed, Load
+
+from inferd.ray.connection import RayPlacement
 
 
 def play(minutes, clients, pause_s):
     """Return (counts of requests, faults, the longest wait, ready places at the end)."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "same/1").mkdir(parents=True)
-        (Path(folder) / "same/config.pbtxt").write_text(test_cluster.MODEL)
+        write_models(Path(folder))
         nodes = [{"num_cpus": 1}] * 3
         with (
-            test_cluster.cluster_of(*nodes) as cluster,
-            test_cluster.RayPlacement(cluster.address) as placement,
+            cluster_of(*nodes) as cluster,
+            RayPlacement(cluster.address) as placement,
+            Followed(cluster.address) as followed,
         ):
-            group = test_cluster.group(Path(folder), 3, cpus=1.0)
-            [first, *_] = test_cluster.replicas(test_cluster.bring(placement, group))
-            followed = Followed(cluster.address)
-            test_cluster.until(lambda: followed.ready)
+            [first, *_] = replicas(bring(placement, group(Path(folder), 3, cpus=1.0)))
+            until(lambda: followed.ready)
             with Load(followed, clients, pause_s=pause_s) as load:
                 time.sleep(5)
                 cluster.head_node.kill_gcs_server()
@@ -45,7 +46,6 @@ def play(minutes, clients, pause_s):
                     if load.counts["nowhere"] or load.counts["lost"]:
                         break
             places = len(followed.ready)
-            followed.close()
             return load.counts, load.faults, load.longest_s, places
 
 

@@ -28,10 +28,12 @@ class Followed:
         self._thread.start()
 
     def _run(self):
-        with suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._task)
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        try:
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._task)
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
 
     async def _follow(self):
         while True:
@@ -46,8 +48,15 @@ class Followed:
         return [one for one in self.places or () if one.state is PlaceState.READY]
 
     def close(self):
-        self._loop.call_soon_threadsafe(self._task.cancel)
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
 
 
 class Load:

@@ -5,71 +5,29 @@ Clients here ask once and never again, so what they lose is what servers lose.
 
 import os
 import signal
-import socket
-import subprocess
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 import ray
-from placed_load import Followed, Load
-from ray.cluster_utils import Cluster
+from model_files import IDENTITY
+from placed import CLIENTS, bring, cluster_of, group, load_on, replicas, settled, status_that
+from placed_load import Followed
 from running_fleet import is_alive, until
 
 from inferd.cli.main import main
 from inferd.errors import InvalidRequest, Unavailable
 from inferd.ray.actors import NAMESPACE, controller_name
 from inferd.ray.connection import RayPlacement
-from inferd.ray.spec import DeploymentSpec, GroupSpec, ScalingRule
+from inferd.ray.spec import DeploymentSpec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
-
-MODEL = 'backend: "identity" max_batch_size: 0 '
-MODEL += 'input { name: "x" data_type: TYPE_INT32 dims: [ -1 ] } '
-MODEL += 'output { name: "x" data_type: TYPE_INT32 dims: [ -1 ] } '
-SLOW = """
-import time
-import inferd, numpy as np
-from numpy.typing import NDArray
-
-@inferd.model
-def slow(x: NDArray[np.int32]) -> NDArray[np.int32]:
-    until = time.monotonic() + 0.05
-    while time.monotonic() < until:
-        time.sleep(0)  # a model that waits for something else
-    return x
-"""
-MEMORY = 80_000_000  # Ray's least for its object store, which nobody uses
-PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
-WAIT_S = 60.0
-CLIENTS = 8
-
-
-@contextmanager
-def cluster_of(*nodes, head=None):
-    """Yield a cluster whose nodes have such resources, beside a head that has none."""
-    before = os.environ.get(PATIENCE)
-    os.environ[PATIENCE] = "7200"
-    usual = {"object_store_memory": MEMORY, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **usual, **(head or {})})
-    try:
-        cluster.extra = [cluster.add_node(object_store_memory=MEMORY, **each) for each in nodes]
-        cluster.wait_for_nodes()
-        yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-        os.environ.pop(PATIENCE)
-        if before is not None:
-            os.environ[PATIENCE] = before
 
 
 @pytest.fixture(scope="module")
 def cluster():
     with cluster_of({"num_cpus": 2}, {"num_cpus": 2, "resources": {"left": 4}}) as one:
-        ray.init(address=one.address, log_to_driver=False, logging_level="ERROR")
         yield one
-        ray.shutdown()
 
 
 @pytest.fixture
@@ -81,63 +39,10 @@ def placement(cluster):
             one.remove()
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    (folder / "same/1").mkdir(parents=True)
-    (folder / "same/config.pbtxt").write_text(MODEL)
-    (folder / "slow.py").write_text(SLOW)
-    return folder
-
-
 @pytest.fixture
 def followed(cluster):
-    one = Followed(cluster.address)
-    yield one
-    one.close()
-
-
-def group(models, least=1, most=None, name="g", **more):
-    rule = ScalingRule(least=least, most=least if most is None else most, **more.pop("rule", {}))
-    cpus = more.pop("cpus", 0.5)
-    path = str(more.pop("path", models / "same"))
-    return GroupSpec(name=name, models=(path,), cpus=cpus, scaling=rule, **more)
-
-
-def bring(placement, *groups, replace=False):
-    """Deploy, wait until it is settled, and return the status."""
-    placement.deploy(DeploymentSpec(groups=groups), replace=replace)
-    return settled(placement)
-
-
-def settled(placement):
-    *_, status = placement.follow(WAIT_S)
-    assert status.is_settled, status
-    return status
-
-
-def status_that(placement, holds):
-    """Wait until the status is such."""
-    until_s = time.monotonic() + WAIT_S
-    for status in placement.watch():
-        if holds(status):
-            return status
-        assert time.monotonic() < until_s, status
-    return None
-
-
-def replicas(status):
-    return [one for each in status.groups for one in each.replicas]
-
-
-@contextmanager
-def load_on(followed, **more):
-    until(lambda: followed.ready)
-    with Load(followed, clients=CLIENTS, **more) as load:
-        until(lambda: load.counts["answered"] > 100)
-        yield load
-        enough = load.counts["answered"] + 200
-        until(lambda: load.counts["answered"] > enough)
+    with Followed(cluster.address) as one:
+        yield one
 
 
 def test_more_and_fewer_replicas_lose_no_request(placement, models, followed):
@@ -188,28 +93,17 @@ def test_a_controller_that_ends_takes_over_what_runs(placement, models, followed
     with load_on(followed) as load:
         controller = ray.get_actor(controller_name("inferd"), namespace=NAMESPACE)
         ray.kill(controller, no_restart=False)
-        after = {one.name: one.pid for one in replicas(settled_again(placement))}
+        after = {one.name: one.pid for one in replicas(settled(placement))}
         status = bring(placement, group(models, 1))
     assert after == before
     assert {one.name for one in replicas(status)} < set(before)
     assert load.counts["lost"] == 0, load.faults
 
 
-def settled_again(placement):
-    """Wait for the next controller, and until it has heard of all."""
-    until_s = time.monotonic() + WAIT_S
-    while time.monotonic() < until_s:
-        try:
-            return settled(placement)
-        except Unavailable:
-            continue
-    return pytest.fail("there is no controller")
-
-
 def test_groups_have_models_and_resources_of_their_own(placement, models, tmp_path, followed):
     other = tmp_path / "other"
     (other / "1").mkdir(parents=True)
-    (other / "config.pbtxt").write_text(MODEL)
+    (other / "config.pbtxt").write_text(IDENTITY)
     status = bring(
         placement,
         group(models, 1, name="a"),
@@ -282,69 +176,3 @@ def test_a_group_ends_when_nobody_asks_and_is_woken(placement, models, followed)
     until(lambda: not followed.places)
     placement.wake("g")
     until(lambda: followed.ready)
-
-
-def test_a_node_that_is_killed_loses_what_it_had_under_way(models):
-    with (
-        cluster_of({"num_cpus": 1}, {"num_cpus": 1}, {"num_cpus": 2}) as cluster,
-        RayPlacement(cluster.address) as placement,
-    ):
-        status = bring(placement, group(models, 3, cpus=1.0))
-        followed = Followed(cluster.address)
-        ids = {one["RayletSocketName"]: one["NodeID"] for one in ray.nodes()}
-        on = {
-            node: [one for one in replicas(status) if one.node.endswith(f"({node_id[:6]})")]
-            for node in cluster.extra
-            if (node_id := ids[node.raylet_socket_name])
-        }
-        victim, killed = next((node, found) for node, found in on.items() if len(found) == 1)
-        with load_on(followed) as load:
-            os.kill(killed[0].pid, signal.SIGKILL)
-            cluster.remove_node(victim, allow_graceful=False)
-            began = time.monotonic()
-            status_that(placement, lambda now: killed[0].name not in names(now))
-            settled(placement)
-            took_s = time.monotonic() - began
-        followed.close()
-        placement.remove()
-    assert load.counts["lost"] <= CLIENTS, load.faults
-    assert took_s < 20.0
-
-
-def names(status):
-    return {one.name for one in replicas(status)}
-
-
-@pytest.fixture
-def redis(tmp_path):
-    """The port of a Redis server."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    command = ["redis-server", "--port", str(port), "--save", "", "--dir", str(tmp_path)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    yield port
-    server.terminate()
-    server.wait()
-
-
-def test_without_its_head_a_cluster_serves_and_with_redis_it_goes_on(models, redis, monkeypatch):
-    monkeypatch.setenv("RAY_REDIS_ADDRESS", f"127.0.0.1:{redis}")
-    with (
-        cluster_of({"num_cpus": 2}, {"num_cpus": 2}) as cluster,
-        RayPlacement(cluster.address) as placement,
-    ):
-        before = replicas(bring(placement, group(models, 2)))
-        followed = Followed(cluster.address)
-        with load_on(followed) as load:
-            cluster.head_node.kill_gcs_server()
-            os.kill(before[0].pid, signal.SIGTERM)  # this is heard of without the head
-            until(lambda: len(followed.ready) == 1)
-            enough = load.counts["answered"] + 1000
-            until(lambda: load.counts["answered"] > enough)
-            cluster.head_node.start_gcs_server()
-            status_that(placement, lambda now: now.is_settled)
-        assert {before[1].name} < names(placement.status())
-        followed.close()
-        placement.remove()
-    assert load.counts["lost"] == 0, load.faults

@@ -111,13 +111,15 @@ class ControllerActor:
         """Have a replica of a group that has none."""
         self._deployment.wake(group)
 
-    async def end(self) -> None:
-        """End all replicas, and forget the deployment. The controller has nothing to do then."""
+    async def end(self, wait_s: float) -> bool:
+        """End all replicas, and forget the deployment; tell after `wait_s` whether that is done."""
         self._deployment.follow(DeploymentSpec(name=self._name))
-        while next(self._deployment.replicas(), None) is not None:  # noqa: ASYNC110 - see _run
-            await asyncio.sleep(TICK_S)
+        await asyncio.sleep(wait_s)
+        if next(self._deployment.replicas(), None) is not None:
+            return False
         await self._cluster.rest()
         await self._cluster.asks(lambda: _forget(self._name))
+        return True
 
     async def status(self) -> bytes:
         """Return a DeploymentStatus as JSON."""

@@ -24,21 +24,21 @@ _LOOK_S = 0.25
 class RayPlacement:
     """The deployment `name` on the cluster at `address`: HOST:PORT, ray://HOST:PORT, or "auto".
 
-    With "auto" it is the cluster that this machine is a node of. A program that has called
-    ray.init already gives no address. Raises InferdError when there is no Ray, or none there; close
+    With "auto" it is the cluster that this machine is a node of; in a program that has called
+    ray.init, the one that it is in. Raises InferdError when there is no Ray, or none there; close
     it, or use it as a context, to leave the cluster. What is deployed goes on without it.
     """
 
-    def __init__(self, address: str | None = "auto", name: str = DEFAULT_NAME) -> None:
+    def __init__(self, address: str = "auto", name: str = DEFAULT_NAME) -> None:
         self._name = name
         self._ray = imported_ray()
         self._handle: Any = None
         self._is_ours = not self._ray.is_initialized()
         if self._is_ours:
-            if address is None:
-                msg = "call ray.init first, or give the address of a cluster"
-                raise InvalidConfig(msg)
             connect(self._ray, address)
+        elif address != "auto":
+            msg = f"this program is in a Ray cluster already; leave it (ray.shutdown) for {address}"
+            raise InvalidConfig(msg)
 
     def __enter__(self) -> Self:
         """See `close`."""
@@ -59,31 +59,27 @@ class RayPlacement:
         With `replace`, also replicas that are as they should be are replaced by others. Raises
         InferdError if nothing was begun; `follow` tells how it goes on.
         """
-        controller = self._new_controller()
-        self._answer(controller.deploy.remote(msgspec.json.encode(spec), int(replace)))
+        self._start_controller()
+        self._ask("deploy", msgspec.json.encode(spec), int(replace))
 
     def remove(self) -> None:
         """End all replicas, once what they have under way is finished, and the controller."""
-        controller = self._controller()
-        ended = controller.end.remote()
-        while not self._ray.wait([ended], timeout=ANSWER_S)[0]:
-            self.status()  # raises if it does not answer
-        self._answer(ended)
-        self._ray.kill(controller)
+        while not self._ask("end", _LOOK_S):
+            pass
+        self._ray.kill(self._controller())
         self._handle = None
 
     def scale(self, group: str, count: int) -> None:
         """Have `count` replicas of a group, within its bounds, until its load says otherwise."""
-        self._answer(self._controller().scale.remote(group, count))
+        self._ask("scale", group, count)
 
     def wake(self, group: str) -> None:
         """Have a replica of a group that has none."""
-        self._answer(self._controller().wake.remote(group))
+        self._ask("wake", group)
 
     def status(self) -> DeploymentStatus:
         """Return how everything is."""
-        text = self._answer(self._controller().status.remote())
-        return msgspec.json.decode(text, type=DeploymentStatus)
+        return msgspec.json.decode(self._ask("status"), type=DeploymentStatus)
 
     def follow(self, timeout_s: float) -> Iterator[DeploymentStatus]:
         """Yield the status, some times a second, until all is as wanted, or given up.
@@ -112,7 +108,7 @@ class RayPlacement:
 
         With the version of the last time, it waits until there is another, for at most `wait_s`.
         """
-        found, text = self._answer(self._controller().places.remote(version, wait_s), wait_s)
+        found, text = self._ask("places", version, wait_s, more_s=wait_s)
         return found, msgspec.json.decode(text, type=list[ReplicaPlace])
 
     def _controller(self) -> Any:
@@ -129,20 +125,18 @@ class RayPlacement:
                 raise Unavailable(msg) from error
         return self._handle
 
-    def _new_controller(self) -> Any:
-        """Return a controller of this version, which is started if there is none."""
+    def _start_controller(self) -> None:
+        """Have a controller of this version, which is started if there is none."""
         name = controller_name(self._name)
         with suppress(Unavailable):
-            controller = self._controller()
-            if self._answer(controller.version.remote()) == inferd.__version__:
-                return controller
+            if self._ask("version") == inferd.__version__:
+                return
+            self._ray.kill(self._controller())  # replicas do not notice
             self._handle = None
-            self._ray.kill(controller)  # replicas do not notice
             self._wait_gone(name)
         options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "num_cpus": 0}
         options |= {"max_restarts": -1, "max_concurrency": 1000, "get_if_exists": True}
         self._handle = self._ray.remote(ControllerActor).options(**options).remote(self._name)
-        return self._handle
 
     def _wait_gone(self, name: str) -> None:
         with suppress(ValueError):
@@ -150,23 +144,35 @@ class RayPlacement:
                 self._ray.get_actor(name, namespace=NAMESPACE)
                 time.sleep(_LOOK_S)
 
-    def _answer(self, reference: Any, more_s: float = 0.0) -> Any:
-        """Return what an actor answers. Raises InferdError."""
+    def _ask(self, method: str, *arguments: object, more_s: float = 0.0) -> Any:
+        """Return what the controller answers. Raises InferdError.
+
+        If it has died, Ray starts it again; it is asked until then.
+        """
         errors = self._ray.exceptions
-        try:
-            return self._ray.get(reference, timeout=ANSWER_S + more_s)
-        except errors.GetTimeoutError as error:
-            msg = (
-                f"the controller of {self._name!r} has not answered for {ANSWER_S:g} s; "
-                f"what serves goes on"
-            )
-            raise Unavailable(msg) from error
-        except errors.RayTaskError as error:
-            cause = error.cause
-            raise cause if isinstance(cause, InferdError) else _failed(error) from error
-        except errors.RayError as error:
-            self._handle = None  # another may have its name by now
-            raise _failed(error) from error
+        until_s = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                reference = getattr(self._controller(), method).remote(*arguments)
+                return self._ray.get(reference, timeout=ANSWER_S + more_s)
+            except errors.GetTimeoutError as error:
+                raise self._silent() from error
+            except errors.RayTaskError as error:
+                cause = error.cause
+                raise cause if isinstance(cause, InferdError) else _failed(error) from error
+            except errors.ActorUnavailableError as error:
+                if time.monotonic() >= until_s:
+                    raise self._silent() from error
+                time.sleep(_LOOK_S)
+            except errors.RayError as error:
+                self._handle = None  # another may have its name by now
+                raise _failed(error) from error
+
+    def _silent(self) -> InferdError:
+        return Unavailable(
+            f"the controller of {self._name!r} has not answered for {ANSWER_S:g} s; "
+            f"what serves goes on"
+        )
 
 
 def _failed(error: Exception) -> InferdError:

@@ -26,6 +26,8 @@ MARK = "inferd: "
 def main() -> int:
     """Follow the places until there is an error, and write that."""
     address, name = sys.argv[1:]
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Ray writes to its standard output, too
     threading.Thread(target=_end_with_input, daemon=True).start()
     version = 0
     try:
@@ -33,11 +35,11 @@ def main() -> int:
             while True:
                 last, places = placement.places(version, WAIT_S if version else 0.0)
                 if last != version:
-                    sys.stdout.write(msgspec.json.encode(places).decode() + "\n")
-                    sys.stdout.flush()
+                    output.write(msgspec.json.encode(places).decode() + "\n")
+                    output.flush()
                 version = last
     except InferdError as error:
-        sys.stderr.write(f"{MARK}{error.message}\n")
+        sys.stderr.write(f"\n{MARK}{error.message}\n")
         sys.stderr.flush()
         return 1
 

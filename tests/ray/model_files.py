@@ -1,0 +1,25 @@
+"""Models that replicas serve: one that answers at once, and one that takes its time."""
+
+IDENTITY = 'backend: "identity" max_batch_size: 0 '
+IDENTITY += 'input { name: "x" data_type: TYPE_INT32 dims: [ -1 ] } '
+IDENTITY += 'output { name: "x" data_type: TYPE_INT32 dims: [ -1 ] } '
+SLOW = """
+import time
+import inferd, numpy as np
+from numpy.typing import NDArray
+
+@inferd.model
+def slow(x: NDArray[np.int32]) -> NDArray[np.int32]:
+    until = time.monotonic() + 0.05
+    while time.monotonic() < until:
+        time.sleep(0)  # a model that waits for something else
+    return x
+"""
+
+
+def write_models(folder):
+    """Write both, and return the folder."""
+    (folder / "same/1").mkdir(parents=True)
+    (folder / "same/config.pbtxt").write_text(IDENTITY)
+    (folder / "slow.py").write_text(SLOW)
+    return folder
