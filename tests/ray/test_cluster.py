@@ -16,7 +16,7 @@ from placed_load import Followed
 from running_fleet import is_alive, until
 
 from inferd.cli.main import main
-from inferd.errors import InvalidRequest, Unavailable
+from inferd.errors import InvalidConfig, InvalidRequest, Unavailable
 from inferd.ray.actors import NAMESPACE, controller_name
 from inferd.ray.connection import RayPlacement
 from inferd.ray.spec import DeploymentSpec
@@ -130,8 +130,10 @@ def test_what_cannot_be_says_why_and_leaves_the_rest_alone(placement, models, ca
     assert "given up after 5 attempts" in status.groups[1].reason
     with pytest.raises(InvalidRequest, match="there is no group 'what'"):
         placement.scale("what", 2)
-    assert main(["deploy", "--status", "--ray", cluster.address]) == 1
+    assert main(["deploy", "--status", "--ray", "auto"]) == 1
     assert "no node has any GPU" in capsys.readouterr().out
+    with pytest.raises(InvalidConfig, match="is in a Ray cluster already"):
+        RayPlacement(cluster.address)
 
 
 def test_the_command_deploys_shows_and_ends(models, tmp_path, cluster, capsys):

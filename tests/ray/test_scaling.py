@@ -83,6 +83,13 @@ def test_without_a_request_the_last_replica_ends_and_a_wake_brings_it_back():
     assert followed.see(IDLE, 50) == [1]
 
 
+def test_a_replica_that_takes_long_to_start_is_not_idle_meanwhile():
+    followed = Followed(ScalingRule(least=0, most=2, idle_s=60.0))
+    assert followed.see(IDLE, 500, ready=0) == [1]
+    assert followed.see(IDLE, 59) == [1]
+    assert followed.see(IDLE, 2) == [1, 0]
+
+
 def test_a_number_that_was_ordered_counts_until_the_load_says_otherwise():
     followed = Followed()
     followed.scaling.force(3, followed.now)

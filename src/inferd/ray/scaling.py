@@ -65,6 +65,7 @@ class Scaling:
             return
         if self.desired == 0 or not ready:  # nobody has anything to do, which says nothing
             self._restart(now)
+            self._active_s = now
             return
         if rule.least == 0 and now - self._active_s >= rule.idle_s:
             self._set(0, now)
