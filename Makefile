@@ -81,7 +81,7 @@ test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real framew
 	$(if $(filter classic,$(PLATFORMS)),.venv-classic/bin/python -m pytest -q -s tests/platforms/test_all_estimators.py)
 
 test-cluster: .venv-ray/.installed ## replicas on a Ray cluster of three nodes, all on this machine (ARGS=)
-	.venv-ray/bin/python -m pytest -q tests/ray/test_cluster.py tests/ray/test_cluster_faults.py $(ARGS)
+	.venv-ray/bin/python -m pytest -q tests/ray/test_cluster*.py $(ARGS)
 
 test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environment with helm and schemas
 	.venv-deploy/bin/python -m pytest -q tests/charts $(ARGS)
@@ -192,7 +192,7 @@ EXTRAS_tensorflow := tensorflow,openvino
 # xgboost-cpu is the same package as the extra xgboost, without 700 MB for GPUs; skl2onnx converts.
 EXTRAS_classic := litert,sklearn,lightgbm,catboost,pandas
 MORE_classic := xgboost-cpu skl2onnx
-EXTRAS_ray := ray
+EXTRAS_ray := ray,route
 ALONE_classic := mxnet==1.9.1
 
 .venv-%/.installed: pyproject.toml

@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).parent))  # for simulated.py and others
 
 from model_files import write_models
 
-collect_ignore = [] if find_spec("ray") else ["test_cluster.py", "test_cluster_faults.py"]
+collect_ignore_glob = [] if find_spec("ray") else ["test_cluster*.py"]
 
 
 @pytest.fixture(scope="session", name="models")
