@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from fleet_under_load import children_of
 from running_fleet import is_alive, running_fleet, states_of, until
+from sequences_under_load import play, write_sums
 
 from inferd.observe.crash.history import Crash, History
 
@@ -70,36 +71,6 @@ def test_changes_asked_of_a_process_that_is_replaced_are_made_in_all(
         assert ask(port, "/v2/trace/setting")[1]["trace_rate"] == "77"
 
 
-SUMS = '''
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    """Adds up what each sequence sends."""
-
-    def initialize(self, args):
-        self.sums = {}
-
-    def execute(self, requests):
-        return [self.answer(one) for one in requests]
-
-    def answer(self, request):
-        key = request.correlation_id()
-        if request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START:
-            self.sums[key] = 0
-        self.sums[key] += int(request.inputs()[0].as_numpy()[0])
-        out = np.array([self.sums[key]], np.int32)
-        return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)])
-'''
-SUMS_CONFIG = """
-backend: "python"
-input { name: "IN" data_type: TYPE_INT32 dims: 1 }
-output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
-instance_group { count: 2 kind: KIND_CPU }
-sequence_batching { oldest { max_candidate_sequences: 16 }
-                    max_sequence_idle_microseconds: %d }
-"""
 LONG_US = 3600 * 10**6
 
 
@@ -118,14 +89,12 @@ def add(ask):
 
 
 @pytest.fixture
-def sums(repository):
+def sums(tmp_path):
     """A repository with a model that adds up what sequences send, at most `idle_us` idle."""
 
     def make(idle_us):
-        root = repository(sums=SUMS_CONFIG % idle_us)
-        (root / "sums" / "1").mkdir(exist_ok=True)
-        (root / "sums" / "1" / "model.py").write_text(SUMS)
-        return root
+        write_sums(tmp_path / "models", idle_us)
+        return tmp_path / "models"
 
     return make
 
@@ -147,6 +116,13 @@ def test_sequences_go_on_while_all_processes_are_replaced(sums, add):
         server.wait_for("all processes have been replaced")
         assert not pids & set(children_of(server.process.pid))
         assert [add(port, id) for id in ids] == [400] * len(ids)
+
+
+def test_sequences_under_load_lose_no_step_while_processes_are_replaced():
+    counts, log = play(2, 8.0, 4.0)
+    assert (counts["wrong"], counts["lost"]) == (0, 0), counts.faults
+    assert counts["answered"] > 1000
+    assert "all processes have been replaced" in log
 
 
 def test_sequences_go_on_when_somebody_stops_a_process(sums, add):

@@ -14,12 +14,12 @@ import http.client
 import itertools
 import json
 import sys
-import tempfile
 import threading
 from collections import Counter
-from pathlib import Path
+from functools import partial
 
-from stop_under_load import MODEL, started
+from fleet_under_load import write_same
+from under_load import asking, serving
 
 CLIENTS = 16
 BODY = json.dumps(
@@ -122,38 +122,19 @@ def change(port, truth, counts, changes):
 
 def play(workers, changes, requests):
     """Return what became of the requests."""
-    counts, lock, over, truth = Counts(), threading.Lock(), threading.Event(), Truth()
-    with tempfile.TemporaryDirectory() as folder:
-        for version in ("1", "2"):
-            (Path(folder) / "same" / version).mkdir(parents=True)
-        (Path(folder) / "same" / "config.pbtxt").write_text(MODEL)
-        flags = [f"--workers={workers}", "--model-control-mode=explicit", "--load-model=same"]
-        server, ports = started(folder, flags)
-        reading = threading.Thread(target=server.stderr.read)
-        reading.start()
+    counts, lock, truth = Counts(), threading.Lock(), Truth()
+    flags = [f"--workers={workers}", "--model-control-mode=explicit", "--load-model=same"]
+    with serving(partial(write_same, versions=("1", "2")), flags) as (_, ports, _):
         truth.served[0] = "2"
+        port = ports["HTTP"]
         clients = [
-            threading.Thread(
-                target=ask,
-                args=(ports["HTTP"], truth, counts, lock, over),
-                kwargs={"keeps": at % 2 == 0},
-            )
-            for at in range(CLIENTS)
+            partial(ask, port, truth, counts, lock, keeps=at % 2 == 0) for at in range(CLIENTS)
         ]
-        for client in clients:
-            client.start()
-        done = 0
-        while done < changes or counts["answered"] + counts["refused"] < requests:
-            change(ports["HTTP"], truth, counts, 10)
-            done += 10
-        over.set()
-        for client in clients:
-            client.join()
-        server.terminate()
-        server.wait(timeout=60)
-        reading.join()
-        server.stdout.close()
-        server.stderr.close()
+        with asking(clients):
+            done = 0
+            while done < changes or counts["answered"] + counts["refused"] < requests:
+                change(port, truth, counts, 10)
+                done += 10
     return counts
 
 

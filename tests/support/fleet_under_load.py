@@ -14,14 +14,15 @@ import os
 import random
 import signal
 import sys
-import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import stop_under_load
-from stop_under_load import COUNT, KINDS, MODEL, PlainGrpc, PlainHttp, Refused, started
+from stop_under_load import COUNT, KINDS, MODEL, PlainGrpc, PlainHttp, Refused
+from under_load import asking, serving, wait_until_replaced
 
 CLIENTS = 16
 
@@ -56,7 +57,7 @@ def fresh(kind):
 CLIENT_KINDS = (*KINDS, fresh(PlainHttp), fresh(PlainHttp), fresh(PlainGrpc), PlainHttp)
 
 
-def ask_until(over, kind, ports, counts, lock):
+def ask_until(kind, ports, counts, lock, over):
     """Be one client until `over` is set."""
     client = kind(ports)
     while not over.is_set():
@@ -89,44 +90,32 @@ def children_of(pid):
     return found
 
 
+def write_same(folder, versions=("1",)):
+    """Write a model that gives back what it gets into a repository."""
+    for version in versions:
+        (folder / "same" / version).mkdir(parents=True)
+    (folder / "same" / "config.pbtxt").write_text(MODEL)
+
+
 def play(workers, what, seconds, every_s, options=()):
     """Return (counts, how often a process was ended, the log)."""
-    counts, lock, over = Counts(), threading.Lock(), threading.Event()
+    counts, lock = Counts(), threading.Lock()
     ends = 0
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "same" / "1").mkdir(parents=True)
-        (Path(folder) / "same" / "config.pbtxt").write_text(MODEL)
-        server, ports = started(folder, [f"--workers={workers}", *options])
-        log = []
-        reading = threading.Thread(target=lambda: log.extend(server.stderr))
-        reading.start()
-        clients = [
-            threading.Thread(
-                target=ask_until,
-                args=(over, CLIENT_KINDS[at % len(CLIENT_KINDS)], ports, counts, lock),
-            )
-            for at in range(CLIENTS)
-        ]
-        for client in clients:
-            client.start()
-        end_s = time.monotonic() + seconds
-        while time.monotonic() < end_s:
+    with serving(write_same, [f"--workers={workers}", *options]) as (server, ports, log):
+        kinds = [CLIENT_KINDS[at % len(CLIENT_KINDS)] for at in range(CLIENTS)]
+        with asking(partial(ask_until, kind, ports, counts, lock) for kind in kinds):
+            end_s = time.monotonic() + seconds
+            while time.monotonic() < end_s:
+                time.sleep(every_s)
+                if what == "roll":
+                    server.send_signal(signal.SIGUSR2)
+                    ends += 1
+                elif children := children_of(server.pid):  # else all wait to be started again
+                    os.kill(random.choice(children), signal.SIGKILL)
+                    ends += 1
             time.sleep(every_s)
             if what == "roll":
-                server.send_signal(signal.SIGUSR2)
-                ends += 1
-            elif children := children_of(server.pid):  # else all wait to be started again
-                os.kill(random.choice(children), signal.SIGKILL)
-                ends += 1
-        time.sleep(every_s)
-        over.set()
-        for client in clients:
-            client.join()
-        server.terminate()
-        server.wait(timeout=60)
-        reading.join()
-        server.stdout.close()
-        server.stderr.close()
+                wait_until_replaced(log)
     return counts, ends, "".join(log)
 
 

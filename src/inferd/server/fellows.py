@@ -156,7 +156,7 @@ class Fellows:
             if message.is_last:
                 await self._learn_births()
             if isinstance(change, ChangeLog) and not message.is_replay:
-                self._send(_told(self._engine.log.settings))
+                self._send(_message_of(self._engine.log.settings))
             if isinstance(change, LoadModel | UnloadModel | FollowModel):
                 serves = self._engine.serves()
         except InferdError as error:
@@ -210,7 +210,7 @@ class _Gates:
         return await self._fellows.wait_at((self.number, gate_of(name, is_side=is_side)), failures)
 
 
-def _told(settings: LogSettings) -> LogChanged:
+def _message_of(settings: LogSettings) -> LogChanged:
     """Return the message that the log has these settings now."""
     return LogChanged(**asdict(settings) | {"file": str(settings.file or "")})
 
