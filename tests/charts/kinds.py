@@ -3,15 +3,11 @@
 import json
 from pathlib import Path
 
-import cloudcoil.pydantic
 import jsonschema
 import kubernetes_validate
 import pydantic
-
-cloudcoil.pydantic.BaseModel.model_config["extra"] = "forbid"  # before its models are defined
-
-from cloudcoil.models.keda import v1alpha1 as keda  # noqa: E402
-from cloudcoil.models.prometheus_operator import v1 as prometheus  # noqa: E402
+from cloudcoil.models.keda import v1alpha1 as keda
+from cloudcoil.models.prometheus_operator import v1 as prometheus
 
 KUBERNETES = "1.34"
 
@@ -74,7 +70,20 @@ def closed(schema):
 
 def _by_type(manifest, model):
     try:
-        model.model_validate(manifest)
+        read = model.model_validate(manifest)
     except pydantic.ValidationError as error:
         return [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-    return []
+    return list(_lost(manifest, read.model_dump(mode="json", by_alias=True, exclude_unset=True)))
+
+
+def _lost(given, read, path=()):
+    """Yield the fields of `given` that a model has not read, as unknown ones."""
+    if isinstance(given, dict):
+        for key, value in given.items():
+            if key not in read:
+                yield f"{'.'.join(map(str, (*path, key)))}: there is no such field"
+            else:
+                yield from _lost(value, read[key], (*path, key))
+    elif isinstance(given, list):
+        for number, pair in enumerate(zip(given, read, strict=True)):
+            yield from _lost(*pair, (*path, number))

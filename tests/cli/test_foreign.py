@@ -5,8 +5,6 @@ from inferd.cli.foreign import FOREIGN, is_program, understand
 from inferd.cli.main import main
 from inferd.config.sources import read_settings
 
-ANY_NAME = "--backend-config=inferd_any_input_name=true"
-
 
 @pytest.mark.parametrize(
     ("arguments", "ours"),
@@ -27,11 +25,11 @@ ANY_NAME = "--backend-config=inferd_any_input_name=true"
          ["--model-repository=m", "--grpc-port=1", "--http-port=2", "--model-load-retry-count=3"]),
         (["--model_dir=m", "--nthread=2"],
          ["--model_dir=m", "--backend-config=xgboost,num_threads=2",
-          "--backend-config=lightgbm,num_threads=2", ANY_NAME]),
+          "--backend-config=lightgbm,num_threads=2"]),
         (["--model_dir=m", "--enable_grpc", "--http_port=1"],
-         ["--model_dir=m", "--allow-grpc", "--http_port=1", ANY_NAME]),
+         ["--model_dir=m", "--allow-grpc", "--http_port=1"]),
         (["--model_dir=m", "--enable_grpc", "false"],
-         ["--model_dir=m", "--allow-grpc=false", ANY_NAME]),
+         ["--model_dir=m", "--allow-grpc=false"]),
     ],
 )  # fmt: skip
 def test_arguments_of_other_servers_become_ours(arguments, ours):

@@ -1,6 +1,5 @@
 """The containers of KServe's stock runtimes start the server, and answer in V2."""
 
-import http.client
 import json
 import shutil
 import sys
@@ -9,14 +8,11 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 import pytest
-from plugins import with_plugins
-from server_process import SERVE, Process
-from stock_runtimes import MLSERVER_DEFAULTS, STOCK, Container
+from stock_runtimes import MLSERVER_DEFAULTS, STOCK, Container, served
 
 ROOT = Path(__file__).parents[2]
 DIGIT = 3  # what the model sees in the picture
 ROWS = [[1.0, 2.0], [3.0, 4.0]]
-ON_LOOPBACK = {f"INFERD_{name}_ADDRESS": "127.0.0.1" for name in ("HTTP", "GRPC")}
 
 
 def write_onnx(folder):
@@ -38,42 +34,6 @@ def digit():
 def rows():
     tensor = {"name": "input-0", "datatype": "FP64", "shape": [2, 2], "data": ROWS}
     return {"inputs": [tensor]}
-
-
-def call(port, path, body=None):
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    try:
-        client.request("GET" if body is None else "POST", path, body and json.dumps(body))
-        answer = client.getresponse()
-        return answer.status, json.loads(answer.read() or b"null")
-    finally:
-        client.close()
-
-
-def started(container, environ):
-    """Start the process of a container whose image has `inferd serve` as its entry point."""
-    environ = with_plugins() | ON_LOOPBACK | dict(container.env) | environ
-    if container.command:  # the image has links of such names to inferd
-        [link] = container.command
-        return Process(*container.args, command=(), program=link, environ=environ)
-    return Process(*container.args, command=SERVE, environ=environ)
-
-
-def served(container, environ, name, request):
-    """Start the container, and return its answer to a request and what it has said until then."""
-    server = started(container, environ)
-    try:
-        port = server.wait_ready()
-        assert call(port, "/v2/health/ready")[0] == 200
-        status, answer = call(port, f"/v2/models/{name}/infer", request)
-        assert status == 200, answer
-        server.process.terminate()
-        assert server.end() == 0
-    finally:
-        server.process.kill()
-        server.process.wait()
-        server.process.stdout.close()
-    return np.array(answer["outputs"][0]["data"]), server.said
 
 
 @pytest.mark.slow

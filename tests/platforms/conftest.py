@@ -39,6 +39,8 @@ NEEDS = {
     "test_transformers.py": ("torch", "transformers"),
     "test_trees.py": ("xgboost", "lightgbm"),
     "test_mxnet.py": ("mxnet",),
+    "test_kserve_tables.py": ("sklearn", "skops", "xgboost", "lightgbm", "catboost"),
+    "test_kserve_tensorflow.py": ("tensorflow",),
 }
 """Test file -> the packages it needs."""
 

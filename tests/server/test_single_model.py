@@ -5,6 +5,8 @@ import shutil
 import time
 from pathlib import Path
 
+import lightgbm
+import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
 from server_thread import server_in_thread
@@ -155,3 +157,19 @@ def test_the_digits_of_the_examples_by_their_file(served, ask):
     with served(examples / "models/digits/1/model.onnx", "--model-name=mine") as server:
         body = (examples / "digit.json").read_bytes()
         assert ask(server.http_port, "/v2/models/mine/infer", body)[0] == 200
+
+
+def test_a_table_in_a_folder_by_itself_may_be_called_what_the_client_likes(served, ask, tmp_path):
+    data = lightgbm.Dataset(np.array([[1.0], [2.0]] * 20), [3.0, 5.0] * 20)
+    exact = {"verbosity": -1, "min_data_in_leaf": 1, "learning_rate": 1.0}
+    lightgbm.train(exact, data, 2).save_model(tmp_path / "model.txt")
+    with served(tmp_path, "--model-name=scale") as server:
+        for name in ("x", "input-0"):
+            tensor = {"name": name, "datatype": "FP32", "shape": [1, 1], "data": [2.0]}
+            body = json.dumps({"inputs": [tensor]}).encode()
+            status, answer = ask(server.http_port, "/v2/models/scale/infer", body)
+            assert (status, answer["outputs"][0]["data"]) == (200, [5.0])
+    said = 'input { name: "rows" data_type: TYPE_FP32 dims: 1 }'
+    (tmp_path / "config.pbtxt").write_text(said)
+    with served(tmp_path, "--model-name=scale") as server:
+        assert product(ask, server.http_port, "scale") == 400

@@ -4,9 +4,17 @@ Arguments and variables are word for word those of config/runtimes in KServe's r
 `{{.Name}}` and `{{.Labels.modelClass}}` for KServe to fill in.
 """
 
+import http.client
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
+
+import numpy as np
+from plugins import with_plugins
+from server_process import SERVE, Process
+
+ON_LOOPBACK = {f"INFERD_{name}_ADDRESS": "127.0.0.1" for name in ("HTTP", "GRPC")}
 
 
 class Container(NamedTuple):
@@ -83,3 +91,39 @@ STOCK = {
 
 MLSERVER_DEFAULTS = {"MLSERVER_MODEL_NAME": "{{.Name}}", "MLSERVER_MODEL_URI": "/mnt/models"}
 """What KServe's webhook adds to the container of MLServer, if the model comes from storage."""
+
+
+def call(port, path, body=None):
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        client.request("GET" if body is None else "POST", path, body and json.dumps(body))
+        answer = client.getresponse()
+        return answer.status, json.loads(answer.read() or b"null")
+    finally:
+        client.close()
+
+
+def started(container, environ):
+    """Start the process of a container whose image has `inferd serve` as its entry point."""
+    environ = with_plugins() | ON_LOOPBACK | dict(container.env) | environ
+    if container.command:  # the image has links of such names to inferd
+        [link] = container.command
+        return Process(*container.args, command=(), program=link, environ=environ)
+    return Process(*container.args, command=SERVE, environ=environ)
+
+
+def served(container, environ, name, request):
+    """Start the container, and return its answer to a request and what it has said until then."""
+    server = started(container, environ)
+    try:
+        port = server.wait_ready()
+        assert call(port, "/v2/health/ready")[0] == 200
+        status, answer = call(port, f"/v2/models/{name}/infer", request)
+        assert status == 200, answer
+        server.process.terminate()
+        assert server.end() == 0
+    finally:
+        server.process.kill()
+        server.process.wait()
+        server.process.stdout.close()
+    return np.array(answer["outputs"][0]["data"]), server.said

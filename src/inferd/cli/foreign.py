@@ -19,9 +19,8 @@ _Translation = Callable[[str], list[str]]
 class Foreign(NamedTuple):
     """Another server: its `programs`, the `marks` by which its flags are known, and what they mean.
 
-    `program_verb` is the word that follows the program. `more` are flags of ours for what that
-    server does unasked. `missing` is what its own clients may call and is not served here, "" if
-    there is nothing.
+    `program_verb` is the word that follows the program. `missing` is what its own clients may call
+    and is not served here, "" if there is nothing.
     """
 
     title: str
@@ -29,7 +28,6 @@ class Foreign(NamedTuple):
     marks: tuple[str, ...] = ()
     flags: Mapping[str, _Translation] = {}
     program_verb: str = ""
-    more: tuple[str, ...] = ()
     missing: str = ""
 
 
@@ -76,7 +74,6 @@ FOREIGN = (
             "enable-docs-url": _without_effect,
             "enable-latency-logging": _without_effect,
         },
-        more=("--backend-config=inferd_any_input_name=true",),  # as their V2 clients expect
         missing="its V1 protocol (/v1/models/NAME:predict)",
     ),
     Foreign(
@@ -159,7 +156,6 @@ def _translated(foreign: Foreign, words: list[str]) -> Understood:
         if translate is _without_effect:
             idle.append(flag)
         arguments += translate(value)
-    arguments += foreign.more
     warnings = []
     if foreign.missing:
         warnings.append(

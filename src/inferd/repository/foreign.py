@@ -58,7 +58,7 @@ _RUNTIMES = {
 }
 """MLServer's packages -> our backend, and the files to look for when no uri is given."""
 
-_TABULAR = ("sklearn", "xgboost", "lightgbm", "catboost")
+TABULAR = ("sklearn", "xgboost", "lightgbm", "catboost")
 """Backends whose models take rows, which those servers pass on as they come."""
 
 _FLAVORS = {
@@ -160,7 +160,7 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
 def _defaults(backend: str) -> dict[str, str]:
     """Return the parameters by which models of `backend` take and return what they do there."""
     taken = {ANY_INPUT_NAME: "true"}
-    if backend in _TABULAR:
+    if backend in TABULAR:
         taken[TABLE] = "true"
         taken[DEFAULT_OUTPUTS] = "predict"  # MLServer's clients decode one output
     return taken
@@ -235,7 +235,7 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str,
     inputs = tuple(ModelInput(*_tensor(one)) for one in settings.get("inputs") or ())
     outputs = tuple(ModelOutput(*_tensor(one)) for one in settings.get("outputs") or ())
     extra |= {k: _text(v) for k, v in (parameters.get("extra") or {}).items()}
-    if backend in _TABULAR:
+    if backend in TABULAR:
         outputs = ()  # the model determines them; MLServer does not look at those in its settings
     version, version_name = _version(str(parameters.get("version") or ""))
     config = ModelConfig(
@@ -303,10 +303,10 @@ def _read_mlflow(folder: Path) -> tuple[ModelConfig, str]:
         named = flavors.get(flavor, {})
         filename = next((named[key] for key in keys if named.get(key)), "")
         if filename:
-            if backend in _TABULAR and filename.endswith(_ESTIMATORS):
+            if backend in TABULAR and filename.endswith(_ESTIMATORS):
                 backend = "sklearn"
             parameters = _of_mlflow(flavors, named)
-            if backend in _TABULAR and (columns := _columns(text)):
+            if backend in TABULAR and (columns := _columns(text)):
                 parameters[COLUMNS] = columns
             return ModelConfig("", backend=backend, parameters=parameters), filename
     msg = (

@@ -11,6 +11,7 @@ from inferd.config.checks import CONFIG_FILE, check_config, is_inside
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.model_name import is_model_name
+from inferd.config.parameter import ANY_INPUT_NAME
 from inferd.config.pbtxt import decode_pbtxt, parse_pbtxt
 from inferd.config.platform import ENSEMBLE, PLATFORMS, Platform, platform_named, platform_of_file
 from inferd.errors import InferdError, InvalidConfig, NoVersion
@@ -21,6 +22,7 @@ from inferd.repository.foreign import (
     IMPLEMENTATION_VARIABLE,
     MLFLOW_FILE,
     SETTINGS_FILE,
+    TABULAR,
     is_foreign,
     nested_foreign,
     read_foreign,
@@ -230,6 +232,10 @@ def _with_files(
     file, platform = found
     if platform is not None:
         config = _run_by(platform, config, "." if file == where else file.name)
+    if config.backend in TABULAR and not config.input:
+        # Nobody has named its input, and clients of the servers that have such folders call it
+        # what they like.
+        config = replace(config, parameters={ANY_INPUT_NAME: "true", **config.parameters})
     return (config, file, (1,)) if version_folder is None else (config, None, ())
 
 
