@@ -12,7 +12,8 @@ from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest
 from inferd.forward.owner import owner_of, sequence_key
 
-MODELS = {"worker": (SUMS_CONFIG.replace("16 }", "64 }"), SUMS), "inline": (STATE_CONFIG, None)}
+PATIENT = SUMS_CONFIG.replace("16 }", "64 } max_sequence_idle_microseconds: 3600000000")
+MODELS = {"worker": (PATIENT, SUMS), "inline": (STATE_CONFIG, None)}
 IDS = [id for id in range(1, 200) if owner_of(sequence_key("m", id), (0, 1)) == 1]
 """Sequences of model "m" that process 1 of two owns."""
 

@@ -56,7 +56,7 @@ instance_group { count: 2 kind: KIND_CPU }
 sequence_batching { oldest { max_candidate_sequences: 64 }
                     max_sequence_idle_microseconds: %d }
 """
-IDLE_US = 5_000_000
+IDLE_US = 60_000_000
 
 
 def write_sums(folder, idle_us=IDLE_US):
