@@ -50,6 +50,7 @@ SLEEPERS = (
     "tests/backends/python/drill/ways.py",
     "tests/ray/head_away.py",
     "tests/support/fleet_under_load.py",
+    "tests/support/route_silence.py",
     "tests/support/sequences_under_load.py",
     "tests/support/stop_under_load.py",
     "tests/support/under_load.py",

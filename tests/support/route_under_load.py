@@ -27,11 +27,12 @@ WAYS = {"term": signal.SIGTERM, "kill": signal.SIGKILL}
 class Load:
     """Clients that ask until `requests` are answered, or `stop`."""
 
-    def __init__(self, ports, requests, kinds=KINDS):
+    def __init__(self, ports, requests, count=COUNT, kinds=KINDS):
         self.answered = 0
         self.lost = Counter()
         self.log = ""
         self._requests = requests
+        self._count = count
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._threads = [
@@ -56,7 +57,7 @@ class Load:
 
     def _ask(self, kind, ports, number):
         client = kind(ports)
-        numbers = np.arange(number, number + COUNT, dtype=np.int32)
+        numbers = np.arange(number, number + self._count, dtype=np.int32)
         while not self._ended.is_set():
             problem = None
             try:
@@ -84,7 +85,7 @@ def write_model(folder):
     return path.parent
 
 
-def run(way, requests, folder, *, least_faults):
+def run(way, requests, folder, *, least_faults, count=COUNT):
     """Return the load after `requests`, and the number of servers that were ended meanwhile.
 
     There are at least so many faults, also if the requests are done before.
@@ -99,6 +100,7 @@ def run(way, requests, folder, *, least_faults):
             load = Load(
                 {"HTTP": routed.http_port, "gRPC": routed.grpc_port},
                 requests,
+                count,
             )
             load.start()
             while not load.is_done or faults < least_faults:
@@ -126,11 +128,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=40000)
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--numbers", type=int, default=COUNT, help="in a request, 4 bytes each")
     options = parser.parse_args()
     code = 0
     for way in options.ways:
         with tempfile.TemporaryDirectory() as folder:
-            load, faults = run(way, options.requests, folder, least_faults=1)
+            load, faults = run(way, options.requests, folder, least_faults=1, count=options.numbers)
         lost = sum(load.lost.values())
         sys.stdout.write(f"{way}: {lost} of {load.answered} lost, {faults} servers ended\n")
         for problem, count in load.lost.most_common():
