@@ -16,8 +16,11 @@ def program():
 class Site:
     """An HTTP/1.1 server whose answers are `answers` by path: a status and a body.
 
-    `requests` are the heads and bodies that it has received.
+    `requests` are the heads and bodies that it has received. If it has `release`, it tells by
+    `arrived` of a request, and waits for that before it answers.
     """
+
+    arrived = release = None
 
     def __init__(self, answers):
         self.answers = answers
@@ -38,6 +41,9 @@ class Site:
         length = head.lower().partition("content-length: ")[2].partition("\r\n")[0]
         body = await reader.readexactly(int(length or 0))
         self.requests.append((head, body))
+        if self.release is not None:
+            self.arrived.set()
+            await self.release.wait()
         found = self.answers.get(head.split()[1], (404, b'{"error":"nothing there"}'))
         if isinstance(found, bytes):  # whatever a test wants to be sent
             writer.write(found)

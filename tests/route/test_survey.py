@@ -206,3 +206,24 @@ def test_a_place_that_takes_no_connections_is_told_to_be_silent(site, caplog):
     assert asyncio.run(test()) == []
     assert silent == ["a"]
     assert "place a: takes no connections" in caplog.text
+
+
+def test_what_was_found_at_an_old_address_does_not_count_for_a_new_one(site):
+    """The place moves while it is being looked at."""
+
+    async def test():
+        survey = Survey(lambda: None, {})
+        async with site(answers("m")) as old, site(answers("n")) as new:
+            old.arrived, old.release = asyncio.Event(), asyncio.Event()
+            survey.follow((Place("a", "127.0.0.1", old.port, 1),))
+            await old.arrived.wait()
+            survey.follow((Place("a", "127.0.0.1", new.port, 1),))
+            old.release.set()
+            async with asyncio.timeout(30):
+                while not survey.known():  # noqa: ASYNC110  nobody tells when
+                    await asyncio.sleep(0)
+            survey.stop()
+            return survey.known()
+
+    [found] = asyncio.run(test())
+    assert found.models == {"n": REPEATABLE}

@@ -8,22 +8,24 @@ import signal
 import socket
 import sys
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 
 import inferd
 from inferd.config.options.log import LogSettings
+from inferd.config.workers import processor_count
 from inferd.errors import InferdError, InvalidConfig
 from inferd.observe.log import Log
 from inferd.route.arrangement import Arrangement, Arranger, SlotUse
 from inferd.route.asking import Channels
 from inferd.route.configuration import HaproxyLimits
 from inferd.route.control import ControlCalls, GrpcControl, RestControl
+from inferd.route.following import follow
 from inferd.route.haproxy import Haproxy
 from inferd.route.metrics import RouteCounts, RouteMetrics
 from inferd.route.own_server import OwnServer
-from inferd.route.place import Source, SourceFailed
+from inferd.route.place import Source
 from inferd.route.program import Program, check_configuration, find_program
 from inferd.route.runtime import CommandFailed
 from inferd.route.settings import RouteSettings
@@ -35,9 +37,6 @@ from inferd.server.notify import READY, STOPPING, Notifier
 
 LOGGER = logging.getLogger("inferd")
 
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 10.0
-"""Between two tries of a source that fails."""
 _AGAIN_S = 1.0
 _METRICS_BODY_BYTES = 1000
 _SERVED = {
@@ -96,7 +95,7 @@ def limits(settings: RouteSettings, program: Program) -> HaproxyLimits:
     """Return the numbers of the configuration."""
     lua_file = files("inferd.route") / "sequence_id.lua"
     return HaproxyLimits(
-        settings.threads or len(os.sched_getaffinity(0)),
+        settings.threads or processor_count(),
         settings.max_groups,
         settings.check_timeout_ms,
         settings.exit_timeout_secs,
@@ -186,7 +185,7 @@ class _Route:
         tasks = [
             asyncio.create_task(one)
             for one in (
-                self._follow(),
+                follow(self._source, self._counts, self._survey.follow),
                 self._keep_supplied(),
                 self._haproxy.keep(),
                 self._keep_renewing(),
@@ -239,32 +238,13 @@ class _Route:
 
     # --- places ---
 
-    async def _follow(self) -> None:
-        """Follow the source; when it fails, the last places stay, and it is tried again."""
-        pause_s, said = FIRST_PAUSE_S, ""
-        while True:
-            try:
-                async for places in self._source.follow():
-                    if said:
-                        LOGGER.info("%s tells its places again", self._source.name)
-                    pause_s, said = FIRST_PAUSE_S, ""
-                    self._counts.is_source_failing = False
-                    self._counts.place_count = len(places)
-                    self._survey.follow(places)
-            except SourceFailed as error:
-                self._counts.is_source_failing = True
-                self._counts.source_failure_count += 1
-                if error.message != said:
-                    said = error.message
-                    LOGGER.error("the places stay as they were: %s", said)  # noqa: TRY400
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-
     async def _refresh(self) -> None:
         """Look at all places, and wait until HAProxy has what they have."""
         await self._survey.refresh()
-        with suppress(InferdError):
+        try:
             await self._supply()
+        except (CommandFailed, OSError):
+            self._changed.set()  # once more, and with a line in the log
 
     async def _keep_supplied(self) -> None:
         while True:
@@ -272,9 +252,9 @@ class _Route:
             self._changed.clear()
             try:
                 await self._supply()
-            except CommandFailed as error:
+            except (CommandFailed, OSError) as error:  # OSError: no room for the files
                 self._counts.supply_failure_count += 1
-                LOGGER.error("%s", error.message)  # noqa: TRY400
+                LOGGER.error("HAProxy is not supplied: %s", error)  # noqa: TRY400
                 await asyncio.sleep(_AGAIN_S)
                 self._changed.set()
 

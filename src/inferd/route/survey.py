@@ -171,10 +171,13 @@ class _Watched:
         async with self._looking:
             if anew:
                 self._kinds.clear()
-            before = self.findings
+            before, place = self.findings, self.place
             try:
                 async with asyncio.timeout(TIMEOUT_S):
-                    self.findings = await self._find()
+                    found = await self._find()
+                # It may have become one elsewhere meanwhile, which has not been seen yet.
+                if (place.host, place.http_port) == (self.place.host, self.place.http_port):
+                    self.findings = found
             except TimeoutError:
                 self._say("does not answer")
             except (OSError, ValueError, InferdError) as error:
