@@ -34,6 +34,7 @@ from inferd.fleet.messages import (
     Tally,
     Vote,
 )
+from inferd.fleet.status import ReplacementState
 
 FAILED = Failure("LoadFailed", "it does not load")
 DRAIN_S = 5.0
@@ -391,6 +392,9 @@ class World:
             self.run_until(self.now + 10)
             self.load_all()
         self.run_until(self.now + 20)
+        replacement = self.fleet.replacement
+        if replacement is not None and replacement.state is ReplacementState.RUNNING:
+            self.run_until(self.now + 40)  # one that began while a process was deaf
         if self.ended_at is None and not self.fleet.is_stopping:
             self.check_calm()
             self.fleet.stop()
