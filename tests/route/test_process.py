@@ -3,6 +3,7 @@
 import contextlib
 import json
 import signal
+import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -257,6 +258,7 @@ def test_no_request_is_lost_when_a_server_ends(way, count, tmp_path):
     assert faults >= 1
 
 
+@pytest.mark.slow
 def test_places_come_and_go_with_the_file(repository, tmp_path):
     with servers(repository, count=2) as (a, b), route(tmp_path, [a.place()]) as routed:
         routed.wait_known("a")
@@ -269,6 +271,7 @@ def test_places_come_and_go_with_the_file(repository, tmp_path):
             assert json.load(answer)["name"] == "same"
 
 
+@pytest.mark.slow
 def test_a_bad_file_leaves_the_places_as_they_were(repository, tmp_path):
     with servers(repository, count=1) as (a,), route(tmp_path, [a.place()]) as routed:
         routed.wait_known("a")
@@ -279,6 +282,26 @@ def test_a_bad_file_leaves_the_places_as_they_were(repository, tmp_path):
             assert json.load(answer) == {"live": True, "ready": True}
         routed.rewrite([a.place()])
         routed.process.wait_for("tells its places again")
+
+
+def test_one_port_carries_both_protocols(repository, tmp_path):
+    port = free_port()
+    ports = (f"--http-port={port}", f"--grpc-port={port}")
+    with servers(repository, count=1) as (a,), route(tmp_path, [a.place()], *ports) as routed:
+        routed.wait_known("a")
+        where = f"127.0.0.1:{port}"
+        assert (routed.http_port, routed.grpc_port) == (port, port)
+        with triton_http.InferenceServerClient(where) as client:
+            assert client.infer("same", tensor(triton_http, 1)).as_numpy("OUTPUT0").tolist() == [1]
+        with triton_grpc.InferenceServerClient(where) as client:
+            assert client.infer("same", tensor(triton_grpc, 2)).as_numpy("OUTPUT0").tolist() == [2]
+
+
+def free_port():
+    """Return a port that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def test_without_places_it_is_live_and_not_ready(tmp_path):
@@ -306,6 +329,7 @@ def test_haproxy_ends_with_a_route_that_is_killed(tmp_path):
         until(lambda: not is_alive(haproxy))
 
 
+@pytest.mark.slow
 def test_tls_is_ended_in_front(repository, tmp_path, certificates):
     tls = (
         f"--tls-cert={certificates / 'server.pem'}",

@@ -226,4 +226,5 @@ class Haproxy:
         """Return the place in a slot that HAProxy speaks of."""
         slots = self._latest.slots if self._latest else ()
         number = int(found[1]) - 1
-        return f"place {slots[number].name}" if number < len(slots) else found[0]
+        name = slots[number].name if number < len(slots) else ""
+        return f"place {name}" if name else f"a place that has gone (slot p{number + 1})"
