@@ -2,7 +2,11 @@
 
 import socket
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import grpc
 import pytest
 
 from inferd.cli.main import main
@@ -59,11 +63,18 @@ def ray(monkeypatch):
     class Ray:
         is_initialized = staticmethod(lambda: False)
 
+        @staticmethod
+        def init(**_):
+            msg = "there is something wrong:\n\n  in the middle\nwith the cluster"
+            raise ConnectionError(msg)
+
     monkeypatch.setitem(sys.modules, "ray", Ray)
 
 
 @pytest.mark.usefixtures("ray")
-@pytest.mark.parametrize("address", ["nowhere", "host:", "host:port", "ray://host", "host:99999"])
+@pytest.mark.parametrize(
+    "address", ["nowhere", "local", "host:", "host:port", "ray://h", "host:99999"]
+)
 def test_what_is_no_address_is_refused(address, capsys):
     assert main(["places", "--ray", address]) == 1
     said = f"the address of Ray is {address!r}, expected HOST:PORT, ray://HOST:PORT or auto"
@@ -78,3 +89,32 @@ def test_where_nobody_listens_is_said_soon(capsys):
         assert main(["deploy", "--status", "--ray", address]) == 1
     said = f"inferd deploy: no Ray cluster can be reached at {address}: Connection refused\n"
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_server_that_is_no_ray_is_said_to_be_none(capsys):
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever).start()
+        address = f"127.0.0.1:{other.server_port}"
+        try:
+            assert main(["places", "--ray", address]) == 1
+        finally:
+            other.shutdown()
+    said = capsys.readouterr().err
+    assert said.endswith(
+        f"inferd places: what listens at {address} is no Ray, or does not answer\n"
+    )
+
+
+@pytest.mark.usefixtures("ray")
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_why_a_cluster_cannot_be_entered_is_said(scheme, capsys):
+    server = grpc.server(ThreadPoolExecutor(1))
+    address = f"{scheme}127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        assert main(["places", "--ray", address]) == 1
+    finally:
+        server.stop(None)
+    said = f"no Ray cluster can be entered at {address}: there is something wrong: with the cluster"
+    assert capsys.readouterr().err == f"inferd places: {said}\n"

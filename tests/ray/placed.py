@@ -30,6 +30,8 @@ def cluster_of(*nodes, head=None):
         yield cluster
     finally:
         ray.shutdown()
+        for node in list(cluster.worker_nodes):  # without their head, they do not end when asked
+            cluster.remove_node(node, allow_graceful=False)
         cluster.shutdown()
         os.environ.pop(PATIENCE)
         if before is not None:

@@ -380,4 +380,6 @@ def _node_name(host: str) -> str:
 def first_line(error: BaseException) -> str:
     """Return the first line of what an error says that tells something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    return f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") and lines[1:] else lines[0]

@@ -1,5 +1,6 @@
 """RayPlacement: a deployment on a Ray cluster, for programs and the command line."""
 
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -191,7 +192,7 @@ def imported_ray() -> Any:
 
 def connect(ray: Any, address: str) -> None:
     """Enter the cluster at `address`. Raises Unavailable, soon if nobody is there."""
-    _look(address)
+    check_address(_own_address() or address if address == "auto" else address)
     try:
         ray.init(
             address=address,
@@ -207,12 +208,26 @@ def connect(ray: Any, address: str) -> None:
         raise Unavailable(msg) from error
 
 
-def _look(address: str) -> None:
-    """Raise Unavailable if nobody listens at an address: Ray itself would try for a minute."""
-    text = address.removeprefix("ray://")
-    host, colon, port = text.rpartition(":")
-    if address in ("auto", "local"):
+def _own_address() -> str | None:
+    """Return what Ray takes for "auto", None if that is nothing, or Ray does not say it here."""
+    try:
+        from ray._private.services import canonicalize_bootstrap_address
+
+        found: str | None = canonicalize_bootstrap_address("auto")
+    except (ImportError, AttributeError, ConnectionError, ValueError):
+        return None
+    return found
+
+
+def check_address(address: str) -> None:
+    """Raise Unavailable if no Ray answers at an address: Ray itself would try for minutes.
+
+    Raises InvalidConfig if it is none.
+    """
+    if address == "auto":  # this machine knows no cluster, which Ray says at once
         return
+    where = address.removeprefix("ray://")
+    host, colon, port = where.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         msg = f"the address of Ray is {address!r}, expected HOST:PORT, ray://HOST:PORT or auto"
         raise InvalidConfig(msg)
@@ -221,3 +236,21 @@ def _look(address: str) -> None:
     except OSError as error:
         msg = f"no Ray cluster can be reached at {address}: {error.strerror or error}"
         raise Unavailable(msg) from error
+    if not os.environ.get("RAY_USE_TLS") and not _answers_grpc(where):
+        msg = f"what listens at {address} is no Ray, or does not answer"
+        raise Unavailable(msg)
+
+
+def _answers_grpc(where: str) -> bool:
+    """Return whether a server of gRPC answers, whatever it is that it says."""
+    import grpc
+
+    with grpc.insecure_channel(where, [("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)(
+                b"", timeout=_CONNECT_S
+            )
+        except grpc.RpcError as error:
+            silent = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+            return error.code() not in silent
+    return True
