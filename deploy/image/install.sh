@@ -8,7 +8,8 @@ python3 -m venv /opt/inferd
 pip="/opt/inferd/bin/python -m pip --disable-pip-version-check --no-cache-dir"
 $pip install -q --no-compile "$source${extras:+[$extras]}"
 packages=$(echo /opt/inferd/lib/python3*/site-packages)
-rm -rf "$packages/onnxruntime/transformers" "$packages/onnxruntime/tools" "$packages/numpy/f2py"
+# Of ONNX Runtime, what makes models; of all, tests and sources.
+rm -rf "$packages/onnxruntime/transformers" "$packages/onnxruntime/tools"
 find "$packages" -depth -type d -name tests -exec rm -rf {} +
 find "$packages" \( -name '*.a' -o -name '*.pyi' -o -name '*.pxd' -o -name '*.pyx' -o -name '*.h' \
     -o -name '*.c' -o -name '*.cpp' \) -delete
