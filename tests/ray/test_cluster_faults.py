@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -66,6 +67,7 @@ def test_without_its_head_a_cluster_serves_and_with_redis_it_goes_on(models, red
         before = replicas(bring(placement, group(models, 2)))
         with load_on(followed) as load:
             cluster.head_node.kill_gcs_server()
+            until(lambda: not any("error" in each.name for each in threading.enumerate()))
             os.kill(before[0].pid, signal.SIGTERM)  # this is heard of without the head
             until(lambda: len(followed.ready) == 1)
             enough = load.counts["answered"] + 1000

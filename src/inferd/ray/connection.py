@@ -206,6 +206,21 @@ def connect(ray: Any, address: str) -> None:
         hint = "; ray start --head starts a cluster" if address == "auto" else ""
         msg = f"no Ray cluster can be entered at {where}: {first_line(error)}{hint}"
         raise Unavailable(msg) from error
+    _hear_no_errors()
+
+
+def _hear_no_errors() -> None:
+    """End Ray's thread that prints errors of the cluster, at the latest when the head goes.
+
+    Without a head it asks for the next error again and again, and takes half a core. Where Ray has
+    no such thread any more, nothing is to be done.
+    """
+    try:
+        from ray._private.worker import global_worker
+
+        global_worker.threads_stopped.set()
+    except (ImportError, AttributeError):
+        return
 
 
 def _own_address() -> str | None:
