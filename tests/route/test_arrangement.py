@@ -117,11 +117,27 @@ def test_a_group_given_up_is_used_at_once_if_there_is_no_other():
     assert arrangement.groups == {1: {1}}
 
 
+def draining(one):
+    return one._replace(place=replace(one.place, state=PlaceState.DRAINING))
+
+
 def test_a_draining_place_stays_in_its_groups():
-    arranger = Arranger(2, 1)
-    a, b = known("a", m=SEQUENCE), known("b")
-    before = arranger.arrange([a, b])
-    draining = a._replace(place=replace(a.place, state=PlaceState.DRAINING))
-    arrangement = arranger.arrange([draining, b])
+    arranger = Arranger(3, 1)
+    a, b, c = known("a", m=SEQUENCE), known("b", m=SEQUENCE), known("c")
+    before = arranger.arrange([a, b, c])
+    arrangement = arranger.arrange([draining(a), b, c])
     assert arrangement.slots[0].use is SlotUse.DRAIN
     assert (arrangement.groups, arrangement.models) == (before.groups, before.models)
+
+
+def test_a_place_drains_only_once_others_have_its_models():
+    arranger = Arranger(3, 1)
+    a, b = known("a", m=ONCE), known("b", m=ONCE)
+    arranger.arrange([a, b])
+    assert [one.use for one in arranger.arrange([draining(a), draining(b)]).slots[:2]] == [
+        SlotUse.READY
+    ] * 2
+    uses = [
+        one.use for one in arranger.arrange([draining(a), draining(b), known("c", m=ONCE)]).slots
+    ]
+    assert uses == [SlotUse.DRAIN, SlotUse.DRAIN, SlotUse.READY]

@@ -7,7 +7,7 @@ are in numbered groups: those that the same places have share one.
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from inferd.route.place import Place, PlaceState
@@ -119,6 +119,12 @@ class Arranger:
         self, known: Mapping[str, KnownPlace]
     ) -> tuple[tuple[SlotContent, ...], tuple[str, ...]]:
         slots = list(self.last.slots)
+        staying = {
+            model
+            for one in known.values()
+            if one.place.state is PlaceState.READY
+            for model in one.models
+        }
         for number, content in enumerate(slots):
             if content.name and content.name not in known:
                 slots[number] = content._replace(name="", use=SlotUse.UNUSED)
@@ -134,7 +140,7 @@ class Arranger:
                     left_out.append(name)
                     continue
                 number = free.pop(0)
-            slots[number] = _content(one)
+            slots[number] = _content(one, staying)
         return tuple(slots), tuple(left_out)
 
     def _groups(
@@ -173,7 +179,12 @@ class Arranger:
         return groups.most_common(1)[0][0] if groups else None
 
 
-def _content(known: KnownPlace) -> SlotContent:
+def _content(known: KnownPlace, staying: Container[str]) -> SlotContent:
+    """Return what a slot has; a place drains once others have what it has, the `staying` models.
+
+    Until then it is better than none: who takes its place may not have been seen yet.
+    """
     place = known.place
-    use = SlotUse.DRAIN if place.state is PlaceState.DRAINING else SlotUse.READY
+    is_draining = place.state is PlaceState.DRAINING and all(one in staying for one in known.models)
+    use = SlotUse.DRAIN if is_draining else SlotUse.READY
     return SlotContent(place.name, known.address, place.http_port, place.grpc_port, use)

@@ -116,6 +116,9 @@ async def supply(
     uses = [*_changed_uses(before, after, group_count)]
     joining = [one for one in uses if one.group != ALL and one.use is SlotUse.READY]
     others = [one for one in uses if one not in joining]
+    others.sort(
+        key=lambda one: one.use is not SlotUse.READY
+    )  # nobody leaves before others are there
     await socket.change([*_readdressed(before, after, group_count), *_states(joining)])
     if before is None or list(map_lines(before)) != list(map_lines(after)):
         await socket.replace_map(map_path, map_lines(after))
