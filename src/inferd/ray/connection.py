@@ -19,6 +19,9 @@ ANSWER_S = 30.0
 """How long a controller may take to answer."""
 
 _CONNECT_S = 5.0
+_HEAD = "node:__internal_head__"
+"""The resource that only the node of the head has."""
+
 _LOOK_S = 0.25
 
 
@@ -137,6 +140,7 @@ class RayPlacement:
             self._wait_gone(name)
         options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "num_cpus": 0}
         options |= {"max_restarts": -1, "max_concurrency": 1000, "get_if_exists": True}
+        options["scheduling_strategy"] = _near_the_head(self._ray)
         self._handle = self._ray.remote(ControllerActor).options(**options).remote(self._name)
 
     def _wait_gone(self, name: str) -> None:
@@ -221,6 +225,18 @@ def _hear_no_errors() -> None:
         global_worker.threads_stopped.set()
     except (ImportError, AttributeError):
         return
+
+
+def _near_the_head(ray: Any) -> Any:
+    """Return where the controller is best: with the head, without which nothing is started anyway.
+
+    Elsewhere, the end of a machine would take it away just when replicas are to be replaced, until
+    Ray has noticed. Without a head that can be told, it is anywhere.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    heads = [one["NodeID"] for one in ray.nodes() if _HEAD in one["Resources"] and one["Alive"]]
+    return NodeAffinitySchedulingStrategy(heads[0], soft=True) if heads else "DEFAULT"
 
 
 def _own_address() -> str | None:
