@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from inferd.repository.digest import content_digest
+from inferd.repository.digest import content_digest, file_prints
 
 
 @pytest.fixture
@@ -70,3 +70,60 @@ def test_a_file_that_cannot_be_read_is_an_error(model):
     os.mkfifo(model / "1" / "pipe")
     with pytest.raises(OSError, match="pipe"):
         content_digest(model, 1)
+
+
+LARGE = 3 << 20
+
+
+@pytest.mark.parametrize("size", [0, 10, 1 << 20, LARGE])
+def test_a_print_follows_the_content_where_size_and_time_are_the_same(model, size):
+    file = model / "1" / "weights"
+
+    def prints_of(byte):
+        file.write_bytes(byte * size)
+        os.utime(file, (1, 1))
+        return file_prints(model, 1)
+
+    before = prints_of(b"a")
+    assert prints_of(b"a") == before
+    assert (prints_of(b"b") == before) == (size == 0)
+
+
+def test_a_small_file_that_is_copied_anew_has_its_print(model):
+    before = file_prints(model, 1)
+    for path in ("1/model.onnx", "labels.txt"):
+        os.utime(model / path, (1, 1))
+    assert file_prints(model, 1) == before
+
+
+def test_the_time_of_a_large_file_counts_unless_it_is_on_another_machine(model):
+    file = model / "1" / "weights"
+    file.write_bytes(bytes(LARGE))
+    before, elsewhere = file_prints(model, 1), file_prints(model, 1, has_times=False)
+    os.utime(file, (1, 1))
+    assert file_prints(model, 1) != before
+    assert file_prints(model, 1, has_times=False) == elsewhere
+
+
+def test_a_change_anywhere_in_a_large_file_is_told_by_its_time(model):
+    file = model / "1" / "weights"
+    file.write_bytes(bytes(LARGE))
+    os.utime(file, (1, 1))
+    before = file_prints(model, 1)
+    with file.open("r+b") as opened:
+        opened.seek(LARGE // 2 + 12345)
+        opened.write(b"x")
+    assert file_prints(model, 1) != before
+
+
+def test_very_many_files_have_one_print(model):
+    for number in range(200):
+        (model / "1" / f"{number}").touch()
+    [before] = file_prints(model, 1)
+    (model / "1" / "7").write_text("changed")
+    assert file_prints(model, 1) != [before]
+
+
+def test_a_pipe_is_not_read(model):
+    os.mkfifo(model / "1" / "pipe")
+    assert len(file_prints(model, 1)) == 4

@@ -2,15 +2,22 @@
 
 import hashlib
 import os
+from collections.abc import Iterator
 from errno import EINVAL
 from hashlib import blake2b
 from pathlib import Path
 
 from inferd.repository.layout import is_version
-from inferd.repository.tree import entries_of, walk
+from inferd.repository.tree import ModelFile, entries_of, walk
 
 _MOST_PRINTS = 100
 """The most files of a version that have prints of their own."""
+
+_SMALL_BYTES = 1 << 20
+"""Files up to this size are read for their print: what is copied anew is the same again."""
+
+_SAMPLES, _SAMPLE_BYTES = 64, 4096
+"""How much is read of larger files: weights that were trained anew differ nearly everywhere."""
 
 
 def content_digest(folder: Path, version: int, file: Path | None = None) -> bytes:
@@ -19,14 +26,9 @@ def content_digest(folder: Path, version: int, file: Path | None = None) -> byte
     These are all files in the model's `folder` that belong to no other version, or the bare model
     `file`. Reads all of them. Raises OSError, also if one is not a regular file.
     """
-    if file is not None:
-        root = file if file.is_dir() else file.parent
-        paths = [entry.path for entry in entries_of(file)]
-    else:
-        root = folder
-        paths = [entry.path for entry in walk(folder) if _belongs(entry.path, version)]
+    root, entries = _files(folder, version, file)
     digest = hashlib.sha256()
-    for path in paths:
+    for path in (entry.path for entry in entries):
         if not (root / path).is_file():  # opening a pipe would block until somebody writes
             raise OSError(EINVAL, "not all are plain files", path)
         with (root / path).open("rb") as source:
@@ -36,19 +38,52 @@ def content_digest(folder: Path, version: int, file: Path | None = None) -> byte
     return digest.digest()
 
 
-def file_prints(folder: Path, version: int, file: Path | None = None) -> list[str]:
-    """Return prints of the names, sizes and times of the files that `version` may depend on.
+def file_prints(
+    folder: Path, version: int, file: Path | None = None, *, has_times: bool = True
+) -> list[str]:
+    """Return prints of the files that `version` may depend on; see content_digest.
 
-    See content_digest. Where there are many files, one print is for all.
+    They differ if names, sizes or contents do. Large files are not read as a whole: their times
+    count too, if it `has_times`, which copies on other machines have not in common. Where there are
+    very many files, one print is for all, of their names, sizes and times.
     """
+    root, entries = _files(folder, version, file)
+    if len(entries) > _MOST_PRINTS:
+        texts = [_text_of(entry, has_times=has_times) for entry in entries]
+        return [blake2b(b"\0".join(texts), digest_size=8).hexdigest()]
+    return [_print_of(root / entry.path, entry, has_times=has_times) for entry in entries]
+
+
+def _files(folder: Path, version: int, file: Path | None) -> tuple[Path, list[ModelFile]]:
+    """Return the files that a version may depend on, and the folder that their paths begin in."""
     if file is not None:
-        entries = list(entries_of(file))
-    else:
-        entries = [entry for entry in walk(folder) if _belongs(entry.path, version)]
-    texts = [f"{entry.path}\0{entry.size}\0{entry.modified_ns}" for entry in entries]
-    if len(texts) > _MOST_PRINTS:
-        texts = ["\0".join(texts)]
-    return [blake2b(os.fsencode(text), digest_size=8).hexdigest() for text in texts]
+        return file if file.is_dir() else file.parent, list(entries_of(file))
+    return folder, [entry for entry in walk(folder) if _belongs(entry.path, version)]
+
+
+def _print_of(path: Path, entry: ModelFile, *, has_times: bool) -> str:
+    is_small = entry.size <= _SMALL_BYTES
+    digest = blake2b(_text_of(entry, has_times=has_times and not is_small), digest_size=8)
+    try:
+        if path.is_file():  # opening a pipe would block until somebody writes
+            with path.open("rb") as source:
+                for at in (0,) if is_small else _places(entry.size):
+                    source.seek(at)
+                    digest.update(source.read(_SMALL_BYTES if is_small else _SAMPLE_BYTES))
+    except OSError:  # it goes just now, or cannot be read: the load says so
+        pass
+    return digest.hexdigest()
+
+
+def _places(size: int) -> Iterator[int]:
+    """Yield where samples are taken: the first, the last, and evenly between."""
+    last = size - _SAMPLE_BYTES
+    for number in range(_SAMPLES):
+        yield last * number // (_SAMPLES - 1)
+
+
+def _text_of(entry: ModelFile, *, has_times: bool) -> bytes:
+    return os.fsencode(f"{entry.path}\0{entry.size}\0{entry.modified_ns if has_times else 0}\0")
 
 
 def _belongs(path: str, version: int) -> bool:

@@ -323,8 +323,9 @@ class _Member:
             await asyncio.sleep(BEAT_S)
             if engine.state() is not ServerState.READY:
                 continue
-            here = {(row.name, row.version) for row in engine.index(ready=True)}
-            if found := sorted(self._crashes.newly_isolated() & here):
+            isolated = self._crashes.newly_isolated()
+            rows = engine.index(ready=True) if isolated else ()
+            if found := sorted(isolated & {(row.name, row.version) for row in rows}):
                 text = "model '%s' version %s has ended processes: this one is to be replaced, too"
                 LOGGER.warning(text, *found[0])
                 self.send(Retire())
