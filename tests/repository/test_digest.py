@@ -2,7 +2,8 @@ import os
 
 import pytest
 
-from inferd.repository.digest import content_digest, file_prints
+from inferd.core.interfaces import ModelFiles
+from inferd.repository.digest import content_digest, file_prints, lasting_prints
 
 
 @pytest.fixture
@@ -127,3 +128,18 @@ def test_very_many_files_have_one_print(model):
 def test_a_pipe_is_not_read(model):
     os.mkfifo(model / "1" / "pipe")
     assert len(file_prints(model, 1)) == 4
+
+
+def test_what_lasts_is_the_model_file_and_code_beside_it(model):
+    version = model / "1"
+    (version / "model.py").write_text("import helper")
+    (version / "helper.py").write_text("A = 1")
+    files = ModelFiles(model, 1, version, version / "model.py")
+    before = lasting_prints(files)
+    (version / "log.txt").write_text("written by the model")
+    (version / "more.py").touch()
+    assert lasting_prints(files) > before
+    (version / "helper.py").write_text("A = 2")
+    assert not lasting_prints(files) >= before
+    onnx = ModelFiles(model, 1, version, version / "model.onnx")
+    assert len(lasting_prints(onnx)) == 1

@@ -24,6 +24,11 @@ def always() -> bool:
     return True
 
 
+def unseen() -> frozenset[str]:
+    """Return nothing: nobody looks at the files."""
+    return frozenset()
+
+
 class ModelFiles(msgspec.Struct, frozen=True):
     """Where one version of a model is on disk.
 
@@ -32,6 +37,7 @@ class ModelFiles(msgspec.Struct, frozen=True):
     repository, all three still name real paths: the file and the folder that holds it.
 
     `is_wanted` tells, in any thread, whether the load that reads these files is still wanted.
+    `look` returns, in any thread, prints of the model file and of code beside it.
     """
 
     folder: Path
@@ -39,6 +45,7 @@ class ModelFiles(msgspec.Struct, frozen=True):
     version_folder: Path
     file: Path
     is_wanted: Callable[[], bool] = always
+    look: Callable[[], frozenset[str]] = unseen
 
 
 class Placement(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from errno import EINVAL
 from hashlib import blake2b
 from pathlib import Path
 
+from inferd.core.interfaces import ModelFiles
 from inferd.repository.layout import is_version
 from inferd.repository.tree import ModelFile, entries_of, walk
 
@@ -52,6 +53,17 @@ def file_prints(
         texts = [_text_of(entry, has_times=has_times) for entry in entries]
         return [blake2b(b"\0".join(texts), digest_size=8).hexdigest()]
     return [_print_of(root / entry.path, entry, has_times=has_times) for entry in entries]
+
+
+def lasting_prints(files: ModelFiles) -> frozenset[str]:
+    """Return prints of the model file, and of code beside it: what no model writes by itself."""
+    root, found = _files(files.folder, files.version, files.file)
+    paths = [(root / entry.path, entry) for entry in found]
+    if files.file.suffix == ".py":
+        beside = walk(files.file.parent)
+        code = [entry for entry in beside if entry.path.endswith(".py")]
+        paths += [(files.file.parent / entry.path, entry) for entry in code]
+    return frozenset(_print_of(path, entry, has_times=True) for path, entry in paths)
 
 
 def _files(folder: Path, version: int, file: Path | None) -> tuple[Path, list[ModelFile]]:

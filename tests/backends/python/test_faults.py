@@ -209,6 +209,28 @@ def test_a_worker_that_is_killed_loses_only_its_own_request(serve, eventually, t
 
 
 @pytest.mark.slow
+def test_a_worker_that_is_started_again_does_not_run_other_code(serve, eventually, tmp_path):
+    folder = tmp_path / "models" / "victim" / "1"
+
+    def asked_once():
+        try:
+            return asked.ask("victim", "grpc", IN=ZERO)["OUT"].tolist()
+        except InferenceServerException as error:
+            return str(error)
+
+    with serve(victim=PID) as asked:
+        [pid] = asked_once()
+        (folder / "log.txt").write_text("models write into their folders")
+        code = (folder / "model.py").read_text()
+        (folder / "model.py").write_text(code.replace("os.getpid()", "7"))
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: "its files have changed" in asked_once())
+        (folder / "model.py").write_text(code)
+        [new] = eventually(lambda: isinstance(found := asked_once(), list) and found)
+        assert new not in (pid, 7)
+
+
+@pytest.mark.slow
 def test_requests_that_come_while_a_worker_starts_again_wait_for_it(serve, eventually):
     with serve(victim=PID) as asked:
         for _ in range(3):

@@ -113,6 +113,7 @@ class MxnetBackend(ConvertedBackend):
             make=partial(WorkerProcess, config.name, environment, Sizes()),
             start_timeout_s=self._context.load_timeout_s,
             is_wanted=files.is_wanted,
+            look=files.look,
         )
 
 

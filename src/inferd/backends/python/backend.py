@@ -160,6 +160,7 @@ class PythonBackend:
             make=make,
             start_timeout_s=min(start_s or context.load_timeout_s, context.load_timeout_s),
             is_wanted=files.is_wanted,
+            look=files.look,
             timeout_s=timeout_s(config),
             ahead=_ahead(config),
             answers_each=True,

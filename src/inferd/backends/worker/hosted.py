@@ -93,6 +93,7 @@ class HostedModels:
             ),
             start_timeout_s=self._context.load_timeout_s,
             is_wanted=files.is_wanted,
+            look=files.look,
             timeout_s=timeout_s(config),
             ahead=1 if timeout_s(config) else AHEAD,  # the server measures from when it is sent
             answers_each=True,

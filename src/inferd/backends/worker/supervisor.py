@@ -70,6 +70,7 @@ class Supervisor:
         self._process: WorkerProcess | None = None
         self._link: Link | None = None
         self._started: Started | InferdError | None = None
+        self._seen: frozenset[str] | None = None  # the files, at the first start
         self._has_answered = False
         self._failures = 0  # failed starts in a row, or processes that soon ended by themselves
         self._ends = 0  # processes in a row that were soon ended by their requests
@@ -111,6 +112,7 @@ class Supervisor:
         Not for an event loop. Raises InferdError.
         """
         plan = self.plan
+        self._check_files()
         process = plan.make(self._log_line)
         link = Link(process.socket, process.arena, process.received, self._receive, self._lost)
         self._started = None
@@ -129,6 +131,18 @@ class Supervisor:
             link.close()
             process.close()
             raise
+
+    def _check_files(self) -> None:
+        """Raise BackendFailed unless the files are those of the first start."""
+        seen = self.plan.look()
+        if self._seen is None:
+            self._seen = seen
+        elif not seen >= self._seen:
+            msg = (
+                f"model '{self.plan.model}': its files have changed since it was loaded, and other "
+                f"answers are no answers of this version; load it again, or put them back"
+            )
+            raise BackendFailed(msg)
 
     def _wait_for_start(self, process: WorkerProcess, link: Link) -> str | None:
         plan = self.plan

@@ -68,6 +68,7 @@ from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 from inferd.repository.agent import run_agents
+from inferd.repository.digest import lasting_prints
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
 from inferd.repository.local import Reading
@@ -218,7 +219,7 @@ class Loader:
         self, model: FoundModel, config: ModelConfig, version: int, attempt: Attempt
     ) -> Served:
         backend = model.backend or self._backend(config)
-        files = files_of(model, version, config, attempt.is_wanted)
+        files = _watched(files_of(model, version, config, attempt.is_wanted))
         marks = ModelMarks(self._options.marks or RunMarks(), config.name, str(version))
         in_worker = self._isolated(config, version, backend)
         config = self._completed(backend, files, in_worker or config, marks)
@@ -423,6 +424,11 @@ class Loader:
                     )
                     backend.connect(context)
             return backend
+
+
+def _watched(files: ModelFiles) -> ModelFiles:
+    """Return `files` as those who start processes with them again can tell whether they changed."""
+    return msgspec.structs.replace(files, look=partial(lasting_prints, files))
 
 
 def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> _Result:
