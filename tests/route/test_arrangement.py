@@ -141,3 +141,40 @@ def test_a_place_drains_only_once_others_have_its_models():
         one.use for one in arranger.arrange([draining(a), draining(b), known("c", m=ONCE)]).slots
     ]
     assert uses == [SlotUse.DRAIN, SlotUse.DRAIN, SlotUse.READY]
+
+
+def versions_of(name, **versions):
+    """Return a known place of that name that has models in some versions."""
+    found = {model: frozenset(several.split()) for model, several in versions.items()}
+    return known(name, **dict.fromkeys(versions, ONCE))._replace(versions=found)
+
+
+def test_versions_that_all_places_of_their_model_have_need_no_group():
+    places = [versions_of("a", m="1 2", n="1"), versions_of("b", m="1 2")]
+    arrangement = Arranger(3, 2).arrange(places)
+    assert set(arrangement.models) == {"m", "n"}
+    assert arrangement.mixed_models == ()
+
+
+def test_versions_that_only_some_places_have_are_sent_there():
+    places = [versions_of("a", m="1"), versions_of("b", m="1 2"), versions_of("c", m="2 3")]
+    arrangement = Arranger(3, 3).arrange(places)
+    having = {
+        model: arrangement.groups[int(group)]
+        for model, (group, _) in arrangement.models.items()
+        if group != ALL
+    }
+    assert having == {"m/1": {0, 1}, "m/2": {1, 2}, "m/3": {2}}
+    assert arrangement.models["m"] == (ALL, ONCE)
+
+
+def test_models_whose_newest_version_differs_are_told_with_their_places():
+    places = [
+        versions_of("a", m="1 2", n="9"),
+        versions_of("b", m="2", n="10"),
+        versions_of("c", m="2", n="9 10"),
+    ]
+    arranger = Arranger(3, 3)
+    assert arranger.arrange(places).mixed_models == ("n (9 at a; 10 at b, c)",)
+    places[0] = draining(places[0])
+    assert arranger.arrange(places).mixed_models == ()

@@ -93,5 +93,17 @@ def test_the_map_has_group_and_kind_of_each_model_and_whether_places_differ():
     ]
 
 
+def test_versions_that_differ_do_not_keep_streams_from_any_place():
+    """A stream need not say its model as long as all places have all models."""
+    known = [A._replace(versions={"m": {"1"}}), A._replace(place=B.place, versions={"m": {"2"}})]
+    assert dict(map_lines(Arranger(2, 2).arrange(known))) == {
+        "m": "all.repeatable",
+        "m/1": "1.repeatable",
+        "m/2": "2.repeatable",
+        "q": "all.sequence",
+        "//": "needs-model",
+    }
+
+
 def test_nothing_is_left_to_be_filled_in(text_of):
     assert not re.search(r"@[a-z_]+@", text_of((A, B)).replace("unix@", ""))

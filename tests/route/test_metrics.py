@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferd.route.arrangement import Arranger, KnownPlace
+from inferd.route.arrangement import Arranger, KnownPlace, ModelKind
 from inferd.route.metrics import RouteCounts, families
 from inferd.route.place import Place
 
@@ -57,6 +57,15 @@ def test_no_count_falls_when_haproxy_is_started_again():
     assert values(counts, [row("rest-all", "p1", 8)])[REQUESTS, A, REST] == 8
     assert values(counts, [row("rest-all", "p1", 1)])[REQUESTS, A, REST] == 9
     assert values(counts, None)[REQUESTS, A, REST] == 9
+
+
+def test_models_of_mixed_versions_are_counted():
+    known = [
+        KnownPlace(Place(name, "h", 1, 2), "10.0.0.1", {"m": ModelKind.ONCE}, {"m": {version}})
+        for name, version in (("a", "1"), ("b", "2"))
+    ]
+    found = values(RouteCounts(arrangement=Arranger(2, 2).arrange(known)), None)
+    assert found[("inferd_route_mixed_models",)] == 1
 
 
 def test_without_haproxy_it_says_so():

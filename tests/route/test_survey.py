@@ -99,6 +99,21 @@ def test_only_the_models_that_a_place_is_meant_to_have_count(site):
     assert found.models == {"m": REPEATABLE}
 
 
+def test_the_versions_of_models_that_count_are_known(site):
+    rows = [("m", "1"), ("m", "2"), ("n", "1"), ("x", "3")]
+    index = [{"name": name, "version": version, "state": "READY"} for name, version in rows]
+    places = answers("m", "n", "x")
+    places["/v2/repository/index"] = (200, json.dumps(index).encode())
+
+    async def test():
+        models = frozenset({"m", "n"})
+        async with site(places) as server, surveyed(server, models=models) as (_, change):
+            return await change()
+
+    [found] = asyncio.run(test())
+    assert found.versions == {"m": {"1", "2"}, "n": {"1"}}
+
+
 def test_an_ensemble_needs_the_care_of_its_steps(site):
     ensemble = {"ensemble_scheduling": {"step": [{"model_name": "m"}, {"model_name": "p"}]}}
 

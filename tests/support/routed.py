@@ -61,10 +61,10 @@ output {{ name: "OUTPUT0" data_type: TYPE_INT32 dims: [ -1 ] }}
 """
 
 
-def write_repository(folder, models):
+def write_repository(folder, models, version="1"):
     """Write models that answer what they are asked, by name, with more of their configuration."""
     for name, more in models.items():
-        (folder / name / "1").mkdir(parents=True)
+        (folder / name / version).mkdir(parents=True)
         (folder / name / "config.pbtxt").write_text(MODEL.format(more))
     return folder
 

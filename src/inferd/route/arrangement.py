@@ -2,12 +2,14 @@
 
 HAProxy has a fixed number of slots and of groups, which are filled while it runs. All places
 together are the group "all", which needs no more than slots. The models that not every place has
-are in numbered groups: those that the same places have share one.
+are in numbered groups: those that the same places have share one. A version that only some places
+of its model have is a model of its own, MODEL/VERSION.
 """
 
 import enum
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from inferd.route.place import Place, PlaceState
@@ -37,11 +39,12 @@ _CARE = list(ModelKind)
 
 
 class KnownPlace(NamedTuple):
-    """A place, its address as a number, and the models that are ready there."""
+    """A place, its address as a number, and what is ready there: models, and their versions."""
 
     place: Place
     address: str
     models: Mapping[str, ModelKind]
+    versions: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 class SlotUse(enum.Enum):
@@ -66,8 +69,9 @@ class Arrangement(NamedTuple):
     """What HAProxy is to have.
 
     `slots` are numbered from 0; `groups` are the numbers of slots in each group, by its number from
-    1; `models` are (group, kind) by name. `left_out` are places for which there was no slot,
-    `lost_models` models for which there was no group.
+    1; `models` are (group, kind) by name, or by name/version. `left_out` are places for which there
+    was no slot, `lost_models` models for which there was no group. `mixed_models` are texts: the
+    models whose newest version is not the same at all places, and which place has which.
     """
 
     slots: tuple[SlotContent, ...]
@@ -75,6 +79,7 @@ class Arrangement(NamedTuple):
     models: Mapping[str, tuple[str, ModelKind]]
     left_out: tuple[str, ...] = ()
     lost_models: tuple[str, ...] = ()
+    mixed_models: tuple[str, ...] = ()
 
 
 class Arranger:
@@ -93,14 +98,12 @@ class Arranger:
         by_name = {one.place.name: one for one in known}
         slots, left_out = self._slots(by_name)
         numbers = {content.name: number for number, content in enumerate(slots) if content.name}
-        having: dict[str, set[int]] = {}
         kinds: dict[str, ModelKind] = {}
-        for name, number in numbers.items():
+        for name in numbers:
             for model, kind in by_name[name].models.items():
-                having.setdefault(model, set()).add(number)
                 kinds[model] = max(kind, kinds.get(model, kind), key=_CARE.index)
         everywhere = frozenset(numbers.values())
-        sets = {model: frozenset(found) for model, found in having.items()}
+        sets = _sets({number: by_name[name] for name, number in numbers.items()})
         # A blank ends a key in HAProxy's map, so such a model is routed only if all places have it.
         blank = sorted(one for one in sets if " " in one)
         spaced = [(one, sets.pop(one)) for one in blank]
@@ -108,11 +111,12 @@ class Arranger:
         lost += tuple(model for model, where in spaced if where != everywhere)
         group_of = {found: str(number) for number, found in groups.items()} | {everywhere: ALL}
         models = {
-            model: (group_of[found], kinds[model])
+            model: (group_of[found], kinds[model.partition("/")[0]])
             for model, found in sorted(sets.items())
             if found in group_of
         }
-        self.last = Arrangement(slots, groups, models, left_out, lost)
+        taking = [by_name[one.name] for one in slots if one.use is SlotUse.READY]
+        self.last = Arrangement(slots, groups, models, left_out, lost, tuple(_mixed(taking)))
         return self.last
 
     def _slots(
@@ -177,6 +181,43 @@ class Arranger:
             if group != ALL and int(group) not in found
         )
         return groups.most_common(1)[0][0] if groups else None
+
+
+def _sets(known: Mapping[int, KnownPlace]) -> dict[str, frozenset[int]]:
+    """Return the slots that have each model, and each version that only some of those have."""
+    models: dict[str, set[int]] = {}
+    versions: dict[tuple[str, str], set[int]] = {}
+    for slot, one in known.items():
+        for model in one.models:
+            models.setdefault(model, set()).add(slot)
+            for version in one.versions.get(model, ()):
+                versions.setdefault((model, version), set()).add(slot)
+    apart = {
+        f"{model}/{version}": found
+        for (model, version), found in versions.items()
+        if found != models[model]
+    }
+    return {name: frozenset(found) for name, found in (models | apart).items()}
+
+
+def _mixed(known: Iterable[KnownPlace]) -> Iterator[str]:
+    """Yield the models whose newest version is not the same at all places, with what each has."""
+    newest: dict[str, dict[str, list[str]]] = {}
+    for one in known:
+        for model, versions in one.versions.items():
+            version = max(versions, key=_age)
+            newest.setdefault(model, {}).setdefault(version, []).append(one.place.name)
+    for model, places in sorted(newest.items()):
+        if len(places) > 1:
+            texts = (
+                f"{version} at {', '.join(places[version])}" for version in sorted(places, key=_age)
+            )
+            yield f"{model} ({'; '.join(texts)})"
+
+
+def _age(version: str) -> tuple[int, str]:
+    """Return what orders versions, whose numbers have any length and no leading zeros."""
+    return len(version), version
 
 
 def _content(known: KnownPlace, staying: Container[str]) -> SlotContent:

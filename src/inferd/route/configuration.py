@@ -142,7 +142,7 @@ def map_lines(arrangement: Arrangement) -> Iterator[tuple[str, str]]:
     for model, (group, kind) in arrangement.models.items():
         yield model, f"{group}.{kind.value}"
     kinds = {kind for _, kind in arrangement.models.values()}
-    if arrangement.groups:
+    if any(group != ALL for model, (group, _) in arrangement.models.items() if "/" not in model):
         yield DIFFER, "differ"
     if arrangement.groups or ModelKind.SEQUENCE in kinds:
         yield NEEDS_MODEL, "needs-model"

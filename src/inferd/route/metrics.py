@@ -106,6 +106,12 @@ def families(counts: RouteCounts, rows: Rows | None) -> Iterable[Family]:
             ('of="models"', len(arrangement.lost_models)),
         ],
     )
+    yield Family(
+        "inferd_route_mixed_models",
+        "gauge",
+        "Models whose newest version is not the same at all places",
+        [("", len(arrangement.mixed_models))],
+    )
     yield from _by_place(counts, arrangement, rows or ())
 
 

@@ -170,7 +170,7 @@ class _Route:
         self._stop = asyncio.Event()
         self._notifier = Notifier(os.environ)
         self._served: dict[str, SlotUse] = {}
-        self._said: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+        self._said: tuple[tuple[str, ...], ...] = ((), (), ())
 
     async def serve(self) -> int:
         """Run from start to end, and return the exit code. Raises InvalidConfig."""
@@ -296,21 +296,29 @@ class _Route:
         self._served = served
 
     def _warn(self, arrangement: Arrangement) -> None:
-        said = arrangement.left_out, arrangement.lost_models
-        if said == self._said:
-            return
+        said = arrangement.left_out, arrangement.lost_models, arrangement.mixed_models
+        changed = [
+            now if now != before else () for now, before in zip(said, self._said, strict=True)
+        ]
         self._said = said
-        if arrangement.left_out:
+        left_out, lost, mixed = changed
+        if left_out:
             LOGGER.error(
                 "there are more places than --max-places %d: nothing is sent to %s",
                 self._settings.max_places,
-                ", ".join(arrangement.left_out),
+                ", ".join(left_out),
             )
-        if arrangement.lost_models:
+        if lost:
             LOGGER.error(
                 "the places differ in more ways than --max-groups %d: requests for %s go to any",
                 self._settings.max_groups,
-                ", ".join(arrangement.lost_models),
+                ", ".join(lost),
+            )
+        if mixed:
+            LOGGER.warning(
+                "the places differ in their newest versions, so requests that name none are "
+                "answered by either: %s",
+                ", ".join(mixed),
             )
 
     def _end(self, number: signal.Signals) -> None:

@@ -38,10 +38,11 @@ class NotReady(InferdError):
 
 
 class Findings(NamedTuple):
-    """What a place has: the kinds of the models that are ready."""
+    """What a place has: the kinds and versions of the models that are ready."""
 
     address: str
     models: Mapping[str, ModelKind]
+    versions: Mapping[str, frozenset[str]]
 
 
 class Survey:
@@ -81,7 +82,7 @@ class Survey:
     def known(self) -> list[KnownPlace]:
         """Return the places that have been seen ready, in the order in which they came."""
         return [
-            KnownPlace(one.place, one.findings.address, one.findings.models)
+            KnownPlace(one.place, *one.findings)
             for one in self._watched.values()
             if one.findings is not None
         ]
@@ -209,15 +210,18 @@ class _Watched:
         if answer.status != 200:
             msg = f"its index cannot be read ({answer.status})"
             raise InferdError(msg)
-        names = {row.name for row in decode_index(answer.body)}
-        if place.models is not None:
-            names &= place.models
+        versions: dict[str, set[str]] = {}
+        for row in decode_index(answer.body):
+            if place.models is None or row.name in place.models:
+                versions.setdefault(row.name, set()).add(row.version)
         now = asyncio.get_running_loop().time()
         kinds = {}
-        for name in sorted(names):
+        for name in sorted(versions):
             kinds[name] = await self._kind(target, name, now)
-        self._kinds = {name: one for name, one in self._kinds.items() if name in names}
-        return Findings(address, kinds)
+        self._kinds = {name: one for name, one in self._kinds.items() if name in versions}
+        return Findings(
+            address, kinds, {name: frozenset(found) for name, found in versions.items()}
+        )
 
     async def _kind(self, target: HttpTarget, name: str, now: float, depth: int = 0) -> ModelKind:
         until_s, kind = self._kinds.get(name, (0.0, ModelKind.ONCE))
