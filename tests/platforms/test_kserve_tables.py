@@ -5,8 +5,8 @@ import lightgbm
 import numpy as np
 import pytest
 import xgboost
-from catboost import CatBoostRegressor
-from sklearn.linear_model import LinearRegression
+from catboost import CatBoost, CatBoostClassifier, CatBoostRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from stock_runtimes import MLSERVER_DEFAULTS, STOCK, Container, served
 
 ROWS, TARGETS = [[1.0, 2.0], [3.0, 4.0]] * 20, [3.0, 7.0] * 20
@@ -68,3 +68,48 @@ def test_mlservers_container_serves_the_class_of_the_model(tmp_path, model_class
     container = Container(env=dict(STOCK["kserve-mlserver"].env) | MLSERVER_DEFAULTS)
     found, _ = served(container.filled(tmp_path, model_class), TRUSTED, "iris", REQUEST)
     assert found == pytest.approx([3, 7], abs=1e-4)
+
+
+# --- answers as those of KServe's own servers, where ours are others without its arguments ---
+
+LABELS = [0, 1] * 20
+
+
+def answered(runtime, folder, environ):
+    found, said = served(STOCK[runtime].filled(folder), TRUSTED | environ, "iris", REQUEST)
+    assert "models answer as they do there" in said
+    return found
+
+
+@pytest.mark.parametrize("environ", [{}, {"INFERD_BACKEND_CONFIG": "xgboost,num_threads=2"}])
+def test_a_classifier_of_xgboost_gives_what_its_booster_does(tmp_path, environ):
+    model = xgboost.XGBClassifier(n_estimators=3, learning_rate=0.3).fit(ROWS, LABELS)
+    model.save_model(tmp_path / "model.json")
+    booster = xgboost.Booster(model_file=tmp_path / "model.json")
+    expected = booster.predict(xgboost.DMatrix(ROWS[:2]))
+    assert set(expected) - {0, 1}
+    found = answered("kserve-xgbserver", tmp_path, environ)
+    assert found.ravel() == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_classifier_of_catboost_gives_raw_values(tmp_path):
+    model = CatBoostClassifier(iterations=3, verbose=False, allow_writing_files=False)
+    model.fit(ROWS, LABELS).save_model(str(tmp_path / "model.cbm"))
+    expected = CatBoost().load_model(str(tmp_path / "model.cbm")).predict(ROWS[:2])
+    found = answered("kserve-catboostserver", tmp_path, {})
+    assert found.ravel() == pytest.approx(expected)
+
+
+def test_an_estimator_answers_with_probabilities_where_its_variable_says_so(tmp_path):
+    model = LogisticRegression().fit(ROWS, LABELS)
+    joblib.dump(model, tmp_path / "model.joblib")
+    found = answered("kserve-sklearnserver", tmp_path, {"PREDICT_PROBA": "True"})
+    assert found.reshape(2, 2) == pytest.approx(model.predict_proba(ROWS[:2]))
+    found = answered("kserve-sklearnserver", tmp_path, {"PREDICT_PROBA": "false"})
+    assert found.ravel().tolist() == [0, 1]
+
+
+def test_an_estimator_without_probabilities_predicts_all_the_same(tmp_path):
+    write_sklearn(tmp_path)
+    found = answered("kserve-sklearnserver", tmp_path, {"PREDICT_PROBA": "true"})
+    assert found == pytest.approx([3, 7])

@@ -4,6 +4,9 @@ Such a command line begins with the name of that server's program, or has a flag
 server has; its flags are then replaced by ours. Triton's flags are ours already, and so are the
 variables of MLServer; of these only the words before the flags are dropped. A flag that is in no
 table is left as it is: it is one of ours, or is refused by its name.
+
+Where another server would answer otherwise than we do, the settings of our backends say that it be
+as there.
 """
 
 import os
@@ -12,30 +15,44 @@ from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
+from inferd.config.parameter import DEFAULT_OUTPUTS, MODEL_CLASS
+
 _Translation = Callable[[str], list[str]]
 """Takes the value of a flag, "" if it has none; returns the flags of ours that mean the same."""
+
+_Setting = Callable[[str], list[str]]
+"""Takes the value of a flag or variable; returns what --backend-config would say for it."""
 
 
 class Foreign(NamedTuple):
     """Another server: its `programs`, the `marks` by which its flags are known, and what they mean.
 
-    `program_verb` is the word that follows the program. `missing` is what its own clients may call
-    and is not served here, "" if there is nothing.
+    `settings` are further flags, and `variables` those of the environment, that are settings of our
+    backends; `answers` are the settings by which models answer as they do there. `program_verb` is
+    the word that follows the program. `missing` is what its own clients may call and is not served
+    here, "" if there is nothing.
     """
 
     title: str
     programs: tuple[str, ...]
     marks: tuple[str, ...] = ()
     flags: Mapping[str, _Translation] = {}
+    settings: Mapping[str, _Setting] = {}
+    variables: Mapping[str, _Setting] = {}
+    answers: tuple[str, ...] = ()
     program_verb: str = ""
     missing: str = ""
 
 
 class Understood(NamedTuple):
-    """The arguments of `inferd serve` that say the same, and what to tell whoever wrote them."""
+    """The arguments of `inferd serve` that say the same, and what to tell whoever wrote them.
+
+    `backend_config` counts where --backend-config, the variable or the file do not say otherwise.
+    """
 
     arguments: list[str]
     warnings: list[str]
+    backend_config: tuple[str, ...] = ()
 
 
 def _to(*flags: str) -> _Translation:
@@ -57,6 +74,16 @@ def _polled(value: str) -> list[str]:
     return ["--model-control-mode=poll", f"--repository-poll-secs={value}"]
 
 
+def _threads(value: str) -> list[str]:
+    return [f"{backend},num_threads={value}" for backend in ("xgboost", "lightgbm")]
+
+
+def _probabilities(value: str) -> list[str]:
+    """Return what makes estimators that know probabilities answer with them, as there."""
+    is_on = value.lower() == "true"
+    return [f"sklearn,{DEFAULT_OUTPUTS}=predict_proba"] if is_on else []
+
+
 FOREIGN = (
     Foreign("Triton", ("tritonserver", "trtserver")),
     Foreign("MLServer", ("mlserver",), program_verb="start"),
@@ -66,14 +93,15 @@ FOREIGN = (
         ("model-dir", "nthread", "enable-docs-url", "max-asyncio-workers"),
         {
             "enable-grpc": _to("allow-grpc="),
-            "nthread": _to(
-                "backend-config=xgboost,num_threads=", "backend-config=lightgbm,num_threads="
-            ),
             "max-threads": _without_effect,
             "max-asyncio-workers": _without_effect,
             "enable-docs-url": _without_effect,
             "enable-latency-logging": _without_effect,
         },
+        settings={"nthread": _threads},
+        variables={"PREDICT_PROBA": _probabilities},
+        # There, whatever saved the file: xgboost.Booster and catboost.CatBoost, not a classifier.
+        answers=(f"xgboost,{MODEL_CLASS}=xgboost.core.Booster", f"catboost,{MODEL_CLASS}=CatBoost"),
         missing="its V1 protocol (/v1/models/NAME:predict)",
     ),
     Foreign(
@@ -89,6 +117,7 @@ FOREIGN = (
             "file-system-poll-wait-seconds": _polled,
             "grpc-workers": _without_effect,
             "rest-workers": _without_effect,
+            "cache-dir": _without_effect,  # of compiled models; ours is that of the responses
         },
         missing="TensorFlow Serving's API (/v1/models/NAME:predict) and /v3",
     ),
@@ -114,7 +143,7 @@ def is_program(word: str) -> bool:
     return _by_program(word) is not None
 
 
-def understand(arguments: Sequence[str]) -> Understood:
+def understand(arguments: Sequence[str], environ: Mapping[str, str]) -> Understood:
     """Return `arguments`, those of another server replaced by ours; others stay as they are."""
     words = list(arguments)
     found = _by_program(words[0]) if words else None
@@ -127,7 +156,7 @@ def understand(arguments: Sequence[str]) -> Understood:
         found = next((one for one in FOREIGN if given & set(one.marks)), None)
     if found is None:
         return Understood(words, [])
-    return _translated(found, words)
+    return _translated(found, words, environ)
 
 
 def _by_program(word: str) -> Foreign | None:
@@ -142,26 +171,39 @@ def _name(word: str) -> str:
     return flag[2:].replace("_", "-") if flag.startswith("--") else ""
 
 
-def _translated(foreign: Foreign, words: list[str]) -> Understood:
-    arguments, idle = [], []
+def _translated(foreign: Foreign, words: list[str], environ: Mapping[str, str]) -> Understood:
+    arguments, idle, settings = [], [], list(foreign.answers)
+    for name, setting in foreign.variables.items():
+        settings += setting(environ.get(name, ""))
     while words:
         word = words.pop(0)
-        translate = foreign.flags.get(_name(word))
-        if translate is None:
+        name = _name(word)
+        if name not in foreign.flags and name not in foreign.settings:
             arguments.append(word)
             continue
         flag, equals, value = word.partition("=")
         if not equals and words and not words[0].startswith("--"):
             value = words.pop(0)
+        if name in foreign.settings:
+            settings += foreign.settings[name](value)
+            continue
+        translate = foreign.flags[name]
         if translate is _without_effect:
             idle.append(flag)
         arguments += translate(value)
+    return Understood(arguments, _warnings(foreign, idle, settings), tuple(settings))
+
+
+def _warnings(foreign: Foreign, idle: list[str], settings: list[str]) -> list[str]:
     warnings = []
     if foreign.missing:
         warnings.append(
             f"the arguments are those of {foreign.title}: of what it serves, {foreign.missing} is "
             f"not served here; clients use V2, at /v2/models/NAME/infer and over gRPC"
         )
+    if settings:
+        shown = " ".join(f"--backend-config={setting}" for setting in settings)
+        warnings.append(f"models answer as they do there, as if the arguments had {shown}")
     if idle:
         warnings.append(f"accepted, but without effect here: {', '.join(idle)}")
-    return Understood(arguments, warnings)
+    return warnings

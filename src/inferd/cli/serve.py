@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from inferd.cli.flags import read_command_line
 from inferd.cli.foreign import understand
@@ -14,7 +15,7 @@ from inferd.errors import InvalidConfig
 def run(arguments: Sequence[str]) -> int:
     """Serve until a signal. Return 2 for wrong options, else as inferd.server.process.run does."""
     try:
-        understood = understand(arguments)
+        understood = understand(arguments, os.environ)
         line = read_command_line(understood.arguments)
         if line.wants_help:
             from inferd.cli.help import serve_help
@@ -25,7 +26,9 @@ def run(arguments: Sequence[str]) -> int:
         if not settings.config.model_repository:
             msg = "name at least one model repository: inferd serve PATH"
             raise InvalidConfig(msg)
-        count = worker_count(settings.config)
+        usual = understood.backend_config
+        config = replace(settings.config, backend_config=(*usual, *settings.config.backend_config))
+        count = worker_count(config)
     except InvalidConfig as error:
         sys.stderr.write(f"inferd serve: {error.message}\nSee inferd serve --help.\n")
         return 2
@@ -35,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     if count > 1 or are_sockets_passed(os.environ, os.getpid()):
         from inferd.server.supervisor import run as supervise
 
-        return supervise(settings.config, count, warnings)
+        return supervise(config, count, warnings)
     from inferd.server.process import run as serve
 
-    return serve(settings.config, warnings)
+    return serve(config, warnings)

@@ -15,6 +15,8 @@ SETTINGS = {
     "inferd_allow_pickle": "true",
     "inferd_trusted_types": "a.B",
     "inferd_any_input_name": "true",
+    "inferd_default_outputs": "predict_proba",
+    "inferd_model_class": "c.D",
     "default-max-batch-size": "9",
     "other": "x",
 }
@@ -65,3 +67,9 @@ def test_without_settings_nothing_is_added():
     backend = Recorder()
     backend.load(FILES, ModelConfig("m"))
     assert backend.parameters == {}
+
+
+def test_default_outputs_of_the_settings_are_not_those_of_a_model_without_them(backend):
+    assert "inferd_default_outputs" not in backend.complete(FILES, ModelConfig("m")).parameters
+    own = ModelConfig("m", parameters={"inferd_default_outputs": "predict"})
+    assert backend.complete(FILES, own).parameters["inferd_default_outputs"] == "predict"

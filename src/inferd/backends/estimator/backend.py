@@ -7,7 +7,13 @@ from inferd.backends.estimator.file import ALLOW_PICKLE, TRUSTED
 from inferd.backends.estimator.instance import EstimatorInstance, outputs_named
 from inferd.backends.estimator.model import PREDICT, PROBABILITY, THREADS, LoadedModel
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS, FOUND_OUTPUTS, TABLE
+from inferd.config.parameter import (
+    ANY_INPUT_NAME,
+    DEFAULT_OUTPUTS,
+    FOUND_OUTPUTS,
+    MODEL_CLASS,
+    TABLE,
+)
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
 from inferd.core.signature import Declared, Signature, complete_config
@@ -20,7 +26,7 @@ INPUT = "input"
 _USUAL = (PREDICT, PROBABILITY)
 """The outputs of a request that names none, of a model that has more."""
 
-_SETTINGS = (THREADS, ALLOW_PICKLE, TRUSTED, ANY_INPUT_NAME)
+_SETTINGS = (THREADS, ALLOW_PICKLE, TRUSTED, ANY_INPUT_NAME, DEFAULT_OUTPUTS, MODEL_CLASS)
 """The parameters that --backend-config may give to all models that do not say otherwise."""
 
 
@@ -99,8 +105,11 @@ def completed(config: ModelConfig, model: LoadedModel, default_max_batch_size: i
     if not config.output:
         parameters.setdefault(FOUND_OUTPUTS, "true")
         usual = [output for output in _USUAL if output in model.outputs]
-        if usual and len(usual) < len(model.outputs):
-            parameters.setdefault(DEFAULT_OUTPUTS, ",".join(usual))
+        named = parameters.get(DEFAULT_OUTPUTS, "").split(",")
+        if not any(name in model.outputs for name in named):  # settings may be for other models
+            parameters.pop(DEFAULT_OUTPUTS, None)
+            if usual and len(usual) < len(model.outputs):
+                parameters[DEFAULT_OUTPUTS] = ",".join(usual)
     return _as_table(replace(whole, parameters=parameters))
 
 

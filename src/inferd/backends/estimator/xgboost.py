@@ -46,7 +46,7 @@ class XgboostBackend(EstimatorBackend):
     """Runs files of Booster.save_model and of XGBoost's scikit-learn classes.
 
     A file of a Booster is run as MLServer does, by an XGBRegressor, which stops at the best
-    iteration of early stopping; where MLflow says that it is a Booster, by Booster.predict.
+    iteration of early stopping. Where MODEL_CLASS is a Booster, any file is, by Booster.predict.
     """
 
     packages = ("xgboost",)
@@ -55,9 +55,9 @@ class XgboostBackend(EstimatorBackend):
         xgboost = import_module("xgboost")
         try:
             booster = xgboost.Booster(model_file=str(files.file))
-            saved = msgspec.json.decode(booster.attr("scikit_learn") or "{}")
-            if not saved and config.parameters.get(MODEL_CLASS, "").endswith(".Booster"):
+            if config.parameters.get(MODEL_CLASS, "").endswith(".Booster"):
                 return xgboost_model(_Alone(booster), thread_count(config))
+            saved = msgspec.json.decode(booster.attr("scikit_learn") or "{}")
             kind = saved.get("_estimator_type", "regressor")
             model = getattr(xgboost, _CLASSES.get(kind, "XGBRegressor"))()
             model.load_model(str(files.file))
