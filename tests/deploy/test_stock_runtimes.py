@@ -8,7 +8,7 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 import pytest
-from stock_runtimes import MLSERVER_DEFAULTS, STOCK, Container, served
+from stock_runtimes import MLSERVER_DEFAULTS, STOCK, Container, call, served, started
 
 ROOT = Path(__file__).parents[2]
 DIGIT = 3  # what the model sees in the picture
@@ -61,6 +61,25 @@ def test_mlservers_container_serves_what_its_variables_name(tmp_path):
     container = container.filled(tmp_path / "models", "mlserver_lightgbm.LightGBMModel")
     found, _ = served(container, {}, "iris", rows())
     assert found == pytest.approx([3, 7])
+
+
+@pytest.mark.slow
+def test_mlservers_container_with_code_of_its_own_answers_nothing_in_its_place(tmp_path):
+    write_lightgbm(tmp_path / "models")
+    container = Container(env=dict(STOCK["kserve-mlserver"].env) | MLSERVER_DEFAULTS)
+    server = started(container.filled(tmp_path / "models", "mine.Calibrated"), {})
+    try:
+        port = server.wait_live()
+        server.wait_for(r"asks for 'mine\.Calibrated'")
+        assert call(port, "/v2/health/ready")[0] != 200
+        status, answer = call(port, "/v2/models/models/infer", rows())
+        assert status == 404 and "mine.Calibrated" in answer["error"], answer
+        server.process.terminate()
+        server.end()
+    finally:
+        server.process.kill()
+        server.process.wait()
+        server.process.stdout.close()
 
 
 @pytest.mark.slow

@@ -138,6 +138,45 @@ def test_variables_say_what_a_folder_with_nothing_but_a_file_is(tmp_path, monkey
     assert "the variable MLSERVER_MODEL_EXTRA is not JSON" in model.error.message
 
 
+@pytest.mark.parametrize("name", ["model.txt", "1/model.onnx"])
+def test_a_file_is_not_the_model_where_a_variable_says_that_code_of_its_own_is(
+    tmp_path, monkeypatch, name
+):
+    file = tmp_path / "models" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("tree\n")
+    monkeypatch.setenv("MLSERVER_MODEL_IMPLEMENTATION", "mine.Calibrated")
+    [model] = Repositories([tmp_path / "models"]).find_all()
+    assert isinstance(model.error, Unsupported)
+    assert model.error.message.startswith(
+        "model 'models': MLSERVER_MODEL_IMPLEMENTATION asks for 'mine.Calibrated', known are "
+    )
+    (tmp_path / "models/config.pbtxt").write_text(
+        'backend: "lightgbm" default_model_filename: "model.txt"'
+        if name == "model.txt"
+        else 'platform: "onnxruntime_onnx"'
+    )
+    [model] = Repositories([tmp_path / "models"]).find_all()
+    assert model.error is None
+
+
+@pytest.mark.parametrize("uri", ["iris.txt", "./iris.txt", "{}/iris.txt"])
+def test_a_variable_names_the_file_among_others(tmp_path, monkeypatch, uri):
+    where = tmp_path / "models"
+    where.mkdir()
+    (where / "model.onnx").touch()
+    (where / "iris.txt").write_text("tree\n")
+    monkeypatch.setenv("MLSERVER_MODEL_IMPLEMENTATION", "mlserver_lightgbm.LightGBMModel")
+    monkeypatch.setenv("MLSERVER_MODEL_URI", uri.format(where))
+    [model] = Repositories([where]).find_all()
+    assert (model.error, model.config.backend) == (None, "lightgbm")
+    assert model.file == where / "iris.txt"
+    monkeypatch.setenv("MLSERVER_MODEL_URI", "../iris.txt")
+    (tmp_path / "iris.txt").write_text("tree\n")
+    [model] = Repositories([where]).find_all()
+    assert model.config is None or model.file != tmp_path / "iris.txt"
+
+
 def test_version_folders_stay_what_they_are_whatever_variables_say(tmp_path, monkeypatch):
     monkeypatch.setenv("MLSERVER_MODEL_IMPLEMENTATION", "mlserver_xgboost.XGBoostModel")
     where = tmp_path / "m"

@@ -89,7 +89,28 @@ def is_foreign(folder: Path) -> bool:
     package = os.environ.get(IMPLEMENTATION_VARIABLE, "").partition(".")[0]
     if package not in _RUNTIMES or is_version(folder.name):
         return False
-    return any(name and (folder / name).is_file() for name in _RUNTIMES[package][1])
+    if any(name and (folder / name).is_file() for name in _RUNTIMES[package][1]):
+        return True
+    uri = os.environ.get(URI_VARIABLE, "")
+    named = folder.absolute() / uri
+    return named.is_relative_to(folder.absolute()) and named.is_file()
+
+
+def check_implementation(name: str) -> None:
+    """Raise Unsupported if a variable says that code of its own runs the model `name`.
+
+    Its file alone is then not the model: what that code does with the answers is not known.
+    """
+    implementation = os.environ.get(IMPLEMENTATION_VARIABLE, "")
+    if implementation and implementation.partition(".")[0] not in _RUNTIMES:
+        raise _unknown(name, IMPLEMENTATION_VARIABLE, implementation)
+
+
+def _unknown(name: str, place: str, implementation: str) -> Unsupported:
+    return Unsupported(
+        f"model '{name}': {place} asks for '{implementation}', known are the runtimes "
+        f"{', '.join(sorted(_RUNTIMES))}; code of its own becomes a model.py"
+    )
 
 
 def foreign_name(folder: Path) -> str:
@@ -213,11 +234,7 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str,
         raise ValueError(msg)
     package = implementation.partition(".")[0]
     if package not in _RUNTIMES:
-        msg = (
-            f"model '{folder.name}': {SETTINGS_FILE} asks for '{implementation}', known are the "
-            f"runtimes {', '.join(sorted(_RUNTIMES))}; code of its own becomes a model.py"
-        )
-        raise Unsupported(msg)
+        raise _unknown(folder.name, SETTINGS_FILE, implementation)
     backend, usual = _RUNTIMES[package]
     parameters = settings.get("parameters") or {}
     filename = _local(folder, str(parameters.get("uri") or ""))

@@ -23,6 +23,7 @@ from inferd.repository.foreign import (
     MLFLOW_FILE,
     SETTINGS_FILE,
     TABULAR,
+    check_implementation,
     is_foreign,
     nested_foreign,
     read_foreign,
@@ -217,6 +218,8 @@ def _with_files(
     if version_folder is None and is_foreign(folder):
         config, file, version = read_foreign(folder, config)
         return config, file, (version,)
+    if is_alone and not (config.backend or config.platform):
+        check_implementation(folder.name)
     if not is_alone or (version_folder is not None and has_usual_file(version_folder)):
         return config, None, ()
     where = version_folder or folder
