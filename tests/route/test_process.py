@@ -20,6 +20,8 @@ from running_fleet import is_alive, until
 from tritonclient.utils import InferenceServerException
 
 SEQUENCE = "sequence_batching { }"
+LARGE = [1234567, 1_700_000_000_123, 2**53 + 1, 2**62, 2**63 - 50]
+"""Ids of which the first six digits are not enough."""
 REPOSITORY = {
     "same": "",
     "kept": SEQUENCE,
@@ -99,7 +101,7 @@ def test_statistics_are_those_of_all(world, rest, rpc):
     assert rpc.get_inference_statistics("same").model_stats[0].inference_count == expected
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 2**62, "a-text"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, *LARGE, "a-text"])
 def test_a_sequence_stays_with_one_place_over_both_protocols(world, rest, rpc, number):
     before = counts(world, "kept")
     rest.infer("kept", tensor(triton_http, 1), sequence_id=number, sequence_start=True)
@@ -110,9 +112,10 @@ def test_a_sequence_stays_with_one_place_over_both_protocols(world, rest, rpc, n
     assert sorted(grown) == [0, 5]
 
 
-def test_several_sequences_are_at_several_places(world, rest):
+@pytest.mark.parametrize("first", [100, *LARGE])
+def test_several_sequences_are_at_several_places(world, rest, first):
     before = counts(world, "kept")
-    for number in range(100, 140):
+    for number in range(first, first + 40):
         rest.infer(
             "kept",
             tensor(triton_http, 1),
@@ -147,6 +150,14 @@ def test_a_large_message_of_a_sequence_reaches_its_place(world, rpc):
         rpc.infer("kept", given, sequence_id=9, sequence_start=not number)
     grown = [now - then for now, then in zip(counts(world, "kept"), before, strict=True)]
     assert sorted(grown) == [0, 3]
+
+
+def test_a_sequence_whose_id_comes_late_in_a_message_needs_metadata(rpc):
+    given, how = tensor(triton_grpc, 1), {"sequence_start": True, "sequence_end": True}
+    with pytest.raises(InferenceServerException, match="send the metadata inferd-model and"):
+        rpc.infer("kept", given, sequence_id=5, request_id="x" * 40_000, **how)
+    headers = {"inferd-sequence-id": "5"}
+    rpc.infer("kept", given, sequence_id=5, request_id="x" * 40_000, headers=headers, **how)
 
 
 def test_a_sequence_whose_id_comes_late_needs_a_header(world):

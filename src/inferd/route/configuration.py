@@ -54,13 +54,19 @@ CONTROL_METHODS = (
 _MARK = re.compile(r"@([a-z_]+)@")
 
 _LOAD_LUA = """\
-    # Finds the id of a sequence in a gRPC message.
+    # Finds the id of a sequence in a gRPC message, and a large one in JSON.
     lua-load-per-thread {}"""
 _NO_LUA = (
     "    # This HAProxy has no Lua: gRPC clients have to send the metadata inferd-sequence-id."
 )
-_SEQUENCE_RULE = """\
-    http-request set-var(txn.sequence) lua.sequence_id if sequence message !stream \
+_LUA_RULES = """\
+    http-request set-var(txn.sequence) lua.sequence_id if sequence message !stream !known_sequence
+    http-request set-var(txn.sequence) lua.json_id if sequence rest_model !known_sequence"""
+_NO_LUA_RULES = """\
+    # Rounded to six digits: each sequence is at one place, but many are at the same.
+    http-request set-var(txn.sequence) req.body,json_query('$.parameters.sequence_id') if sequence \
+rest_model !known_sequence
+    http-request set-var(txn.sequence) req.body,json_query('$.sequence_id') if sequence rest_model \
 !known_sequence"""
 
 
@@ -110,7 +116,7 @@ def configuration(
         "control_paths": lambda: " ".join((*CONTROL_PATHS, *CONTROL_METHODS)),
         "control_prefixes": lambda: " ".join(CONTROL_PREFIXES),
         "lua": lambda: _LOAD_LUA.format(limits.lua_file) if limits.lua_file else _NO_LUA,
-        "sequence_rules": lambda: _SEQUENCE_RULE if limits.lua_file else "",
+        "sequence_rules": lambda: _LUA_RULES if limits.lua_file else _NO_LUA_RULES,
         "rest_slots": lambda: "\n".join(_slots(arrangement, "rest", ALL)),
         "grpc_slots": lambda: "\n".join(_slots(arrangement, "grpc", ALL)),
         "group_backends": lambda: "\n".join(_groups(arrangement, limits.group_count)),

@@ -1,6 +1,7 @@
 -- The id of the sequence that a ModelInfer message belongs to: its parameter sequence_id. HAProxy
--- itself can find a field of a message by its number, but not the entry of a map by its key.
--- Only messages to models that keep sequences are read.
+-- itself can find a field of a message by its number, but not the entry of a map by its key. In JSON
+-- it finds the parameter, but knows no number beyond 2^53.
+-- Only requests to models that keep sequences are read.
 
 -- A varint at `at`: its value and where it ends, nothing if it is not all there.
 local function varint(data, at)
@@ -50,18 +51,24 @@ local function id_in(entry)
     if key ~= "sequence_id" or type(parameter) ~= "string" then return nil end
     local number, value = field(parameter, 1)
     if number == 2 or number == 3 then return tostring(value) end  -- int64_param, string_param
-    if number == 5 then return string.format("%u", value) end  -- uint64_param
     return nil
 end
+
+-- A name in quotes is no part of a text, in which they would be escaped.
+core.register_fetches("json_id", function(txn)
+    local body = txn.f:req_body()
+    local id = body and body:match('"sequence_id"%s*:%s*(%d+)')
+    if id then return id end  -- a nil would be taken for false, which is a value
+end)
 
 -- "-" for a message that has none: its place will refuse it. Nothing if that cannot be known.
 core.register_fetches("sequence_id", function(txn)
     local body = txn.f:req_body()
-    if body == nil or body:byte(1) ~= 0 then return nil end  -- no message, or a compressed one
+    if body == nil or body:byte(1) ~= 0 then return end  -- no message, or a compressed one
     local at = 6  -- after gRPC's prefix
     while at <= #body do
         local number, value, stop = field(body, at)
-        if number == nil then return nil end
+        if number == nil then return end
         if number == 4 and type(value) == "string" then
             local id = id_in(value)
             if id ~= nil then return id end
