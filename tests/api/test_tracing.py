@@ -25,7 +25,7 @@ from inferd.engine.serving.served import Served
 from inferd.http.access import OPEN
 from inferd.http.failure import FailureLog
 from inferd.http.message import HttpRequest
-from inferd.observe.tracer import Tracer
+from inferd.observe.tracing.tracer import Tracer
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.execution.execution import Execution
 from inferd.server.options import grpc_options, http_options

@@ -8,7 +8,7 @@ from inferd.cli.flags import read_command_line
 from inferd.cli.running import read_words
 from inferd.config.server import ServerConfig
 from inferd.config.sources import read_settings
-from inferd.server.inherited import _PROTOCOLS
+from inferd.server.systemd.sockets import _PROTOCOLS
 
 FOLDER = Path(__file__).parents[2] / "deploy/systemd"
 

@@ -13,7 +13,7 @@ from inferd.engine.serving.served import Served
 from inferd.engine.steps import Steps
 from inferd.engine.traced import TracedEngine
 from inferd.errors import BackendFailed, Overloaded
-from inferd.observe.trace import MAX_CHILDREN, Trace
+from inferd.observe.tracing.trace import MAX_CHILDREN, Trace
 
 
 class Stepping:

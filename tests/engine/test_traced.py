@@ -12,7 +12,7 @@ from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
 from inferd.engine.traced import TracedEngine
 from inferd.errors import BackendFailed, InvalidRequest, ModelNotFound, Unsupported
-from inferd.observe.trace import Trace
+from inferd.observe.tracing.trace import Trace
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.execution.execution import Execution
 from inferd.tensor.dtype import DataType

@@ -27,6 +27,7 @@ FOREIGN_FLAGS = {
     "perf_analyzer": {"streaming", "shared-memory", "collect-metrics"},
     "mlserver infer": {"binary-data"},
     "KServe's servers": {"nthread"},
+    "OpenVINO Model Server": {"layout", "shape"},
     "helm": {"set"},
     "docker": {"build-arg", "cap-drop", "read-only", "time", "tmpfs"},
     "ray start": {"head", "address"},

@@ -14,9 +14,9 @@ from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError
 from inferd.http.header_forward import HeaderForward
-from inferd.observe import trace as times
-from inferd.observe.parent import Parent, read_parent
-from inferd.observe.trace import Trace
+from inferd.observe.tracing import trace as times
+from inferd.observe.tracing.parent import Parent, read_parent
+from inferd.observe.tracing.trace import Trace
 from inferd.wire.infer_codec import InferCodec
 
 if TYPE_CHECKING:

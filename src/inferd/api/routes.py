@@ -24,7 +24,7 @@ from inferd.http.overload import RETRY_AFTER
 from inferd.http.router import Route, Router, Target
 from inferd.http.routes import Routes
 from inferd.memory.batch_memory import BlockSlot
-from inferd.observe.tracer import Tracer
+from inferd.observe.tracing.tracer import Tracer
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.rest import codec as v2_rest
 from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules

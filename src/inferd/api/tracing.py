@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from inferd.observe import trace as times
-from inferd.observe.trace import Trace
-from inferd.observe.tracer import Tracer
+from inferd.observe.tracing import trace as times
+from inferd.observe.tracing.trace import Trace
+from inferd.observe.tracing.tracer import Tracer
 
 TRACEPARENT = "traceparent"
 """The header or metadata key with the context of a client's trace (W3C Trace Context)."""

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
-from inferd.config.parameter import DEFAULT_OUTPUTS, MODEL_CLASS
+from inferd.config.parameter_names import DEFAULT_OUTPUTS, MODEL_CLASS
 
 _Translation = Callable[[str], list[str]]
 """Takes the value of a flag, "" if it has none; returns the flags of ours that mean the same."""

@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"inferd serve: {error.message}\nSee inferd serve --help.\n")
         return 2
     warnings = (*understood.warnings, *line.warnings, *settings.warnings)
-    from inferd.server.inherited import are_sockets_passed
+    from inferd.server.systemd.sockets import are_sockets_passed
 
     if count > 1 or are_sockets_passed(os.environ, os.getpid()):
         from inferd.server.supervisor import run as supervise

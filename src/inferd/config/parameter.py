@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from inferd.config.model import ModelConfig
+from inferd.config.parameter_names import ALLOW_NATIVE, CONVERT, TABLE
 from inferd.errors import InvalidConfig, Unsupported
 
 MAX_SHOWN = 100
@@ -16,50 +17,6 @@ MAX_SHOWN = 100
 _DIGITS = 20  # more than any valid number has, and few enough for int() to be fast
 _SETTING_DIGITS = 9
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-
-ANY_INPUT_NAME = "inferd_any_input_name"
-"""If "true", requests may call the model's only input by any name."""
-
-TABLE = "inferd_table"
-"""If "true", the model takes rows as clients have them: an array of any datatype, or a table with
-one input per column; and any number of rows."""
-
-FOUND_OUTPUTS = "inferd_found_outputs"
-"""If "true", datatypes and dims of the outputs are only expected: what the model gives is right."""
-
-CONVERT = "inferd_convert"
-"""If "onnx", a model of a library for tables is converted when it loads, and run in ONNX Runtime,
-if it answers as the library does."""
-
-CONVERT_SAMPLE = "inferd_convert_sample"
-"""A file in the model's folder with rows on which both are compared; see inferd convert."""
-
-CONVERT_TOLERANCE = "inferd_convert_tolerance"
-"""How much a number may differ, as a share of it or, below 1, as it is."""
-
-MODEL_CLASS = "inferd_model_class"
-"""The class that a file of XGBoost's or CatBoost's was saved from, as MLflow writes it."""
-
-COLUMNS = "inferd_columns"
-"""The columns of a model that does not know their names, in its order: a JSON array of texts."""
-
-DEFAULT_OUTPUTS = "inferd_default_outputs"
-"""The outputs, separated by commas, of a request that asks for none."""
-
-ALLOW_NATIVE = "inferd_allow_native_code"
-"""If "true", the model may contain compiled code. See `check_native`."""
-
-EXECUTION_TIMEOUT = "inferd_execution_timeout_seconds"
-"""The seconds an execution may take; a worker process that takes longer is replaced."""
-
-MOST_ELEMENTS = "inferd_most_elements"
-"""The elements that an operator may make of numbers in a request, such as the shape for Expand."""
-
-VERSION_NAME = "inferd_version_name"
-"""A name for the model's version in addition to its number, such as v0.1.0."""
-
-PLACEMENT = "inferd_placement"
-"""In which of a server's processes the model is: "auto", "copy", "single" or "spread"."""
 
 
 def whole_number(config: ModelConfig, key: str, default: int, least: int, most: int) -> int:

@@ -10,7 +10,7 @@ from inferd.record import Record
 from inferd.tensor.tensor import Parameters, Tensor
 
 if TYPE_CHECKING:
-    from inferd.observe.trace import Trace
+    from inferd.observe.tracing.trace import Trace
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

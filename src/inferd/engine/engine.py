@@ -47,8 +47,8 @@ from inferd.observe.custom import CustomMetrics
 from inferd.observe.log import Log
 from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import ModelStatistics
-from inferd.observe.trace_file import TraceWriter
-from inferd.observe.tracer import Tracer
+from inferd.observe.tracing.file import TraceWriter
+from inferd.observe.tracing.tracer import Tracer
 from inferd.repository.cloud_url import cloud_url
 from inferd.shm.placing import is_large, place_now, place_outputs
 from inferd.shm.regions import Regions

@@ -7,7 +7,7 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced_models import TracedModels
 from inferd.errors import InferdError
-from inferd.observe.trace import Trace
+from inferd.observe.tracing.trace import Trace
 
 
 class TracedEngine(TracedModels):

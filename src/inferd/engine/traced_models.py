@@ -9,8 +9,8 @@ from contextlib import aclosing
 
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
-from inferd.observe import trace as times
-from inferd.observe.trace import Trace
+from inferd.observe.tracing import trace as times
+from inferd.observe.tracing.trace import Trace
 
 
 class TracedModels:

@@ -19,7 +19,7 @@ import orjson
 
 from inferd.config.checks import CONFIG_FILE, is_inside
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
-from inferd.config.parameter import (
+from inferd.config.parameter_names import (
     ANY_INPUT_NAME,
     COLUMNS,
     DEFAULT_OUTPUTS,

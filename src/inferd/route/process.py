@@ -33,7 +33,7 @@ from inferd.route.survey import Survey
 from inferd.route.tls import LOOK_S as TLS_LOOK_S
 from inferd.route.tls import FrontTls
 from inferd.server.address import host_and_port
-from inferd.server.notify import READY, STOPPING, Notifier
+from inferd.server.systemd.notify import READY, STOPPING, Notifier
 
 LOGGER = logging.getLogger("inferd")
 

@@ -25,9 +25,9 @@ from inferd.config.server import ServerConfig
 from inferd.core.processes import ALONE, Processes
 from inferd.engine.loading.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
-from inferd.observe.spans import SpanSender
-from inferd.observe.trace_file import TraceWriter
-from inferd.observe.tracer import Tracer
+from inferd.observe.tracing.file import TraceWriter
+from inferd.observe.tracing.spans import SpanSender
+from inferd.observe.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
     import ssl

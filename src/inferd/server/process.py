@@ -16,11 +16,11 @@ from inferd.observe.log import Log
 from inferd.server.address import default_address
 from inferd.server.crashes import Crashes
 from inferd.server.memory import keep_freed_memory, spare_loaded_objects
-from inferd.server.notify import READY, STOPPING, Notifier
 from inferd.server.options import log_folder, log_settings
 from inferd.server.places import say_live
 from inferd.server.report import failures, loaded_report
 from inferd.server.server import Server
+from inferd.server.systemd.notify import READY, STOPPING, Notifier
 
 LOGGER = logging.getLogger("inferd")
 

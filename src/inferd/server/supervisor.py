@@ -53,9 +53,9 @@ from inferd.observe.numbers import merged
 from inferd.server.address import default_address
 from inferd.server.control import ControlSocket
 from inferd.server.folder import name_of, private_folder
-from inferd.server.inherited import GRPC_UNIX, HTTP_UNIX, arranged, passed_sockets, placed
-from inferd.server.notify import READY, RELOADING, STOPPING, Notifier
 from inferd.server.places import places, say_live
+from inferd.server.systemd.notify import READY, RELOADING, STOPPING, Notifier
+from inferd.server.systemd.sockets import GRPC_UNIX, HTTP_UNIX, arranged, passed_sockets, placed
 from inferd.transport.unix_socket import UnixSocket
 
 LOGGER = logging.getLogger("inferd")

@@ -8,7 +8,7 @@ from inferd.config.model import (
     RateLimiter,
     SequenceBatching,
 )
-from inferd.config.parameter import PLACEMENT
+from inferd.config.parameter_names import PLACEMENT
 from inferd.core.interfaces import Placement
 from inferd.core.processes import ALONE, Processes
 from inferd.engine.loading.homes import check_ensemble, form_of, home_of, share_of_queues

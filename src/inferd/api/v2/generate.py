@@ -16,8 +16,8 @@ from inferd.errors import InferdError, Overloaded
 from inferd.http.failure import FailureLog
 from inferd.http.message import NO_BODY, HttpAnswer, HttpRequest
 from inferd.http.overload import RETRY_AFTER
-from inferd.observe import trace as times
-from inferd.observe.trace import Trace
+from inferd.observe.tracing import trace as times
+from inferd.observe.tracing.trace import Trace
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.generate import (
     EVENT_STREAM,

@@ -28,8 +28,8 @@ from inferd.errors import Cancelled, Code, Unavailable
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, StreamHandler
 from inferd.http.grpc.status import GRPC_STATUS, status_of
-from inferd.observe import trace as times
-from inferd.observe.trace import Trace
+from inferd.observe.tracing import trace as times
+from inferd.observe.tracing.trace import Trace
 from inferd.wire.v2.grpc import codec as v2_grpc
 
 MAX_IN_FLIGHT = 1024

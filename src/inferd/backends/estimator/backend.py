@@ -7,7 +7,7 @@ from inferd.backends.estimator.file import ALLOW_PICKLE, TRUSTED
 from inferd.backends.estimator.instance import EstimatorInstance, outputs_named
 from inferd.backends.estimator.model import PREDICT, PROBABILITY, THREADS, LoadedModel
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import (
+from inferd.config.parameter_names import (
     ANY_INPUT_NAME,
     DEFAULT_OUTPUTS,
     FOUND_OUTPUTS,

@@ -10,7 +10,8 @@ from inferd.backends.estimator.answer import tensor_of
 from inferd.backends.estimator.model import PREDICT, LoadedModel, Method, thread_count
 from inferd.backends.estimator.rows import rows_of
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import COLUMNS, FOUND_OUTPUTS, is_on, texts
+from inferd.config.parameter import is_on, texts
+from inferd.config.parameter_names import COLUMNS, FOUND_OUTPUTS
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest, foreign_text
 from inferd.tensor.tensor import Tensor, reshaped

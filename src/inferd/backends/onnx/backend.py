@@ -21,7 +21,8 @@ from inferd.backends.onnx.settings import (
 )
 from inferd.backends.onnx.signature import Loaded
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import MOST_ELEMENTS, whole_number
+from inferd.config.parameter import whole_number
+from inferd.config.parameter_names import MOST_ELEMENTS
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
 from inferd.core.shared import Shared, fingerprint

@@ -6,7 +6,8 @@ from typing import Any
 
 from inferd.backends.onnx.instance import OnnxInstance
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import EXECUTION_TIMEOUT, number
+from inferd.config.parameter import number
+from inferd.config.parameter_names import EXECUTION_TIMEOUT
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError
 

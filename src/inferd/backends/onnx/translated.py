@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from inferd.backends.onnx.backend import CPU
 from inferd.backends.onnx.converted import ConvertedBackend
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import CONVERT_SAMPLE, TABLE
+from inferd.config.parameter_names import CONVERT_SAMPLE, TABLE
 from inferd.core.interfaces import BackendContext, ModelFiles
 from inferd.core.shared import fingerprint
 from inferd.errors import InferdError

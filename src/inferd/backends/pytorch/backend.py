@@ -25,7 +25,8 @@ from inferd.backends.pytorch.script import (
 )
 from inferd.backends.pytorch.script_run import script_run
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import ALLOW_NATIVE, check_native, is_on
+from inferd.config.parameter import check_native, is_on
+from inferd.config.parameter_names import ALLOW_NATIVE
 from inferd.core.arrays import ArrayInstance
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement

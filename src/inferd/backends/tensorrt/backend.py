@@ -8,7 +8,8 @@ from inferd.backends.tensorrt.device import Device, find_device
 from inferd.backends.tensorrt.plan import TensorrtPlan, load_plan, tensorrt
 from inferd.backends.tensorrt.run import PlanRun
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import ALLOW_NATIVE, is_on
+from inferd.config.parameter import is_on
+from inferd.config.parameter_names import ALLOW_NATIVE
 from inferd.core.arrays import ArrayInstance
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.shared import Shared, fingerprint

@@ -7,7 +7,8 @@ from types import ModuleType
 from typing import Any
 
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import ALLOW_NATIVE, is_on
+from inferd.config.parameter import is_on
+from inferd.config.parameter_names import ALLOW_NATIVE
 from inferd.core.signature import Declared, Signature
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, Unsupported, foreign_text
 from inferd.tensor.dtype import DataType

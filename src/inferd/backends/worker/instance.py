@@ -41,7 +41,7 @@ from inferd.core.rows import UNKNOWN, Verdict
 from inferd.errors import InferdError, TooLarge, Unavailable
 
 if TYPE_CHECKING:
-    from inferd.observe.trace import Trace
+    from inferd.observe.tracing.trace import Trace
 
 AHEAD_NS = 1_000_000
 """How much work a worker is sent ahead, if its plan allows several executions at once."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import EXECUTION_TIMEOUT, MAX_SHOWN, number
+from inferd.config.parameter import MAX_SHOWN, number
+from inferd.config.parameter_names import EXECUTION_TIMEOUT
 from inferd.errors import InvalidConfig
 
 PROCESS_PARAMETER = "inferd_process"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import VERSION_NAME
+from inferd.config.parameter_names import VERSION_NAME
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.core.rows import AS_CONFIGURED
 from inferd.engine.serving.served import Served

@@ -13,7 +13,8 @@ from math import ceil
 from typing import Literal
 
 from inferd.config.model import ModelConfig, QueuePolicy
-from inferd.config.parameter import MAX_SHOWN, PLACEMENT
+from inferd.config.parameter import MAX_SHOWN
+from inferd.config.parameter_names import PLACEMENT
 from inferd.core.interfaces import Backend, Placement
 from inferd.core.processes import Processes
 from inferd.engine.serving.served import Served

@@ -25,7 +25,8 @@ from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.config.options.gpu_limit import GpuLimits
 from inferd.config.options.host_policy import HostPolicies
 from inferd.config.options.rate_limit import Limits
-from inferd.config.parameter import EXECUTION_TIMEOUT, is_converted, number
+from inferd.config.parameter import is_converted, number
+from inferd.config.parameter_names import EXECUTION_TIMEOUT
 from inferd.config.platform import is_python_based, reported_platform
 from inferd.core.interfaces import (
     Backend,

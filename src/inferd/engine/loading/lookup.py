@@ -7,7 +7,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import CONVERT, MAX_SHOWN
+from inferd.config.parameter import MAX_SHOWN
+from inferd.config.parameter_names import CONVERT
 from inferd.config.platform import PYTHON_RUNTIME, is_python_based, platform_named
 from inferd.core.interfaces import Backend, GivenModel
 from inferd.errors import InvalidConfig, Unsupported

@@ -9,13 +9,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import (
-    ANY_INPUT_NAME,
-    DEFAULT_OUTPUTS,
-    FOUND_OUTPUTS,
-    is_on,
-    takes_table,
-)
+from inferd.config.parameter import is_on, takes_table
+from inferd.config.parameter_names import ANY_INPUT_NAME, DEFAULT_OUTPUTS, FOUND_OUTPUTS
 from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput, wanted_of

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from inferd.config.model import BatchInput, ModelConfig
-from inferd.config.parameter import FOUND_OUTPUTS, is_on, takes_table
+from inferd.config.parameter import is_on, takes_table
+from inferd.config.parameter_names import FOUND_OUTPUTS
 from inferd.core.interfaces import Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.core.rows import verdict_of

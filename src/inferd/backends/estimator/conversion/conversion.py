@@ -34,7 +34,8 @@ from inferd.backends.estimator.model import PREDICT, Columns, LoadedModel
 from inferd.backends.estimator.parts import parts_of
 from inferd.backends.estimator.rows import stacked
 from inferd.config.model import ModelConfig, ModelInput
-from inferd.config.parameter import CONVERT_SAMPLE, CONVERT_TOLERANCE, MAX_SHOWN, number
+from inferd.config.parameter import MAX_SHOWN, number
+from inferd.config.parameter_names import CONVERT_SAMPLE, CONVERT_TOLERANCE
 from inferd.convert.onnx_model import OnnxPort
 from inferd.core.arrays import Array
 from inferd.core.interfaces import ModelFiles

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from inferd.config.parameter import MOST_ELEMENTS
+from inferd.config.parameter_names import MOST_ELEMENTS
 
 Array = np.ndarray[Any, Any]
 

@@ -14,7 +14,7 @@ from inferd.errors import BackendFailed, InferdError, foreign_text
 
 if TYPE_CHECKING:
     from inferd.backends.worker.plan import WorkerPlan
-    from inferd.observe.trace import Trace
+    from inferd.observe.tracing.trace import Trace
 
 log = logging.getLogger("inferd.model")
 

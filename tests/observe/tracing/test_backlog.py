@@ -5,8 +5,8 @@ import time
 import pytest
 
 from inferd.config.options.trace import TraceSettings
-from inferd.observe.backlog import Backlog, Complaints
-from inferd.observe.trace import Trace
+from inferd.observe.tracing.backlog import Backlog, Complaints
+from inferd.observe.tracing.trace import Trace
 
 PATIENCE_S = 30
 

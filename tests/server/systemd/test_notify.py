@@ -11,7 +11,7 @@ from plugins import with_plugins
 from running_fleet import running_fleet
 from server_process import ON_FREE_PORTS, Process
 
-from inferd.server.notify import READY, RELOADING, STOPPING, Notifier
+from inferd.server.systemd.notify import READY, RELOADING, STOPPING, Notifier
 
 DEADLINE_S = 60.0
 

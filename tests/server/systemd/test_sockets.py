@@ -8,8 +8,8 @@ import pytest
 
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
-from inferd.server import inherited
-from inferd.server.inherited import are_sockets_passed, arranged, passed_sockets, placed
+from inferd.server.systemd import sockets
+from inferd.server.systemd.sockets import are_sockets_passed, arranged, passed_sockets, placed
 
 PID = 4711
 FIRST = 700  # in these tests systemd's descriptors begin here, not at 3, which pytest may use
@@ -18,7 +18,7 @@ FIRST = 700  # in these tests systemd's descriptors begin here, not at 3, which 
 @pytest.fixture
 def passed(monkeypatch):
     """passed(names, sockets...) has the sockets passed to process 4711; returns what it gets."""
-    monkeypatch.setattr(inherited, "_FIRST", FIRST)
+    monkeypatch.setattr(sockets, "_FIRST", FIRST)
     with ExitStack() as stack:
 
         def run(names, *sockets):
@@ -110,7 +110,7 @@ def test_an_address_that_others_can_reach_counts_more(passed):
     found = arranged(passed("", first, second), config, "127.0.0.1")
     assert len(found["HTTP"].sockets) == 2
     assert placed(config, "::1", found).grpc_address == "127.0.0.1"
-    assert inherited._address(found["HTTP"]._replace(sockets=found["HTTP"].sockets)) == "127.0.0.1"
+    assert sockets._address(found["HTTP"]._replace(sockets=found["HTTP"].sockets)) == "127.0.0.1"
 
 
 def test_without_sockets_the_configuration_stays():

@@ -5,7 +5,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from inferd.observe.trace import Trace
+from inferd.observe.tracing.trace import Trace
 
 LOGGER = logging.getLogger("inferd.trace")
 

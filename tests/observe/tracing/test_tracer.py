@@ -6,8 +6,8 @@ import pytest
 from inferd.config.options.trace import TraceChange, TraceSettings
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
-from inferd.observe.parent import Parent
-from inferd.observe.tracer import Tracer
+from inferd.observe.tracing.parent import Parent
+from inferd.observe.tracing.tracer import Tracer
 
 FILE = Path("/var/traces/trace.json")
 FOLDER = Path("/allowed")

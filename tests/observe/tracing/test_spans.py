@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-import inferd.observe
+import inferd.observe.tracing
 from inferd.config.options.trace import CollectorSettings, TraceSettings
 from inferd.errors import InvalidConfig
-from inferd.observe.spans import SpanSender
-from inferd.observe.trace import Trace
+from inferd.observe.tracing.spans import SpanSender
+from inferd.observe.tracing.trace import Trace
 
 PATIENCE_S = 30
 
@@ -100,8 +100,8 @@ def test_a_collector_that_is_not_there_is_said_in_the_log(caplog, monkeypatch):
 
 
 def test_without_the_packages_the_extra_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "inferd.observe.otel", raising=False)
-    monkeypatch.delattr(inferd.observe, "otel", raising=False)
+    monkeypatch.delitem(sys.modules, "inferd.observe.tracing.otel", raising=False)
+    monkeypatch.delattr(inferd.observe.tracing, "otel", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)  # stands for a missing one
     with pytest.raises(InvalidConfig, match=r"pip install 'inferd\[otel\]'"):
         opened()

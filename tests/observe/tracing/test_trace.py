@@ -6,8 +6,8 @@ import pytest
 
 from inferd.config.options.trace import TraceSettings
 from inferd.errors import InvalidRequest
-from inferd.observe import trace as trace_module
-from inferd.observe.trace import MAX_CHILDREN, MAX_TENSOR_BYTES, MAX_TRACE_BYTES, Trace
+from inferd.observe.tracing import trace as trace_module
+from inferd.observe.tracing.trace import MAX_CHILDREN, MAX_TENSOR_BYTES, MAX_TRACE_BYTES, Trace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from inferd.config.options.trace import CollectorSettings
 from inferd.errors import InvalidConfig
-from inferd.observe.backlog import Backlog
-from inferd.observe.trace import Trace
+from inferd.observe.tracing.backlog import Backlog
+from inferd.observe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -30,7 +30,7 @@ class SpanSender(Backlog):
     def open(self) -> None:
         """See Sink.open."""
         try:
-            from inferd.observe import otel
+            from inferd.observe.tracing import otel
         except ImportError as error:
             msg = "--trace-config mode=opentelemetry needs a package: pip install 'inferd[otel]'"
             raise InvalidConfig(msg) from error

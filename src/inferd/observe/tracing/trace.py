@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from inferd.config.options.trace import TENSORS, TIMESTAMPS, TraceSettings
 from inferd.errors import Code, InferdError
-from inferd.observe.parent import Parent
+from inferd.observe.tracing.parent import Parent
 from inferd.tensor.tensor import Tensor
 
 HTTP_RECV_START, HTTP_RECV_END = "HTTP_RECV_START", "HTTP_RECV_END"

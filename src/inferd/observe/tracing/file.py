@@ -17,9 +17,9 @@ import orjson
 
 from inferd.errors import InvalidRequest
 from inferd.observe.allowed import open_plain
-from inferd.observe.backlog import Backlog, Complaints
 from inferd.observe.log import printable
-from inferd.observe.trace import Trace, TracedTensor
+from inferd.observe.tracing.backlog import Backlog, Complaints
+from inferd.observe.tracing.trace import Trace, TracedTensor
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import half_to_float32
 from inferd.tensor.tensor import Tensor

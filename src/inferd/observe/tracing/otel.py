@@ -28,9 +28,9 @@ from opentelemetry.trace import (
 import inferd
 from inferd.config.options.trace import CollectorSettings
 from inferd.errors import Code
-from inferd.observe import trace as activities
-from inferd.observe.parent import Parent
-from inferd.observe.trace import Trace
+from inferd.observe.tracing import trace as activities
+from inferd.observe.tracing.parent import Parent
+from inferd.observe.tracing.trace import Trace
 
 _OF_REQUEST = (activities.REQUEST_START, activities.QUEUE_START, activities.REQUEST_END)
 _OF_COMPUTE = (

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from inferd.config.options.trace import TraceSettings
-from inferd.observe.trace import Trace
-from inferd.observe.trace_file import SharedTraceFile, TraceFile, TraceWriter, encode_trace
+from inferd.observe.tracing.file import SharedTraceFile, TraceFile, TraceWriter, encode_trace
+from inferd.observe.tracing.trace import Trace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -183,8 +183,8 @@ def test_a_full_disk_leaves_the_file_whole(tmp_path):
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
         "from inferd.config.options.trace import TraceSettings\n"
-        "from inferd.observe.trace import Trace\n"
-        "from inferd.observe.trace_file import TraceFile\n"
+        "from inferd.observe.tracing.trace import Trace\n"
+        "from inferd.observe.tracing.file import TraceFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "file = TraceFile(Path(sys.argv[1]), is_named_by_client=False)\n"
