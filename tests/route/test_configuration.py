@@ -57,26 +57,34 @@ def backend(text, name):
 
 def test_each_place_is_in_its_slot_and_free_slots_get_nothing(text_of):
     text = text_of((A, B))
-    assert backend(text, "rest-all")[-3:] == [
-        "server p1 10.0.0.1:8000",
-        "server p2 [fd00::1]:9000 weight 0",
-        "server p3 127.0.0.1:1 disabled",
+    assert backend(text, "checks-all")[-3:] == [
+        "server p1 10.0.0.1:8000 check",
+        "server p2 [fd00::1]:9000 weight 0 check",
+        "server p3 127.0.0.1:1 disabled check",
     ]
     assert backend(text, "grpc-all") == [
-        "server p1 10.0.0.1:8001 proto h2 track rest-all/p1",
-        "server p2 [fd00::1]:9000 proto h2 track rest-all/p2 weight 0",
-        "server p3 127.0.0.1:1 proto h2 track rest-all/p3 disabled",
+        "server p1 10.0.0.1:8001 proto h2 track checks-all/p1",
+        "server p1-unchecked 10.0.0.1:8001 proto h2 backup",
+        "server p2 [fd00::1]:9000 proto h2 weight 0 track checks-all/p2",
+        "server p2-unchecked [fd00::1]:9000 proto h2 weight 0 backup",
+        "server p3 127.0.0.1:1 proto h2 disabled track checks-all/p3",
+        "server p3-unchecked 127.0.0.1:1 proto h2 disabled backup",
     ]
 
 
 def test_a_group_has_only_the_places_of_its_models(text_of):
     text = text_of((A, B))
     assert backend(text, "rest-1") == [
-        "server p1 10.0.0.1:8000 track rest-all/p1",
-        "server p2 [fd00::1]:9000 track rest-all/p2 disabled",
-        "server p3 127.0.0.1:1 track rest-all/p3 disabled",
+        "server p1 10.0.0.1:8000 track checks-all/p1",
+        "server p1-unchecked 10.0.0.1:8000 backup",
+        "server p2 [fd00::1]:9000 disabled track checks-all/p2",
+        "server p2-unchecked [fd00::1]:9000 disabled backup",
+        "server p3 127.0.0.1:1 disabled track checks-all/p3",
+        "server p3-unchecked 127.0.0.1:1 disabled backup",
     ]
-    assert [line for line in backend(text, "sequences-2") if not line.endswith("disabled")] == [
+    assert backend(text, "sequences-1")[1] == "server p1 10.0.0.1:8000 track checks-all/p1"
+    assert "backup" not in "".join(backend(text, "sequences-1"))
+    assert [line for line in backend(text, "sequences-2") if " disabled" not in line] == [
         "stick on var(txn.key),sha1,hex table begun-sequences"
     ]
 

@@ -12,9 +12,11 @@ from inferd.errors import InvalidConfig
 from inferd.route.arrangement import Arranger, KnownPlace, ModelKind
 from inferd.route.configuration import HaproxyLimits
 from inferd.route.haproxy import Haproxy
-from inferd.route.place import Place
+from inferd.route.place import Place, PlaceState
 
 PATIENCE_S = 30
+CHECK_MS = 50
+HEALTH = "/v2/health/ready"
 
 
 @pytest.fixture
@@ -24,7 +26,9 @@ def started(program, tmp_path):
     def run(test, bind_words=""):
         async def running():
             with socket.create_server(("127.0.0.1", 0)) as listening:
-                haproxy = Haproxy(program, [listening], bind_words, tmp_path, HaproxyLimits(1, 1))
+                haproxy = Haproxy(
+                    program, [listening], bind_words, tmp_path, HaproxyLimits(1, 1, CHECK_MS)
+                )
                 arranger = Arranger(2, 1)
                 place = Place("a", "h", 1000, 1001)
                 known = KnownPlace(place, "127.0.0.1", {"m": ModelKind.ONCE})
@@ -54,7 +58,9 @@ async def until(holds):
 def test_it_begins_with_the_places_that_there_are(started):
     async def test(haproxy, _):
         rows = await haproxy.runtime.numbers()
-        return [row["status"] for row in rows if row["pxname"] == "grpc-all"][:2]
+        names = ("p1", "p2")
+        grpc = {row["svname"]: row["status"] for row in rows if row["pxname"] == "grpc-all"}
+        return [grpc[name] for name in names]
 
     up, unused = started(test)
     assert not up.startswith("MAINT")
@@ -164,3 +170,82 @@ def test_what_is_under_way_at_a_slot_can_be_ended(started):
         return answer
 
     assert b"HTTP/1.1 50" in started(test)
+
+
+async def answer_of(haproxy, path):
+    """Return the status and the body that a client of HAProxy gets."""
+    port = haproxy._sockets[0].getsockname()[1]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET %b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % path.encode())
+    head, _, body = (await asyncio.wait_for(reader.read(), PATIENCE_S)).partition(b"\r\n\r\n")
+    writer.close()
+    return int(head.split()[1]), body
+
+
+async def checked(haproxy, *expected):
+    """Wait until the checks of the first slots have found what is `expected`: UP or DOWN."""
+
+    async def found():
+        rows = await haproxy.runtime.numbers()
+        of = {row["svname"]: row["status"] for row in rows if row["pxname"] == "checks-all"}
+        return all(of[f"p{at}"].startswith(one) for at, one in enumerate(expected, 1))
+
+    await until(found)
+
+
+def test_places_that_all_fail_their_checks_are_asked_all_the_same(started, site):
+    """They may have so much to do that they answer a check too late."""
+
+    async def test(haproxy, arranger):
+        slow = site({HEALTH: (503, b""), "/v2/models/m": (200, b"slow"), "/v2": (200, b"slow")})
+        async with slow, site({HEALTH: (200, b""), "/v2": (200, b"quick")}) as quick:
+            a = KnownPlace(Place("a", "h", slow.port, 1), "127.0.0.1", {"m": ModelKind.ONCE})
+            b = KnownPlace(Place("b", "h", quick.port, 1), "127.0.0.1", {})
+            await haproxy.supply(arranger.arrange([a, b]))
+            await checked(haproxy, "DOWN", "UP")
+            other_is_up = [await answer_of(haproxy, "/v2") for _ in range(4)]
+            only_here = await answer_of(haproxy, "/v2/models/m")
+            quick.answers[HEALTH] = (503, b"")
+            await checked(haproxy, "DOWN", "DOWN")
+            none_is_up = {await answer_of(haproxy, "/v2") for _ in range(4)}
+            return other_is_up, only_here, none_is_up, await answer_of(haproxy, HEALTH)
+
+    other_is_up, only_here, none_is_up, health = started(test)
+    assert other_is_up == [(200, b"quick")] * 4
+    assert only_here == (200, b"slow")
+    assert none_is_up == {(200, b"quick"), (200, b"slow")}
+    assert health == (503, b"")
+
+
+def test_sequences_do_not_go_elsewhere_because_all_checks_fail(started, site):
+    async def test(haproxy, arranger):
+        async with site({HEALTH: (503, b""), "/v2/models/q/infer": (200, b"begun")}) as slow:
+            known = KnownPlace(
+                Place("a", "h", slow.port, 1), "127.0.0.1", {"q": ModelKind.SEQUENCE}
+            )
+            await haproxy.supply(arranger.arrange([known]))
+            await checked(haproxy, "DOWN")
+            port = haproxy._sockets[0].getsockname()[1]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            body = b'{"parameters":{"sequence_id":1}}'
+            head = b"POST /v2/models/q/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+            writer.write(head % len(body) + body)
+            line = await asyncio.wait_for(reader.readline(), PATIENCE_S)
+            writer.close()
+            return line
+
+    assert started(test) == b"HTTP/1.1 503 Service Unavailable\r\n"
+
+
+def test_a_place_that_drains_is_no_last_resort(started, site):
+    async def test(haproxy, arranger):
+        async with site({HEALTH: (200, b""), "/v2": (200, b"drains")}) as site_a:
+            places = [Place("a", "h", site_a.port, 1, None, state) for state in PlaceState]
+            ready, draining = (KnownPlace(one, "127.0.0.1", {}) for one in places)
+            await haproxy.supply(arranger.arrange([ready]))
+            await checked(haproxy, "UP")
+            before = await answer_of(haproxy, "/v2")
+            await haproxy.supply(arranger.arrange([draining]))
+            return before, (await answer_of(haproxy, "/v2"))[0]
+
+    assert started(test) == ((200, b"drains"), 503)

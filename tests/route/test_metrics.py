@@ -39,16 +39,19 @@ def test_requests_are_counted_by_place_and_protocol():
         row("rest-1", "p1", 2, busy=1),
         row("grpc-all", "p1", 7),
         row("rest-all", "p2", 1, "DOWN"),
+        row("checks-all", "p1", 0),
+        row("checks-all", "p2", 0, "DOWN"),
+        row("rest-all", "p1-unchecked", 2, busy=1),
         row("rest-all", "BACKEND", 8),
         row("rest-all", "p3", 9),
     ]
     found = values(counts, rows)
-    assert found[REQUESTS, A, REST] == 7
+    assert found[REQUESTS, A, REST] == 9
     assert found[REQUESTS, A, GRPC] == 7
-    assert found["inferd_route_retries_total", A, REST] == 6
+    assert found["inferd_route_retries_total", A, REST] == 12
     assert found["inferd_route_place_up", A] == 1
     assert found["inferd_route_place_up", ("place", "b")] == 0
-    assert found["inferd_route_under_way", A] == 2
+    assert found["inferd_route_under_way", A] == 3
 
 
 def test_no_count_falls_when_haproxy_is_started_again():

@@ -63,14 +63,22 @@ def state_of(bits):
 
 
 async def states(runtime, backend):
-    """Return (address, port, state) of each server of a backend."""
+    """Return (address, port, state) of each slot of a backend, whose servers have the same."""
     rows = (await runtime.ask(f"show servers state {backend}")).splitlines()
     names = rows[1].removeprefix("# ").split()
     found = [dict(zip(names, row.split(), strict=False)) for row in rows[2:] if row]
-    return [
-        (row["srv_addr"], int(row["srv_port"]), state_of(int(row["srv_admin_state"])))
+    servers = {
+        row["srv_name"]: (
+            row["srv_addr"],
+            int(row["srv_port"]),
+            state_of(int(row["srv_admin_state"])),
+        )
         for row in found
-    ]
+    }
+    usual = {name: one for name, one in servers.items() if "-" not in name}
+    if not backend.startswith(("sequences", "grpc-sequences")):
+        assert servers == usual | {f"{name}-unchecked": one for name, one in usual.items()}
+    return list(usual.values())
 
 
 async def map_of(runtime, path):

@@ -117,25 +117,34 @@ def configuration(
         "control_prefixes": lambda: " ".join(CONTROL_PREFIXES),
         "lua": lambda: _LOAD_LUA.format(limits.lua_file) if limits.lua_file else _NO_LUA,
         "sequence_rules": lambda: _LUA_RULES if limits.lua_file else _NO_LUA_RULES,
+        "check_slots": lambda: "\n".join(_slots(arrangement, CHECKS, ALL)),
         "rest_slots": lambda: "\n".join(_slots(arrangement, "rest", ALL)),
         "grpc_slots": lambda: "\n".join(_slots(arrangement, "grpc", ALL)),
+        "sequence_slots": lambda: "\n".join(_slots(arrangement, "sequences", ALL)),
+        "grpc_sequence_slots": lambda: "\n".join(_slots(arrangement, "grpc-sequences", ALL)),
         "group_backends": lambda: "\n".join(_groups(arrangement, limits.group_count)),
     }
     text = (files("inferd.route") / "haproxy.cfg").read_text()
     return _MARK.sub(lambda found: values[found[1]](), text)
 
 
-KINDS_OF_BACKEND = ("rest", "grpc", "sequences", "grpc-sequences")
+CHECKS = "checks"
+"""The kind of the one backend that nothing is sent to: the others look at its checks."""
+
+_KINDS = ("rest", "grpc", "sequences", "grpc-sequences")
+_WITH_LAST_RESORT = ("rest", "grpc")
 
 
-def backends(group: str) -> list[str]:
-    """Return the names of the backends of a group."""
-    return [f"{kind}-{group}" for kind in KINDS_OF_BACKEND]
+def servers_of(group: str, slot: int) -> Iterator[tuple[str, str]]:
+    """Yield the servers of a slot in a group: the kind of its backend, and BACKEND/SERVER."""
+    for kind in (CHECKS, *_KINDS) if group == ALL else _KINDS:
+        for name in slot_names(slot) if kind in _WITH_LAST_RESORT else slot_names(slot)[:1]:
+            yield kind, f"{kind}-{group}/{name}"
 
 
-def slot_name(number: int) -> str:
-    """Return the name of a slot, which is that of its servers."""
-    return f"p{number + 1}"
+def slot_names(slot: int) -> tuple[str, str]:
+    """Return the names of a slot's servers: the usual one, and the last resort."""
+    return f"p{slot + 1}", f"p{slot + 1}-unchecked"
 
 
 def port_of(kind: str, content: SlotContent) -> int:
@@ -162,25 +171,29 @@ def use_in(content: SlotContent, members: frozenset[int] | None, number: int) ->
 def _slots(arrangement: Arrangement, kind: str, group: str) -> Iterator[str]:
     members = None if group == ALL else arrangement.groups.get(int(group), frozenset())
     for number, content in enumerate(arrangement.slots):
-        name = slot_name(number)
+        name, last_resort = slot_names(number)
         host = f"[{content.address}]" if ":" in content.address else content.address
-        words = [f"    server {name} {host}:{port_of(kind, content)}"]
+        words = [f"{host}:{port_of(kind, content)}"]
         if kind.startswith("grpc"):
             words.append("proto h2")
-        if (kind, group) != ("rest", ALL):
-            words.append(f"track rest-all/{name}")
         use = use_in(content, members, number)
         if use is SlotUse.UNUSED:
             words.append("disabled")
         elif use is SlotUse.DRAIN:
             words.append("weight 0")
-        yield " ".join(words)
+        if kind == CHECKS:
+            words.append("check")
+        else:
+            words.append(f"track {CHECKS}-{ALL}/{name}")
+        yield f"    server {name} {' '.join(words)}"
+        if kind in _WITH_LAST_RESORT:
+            yield f"    server {last_resort} {' '.join([*words[:-1], 'backup'])}"
 
 
 def _groups(arrangement: Arrangement, count: int) -> Iterator[str]:
     for number in range(1, count + 1):
-        for kind, name in zip(KINDS_OF_BACKEND, backends(str(number)), strict=True):
-            yield f"backend {name} from {'sequences' if 'sequences' in kind else 'places'}"
+        for kind in _KINDS:
+            yield f"backend {kind}-{number} from {'sequences' if 'sequences' in kind else 'places'}"
             if "sequences" in kind:
                 yield "    stick on var(txn.key),sha1,hex table begun-sequences"
             yield from _slots(arrangement, kind, str(number))

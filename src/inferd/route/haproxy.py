@@ -15,10 +15,9 @@ from inferd.route.arrangement import ALL, Arrangement
 from inferd.route.configuration import (
     HaproxyLimits,
     Paths,
-    backends,
     configuration,
     map_lines,
-    slot_name,
+    servers_of,
 )
 from inferd.route.program import Program
 from inferd.route.runtime import CommandFailed, RuntimeSocket, supply
@@ -48,8 +47,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 # What it says of the backends that look at others, and of what we have it do ourselves.
-_QUIET = re.compile(r"Server (?!rest-all/)|backend '(?!rest-all')|maintenance|Proxy \S+ stopped")
-_SERVER = re.compile(r"Server rest-all/p(\d+)")
+_QUIET = re.compile(
+    r"Server (?!checks-all/)|backend '(?!checks-all')|maintenance|Proxy \S+ stopped"
+)
+_SERVER = re.compile(r"Server checks-all/p(\d+)")
 
 
 class Haproxy:
@@ -125,7 +126,7 @@ class Haproxy:
     async def cut(self, slot: int) -> None:
         """End what is under way at the place in a slot, which no longer answers at all."""
         groups = [ALL, *map(str, range(1, self._limits.group_count + 1))]
-        servers = [f"{name}/{slot_name(slot)}" for one in groups for name in backends(one)]
+        servers = [server for one in groups for _, server in servers_of(one, slot)]
         await self.runtime.change([f"shutdown sessions server {server}" for server in servers])
 
     async def stop(self, grace_s: float) -> bool:

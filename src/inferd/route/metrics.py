@@ -12,7 +12,7 @@ from inferd.http.routes import Routes
 from inferd.observe.family import Family, escaped
 from inferd.observe.prometheus import CONTENT_TYPE
 from inferd.route.arrangement import Arrangement, SlotUse
-from inferd.route.configuration import slot_name
+from inferd.route.configuration import slot_names
 from inferd.route.runtime import CommandFailed, RuntimeSocket
 
 Rows = Sequence[Mapping[str, str]]
@@ -121,9 +121,10 @@ def _count(name: str, text: str, value: float) -> Family:
 
 def _by_place(counts: RouteCounts, arrangement: Arrangement, rows: Rows) -> Iterable[Family]:
     names = {
-        slot_name(number): content.name
+        server: content.name
         for number, content in enumerate(arrangement.slots)
         if content.use is not SlotUse.UNUSED
+        for server in slot_names(number)
     }
     up, under_way = [], []
     busy: dict[str, float] = {}
@@ -133,7 +134,7 @@ def _by_place(counts: RouteCounts, arrangement: Arrangement, rows: Rows) -> Iter
         if place is None:
             continue
         busy[place] = busy.get(place, 0.0) + float(row.get("scur") or 0)
-        if row.get("pxname") == "rest-all":
+        if row.get("pxname") == "checks-all":
             up.append((f'place="{escaped(place)}"', float(row.get("status", "").startswith("UP"))))
     under_way = [(f'place="{escaped(place)}"', value) for place, value in busy.items()]
     yield Family("inferd_route_place_up", "gauge", "Whether a place passes its checks", up)

@@ -12,7 +12,7 @@ class PlaceState(enum.Enum):
     """What a place is to be given."""
 
     READY = "ready"
-    """Requests, as long as it says itself that it is ready."""
+    """Requests, as long as it says itself that it is ready, or none of the others does."""
     DRAINING = "draining"
     """Only requests of sequences that it has already: it is going to end."""
 

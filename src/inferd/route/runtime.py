@@ -8,10 +8,9 @@ from typing import NamedTuple
 from inferd.errors import InferdError
 from inferd.route.arrangement import ALL, Arrangement, SlotContent, SlotUse
 from inferd.route.configuration import (
-    KINDS_OF_BACKEND,
     map_lines,
     port_of,
-    slot_name,
+    servers_of,
     use_in,
 )
 
@@ -138,8 +137,8 @@ def _groups(count: int) -> Iterator[str]:
 
 def _states(uses: Iterable[_Use]) -> Iterator[str]:
     for group, slot, use in uses:
-        for kind in KINDS_OF_BACKEND:
-            yield f"set server {kind}-{group}/{slot_name(slot)} state {use.value}"
+        for _, server in servers_of(group, slot):
+            yield f"set server {server} state {use.value}"
 
 
 def _readdressed(before: Arrangement | None, after: Arrangement, group_count: int) -> Iterator[str]:
@@ -157,8 +156,7 @@ def _readdressed(before: Arrangement | None, after: Arrangement, group_count: in
         for group in _groups(group_count):
             if old.use is not SlotUse.UNUSED or before is None:
                 yield from _states([_Use(group, slot, SlotUse.UNUSED)])
-            for kind in KINDS_OF_BACKEND:
-                server = f"{kind}-{group}/{slot_name(slot)}"
+            for kind, server in servers_of(group, slot):
                 yield f"set server {server} addr {new.address} port {port_of(kind, new)}"
 
 
