@@ -9,6 +9,8 @@ import argparse
 import contextlib
 import http.client
 import json
+import os
+import re
 import shutil
 import socket
 import subprocess
@@ -18,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 MOST_MEGABYTES = 300
@@ -25,8 +28,6 @@ PATIENCE_S = 60
 GRACE_S = 20
 
 SLOW = """
-import time
-
 import inferd
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +35,24 @@ from numpy.typing import NDArray
 
 @inferd.model
 def slow(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    time.sleep(3)
+    with open("/models/go") as go:
+        print("slow has begun", flush=True)
+        go.readline()
     return 2 * x
 """
+"""A model that answers once a line is written to the pipe `go` beside it."""
+
+
+class Running(NamedTuple):
+    """A container that is ready: its `name` for the engine, its HTTP port, and what it says."""
+
+    name: str
+    port: int
+    log: IO[str]
+
+    def wait_for(self, pattern: str) -> None:
+        """Read on until a line of the log matches. Raises AssertionError if none does in time."""
+        _wait_for(self.log, pattern)
 
 
 class Engine:
@@ -53,8 +69,8 @@ class Engine:
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
     @contextlib.contextmanager
-    def running(self, models: Path, *arguments: str) -> Iterator[tuple[str, int]]:
-        """Run a container, and give its id and HTTP port once it is ready; remove it afterwards.
+    def running(self, models: Path, *arguments: str) -> Iterator[Running]:
+        """Run a container, and give it once it is ready; remove it afterwards.
 
         An absolute path as the first argument takes the place of its entry point.
         """
@@ -76,12 +92,33 @@ class Engine:
         options += entries
         container = self.say(*options, self.image, *arguments)
         try:
-            _wait_ready(port, lambda: self.say("logs", container))
-            yield container, port
+            with self._log(container) as log:
+                _wait_for(log, r"\bready$")
+                assert _ask(port, "/v2/health/ready")[0] == 200
+                yield Running(container, port, log)
         finally:
             subprocess.run(
                 [self.program, "rm", "--force", container], check=False, stdout=subprocess.DEVNULL
             )
+
+    @contextlib.contextmanager
+    def _log(self, container: str) -> Iterator[IO[str]]:
+        """Give what a container says, as it comes; it ends when PATIENCE_S are over."""
+        follower = subprocess.Popen(
+            [self.program, "logs", "--follow", container],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        end = threading.Timer(PATIENCE_S, follower.kill)
+        end.start()
+        with follower:
+            try:
+                assert follower.stdout is not None
+                yield follower.stdout
+            finally:
+                end.cancel()
+                follower.kill()
 
 
 def _free_port() -> int:
@@ -98,15 +135,14 @@ def _ask(port: int, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         return answer.status, answer.read()
 
 
-def _wait_ready(port: int, logs: object) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError):
-            if _ask(port, "/v2/health/ready")[0] == 200:
-                return
-        time.sleep(0.05)
-    msg = f"the container is not ready after {PATIENCE_S} s:\n{logs()}"  # type: ignore[operator]
-    raise TimeoutError(msg)
+def _wait_for(log: IO[str], pattern: str) -> None:
+    said = ""
+    for line in log:
+        said += line
+        if re.search(pattern, line.rstrip()):
+            return
+    msg = f"the container has not said {pattern!r}, within {PATIENCE_S} s:\n{said}"
+    raise AssertionError(msg)
 
 
 def check_size(engine: Engine, models: Path) -> str:
@@ -119,10 +155,10 @@ def check_size(engine: Engine, models: Path) -> str:
 
 def check_user(engine: Engine, models: Path) -> str:
     """It does not run as root, and can write to /tmp alone."""
-    with engine.running(models) as (container, _):
-        found = engine.say("exec", container, "id", "-u")
+    with engine.running(models) as server:
+        found = engine.say("exec", server.name, "id", "-u")
         assert found == "1000", found
-        run = [engine.program, "exec", container, "touch", "/opt/x", "/tmp/x"]
+        run = [engine.program, "exec", server.name, "touch", "/opt/x", "/tmp/x"]
         said = subprocess.run(run, capture_output=True, text=True)
         assert "/opt/x" in said.stderr, said.stderr
         assert "/tmp/x" not in said.stderr, said.stderr
@@ -131,13 +167,13 @@ def check_user(engine: Engine, models: Path) -> str:
 
 def check_answers(engine: Engine, models: Path) -> str:
     """It answers requests, with metrics on the same port."""
-    with engine.running(models) as (_, port):
+    with engine.running(models) as server:
         body = (ROOT / "examples/digit.json").read_bytes()
-        status, answer = _ask(port, "/v2/models/digits/infer", body)
+        status, answer = _ask(server.port, "/v2/models/digits/infer", body)
         assert status == 200, answer
         digit = json.loads(answer)["outputs"][0]["data"]
         assert digit == [3], digit
-        assert b"inferd_inflight_requests" in _ask(port, "/metrics")[1]
+        assert b"inferd_inflight_requests" in _ask(server.port, "/metrics")[1]
     return "an ONNX model, over REST; metrics"
 
 
@@ -146,9 +182,9 @@ def check_health(engine: Engine, models: Path) -> str:
     described = json.loads(engine.say("image", "inspect", engine.image))[0]
     health = described.get("Healthcheck") or described["Config"].get("Healthcheck")
     [program] = [word for word in health["Test"] if word.startswith("/")]
-    with engine.running(models) as (container, _):
-        engine.say("exec", container, program)
-        without = [engine.program, "exec", "--env=INFERD_HTTP_PORT=1", container, program]
+    with engine.running(models) as server:
+        engine.say("exec", server.name, program)
+        without = [engine.program, "exec", "--env=INFERD_HTTP_PORT=1", server.name, program]
         assert subprocess.run(without, capture_output=True).returncode == 1
     return program
 
@@ -163,28 +199,35 @@ def check_others(engine: Engine, models: Path) -> str:
         (program, "--model_base_path=/models/digits", "--model_name=digits"),
     ]
     for line in lines:
-        with engine.running(models, *line) as (_, port):
-            assert _ask(port, "/v2/models/digits/ready")[0] == 200, line
+        with engine.running(models, *line) as server:
+            assert _ask(server.port, "/v2/models/digits/ready")[0] == 200, line
     return ", ".join(line[0] for line in lines)
 
 
 def check_stop(engine: Engine, models: Path) -> str:
     """SIGTERM finishes what is in flight, within the grace period."""
     (models / "slow.py").write_text(SLOW)
+    os.mkfifo(models / "go", 0o644)
+    go = os.open(models / "go", os.O_RDWR)  # both ends: nobody waits for another to open it
     tensor = {"name": "x", "datatype": "FP32", "shape": [1], "data": [4]}
     body = json.dumps({"inputs": [tensor]}).encode()
     answers: list[tuple[int, bytes]] = []
-    with engine.running(models, "/models/slow.py") as (container, port):
+    with engine.running(models, "/models/slow.py") as server:
         url = "/v2/models/slow/infer"
-        client = threading.Thread(target=lambda: answers.append(_ask(port, url, body)))
+        client = threading.Thread(target=lambda: answers.append(_ask(server.port, url, body)))
         client.start()
-        while b"inferd_inflight_requests 1" not in _ask(port, "/metrics")[1]:
-            time.sleep(0.01)
+        server.wait_for("slow has begun")
         started = time.monotonic()
-        engine.say("stop", f"--time={GRACE_S}", container)
+        stop = subprocess.Popen(
+            [engine.program, "stop", f"--time={GRACE_S}", server.name], stdout=subprocess.DEVNULL
+        )
+        server.wait_for("SIGTERM: finishing what is in flight")
+        os.write(go, b"\n")
+        assert stop.wait() == 0
         took = time.monotonic() - started
         client.join()
-        code = engine.say("inspect", "--format={{.State.ExitCode}}", container)
+        code = engine.say("inspect", "--format={{.State.ExitCode}}", server.name)
+    os.close(go)
     assert [status for status, _ in answers] == [200], answers
     assert code == "0", code
     assert took < GRACE_S, took
