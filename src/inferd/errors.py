@@ -58,10 +58,23 @@ class UnknownCall(InferdError):
     code = Code.UNKNOWN
 
 
+FieldPath = tuple[str | int, ...]
+"""The way to a field of config.pbtxt: names, and the number or key of one of several."""
+
+
 class InvalidConfig(InferdError):
-    """A model or server configuration is wrong; the text names file, line and field."""
+    """A model or server configuration is wrong; the text names file, line and field.
+
+    `path` is the field's, () if it is not known; `line` and `column` are set, counted from 1, if
+    the file cannot be read there.
+    """
 
     code = Code.INVALID_ARG
+    line = column = 0
+
+    def __init__(self, message: str, path: FieldPath = ()) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class NoVersion(InvalidConfig):

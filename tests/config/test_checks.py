@@ -4,7 +4,13 @@ import re
 
 import pytest
 
-from inferd.config.checks import check_config, check_instances, check_io, is_inside
+from inferd.config.checks import (
+    check_config,
+    check_instances,
+    check_io,
+    config_complaints,
+    instance_complaints,
+)
 from inferd.config.model import (
     BatchInput,
     BatchOutput,
@@ -26,6 +32,9 @@ from inferd.config.model import (
     SequenceState,
     Warmup,
 )
+from inferd.config.proto import MODEL_CONFIG, config_pool
+from inferd.config.rules.inside import is_inside
+from inferd.config.rules.tensors import io_complaints
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -432,3 +441,33 @@ def test_a_path_below_is_inside(path):
 )
 def test_a_path_that_leads_out_is_not_inside(path):
     assert not is_inside(path)
+
+
+def is_field(path, message):
+    """Tell whether `path` leads to a field of a message, through numbers and keys of maps."""
+    way = list(path)
+    while way:
+        field = message.fields_by_name.get(way.pop(0))
+        if field is None:
+            return False
+        message = field.message_type
+        if message is not None and message.GetOptions().map_entry:
+            del way[:1]
+            message = message.fields_by_name["value"].message_type
+        elif way and isinstance(way[0], int):
+            del way[0]
+    return True
+
+
+@pytest.mark.parametrize("unsound", [*UNSOUND.values(), *ILL_PLACED.values(), *UNSOUND_IO.values()])
+def test_each_complaint_is_about_a_field_of_the_configuration(unsound):
+    complaints = [
+        *config_complaints(unsound),
+        *instance_complaints(unsound),
+        *io_complaints(unsound),
+    ]
+    assert complaints
+    for complaint in complaints:
+        top = config_pool().FindMessageTypeByName(MODEL_CONFIG)
+        assert complaint.path, complaint.text
+        assert is_field(complaint.path, top), complaint

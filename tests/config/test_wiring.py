@@ -20,7 +20,7 @@ def complaints(*links, takes=("X",), gives=("Y",)):
         input=tuple(ModelInput(name, DataType.FP32, (1,)) for name in takes),
         output=tuple(ModelOutput(name, DataType.FP32, (1,)) for name in gives),
     )
-    return list(wiring_complaints(config, steps))
+    return [one.text for one in wiring_complaints(config, steps)]
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_an_input_nobody_reads_is_reported():
 
 def test_an_ensemble_without_steps_leaves_its_tensors_untied():
     config = ModelConfig("e", output=(ModelOutput("Y", DataType.FP32, (1,)),))
-    reported = list(wiring_complaints(config, ()))
+    reported = [one.text for one in wiring_complaints(config, ())]
     assert reported == ["no step writes tensor 'Y' → the ensemble's output 'Y'"]

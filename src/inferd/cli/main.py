@@ -13,7 +13,7 @@ import inferd
 from inferd.cli.foreign import is_program
 from inferd.errors import InferdError
 
-VERBS = ("serve", "route", "status", "reload", "deploy", "places", "key", "convert")
+VERBS = ("serve", "check", "route", "status", "reload", "deploy", "places", "key", "convert")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

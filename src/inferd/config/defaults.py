@@ -39,7 +39,7 @@ def normalised(
             f"model '{folder_name}', {file}: name is '{config.name}', "
             f"expected '{folder_name}', the name of its folder"
         )
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("name",))
     filled = replace(
         config,
         name=folder_name,

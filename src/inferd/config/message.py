@@ -14,7 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from inferd.config.model import ModelConfig
-from inferd.errors import InvalidConfig, NoDatatype
+from inferd.errors import FieldPath, InvalidConfig, NoDatatype
 from inferd.tensor.dtype import DATATYPES, DataType
 
 _PATHS = {
@@ -82,17 +82,30 @@ def _read(message: Any, cls: Any) -> Any:
         if values[attribute.name] is None and attribute.default is MISSING:
             kind = message.DESCRIPTOR.name.removeprefix("Model").lower()
             msg = f"{kind} '{message.name}' has no {field.name}"
-            raise NoDatatype(msg)
+            raise NoDatatype(msg, (field.name,))
     return cls(**values)
 
 
 def _read_field(owner: Any, field: FieldDescriptor, cls: Any) -> Any:
     value = getattr(owner, field.name)
     if is_map(field):
-        return {key: _read_value(value_field(field), value[key], cls) for key in value}
+        return {
+            key: _read_at((field.name, key), value_field(field), value[key], cls) for key in value
+        }
     if field.is_repeated:
-        return tuple(_read_value(field, item, cls) for item in value)
-    return _read_value(field, value, cls)
+        return tuple(
+            _read_at((field.name, number), field, item, cls) for number, item in enumerate(value)
+        )
+    return _read_at((field.name,), field, value, cls)
+
+
+def _read_at(path: FieldPath, field: FieldDescriptor, value: Any, cls: Any) -> Any:
+    """Return the value at `path` below its message; errors tell the way to it."""
+    try:
+        return _read_value(field, value, cls)
+    except InvalidConfig as error:
+        error.path = (*path, *error.path)
+        raise
 
 
 def _read_value(field: FieldDescriptor, value: Any, cls: Any) -> Any:

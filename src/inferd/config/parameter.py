@@ -116,4 +116,5 @@ def check_native(config: ModelConfig, what: str) -> None:
 
 def _refused(config: ModelConfig, key: str, expected: str) -> InvalidConfig:
     text = config.parameters[key][:MAX_SHOWN]
-    return InvalidConfig(f"model '{config.name}': parameter {key} is '{text}', expected {expected}")
+    msg = f"model '{config.name}': parameter {key} is '{text}', expected {expected}"
+    return InvalidConfig(msg, ("parameters", key))

@@ -42,7 +42,8 @@ def decode_pbtxt(content: bytes, file: str) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         msg = f"{file} is not UTF-8: byte {error.start} is 0x{content[error.start]:02x}"
-        raise InvalidConfig(msg) from error
+        before = content[: error.start]
+        raise _at(msg, *_place_after(before.decode())) from error
 
 
 def _blanked(found: re.Match[bytes]) -> bytes:
@@ -58,7 +59,7 @@ def parse_pbtxt(text: str, file: str) -> ModelConfig:
     message = _empty_message()
     if text.startswith("\ufeff"):
         msg = f"{file}:1:1: the file begins with a byte order mark; save it as UTF-8 without one"
-        raise InvalidConfig(msg)
+        raise _at(msg, 1, 1)
     try:
         text_format.Parse(text, message)
     except text_format.ParseError as error:
@@ -67,7 +68,7 @@ def parse_pbtxt(text: str, file: str) -> ModelConfig:
         if complaint.endswith(_LACKS_FOUND):
             complaint += f", got {_token_at(text, line, column)}"
         msg = f"{file}:{line}:{column}: {complaint}"
-        raise InvalidConfig(msg) from error
+        raise _at(msg, line, column) from error
     except ValueError as error:  # an enum's number that is out of range
         msg = f"{file}: {_complaint(str(error), 'an enum')}"
         raise InvalidConfig(msg) from error
@@ -131,6 +132,17 @@ def _empty_message() -> Message:
     return message_class(config_pool(), MODEL_CONFIG)()
 
 
+def _at(message: str, line: int, column: int) -> InvalidConfig:
+    error = InvalidConfig(message)
+    error.line, error.column = line, column
+    return error
+
+
+def _place_after(text: str) -> tuple[int, int]:
+    """Return line and column, from 1, of what follows `text`."""
+    return text.count("\n") + 1, len(text) - text.rfind("\n")
+
+
 @contextmanager
 def _in_file(file: str) -> Iterator[None]:
     """Put the name of the file in front of a complaint."""
@@ -138,7 +150,7 @@ def _in_file(file: str) -> Iterator[None]:
         yield
     except InvalidConfig as error:
         msg = f"{file}: {error}"
-        raise type(error)(msg) from None
+        raise type(error)(msg, error.path) from None
 
 
 # --- JSON ---

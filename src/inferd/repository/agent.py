@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from inferd.config.checks import is_inside
 from inferd.config.model import ModelConfig, RepositoryAgent
+from inferd.config.rules.inside import is_inside
 from inferd.errors import InvalidConfig
 
 _CHECKSUM = "checksum"

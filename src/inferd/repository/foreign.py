@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from inferd.config.checks import CONFIG_FILE, is_inside
+from inferd.config.checks import CONFIG_FILE
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter_names import (
     ANY_INPUT_NAME,
@@ -27,6 +27,7 @@ from inferd.config.parameter_names import (
     TABLE,
     VERSION_NAME,
 )
+from inferd.config.rules.inside import is_inside
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.repository.contents import read_limited
 from inferd.repository.layout import is_version

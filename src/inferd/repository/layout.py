@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from inferd.config.checks import CONFIG_FILE, is_inside
+from inferd.config.checks import CONFIG_FILE
 from inferd.config.model import InstanceGroup, ModelConfig, VersionPolicy
 from inferd.config.model_name import has_separators, is_model_name
 from inferd.config.platform import (
@@ -22,6 +22,7 @@ from inferd.config.platform import (
     platform_of_file,
     platforms_of,
 )
+from inferd.config.rules.inside import is_inside
 from inferd.core.interfaces import Backend, ModelFiles, Placement, always
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 from inferd.repository.slips import found_instead, shown

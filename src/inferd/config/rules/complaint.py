@@ -1,0 +1,16 @@
+"""Complaint: one thing that is wrong with a configuration, and the field that says so."""
+
+from typing import NamedTuple
+
+from inferd.errors import FieldPath, InvalidConfig
+
+
+class Complaint(NamedTuple):
+    """What is wrong, in words, and the path of the field, as in config.pbtxt; () if it is none."""
+
+    text: str
+    path: FieldPath = ()
+
+    def error(self, model: str, file: str) -> InvalidConfig:
+        """Return the error for the configuration `file` of `model`."""
+        return InvalidConfig(f"model '{model}', {file}: {self.text}", self.path)

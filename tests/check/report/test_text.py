@@ -1,0 +1,80 @@
+"""Findings as people read them."""
+
+import io
+
+import pytest
+
+from inferd.check.finding import Finding
+from inferd.check.report.text import shown_path, write_text
+
+
+class Terminal(io.StringIO):
+    """A terminal of which only the name is known."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def findings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "config.pbtxt"
+    file.write_text('name: "m"\n\tbackendd: "x"\n')
+    return [
+        Finding("error", "syntax", "there is no backendd", file, 2, 2, "m", "write backend"),
+        Finding("warning", "surprise", "it is odd", tmp_path / "1", model="m"),
+    ]
+
+
+def test_each_finding_has_its_place_its_line_and_its_fix(findings):
+    out = io.StringIO()
+    write_text(findings, 2, out)
+    assert out.getvalue() == (
+        "config.pbtxt:2:2: error: there is no backendd\n"
+        '    2 | \tbackendd: "x"\n'
+        "      | \t^\n"
+        "      fix: write backend\n"
+        "1: warning: it is odd\n"
+        "2 models: 1 error, 1 warning\n"
+    )
+
+
+def test_of_nothing_a_line_is_told():
+    out = io.StringIO()
+    write_text([], 1, out)
+    assert out.getvalue() == "1 model: nothing to mend\n"
+
+
+def test_a_file_that_has_gone_is_shown_without_its_line(findings):
+    findings[0].file.unlink()
+    out = io.StringIO()
+    write_text(findings[:1], 1, out)
+    assert out.getvalue().startswith("config.pbtxt:2:2: error: there is no backendd\n      fix")
+
+
+def test_a_terminal_gets_colours_and_lines_that_fit(findings, monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = Terminal()
+    write_text(findings, 2, out)
+    assert "\x1b[1;31m" in out.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+    write_text(findings, 2, out)
+    assert "\x1b[1;31m" not in out.getvalue()
+    assert "31m" not in out.getvalue()
+
+
+def test_a_terminal_that_can_do_nothing_gets_plain_text(findings, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    out = Terminal()
+    write_text(findings, 2, out)
+    assert "\x1b" not in out.getvalue()
+
+
+def test_a_path_is_shown_as_people_would_type_it_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert shown_path(tmp_path / "a" / "b") == "a/b"
+    assert shown_path(tmp_path.parent / "c") == str(tmp_path.parent / "c")

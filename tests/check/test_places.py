@@ -1,0 +1,49 @@
+"""Which models are found at the paths, and what is said of the paths themselves."""
+
+from inferd.check.places import check_paths
+from inferd.repository.local import Reading
+
+SOUND = 'backend: "identity"'
+
+
+def test_the_models_of_all_paths_are_checked_and_sorted(repository):
+    folder = repository(
+        {
+            "a/b/config.pbtxt": "backendd: 1",
+            "a/a/config.pbtxt": SOUND,
+            "a/a/1/x": "",
+            "c/config.pbtxt": "name: 1\nbackendd: 1",
+        }
+    )
+    checked = check_paths([folder / "c", folder / "a"], Reading())
+    assert checked.model_count == 3
+    assert [(one.file.parent.name, one.line) for one in checked.findings] == [
+        ("b", 1),
+        ("c", 1),
+        ("c", 2),
+    ]
+
+
+def test_a_path_that_is_not_there_is_an_error(tmp_path):
+    [one] = check_paths([tmp_path / "no"], Reading()).findings
+    assert (one.level, one.file) == ("error", tmp_path / "no")
+    assert "does not exist" in one.text
+
+
+def test_a_folder_without_models_is_an_error(tmp_path):
+    checked = check_paths([tmp_path], Reading())
+    assert [one.level for one in checked.findings] == ["error"]
+    assert "there is no model here" in checked.findings[0].text
+
+
+def test_what_the_server_would_warn_of_is_a_warning(repository):
+    folder = repository({"a/config.pbtxt": SOUND, "a/1/x": "", "left.onnx": "x"})
+    [one] = check_paths([folder], Reading()).findings
+    assert (one.level, one.file) == ("warning", folder)
+    assert "the file 'left.onnx' in it is not served" in one.text
+
+
+def test_nothing_is_logged(repository, caplog):
+    folder = repository({"a/config.pbtxt": SOUND, "a/1/x": "", "left.onnx": "x"})
+    check_paths([folder], Reading())
+    assert caplog.records == []
