@@ -241,7 +241,7 @@ def encode_infer_request(request: InferRequest) -> list[Any]:
     return with_raw(message.SerializeToString(), _RAW_INPUT, request.inputs)
 
 
-def decode_infer_response(data: bytes) -> InferResponse:
+def decode_infer_response(data: Any) -> InferResponse:
     """Return the answer in a ModelInferResponse; raw outputs are views into `data`.
 
     Its `final` is the parameter triton_final_response, true without it. Raises InferdError when

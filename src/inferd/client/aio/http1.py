@@ -1,0 +1,182 @@
+"""AsyncHttp1Connection: one call of REST after the other on a connection (RFC 9112)."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from inferd.client.aio.io import AsyncByteStream
+from inferd.client.aio.reader import AsyncReader
+from inferd.client.call import SMALL_BYTES, ClientCall, ServerAnswer
+from inferd.client.errors import BadAnswer, ConnectionLost
+from inferd.client.failures import not_http
+from inferd.client.heads import CHUNKED, UNTIL_CLOSED, AnswerHead, chunk_size, parse_answer_head
+from inferd.client.settings import ClientSettings
+
+_KNOWN_HEADS: Final = 16
+_PIECE: Final = 1 << 20
+
+
+class AsyncRestConnection:
+    """A connection that has one call at a time. After an error it must be closed."""
+
+    def __init__(self, stream: AsyncByteStream, settings: ClientSettings) -> None:
+        self.stream = stream
+        self.is_reusable = True
+        target = settings.target
+        self._target = target
+        self._reader = AsyncReader(stream)
+        self._max_bytes = settings.max_answer_bytes
+        self._host = f" HTTP/1.1\r\nHost: {target.authority}\r\n"
+        self._known: dict[bytes, AnswerHead] = {}
+
+    async def start(self) -> None:
+        """Do what comes before the first call: nothing."""
+
+    async def is_usable(self) -> bool:
+        """Return whether the connection can have another call: nothing has arrived unasked."""
+        return self.is_reusable and self.stream.is_quiet()
+
+    async def ask(self, call: ClientCall[Any], fields: str, seconds: float) -> ServerAnswer:
+        """Send `call` with the header lines `fields`, and return the answer.
+
+        Raises OSError, ConnectionLost, BadAnswer and DeadlineExceeded.
+        """
+        await self._send(call, fields)
+        head = await self._head()
+        if call.verb == "HEAD":
+            return ServerAnswer(head.status, head.headers, memoryview(b""))
+        return ServerAnswer(head.status, head.headers, await self._body(head))
+
+    async def begin(
+        self, call: ClientCall[Any], fields: str, seconds: float
+    ) -> ServerAnswer | None:
+        """Send `call`; return None if the answer is a stream, otherwise the answer.
+
+        Raises as `ask`.
+        """
+        await self._send(call, fields)
+        head = await self._head()
+        kind = head.headers.get("content-type", "")
+        if head.status == 200 and kind.partition(";")[0].strip() == "text/event-stream":
+            self._head_of_stream = head
+            return None
+        return ServerAnswer(head.status, head.headers, await self._body(head))
+
+    async def messages(self) -> AsyncIterator[memoryview]:
+        """Yield the data of each event after `begin` returned None. Raises as `ask`."""
+        text = bytearray()
+        async for piece in self._pieces(self._head_of_stream):
+            text += piece
+            if b"\r" in text:
+                text = text.replace(b"\r\n", b"\n")
+            while (stop := text.find(b"\n\n")) >= 0:
+                data = _event_data(bytes(text[:stop]))
+                del text[: stop + 2]
+                if data is not None:
+                    yield memoryview(data)
+            if len(text) > self._max_bytes:
+                raise self._too_large(len(text))
+
+    def outcome(self) -> ServerAnswer:
+        """Return the status of a stream that was read to its end."""
+        head = self._head_of_stream
+        return ServerAnswer(head.status, head.headers, memoryview(b""))
+
+    # --- sending ---
+
+    async def _send(self, call: ClientCall[Any], fields: str) -> None:
+        head = call.verb + " " + self._target.path + call.path + self._host + fields
+        for name, value in call.headers:
+            head += f"{name}: {value}\r\n"
+        if call.size or call.verb == "POST":
+            head += f"Content-Length: {call.size}\r\n"
+        start = (head + "\r\n").encode("latin-1")
+        if call.size <= SMALL_BYTES:
+            buffers: list[Any] = [b"".join((start, *call.buffers))]
+        else:
+            buffers = [start, *call.buffers]
+        try:
+            await self.stream.send(buffers)
+        except (BrokenPipeError, ConnectionResetError):
+            # The server has closed it; a refusal that came before is worth more than that.
+            self.is_reusable = False
+
+    # --- receiving ---
+
+    async def _head(self) -> AnswerHead:
+        while True:
+            block = await self._block()
+            head = self._known.get(block)
+            if head is None:
+                head = parse_answer_head(block)
+                if len(self._known) >= _KNOWN_HEADS:
+                    self._known.clear()
+                self._known[block] = head
+            if head.status >= 200:
+                break
+        if head.is_last:
+            self.is_reusable = False
+        return head
+
+    async def _block(self) -> bytes:
+        reader = self._reader
+        if reader.start == reader.end and not await reader.more_or_end():
+            msg = "the server closed the connection without an answer"
+            raise ConnectionLost(msg)
+        while reader.end - reader.start < 5:
+            await reader.more()
+        if not reader.buffer.startswith(b"HTTP/", reader.start):
+            raise not_http(self._target, bytes(reader.buffer[reader.start : reader.end]))
+        return await reader.until(b"\r\n\r\n")
+
+    async def _body(self, head: AnswerHead) -> memoryview:
+        if head.length >= 0:
+            if head.length > self._max_bytes:
+                raise self._too_large(head.length)
+            body = memoryview(bytearray(head.length))
+            await self._reader.fill(body)
+            return body
+        whole = bytearray()
+        async for piece in self._pieces(head):
+            whole += piece
+            if len(whole) > self._max_bytes:
+                raise self._too_large(len(whole))
+        return memoryview(whole)
+
+    async def _pieces(self, head: AnswerHead) -> AsyncIterator[bytes]:
+        """Yield a body of a length that is not said, in pieces."""
+        reader = self._reader
+        if head.length != CHUNKED:
+            left = head.length if head.length != UNTIL_CLOSED else 1 << 62
+            while left and (reader.start < reader.end or await reader.more_or_end()):
+                stop = min(reader.end, reader.start + left)
+                piece = bytes(reader.buffer[reader.start : stop])
+                reader.start = stop
+                left -= len(piece)
+                yield piece
+            return
+        while size := chunk_size(await reader.until(b"\r\n")):
+            while size:
+                if reader.start == reader.end:
+                    await reader.more()
+                stop = min(reader.end, reader.start + size)
+                piece = bytes(reader.buffer[reader.start : stop])
+                reader.start = stop
+                size -= len(piece)
+                yield piece
+            if await reader.until(b"\r\n"):
+                msg = "a chunk of the answer is longer than it says"
+                raise BadAnswer(msg)
+        while await reader.until(b"\r\n"):
+            pass  # trailers
+
+    def _too_large(self, size: int) -> BadAnswer:
+        return BadAnswer(
+            f"the answer has {size} bytes or more, the limit is {self._max_bytes} "
+            f"(max_answer_bytes)"
+        )
+
+
+def _event_data(event: bytes) -> bytes | None:
+    """Return the data of an event (HTML Standard, Server-sent events), None without any."""
+    lines = [line for line in event.split(b"\n") if line.startswith(b"data:")]
+    return b"\n".join(line[5:].removeprefix(b" ") for line in lines) if lines else None

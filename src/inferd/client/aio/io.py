@@ -1,0 +1,210 @@
+"""AsyncByteStream: a connection's bytes, for asyncio; AsyncSlots: how many there may be.
+
+The other side is inferd.client.sync.io.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from inferd.client.failures import connect_failed, out_of_time
+from inferd.client.settings import ClientSettings
+
+_SPILL_BYTES: Final = 65536
+
+sleep = asyncio.sleep
+
+
+class AsyncByteStream(asyncio.BufferedProtocol):
+    """A connection. Calls end at `deadline`, on the clock of time.monotonic.
+
+    What arrives goes where `recv_into` says; what nobody waits for goes into the spill.
+    """
+
+    def __init__(self) -> None:
+        self.deadline = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._transport: Any = None
+        self._spill = memoryview(bytearray(_SPILL_BYTES))
+        self._start = self._end = 0
+        self._wanted: memoryview | None = None
+        self._count = 0
+        self._reading: asyncio.Future[None] | None = None
+        self._writing: asyncio.Future[None] | None = None
+        self._is_full = False
+        self._is_ended = False
+        self._error: Exception | None = None
+
+    # --- what the event loop calls ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BaseProtocol."""
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        if self._wanted is not None:
+            return self._wanted
+        return self._spill[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        if self._wanted is not None:
+            self._wanted = None
+            self._count = nbytes
+            _wake(self._reading)
+            return
+        self._end += nbytes
+        if self._end == _SPILL_BYTES:
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """See asyncio.BufferedProtocol."""
+        self._is_ended = True
+        _wake(self._reading)
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.BaseProtocol."""
+        self._is_ended = True
+        self._error = exc
+        _wake(self._reading)
+        _wake(self._writing)
+
+    def pause_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self._is_full = False
+        _wake(self._writing)
+
+    # --- what the client calls ---
+
+    @property
+    def protocol(self) -> str | None:
+        """The protocol that both sides chose (ALPN), None if they did not."""
+        secured = self._transport.get_extra_info("ssl_object")
+        chosen: str | None = secured and secured.selected_alpn_protocol()
+        return chosen
+
+    async def send(self, buffers: Sequence[Any]) -> None:
+        """Send all of `buffers`. Raises OSError, TimeoutError among them."""
+        for one in buffers:
+            if self._is_ended:
+                raise self._error or ConnectionResetError("the server closed the connection")
+            self._transport.write(one)
+            while self._is_full and not self._is_ended:
+                self._writing = self._loop.create_future()
+                await self._until(self._writing)
+
+    async def recv_into(self, view: memoryview) -> int:
+        """Put what arrives into `view`; return how much, 0 at the end. Raises OSError."""
+        if self._start < self._end:
+            return self._unspill(view)
+        if self._is_ended:
+            if self._error is not None:
+                raise self._error
+            return 0
+        self._wanted = view
+        self._count = 0
+        self._reading = self._loop.create_future()
+        try:
+            await self._until(self._reading)
+        finally:
+            self._wanted = None
+        if not self._count and self._error is not None:
+            raise self._error
+        return self._count
+
+    def _unspill(self, view: memoryview) -> int:
+        count = min(len(view), self._end - self._start)
+        view[:count] = self._spill[self._start : self._start + count]
+        self._start += count
+        if self._start == self._end:
+            was_full = self._end == _SPILL_BYTES
+            self._start = self._end = 0
+            if was_full and not self._is_ended:
+                self._transport.resume_reading()
+        return count
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing has arrived, the end of the connection included."""
+        return self._start == self._end and not self._is_ended
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _until(self, done: asyncio.Future[None]) -> None:
+        timer = self._loop.call_later(self.deadline - time.monotonic(), _expire, done)
+        try:
+            await done
+        finally:
+            timer.cancel()
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
+
+
+def _expire(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_exception(out_of_time())
+
+
+async def open_stream(settings: ClientSettings, deadline: float) -> AsyncByteStream:
+    """Connect to the server. Raises ConnectFailed, DeadlineExceeded."""
+    target = settings.target
+    seconds = min(settings.connect_timeout_s, deadline - time.monotonic())
+    if seconds <= 0:
+        raise out_of_time()
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(seconds):
+            _, stream = await loop.create_connection(
+                AsyncByteStream, target.host, target.port, ssl=settings.tls
+            )
+    except (OSError, UnicodeError) as error:
+        raise connect_failed(target, error) from error
+    return stream
+
+
+class AsyncCallSlots:
+    """How many calls may be under way at a time; others wait, in their order."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self, deadline: float) -> None:
+        """Wait for a free slot and take it. Raises DeadlineExceeded."""
+        if self._free > 0:
+            self._free -= 1
+            return
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        timer = loop.call_later(deadline - time.monotonic(), _expire, turn)
+        self._waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.give_back()  # it was ours already
+            raise
+        finally:
+            timer.cancel()
+
+    def give_back(self) -> None:
+        """Free a slot, or hand it to who waits longest."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1

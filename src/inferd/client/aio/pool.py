@@ -1,0 +1,112 @@
+"""AsyncPool: the connections of a client, each with one call at a time."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+
+from inferd.client.aio.http1 import AsyncRestConnection
+from inferd.client.aio.http2 import AsyncGrpcConnection
+from inferd.client.aio.io import AsyncByteStream, AsyncCallSlots, open_stream
+from inferd.client.call import ClientCall, ServerAnswer
+from inferd.client.errors import ClientError, ConnectionLost, DeadlineExceeded
+from inferd.client.settings import ClientSettings
+
+_IDLE_S: Final = 50.0
+"""A connection that was not used for so long is not used again: servers and proxies drop them."""
+
+AsyncConnection = AsyncRestConnection | AsyncGrpcConnection
+
+
+class AsyncConnectionPool:
+    """Connections are made when there is none that is free, and kept for the next call."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._slots = AsyncCallSlots(settings.connections)
+        self._free: list[tuple[float, AsyncConnection]] = []
+        self._kind = AsyncGrpcConnection if settings.target.is_grpc else AsyncRestConnection
+        self._is_closed = False
+
+    async def ask(self, call: ClientCall[Any], fields: str, deadline: float) -> ServerAnswer:
+        """Send `call` with the header lines `fields`, and return the answer. Raises ClientError."""
+        await self._slots.take(deadline)
+        connection = None
+        try:
+            connection = await self._connection(deadline)
+            answer = await connection.ask(call, fields, deadline - time.monotonic())
+            self._put_back(connection)
+            connection = None
+        except OSError as error:
+            raise _as_client_error(error) from error
+        finally:
+            if connection is not None:
+                connection.stream.close()
+            self._slots.give_back()
+        return answer
+
+    async def stream(
+        self, call: ClientCall[Any], fields: str, deadline: float
+    ) -> AsyncIterator[memoryview | ServerAnswer]:
+        """Send `call`, and yield the messages that answer it; last, an answer without any.
+
+        Raises ClientError. Whoever does not read to the end closes the connection.
+        """
+        await self._slots.take(deadline)
+        connection = None
+        try:
+            connection = await self._connection(deadline)
+            answer = await connection.begin(call, fields, deadline - time.monotonic())
+            if answer is None:
+                async for message in connection.messages():
+                    yield message
+                answer = connection.outcome()
+            self._put_back(connection)
+            connection = None
+            yield answer
+        except OSError as error:
+            raise _as_client_error(error) from error
+        finally:
+            if connection is not None:
+                connection.stream.close()
+            self._slots.give_back()
+
+    def close(self) -> None:
+        """Close the connections that are free; those in use follow when their calls are done."""
+        self._is_closed = True
+        while self._free:
+            self._free.pop()[1].stream.close()
+
+    async def _connection(self, deadline: float) -> AsyncConnection:
+        if self._is_closed:
+            msg = "the client is closed"
+            raise ClientError(msg)
+        now = time.monotonic()
+        while self._free:
+            with suppress(IndexError):  # another thread was faster
+                since, connection = self._free.pop()
+                connection.stream.deadline = deadline
+                if now - since < _IDLE_S and await connection.is_usable():
+                    return connection
+                connection.stream.close()
+        stream: AsyncByteStream = await open_stream(self._settings, deadline)
+        stream.deadline = deadline
+        connection = self._kind(stream, self._settings)
+        try:
+            await connection.start()
+        except BaseException:
+            stream.close()
+            raise
+        return connection
+
+    def _put_back(self, connection: AsyncConnection) -> None:
+        if connection.is_reusable and not self._is_closed:
+            self._free.append((time.monotonic(), connection))
+        else:
+            connection.stream.close()
+
+
+def _as_client_error(error: OSError) -> ClientError:
+    if isinstance(error, DeadlineExceeded):
+        return error
+    return ConnectionLost(f"the connection to the server broke: {error}")

@@ -1,0 +1,295 @@
+"""Grpc: the calls of V2 over gRPC, and what their answers mean; no input or output."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+from inferd.client.call import ClientCall, ServerAnswer
+from inferd.client.errors import BadAnswer, ClientError, DeadlineExceeded, server_error
+from inferd.client.regions import SharedRegion
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import Code, InvalidRequest
+from inferd.observe.statistics import ModelStatistics
+from inferd.wire.proto import encode, parse_answer
+from inferd.wire.proto.fields import read_field
+from inferd.wire.shared_memory import SystemRegistration
+from inferd.wire.v2.grpc import metadata as messages
+from inferd.wire.v2.grpc.codec import decode_infer_response, encode_infer_request
+from inferd.wire.v2.grpc.parameters import decode_parameter
+from inferd.wire.v2.grpc.shared_memory import encode_region_name, encode_registration
+from inferd.wire.v2.repository import encode_load_message, encode_unload_message
+from inferd.wire.v2.statistics import decode_statistics_message, encode_statistics_request
+
+_SERVICE: Final = "/inference.GRPCInferenceService/"
+
+_NAMES = (
+    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
+    "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",
+    "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+)  # fmt: skip
+"""The status codes of gRPC by number."""
+
+_CODES = {
+    "CANCELLED": Code.CANCELLED,
+    "UNKNOWN": Code.UNKNOWN,
+    "INVALID_ARGUMENT": Code.INVALID_ARG,
+    "FAILED_PRECONDITION": Code.INVALID_ARG,
+    "OUT_OF_RANGE": Code.INVALID_ARG,
+    "NOT_FOUND": Code.NOT_FOUND,
+    "ALREADY_EXISTS": Code.ALREADY_EXISTS,
+    "PERMISSION_DENIED": Code.FORBIDDEN,
+    "RESOURCE_EXHAUSTED": Code.TOO_LARGE,
+    "UNIMPLEMENTED": Code.UNSUPPORTED,
+    "UNAVAILABLE": Code.UNAVAILABLE,
+    "UNAUTHENTICATED": Code.UNAUTHENTICATED,
+}
+"""What they mean; the others are INTERNAL."""
+
+
+class GrpcCalls:
+    """Makes calls. `refusal` says which answers are errors."""
+
+    # --- health and metadata ---
+
+    def live(self) -> ClientCall[bool]:
+        """Whether the server is live."""
+        read = messages.decode_live
+        return _call("ServerLive", b"", lambda answer: read(bytes(answer.body)))
+
+    def ready(self) -> ClientCall[bool]:
+        """Whether the server is ready."""
+        read = messages.decode_ready
+        return _call("ServerReady", b"", lambda answer: read("ServerReady", bytes(answer.body)))
+
+    def model_ready(self, model: str, version: str) -> ClientCall[bool]:
+        """Whether a model is ready."""
+        message = messages.encode_model_request("ModelReady", model, version)
+        read = messages.decode_ready
+        return _call("ModelReady", message, lambda answer: read("ModelReady", bytes(answer.body)))
+
+    def server_metadata(self) -> ClientCall[ServerMetadata]:
+        """Name, version and extensions of the server."""
+        read = messages.decode_server_metadata
+        return _call("ServerMetadata", b"", lambda answer: read(bytes(answer.body)))
+
+    def metadata(self, model: str, version: str) -> ClientCall[ModelMetadata]:
+        """Inputs and outputs of a model."""
+        message = messages.encode_model_request("ModelMetadata", model, version)
+        read = messages.decode_model_metadata
+        return _call("ModelMetadata", message, lambda answer: read(bytes(answer.body)))
+
+    def config(self, model: str, version: str) -> ClientCall[dict[str, Any]]:
+        """The configuration of a model."""
+        message = encode("inference.ModelConfigRequest", name=model, version=version)
+        return _call("ModelConfig", message, _read_config)
+
+    def statistics(self, model: str, version: str) -> ClientCall[list[ModelStatistics]]:
+        """The statistics of a model, or of all."""
+        message = encode_statistics_request(model, version)
+        read = decode_statistics_message
+        return _call("ModelStatistics", message, lambda answer: read(bytes(answer.body)))
+
+    # --- the repository ---
+
+    def index(self, *, ready: bool) -> ClientCall[list[IndexEntry]]:
+        """The models of the repository."""
+        message = encode("inference.RepositoryIndexRequest", ready=ready)
+        return _call("RepositoryIndex", message, _read_index)
+
+    def load(self, load: LoadRequest) -> ClientCall[None]:
+        """Load a model."""
+        message = encode_load_message(load)
+        return _call("RepositoryModelLoad", message, _read_nothing, is_safe=False)
+
+    def unload(self, unload: UnloadRequest) -> ClientCall[None]:
+        """Unload a model."""
+        message = encode_unload_message(unload)
+        return _call("RepositoryModelUnload", message, _read_nothing, is_safe=False)
+
+    # --- settings ---
+
+    def trace_settings(
+        self, model: str, changes: Mapping[str, Any] | None
+    ) -> ClientCall[dict[str, Any]]:
+        """Trace settings, of all models or of one, after `changes`."""
+        rows = {name: {"value": _texts(value)} for name, value in (changes or {}).items()}
+        message = encode("inference.TraceSettingRequest", model_name=model, settings=rows)
+        return _call("TraceSetting", message, _read_trace_settings)
+
+    def log_settings(self, changes: Mapping[str, Any] | None) -> ClientCall[dict[str, Any]]:
+        """Log settings, after `changes`. Raises InvalidRequest."""
+        rows = {name: {_log_choice(name, value): value} for name, value in (changes or {}).items()}
+        try:
+            message = encode("inference.LogSettingsRequest", settings=rows)
+        except ValueError as error:
+            msg = f"the settings cannot be sent: {error}"
+            raise InvalidRequest(msg) from None
+        return _call("LogSettings", message, _read_log_settings)
+
+    # --- shared memory ---
+
+    def register(self, region: SharedRegion) -> ClientCall[None]:
+        """Make a region of system shared memory known."""
+        registration = SystemRegistration(region.name, region.key, 0, region.size_bytes)
+        message = encode_registration("System", registration)
+        return _call("SystemSharedMemoryRegister", message, _read_nothing, is_safe=False)
+
+    def unregister(self, name: str) -> ClientCall[None]:
+        """Forget a region."""
+        message = encode_region_name("SystemSharedMemoryUnregister", name)
+        return _call("SystemSharedMemoryUnregister", message, _read_nothing, is_safe=False)
+
+    # --- inference ---
+
+    def infer(self, request: InferRequest, *, binary: bool) -> ClientCall[InferResponse]:
+        """One inference. Raises InvalidRequest for what a message cannot hold."""
+        return ClientCall(
+            _SERVICE + "ModelInfer",
+            lambda answer: decode_infer_response(answer.body),
+            encode_infer_request(request),
+            is_safe=False,
+        )
+
+    def stream(self, request: InferRequest, *, binary: bool) -> ClientCall[InferResponse]:
+        """An inference with any number of answers, each of which is a message."""
+        path = _SERVICE + "ModelStreamInfer"
+        return ClientCall(path, _no_answer, encode_infer_request(request), is_safe=False)
+
+    def read_message(self, message: memoryview) -> InferResponse:
+        """Return one of the answers of a stream. Raises ServerError, BadAnswer."""
+        error, inner = _stream_answer(message)
+        if error:
+            msg = "UNKNOWN"
+            raise server_error(msg, error, Code.UNKNOWN, {})
+        return decode_infer_response(message if inner is None else inner)
+
+    def refusal(self, answer: ServerAnswer) -> ClientError | None:
+        """Return the error that `answer` is, None for a good one."""
+        if not answer.status:
+            return None
+        name = _NAMES[answer.status] if answer.status < len(_NAMES) else str(answer.status)
+        text = unquote(answer.headers.get("grpc-message", ""))
+        if name == "DEADLINE_EXCEEDED":
+            return DeadlineExceeded(f"the server gave the call up: {text or 'its time is over'}")
+        code = _CODES.get(name, Code.INTERNAL)
+        pushback = answer.headers.get("grpc-retry-pushback-ms")
+        retry_s = 0.0
+        if pushback is not None:  # anything but a number means never (gRPC A6)
+            retry_s = int(pushback) / 1000 if pushback.isdigit() and len(pushback) < 12 else -1.0
+        if name == "RESOURCE_EXHAUSTED" and retry_s:
+            code = Code.UNAVAILABLE
+        error = server_error(name, text, code, answer.headers, retry_s)
+        error.is_untaken = code is Code.UNAVAILABLE
+        return error
+
+
+def _call(rpc: str, message: bytes, read: Any, *, is_safe: bool = True) -> ClientCall[Any]:
+    return ClientCall(_SERVICE + rpc, read, [message] if message else [], is_safe=is_safe)
+
+
+def _texts(value: Any) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Iterable):
+        return [str(one) for one in value]
+    return [str(value)]
+
+
+def _log_choice(name: str, value: Any) -> str:
+    kinds = {bool: "bool_param", int: "uint32_param", str: "string_param"}
+    try:
+        return kinds[type(value)]
+    except KeyError:
+        msg = f"the setting {name} is {value!r}, expected a text, a whole number, true or false"
+        raise InvalidRequest(msg) from None
+
+
+# --- answers ---
+
+
+def _read_nothing(_answer: ServerAnswer) -> None:
+    return None
+
+
+def _no_answer(_answer: ServerAnswer) -> InferResponse:
+    msg = "a stream has no answer beside its messages"
+    raise BadAnswer(msg)
+
+
+def _read_index(answer: ServerAnswer) -> list[IndexEntry]:
+    rows = parse_answer("inference.RepositoryIndexResponse", bytes(answer.body)).models
+    return [IndexEntry(row.name, row.version, _state(row.state), row.reason) for row in rows]
+
+
+def _state(text: str) -> ModelState | None:
+    try:
+        return ModelState(text) if text else None
+    except ValueError:
+        return ModelState.UNKNOWN
+
+
+def _read_config(answer: ServerAnswer) -> dict[str, Any]:
+    config = parse_answer("inference.ModelConfigResponse", bytes(answer.body)).config
+    found: dict[str, Any] = _plain(config)
+    return found
+
+
+def _plain(message: Any) -> Any:
+    """Return a message as JSON has it, its default values included."""
+    if not hasattr(message, "DESCRIPTOR"):
+        return message
+    members: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            members[field.name] = {str(key): _plain(one) for key, one in value.items()}
+        elif field.is_repeated:
+            members[field.name] = [_named(field, one) for one in value]
+        elif field.has_presence and not message.HasField(field.name):
+            continue
+        else:
+            members[field.name] = _named(field, value)
+    return members
+
+
+def _named(field: Any, value: Any) -> Any:
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return known.name if known is not None else value
+    return _plain(value)
+
+
+def _read_trace_settings(answer: ServerAnswer) -> dict[str, Any]:
+    rows = parse_answer("inference.TraceSettingResponse", bytes(answer.body)).settings
+    many = ("trace_level",)
+    return {
+        name: list(row.value) if name in many else next(iter(row.value), "")
+        for name, row in rows.items()
+    }
+
+
+def _read_log_settings(answer: ServerAnswer) -> dict[str, Any]:
+    rows = parse_answer("inference.LogSettingsResponse", bytes(answer.body)).settings
+    return {name: decode_parameter(row) for name, row in rows.items()}
+
+
+def _stream_answer(message: memoryview) -> tuple[str, memoryview | None]:
+    """Return the error, or the answer, that a message of ModelStreamInfer has.
+
+    Return ("", None) for a ModelInferResponse by itself, as MLServer sends.
+    """
+    error, inner, at = "", None, 0
+    while at < len(message):
+        field = read_field(message, at)
+        if field is None or field.tag not in (0x0A, 0x12):
+            return "", None
+        if field.tag == 0x0A:
+            error = bytes(field.value).decode(errors="replace")
+        else:
+            inner = field.value
+        at = field.end
+    return error, inner

@@ -1,0 +1,80 @@
+"""Heads of HTTP/1.1 answers (RFC 9112, sections 4 to 6)."""
+
+import re
+from typing import NamedTuple
+
+from inferd.client.errors import BadAnswer
+
+MAX_HEAD_BYTES = 65536
+"""The longest head of an answer."""
+
+_STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: .*)?")
+
+CHUNKED = -2
+"""The length of a body in chunks."""
+
+UNTIL_CLOSED = -1
+"""The length of a body that ends with the connection."""
+
+
+class AnswerHead(NamedTuple):
+    """A head; `length` is that of the body, or CHUNKED or UNTIL_CLOSED; names are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    length: int
+    is_last: bool
+    """Whether the connection ends after it."""
+
+
+def parse_answer_head(block: bytes) -> AnswerHead:
+    """Return what is in `block`, the bytes before the empty line. Raises BadAnswer."""
+    first, *lines = block.decode("latin-1").split("\r\n")
+    found = _STATUS_LINE.fullmatch(first)
+    if found is None:
+        msg = f"the answer begins with {first[:60]!r}, which is no status line of HTTP"
+        raise BadAnswer(msg)
+    status = int(found[2])
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            msg = f"the answer has a header line {line[:60]!r}"
+            raise BadAnswer(msg)
+        key, value = name.lower(), value.strip(" \t")
+        if key in headers:
+            if key == "content-length" and headers[key] != value:
+                msg = "the answer has two lengths"
+                raise BadAnswer(msg)
+            value = value if key == "content-length" else f"{headers[key]}, {value}"
+        headers[key] = value
+    options = headers.get("connection", "").lower()
+    is_last = "close" in options or (found[1] == "0" and "keep-alive" not in options)
+    length = _length(status, headers)
+    return AnswerHead(status, headers, length, is_last or length == UNTIL_CLOSED)
+
+
+def _length(status: int, headers: dict[str, str]) -> int:
+    if status < 200 or status in (204, 304):
+        return 0
+    if coding := headers.get("transfer-encoding"):
+        if coding.lower() != "chunked":
+            msg = f"the answer has the transfer coding {coding[:60]!r}"
+            raise BadAnswer(msg)
+        return CHUNKED
+    text = headers.get("content-length")
+    if text is None:
+        return UNTIL_CLOSED
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        msg = f"the answer has the length {text[:60]!r}"
+        raise BadAnswer(msg)
+    return int(text)
+
+
+def chunk_size(line: bytes) -> int:
+    """Return the size that the first line of a chunk says. Raises BadAnswer."""
+    digits = line.partition(b";")[0].strip()
+    if not digits or len(digits) > 15 or digits.strip(b"0123456789abcdefABCDEF"):
+        msg = f"the answer has a chunk of size {line[:60]!r}"
+        raise BadAnswer(msg)
+    return int(digits, 16)

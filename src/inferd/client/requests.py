@@ -1,0 +1,75 @@
+"""An inference as the arguments of a call say it becomes an InferRequest."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from inferd.client.settings import Headers
+from inferd.client.tensors import to_tensors
+from inferd.core.metadata import ModelMetadata
+from inferd.core.request import InferRequest, WantedOutput
+from inferd.core.request import Sequence as RequestSequence
+from inferd.errors import InvalidRequest
+from inferd.tensor.tensor import Parameters
+
+MAX_TOP_K = 2**31 - 1
+
+
+class InferOptions(TypedDict, total=False):
+    """What may be said of an inference beside its model and its inputs.
+
+    outputs: the names of those wanted; by default all.
+    version: of the model; by default the server's choice.
+    id: a text that the answer repeats.
+    parameters: custom ones, for the model.
+    timeout_s: how long the call may take; by default as the client says.
+    queue_timeout_s: how long the request may wait in the model's queue (schedule policy).
+    priority: in that queue; 1 comes first.
+    sequence_id, sequence_start, sequence_end: the sequence the request belongs to.
+    classification: how many of the best classes to return of each output, in place of its values.
+    headers: of this call alone.
+    """
+
+    outputs: Sequence[str]
+    version: str
+    id: str
+    parameters: Parameters
+    timeout_s: float
+    queue_timeout_s: float
+    priority: int
+    sequence_id: int | str
+    sequence_start: bool
+    sequence_end: bool
+    classification: int
+    headers: Headers
+
+
+def make_request(
+    model: str,
+    inputs: Mapping[str, Any],
+    known: ModelMetadata | None,
+    options: InferOptions,
+) -> InferRequest:
+    """Return the request; `known` as `to_tensors` wants it. Raises InvalidRequest."""
+    if not model:
+        msg = "the name of the model is empty"
+        raise InvalidRequest(msg)
+    request = InferRequest(model, inputs=to_tensors(inputs, known))
+    if not options:
+        return request
+    if unknown := options.keys() - InferOptions.__annotations__.keys():
+        msg = f"infer() got unexpected keyword arguments: {', '.join(sorted(unknown))}"
+        raise TypeError(msg)
+    request.version = str(options.get("version", ""))
+    request.id = options.get("id", "")
+    request.parameters = dict(options.get("parameters", {}))
+    request.priority = options.get("priority", 0)
+    request.timeout_us = int(options.get("queue_timeout_s", 0) * 1e6)
+    if "sequence_id" in options:
+        start, end = options.get("sequence_start", False), options.get("sequence_end", False)
+        request.sequence = RequestSequence(options["sequence_id"], start, end)
+    top_k = options.get("classification", 0)
+    if "outputs" in options:
+        request.outputs = [WantedOutput(name, top_k=top_k) for name in options["outputs"]]
+    elif top_k and known is not None:
+        request.outputs = [WantedOutput(one.name, top_k=top_k) for one in known.outputs]
+    return request

@@ -1,0 +1,299 @@
+"""Rest: the calls of V2 over REST, and what their answers mean; no input or output."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import orjson
+
+from inferd.client.call import ClientCall, ServerAnswer
+from inferd.client.errors import BadAnswer, ServerError, server_error
+from inferd.client.regions import SharedRegion
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata, TensorMetadata
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import Code, InvalidRequest
+from inferd.observe.statistics import ModelStatistics
+from inferd.tensor.dtype import datatype_named
+from inferd.wire.v2.binary import HEADER, json_length
+from inferd.wire.v2.repository import decode_index, encode_load_request, encode_unload_request
+from inferd.wire.v2.rest.client import decode_infer_response, encode_infer_request
+from inferd.wire.v2.statistics import decode_statistics
+
+_JSON: Final = (("Content-Type", "application/json"),)
+_HEADER_KEY: Final = HEADER.lower()
+
+_CODES = {
+    400: Code.INVALID_ARG,
+    401: Code.UNAUTHENTICATED,
+    403: Code.FORBIDDEN,
+    404: Code.NOT_FOUND,
+    405: Code.UNSUPPORTED,
+    409: Code.ALREADY_EXISTS,
+    413: Code.TOO_LARGE,
+    422: Code.INVALID_ARG,
+    429: Code.UNAVAILABLE,
+    499: Code.CANCELLED,
+    501: Code.UNSUPPORTED,
+    502: Code.UNAVAILABLE,
+    503: Code.UNAVAILABLE,
+    504: Code.UNAVAILABLE,
+}
+"""What the statuses of HTTP mean; others are INVALID_ARG from 400 on and INTERNAL from 500 on."""
+
+BINARY_EXTENSION = "binary_tensor_data"
+"""Its name in the metadata of a server that has it."""
+
+
+def _url(model: str, version: str = "", verb: str = "") -> str:
+    which = f"/versions/{quote(version, safe='')}" if version else ""
+    return f"/v2/models/{quote(model, safe='')}{which}{verb and '/' + verb}"
+
+
+class RestCalls:
+    """Makes calls. `refusal` says which answers are errors."""
+
+    # --- health and metadata ---
+
+    def live(self) -> ClientCall[bool]:
+        """Whether the server is live."""
+        return _get("/v2/health/live", _is_ok)
+
+    def ready(self) -> ClientCall[bool]:
+        """Whether the server is ready."""
+        return _get("/v2/health/ready", _is_ok)
+
+    def model_ready(self, model: str, version: str) -> ClientCall[bool]:
+        """Whether a model is ready."""
+        return _get(_url(model, version, "ready"), _is_ok)
+
+    def server_metadata(self) -> ClientCall[ServerMetadata]:
+        """Name, version and extensions of the server."""
+        return _get("/v2", _read_server_metadata)
+
+    def metadata(self, model: str, version: str) -> ClientCall[ModelMetadata]:
+        """Inputs and outputs of a model."""
+        return _get(_url(model, version), _read_metadata)
+
+    def config(self, model: str, version: str) -> ClientCall[dict[str, Any]]:
+        """The configuration of a model."""
+        return _get(_url(model, version, "config"), _read_object)
+
+    def statistics(self, model: str, version: str) -> ClientCall[list[ModelStatistics]]:
+        """The statistics of a model, or of all."""
+        path = _url(model, version, "stats") if model else "/v2/models/stats"
+        return _get(path, lambda answer: decode_statistics(_checked(answer)))
+
+    # --- the repository ---
+
+    def index(self, *, ready: bool) -> ClientCall[list[IndexEntry]]:
+        """The models of the repository."""
+        body = orjson.dumps({"ready": ready})
+        path = "/v2/repository/index"
+        return _post(path, lambda answer: decode_index(_checked(answer)), body, is_safe=True)
+
+    def load(self, load: LoadRequest) -> ClientCall[None]:
+        """Load a model."""
+        path = f"/v2/repository/models/{quote(load.model, safe='')}/load"
+        body = encode_load_request(load) if load.files or load.config is not None else b"{}"
+        return _post(path, _read_nothing, body)
+
+    def unload(self, unload: UnloadRequest) -> ClientCall[None]:
+        """Unload a model."""
+        path = f"/v2/repository/models/{quote(unload.model, safe='')}/unload"
+        body = encode_unload_request(unload) if unload.unload_dependents else b"{}"
+        return _post(path, _read_nothing, body)
+
+    # --- settings ---
+
+    def trace_settings(
+        self, model: str, changes: Mapping[str, Any] | None
+    ) -> ClientCall[dict[str, Any]]:
+        """Trace settings, of all models or of one, after `changes`."""
+        path = _url(model, "", "trace/setting") if model else "/v2/trace/setting"
+        return _settings(path, changes)
+
+    def log_settings(self, changes: Mapping[str, Any] | None) -> ClientCall[dict[str, Any]]:
+        """Log settings, after `changes`."""
+        return _settings("/v2/logging", changes)
+
+    # --- shared memory ---
+
+    def register(self, region: SharedRegion) -> ClientCall[None]:
+        """Make a region of system shared memory known."""
+        path = f"/v2/systemsharedmemory/region/{quote(region.name, safe='')}/register"
+        body = {"key": region.key, "offset": 0, "byte_size": region.size_bytes}
+        return _post(path, _read_nothing, orjson.dumps(body))
+
+    def unregister(self, name: str) -> ClientCall[None]:
+        """Forget a region."""
+        path = f"/v2/systemsharedmemory/region/{quote(name, safe='')}/unregister"
+        return _post(path, _read_nothing, b"")
+
+    # --- inference ---
+
+    def infer(self, request: InferRequest, *, binary: bool) -> ClientCall[InferResponse]:
+        """One inference. Raises InvalidRequest for what JSON cannot say."""
+        return self._infer(request, "infer", binary=binary)
+
+    def stream(self, request: InferRequest, *, binary: bool) -> ClientCall[InferResponse]:
+        """An inference with any number of answers, each of which is an event."""
+        return self._infer(request, "infer_stream", binary=binary)
+
+    def _infer(
+        self, request: InferRequest, verb: str, *, binary: bool
+    ) -> ClientCall[InferResponse]:
+        buffers, size = encode_infer_request(request, binary=binary)
+        if size is None:
+            headers: Sequence[tuple[str, str]] = _JSON
+        else:
+            headers = ((HEADER, str(size)),)
+        path = _url(request.model, request.version, verb)
+        return ClientCall(path, _read_response, buffers, headers=headers, is_safe=False)
+
+    def read_message(self, message: memoryview) -> InferResponse:
+        """Return one of the answers of a stream. Raises ServerError, BadAnswer."""
+        if bytes(message[:200]).lstrip().startswith(b'{"error"'):
+            text = _error_text(message)
+            msg = "200"
+            raise server_error(msg, text, Code.UNKNOWN, {})
+        return decode_infer_response(message, len(message))
+
+    def refusal(self, answer: ServerAnswer) -> ServerError | BadAnswer | None:
+        """Return the error that `answer` is, None for a good one."""
+        status = answer.status
+        if status == 200:
+            return None
+        if status < 400:
+            where = answer.headers.get("location", "")
+            msg = f"the server answers with status {status} {where}, expected 200"
+            return BadAnswer(msg)
+        code = _CODES.get(status, Code.INVALID_ARG if status < 500 else Code.INTERNAL)
+        retry_s = _seconds(answer.headers.get("retry-after", ""))
+        error = server_error(str(status), _error_text(answer.body), code, answer.headers, retry_s)
+        error.is_untaken = status == 429
+        return error
+
+
+def _get(path: str, read: Any) -> ClientCall[Any]:
+    return ClientCall(path, read, verb="GET")
+
+
+def _post(path: str, read: Any, body: bytes, *, is_safe: bool = False) -> ClientCall[Any]:
+    return ClientCall(path, read, [body] if body else [], headers=_JSON, is_safe=is_safe)
+
+
+def _settings(path: str, changes: Mapping[str, Any] | None) -> ClientCall[dict[str, Any]]:
+    if changes is None:
+        return _get(path, _read_object)
+    try:
+        return _post(path, _read_object, orjson.dumps(dict(changes)), is_safe=True)
+    except TypeError as error:
+        msg = f"the settings cannot be said in JSON: {error}"
+        raise InvalidRequest(msg) from None
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0
+
+
+def _error_text(body: memoryview) -> str:
+    """Return what the body of an error says: the text in `error`, or in FastAPI's `detail`."""
+    text = bytes(body[:65536]).decode(errors="replace").strip()
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(document, dict):
+        for key in ("error", "detail", "message"):
+            if found := document.get(key):
+                return found if isinstance(found, str) else json.dumps(found)
+    return text
+
+
+# --- answers ---
+
+
+def _is_ok(_answer: ServerAnswer) -> bool:
+    return True
+
+
+def _read_nothing(_answer: ServerAnswer) -> None:
+    return None
+
+
+def _checked(answer: ServerAnswer) -> bytes:
+    return bytes(answer.body)
+
+
+def _read_object(answer: ServerAnswer) -> dict[str, Any]:
+    try:
+        document = orjson.loads(answer.body)
+    except orjson.JSONDecodeError as error:
+        msg = f"the answer is no JSON: {error}"
+        raise BadAnswer(msg) from None
+    if not isinstance(document, dict):
+        msg = "the answer is JSON, but no object"
+        raise BadAnswer(msg)
+    return document
+
+
+class _ServerDocument(msgspec.Struct):
+    name: str = ""
+    version: str = ""
+    extensions: list[str] | None = None
+
+
+class _TensorDocument(msgspec.Struct):
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class _ModelDocument(msgspec.Struct):
+    name: str
+    versions: list[str] | None = None
+    platform: str | None = None
+    inputs: list[_TensorDocument] | None = None
+    outputs: list[_TensorDocument] | None = None
+
+
+_decode_server = msgspec.json.Decoder(_ServerDocument).decode
+_decode_model = msgspec.json.Decoder(_ModelDocument).decode
+
+
+def _read_server_metadata(answer: ServerAnswer) -> ServerMetadata:
+    try:
+        found = _decode_server(answer.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        msg = f"the answer is no server metadata, so this may be another kind of server: {error}"
+        raise BadAnswer(msg) from None
+    return ServerMetadata(found.name, found.version, found.extensions or [])
+
+
+def _read_metadata(answer: ServerAnswer) -> ModelMetadata:
+    try:
+        found = _decode_model(answer.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        msg = f"the answer is no model metadata, so this may be another kind of server: {error}"
+        raise BadAnswer(msg) from None
+    return ModelMetadata(
+        found.name,
+        found.versions or [],
+        found.platform or "",
+        [_tensor(one) for one in found.inputs or []],
+        [_tensor(one) for one in found.outputs or []],
+    )
+
+
+def _tensor(one: _TensorDocument) -> TensorMetadata:
+    return TensorMetadata(one.name, datatype_named(one.datatype, one.name), tuple(one.shape))
+
+
+def _read_response(answer: ServerAnswer) -> InferResponse:
+    body = answer.body
+    header = answer.headers.get(_HEADER_KEY)
+    size = len(body) if header is None else json_length(header.encode(), len(body))
+    return decode_infer_response(body, size)

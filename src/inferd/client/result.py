@@ -1,0 +1,93 @@
+"""InferResult: the outputs of an inference by name, as arrays."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferd.core.request import InferResponse
+from inferd.tensor.dtype import DataType
+from inferd.tensor.halves import bf16_to_float32
+from inferd.tensor.tensor import Parameters, Tensor
+
+
+class RankedClass(NamedTuple):
+    """One class of a classification: its index, and its `label`, "" if the model has none."""
+
+    score: float
+    number: int
+    label: str
+
+
+class InferResult(Mapping[str, NDArray[Any]]):
+    """An answer: a mapping from the names of outputs to arrays.
+
+    The arrays are views of what was received, BF16 aside, which becomes float32; BYTES are object
+    arrays of `bytes`. `parameters` are those of the answer.
+    """
+
+    __slots__ = ("_arrays", "_tensors", "id", "model_name", "model_version", "parameters")
+
+    def __init__(self, response: InferResponse) -> None:
+        self.model_name = response.model
+        self.model_version = response.version
+        self.id = response.id
+        self.parameters: Parameters = response.parameters
+        self._tensors = {tensor.name: tensor for tensor in response.outputs}
+        self._arrays: dict[str, NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return an output as an array."""
+        array = self._arrays.get(name)
+        if array is None:
+            array = self._arrays[name] = _array(self.tensor(name))
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the outputs, in the order of the answer."""
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        """Return how many outputs there are."""
+        return len(self._tensors)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return an output as it was received: datatype, shape, bytes, parameters."""
+        try:
+            return self._tensors[name]
+        except KeyError:
+            names = ", ".join(self._tensors) or "none"
+            msg = f"the answer has no output '{name}'; its outputs: {names}"
+            raise KeyError(msg) from None
+
+    def strings(self, name: str) -> list[str]:
+        """Return the elements of a BYTES output in row-major order. Raises UnicodeDecodeError."""
+        return [one.decode() for one in self.tensor(name).strings()]
+
+    def classes(self, name: str) -> list[list[RankedClass]]:
+        """Return the classes of an output that was requested as such, one list for each row."""
+        tensor = self.tensor(name)
+        elements = [_class(one) for one in self.strings(name)]
+        width = tensor.shape[-1] if tensor.shape else 1
+        return [elements[at : at + width] for at in range(0, len(elements), width or 1)]
+
+    def __repr__(self) -> str:
+        """Show model, version, and what the outputs are."""
+        outputs = ", ".join(
+            f"{one.name}: {one.datatype.value}{list(one.shape)}" for one in self._tensors.values()
+        )
+        return f"<InferResult {self.model_name} {self.model_version} {{{outputs}}}>"
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    if tensor.datatype is DataType.BF16:
+        return bf16_to_float32(np.ndarray(tensor.shape, np.uint16, tensor.data))
+    return tensor.numpy()
+
+
+def _class(text: str) -> RankedClass:
+    """Return what "SCORE:INDEX" or "SCORE:INDEX:LABEL" says (Classification extension)."""
+    score, _, rest = text.partition(":")
+    index, _, label = rest.partition(":")
+    return RankedClass(float(score), int(index), label)

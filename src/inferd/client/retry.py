@@ -1,0 +1,39 @@
+"""Which calls are sent again, and when: never one that may have been executed, unless allowed."""
+
+import random
+from typing import Final
+
+from inferd.client.errors import Busy, ClientError, ConnectFailed, ConnectionLost, ServerError
+from inferd.client.settings import ClientSettings
+
+FIRST_S: Final = 0.1
+MOST_S: Final = 5.0
+
+
+def delay_s(
+    error: ClientError, attempt: int, *, settings: ClientSettings, is_safe: bool
+) -> float | None:
+    """Return how long to wait before the call is sent again, None if it is not.
+
+    `attempt` counts from 0; `is_safe` calls may be executed twice.
+    """
+    if attempt >= settings.retries or not _may_be_sent(
+        error, may_repeat=is_safe or settings.resend
+    ):
+        return None
+    wanted_s = error.retry_after_s if isinstance(error, ServerError) else 0
+    if wanted_s < 0:
+        return None
+    backoff = min(FIRST_S * 2**attempt, MOST_S)
+    return wanted_s or backoff * random.uniform(0.5, 1.0)
+
+
+def _may_be_sent(error: ClientError, *, may_repeat: bool) -> bool:
+    if isinstance(error, ConnectFailed):
+        return True
+    if isinstance(error, ConnectionLost):
+        return error.is_untaken or may_repeat
+    # A status says that the server did not execute it; a gateway's 503 without more does not.
+    if isinstance(error, Busy):
+        return error.is_untaken or may_repeat or error.retry_after_s != 0
+    return False

@@ -1,0 +1,241 @@
+# Written by tools/build_sync_client.py from ../aio/client.py: change it there.
+"""Client: a client of any V2 server."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self, TypeVar, Unpack
+
+from inferd.client.call import ClientCall, ServerAnswer
+from inferd.client.errors import BadAnswer, ClientError, Denied, ServerError
+from inferd.client.headers import HeaderLines
+from inferd.client.protocol import Protocol, protocol_of
+from inferd.client.requests import InferOptions, make_request
+from inferd.client.rest import BINARY_EXTENSION
+from inferd.client.result import InferResult
+from inferd.client.retry import delay_s
+from inferd.client.settings import ClientOptions, Headers, read_settings
+from inferd.client.sync.io import sleep
+from inferd.client.sync.pool import ConnectionPool
+from inferd.client.tensors import needs_metadata
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
+from inferd.core.request import InferRequest
+from inferd.errors import InferdError
+from inferd.observe.statistics import ModelStatistics
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class Client:
+    """A client of the server at a URL.
+
+        with Client("http://127.0.0.1:8000") as client:
+            result = client.infer("resnet", {"image": image})
+            result["prob"]
+
+    `http://` and `https://` speak REST, `grpc://` and `grpcs://` gRPC. ClientOptions says what else
+    may be given. Calls raise ClientError, and InvalidRequest for arguments that cannot be sent.
+    """
+
+    def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
+        self._settings = read_settings(url, options)
+        self._pool = ConnectionPool(self._settings)
+        self._headers = HeaderLines(self._settings)
+        self._protocol: Protocol = protocol_of(self._settings.target)
+        self._binary = True if self._settings.target.is_grpc else self._settings.binary
+        self._known: dict[tuple[str, str], ModelMetadata] = {}
+
+    def __enter__(self) -> Self:
+        """Return the client itself; connections are made when there are calls."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close the connections."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
+
+    @property
+    def url(self) -> str:
+        """The server's URL, with its port."""
+        return str(self._settings.target)
+
+    # --- inference ---
+
+    def infer(
+        self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]
+    ) -> InferResult:
+        """Run `model` on `inputs`, and return its outputs by name.
+
+        An input is an array, or a list, a text, bytes or a number, for which the model's metadata
+        are asked for once. InferOptions says what else may be given.
+        """
+        request = self._request(model, inputs, options)
+        if self._binary is None:
+            self._binary = self._is_binary()
+        call = self._protocol.infer(request, binary=self._binary)
+        return InferResult(self._run(call, options.get("timeout_s"), options.get("headers")))
+
+    def stream(
+        self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]
+    ) -> Iterator[InferResult]:
+        """Run `model` on `inputs`, and yield its answers as they come: any number of them.
+
+        The deadline is for the whole. Over REST the server must have infer_stream, as inferd and
+        MLServer do. An iterator that is not read to its end ends the request when it is closed.
+        """
+        request = self._request(model, inputs, options)
+        if self._binary is None:
+            self._binary = self._is_binary()
+        call = self._protocol.stream(request, binary=self._binary)
+        deadline = self._deadline(options.get("timeout_s"))
+        fields = self._headers.lines(options.get("headers"))
+        for message in self._pool.stream(call, fields, deadline):
+            if isinstance(message, ServerAnswer):
+                self._check(message)
+            else:
+                response = self._read(self._protocol.read_message, message)
+                if response.outputs or not response.final:
+                    yield InferResult(response)
+
+    def _request(
+        self, model: str, inputs: Mapping[str, Any], options: InferOptions
+    ) -> InferRequest:
+        known = None
+        if needs_metadata(inputs) or ("classification" in options and "outputs" not in options):
+            key = model, options.get("version", "")
+            known = self._known.get(key)
+            if known is None:
+                known = self._known[key] = self.metadata(*key)
+        return make_request(model, inputs, known, options)
+
+    def _is_binary(self) -> bool:
+        """Return whether the server takes binary data, as it says in its metadata."""
+        try:
+            return BINARY_EXTENSION in (self.server_metadata()).extensions
+        except Denied:
+            return True  # servers with keys or restricted calls: inferd, Triton
+        except (ServerError, BadAnswer):
+            return False
+
+    # --- health and metadata ---
+
+    def is_live(self) -> bool:
+        """Return whether the server says that it is live; errors of connections are raised."""
+        return self._is_true(self._protocol.live())
+
+    def is_ready(self, model: str = "", version: str = "") -> bool:
+        """Return whether the server, or `model`, says that it is ready."""
+        if model:
+            return self._is_true(self._protocol.model_ready(model, version))
+        return self._is_true(self._protocol.ready())
+
+    def server_metadata(self) -> ServerMetadata:
+        """Return name, version and extensions of the server."""
+        return self._run(self._protocol.server_metadata())
+
+    def metadata(self, model: str, version: str = "") -> ModelMetadata:
+        """Return the inputs and outputs of a model, and its versions."""
+        return self._run(self._protocol.metadata(model, version))
+
+    def config(self, model: str, version: str = "") -> dict[str, Any]:
+        """Return the configuration of a model, as JSON has it (an extension of Triton's)."""
+        return self._run(self._protocol.config(model, version))
+
+    def statistics(self, model: str = "", version: str = "") -> list[ModelStatistics]:
+        """Return the statistics of a model, or of all, one entry for each version."""
+        return self._run(self._protocol.statistics(model, version))
+
+    # --- the repository ---
+
+    def models(self, *, ready: bool = False) -> list[IndexEntry]:
+        """Return the index of the repository; with `ready` only what can be used."""
+        return self._run(self._protocol.index(ready=ready))
+
+    def load(
+        self,
+        model: str,
+        *,
+        config: str | None = None,
+        files: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Load `model`, or load it anew.
+
+        `config`, JSON, replaces its configuration; `files`, contents by path below the model's
+        folder ("1/model.onnx"), replace its files.
+        """
+        self._forget(model)
+        load = LoadRequest(model, config, files or {})
+        self._run(self._protocol.load(load), timeout_s)
+
+    def unload(
+        self, model: str, *, dependents: bool = False, timeout_s: float | None = None
+    ) -> None:
+        """Unload `model`; with `dependents` also models loaded only for its sake."""
+        self._forget(model)
+        self._run(self._protocol.unload(UnloadRequest(model, dependents)), timeout_s)
+
+    def _forget(self, model: str) -> None:
+        for key in [key for key in self._known if key[0] == model]:
+            self._known.pop(key, None)
+
+    # --- settings ---
+
+    def trace_settings(
+        self, model: str = "", changes: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return the trace settings, of all models or of one, after making `changes`."""
+        return self._run(self._protocol.trace_settings(model, changes))
+
+    def log_settings(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the log settings after making `changes`."""
+        return self._run(self._protocol.log_settings(changes))
+
+    # --- how a call is made ---
+
+    def _run(
+        self, call: ClientCall[T], timeout_s: float | None = None, headers: Headers | None = None
+    ) -> T:
+        deadline = self._deadline(timeout_s)
+        fields = self._headers.lines(headers)
+        attempt = 0
+        while True:
+            try:
+                answer = self._pool.ask(call, fields, deadline)
+                self._check(answer)
+                return self._read(call.read, answer)
+            except ClientError as error:
+                wait_s = delay_s(error, attempt, settings=self._settings, is_safe=call.is_safe)
+                if wait_s is None or time.monotonic() + wait_s >= deadline:
+                    raise
+            attempt += 1
+            sleep(wait_s)
+
+    def _deadline(self, timeout_s: float | None) -> float:
+        return time.monotonic() + (self._settings.timeout_s if timeout_s is None else timeout_s)
+
+    def _check(self, answer: ServerAnswer) -> None:
+        error = self._protocol.refusal(answer)
+        if error is not None:
+            raise error
+
+    def _read(self, read: Callable[[A], T], answer: A) -> T:
+        try:
+            return read(answer)
+        except ClientError:
+            raise
+        except InferdError as error:
+            msg = f"the answer cannot be read: {error.message}"
+            raise BadAnswer(msg) from error
+
+    def _is_true(self, call: ClientCall[bool]) -> bool:
+        try:
+            return self._run(call)
+        except Denied:
+            raise
+        except ServerError:
+            return False

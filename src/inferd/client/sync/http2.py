@@ -1,0 +1,403 @@
+# Written by tools/build_sync_client.py from ../aio/http2.py: change it there.
+"""Http2Connection: one call of gRPC after the other on a connection (RFC 9113).
+
+A connection has one stream at a time: calls side by side have connections of their own. So nothing
+waits behind the answer of another call, and there is no window to be shared.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from inferd.client.call import SMALL_BYTES, ClientCall, ServerAnswer
+from inferd.client.errors import BadAnswer, ConnectionLost
+from inferd.client.failures import not_http2
+from inferd.client.outgoing import (
+    MAX_LIST_BYTES,
+    PREFIX,
+    START,
+    BodyPieces,
+    header_block,
+    timeout_text,
+    without_padding,
+)
+from inferd.client.settings import ClientSettings
+from inferd.client.sync.io import ByteStream
+from inferd.client.sync.reader import Reader
+from inferd.http.h2 import frames
+from inferd.http.h2.frames import ConnectionFault, ErrorCode, Setting
+from inferd.http.h2.hpack import HeaderDecoder, encode_fields
+
+_KNOWN_BLOCKS: Final = 16
+_RENEWED_AT: Final = 1 << 29
+_LAST_STREAM: Final = 0x7FFFFFF0
+
+
+class GrpcConnection:
+    """A connection that has one call at a time. After an error it must be closed."""
+
+    def __init__(self, stream: ByteStream, settings: ClientSettings) -> None:
+        self.stream = stream
+        self.is_reusable = True
+        target = settings.target
+        self._target = target
+        self._scheme = "https" if target.is_tls else "http"
+        self._reader = Reader(stream)
+        self._max_bytes = settings.max_answer_bytes
+        self._decoder = HeaderDecoder(MAX_LIST_BYTES)
+        self._known: dict[bytes, dict[str, str]] = {}
+        self._control = b""  # frames that go out with what is sent next
+        self._is_greeted = False
+        # What the peer allows.
+        self._window = self._initial_window = frames.DEFAULT_WINDOW
+        self._connection_window = frames.DEFAULT_WINDOW
+        self._frame_bytes = frames.DEFAULT_FRAME_BYTES
+        # What was received since windows were last renewed.
+        self._used = self._stream_used = 0
+        # The current stream.
+        self._id = -1
+        self._head: dict[str, str] | None = None
+        self._trailers: dict[str, str] | None = None
+        self._is_ended = True
+        self._prefix = b""
+        self._message: memoryview | None = None
+        self._filled = 0
+        self._messages: list[memoryview] = []
+
+    def start(self) -> None:
+        """Greet the server; the answer is awaited with that of the first call."""
+        if self._target.is_tls and self.stream.protocol != "h2":
+            msg = f"{self._target} speaks TLS, but no HTTP/2; write https:// if it is for REST"
+            raise BadAnswer(msg)
+        self._control = START
+
+    def is_usable(self) -> bool:
+        """Return whether the connection can have another call; read what arrived meanwhile."""
+        try:
+            while self.is_reusable and not (
+                self._reader.start == self._reader.end and self.stream.is_quiet()
+            ):
+                self._read_frame()
+        except (OSError, ConnectionLost, BadAnswer):
+            return False
+        return self.is_reusable
+
+    def ask(self, call: ClientCall[Any], fields: str, seconds: float) -> ServerAnswer:
+        """Send `call` with the header lines `fields`, and return the answer.
+
+        Raises OSError, ConnectionLost, BadAnswer and DeadlineExceeded.
+        """
+        self._open(call, fields, seconds)
+        self._send_message(call.buffers, call.size, is_last=True)
+        while not self._is_ended:
+            self._read_frame()
+        if not self.is_reusable:
+            self._messages = self._messages[:]  # the connection goes away, the answer stays
+        return self._answer()
+
+    def begin(self, call: ClientCall[Any], fields: str, seconds: float) -> ServerAnswer | None:
+        """Send `call`, whose answers `messages` yields. Raises as `ask`."""
+        self._open(call, fields, seconds)
+        self._send_message(call.buffers, call.size, is_last=True)
+        return None
+
+    def messages(self) -> Iterator[memoryview]:
+        """Yield the messages of a call; the last thing read is its `outcome`. Raises as `ask`."""
+        while True:
+            for message in self._take_messages():
+                yield message
+            if self._is_ended:
+                break
+            self._read_frame()
+
+    def outcome(self) -> ServerAnswer:
+        """Return the status of a call whose messages were read, as an answer without any."""
+        return self._answer()
+
+    # --- a call ---
+
+    def _open(self, call: ClientCall[Any], fields: str, seconds: float) -> None:
+        self._id += 2
+        if self._id >= _LAST_STREAM:
+            self.is_reusable = False
+        self._head = self._trailers = None
+        self._is_ended = False
+        self._prefix, self._message, self._filled = b"", None, 0
+        self._messages = []
+        self._window = self._initial_window
+        self._stream_used = 0
+        for name, value in call.headers:
+            fields += f"{name}: {value}\r\n"
+        block = header_block(self._scheme, self._target.authority, call.path, fields)
+        block += encode_fields([(b"grpc-timeout", timeout_text(seconds))])
+        self._control += frames.encode_headers(self._id, block, 0, self._frame_bytes)
+
+    def _answer(self) -> ServerAnswer:
+        headers = self._head or {}
+        trailers = headers if self._trailers is None else self._trailers
+        if (status := headers.get(":status")) != "200" and "grpc-status" not in trailers:
+            msg = f"{self._target} answers over HTTP/2, but not as gRPC: status {status}"
+            raise BadAnswer(msg)
+        code = trailers.get("grpc-status")
+        if code is None or not code.isdigit():
+            msg = f"{self._target} answers over HTTP/2, but not as gRPC: there is no grpc-status"
+            raise BadAnswer(msg)
+        if self._message is not None or self._prefix:
+            msg_0 = "the server ended its answer in the middle of a message"
+            raise ConnectionLost(msg_0)
+        body = self._messages[0] if self._messages else memoryview(b"")
+        return ServerAnswer(int(code), headers if headers is trailers else headers | trailers, body)
+
+    def _take_messages(self) -> list[memoryview]:
+        found, self._messages = self._messages, []
+        return found
+
+    # --- sending ---
+
+    def _send_message(self, buffers: Sequence[Any], size: int, *, is_last: bool) -> None:
+        prefix = PREFIX.pack(0, size)
+        total = size + len(prefix)
+        flags = frames.END_STREAM if is_last else 0
+        room = min(self._window, self._connection_window, self._frame_bytes)
+        if total <= room:
+            self._window -= total
+            self._connection_window -= total
+            start = self._take_control()
+            start += frames.frame_header(total, frames.DATA, flags, self._id) + prefix
+            self._send([start, *buffers], total)
+            return
+        pieces = BodyPieces([memoryview(prefix), *(memoryview(one) for one in buffers)])
+        while total and not self._is_ended:
+            room = min(self._window, self._connection_window)
+            if room <= 0:
+                if self._control:
+                    self._send([self._take_control()], 0)
+                self._read_frame()
+                continue
+            out: list[Any] = [self._take_control()]
+            sent = 0
+            while room and total:
+                step = min(room, total, self._frame_bytes)
+                total -= step
+                room -= step
+                sent += step
+                kind = flags if not total else 0
+                out.append(frames.frame_header(step, frames.DATA, kind, self._id))
+                out += pieces.take(step)
+            self._window -= sent
+            self._connection_window -= sent
+            self._send(out, sent)
+
+    def _send(self, buffers: list[Any], size: int) -> None:
+        if size <= SMALL_BYTES:
+            buffers = [b"".join(buffers)]
+        try:
+            self.stream.send(buffers)
+        except (BrokenPipeError, ConnectionResetError):
+            # The server has closed it; what it said before is worth more than that.
+            self.is_reusable = False
+
+    def _take_control(self) -> bytes:
+        control, self._control = self._control, b""
+        return control
+
+    # --- receiving ---
+
+    def _read_frame(self) -> None:
+        """Read one frame, and do what it asks for. Raises as `ask`."""
+        reader = self._reader
+        if reader.end - reader.start < frames.HEADER_BYTES:
+            if self._control and not self._is_ended:
+                self._send([self._take_control()], 0)
+            self._read_head()
+        high, low, kind, flags, stream_id = frames.read_header(reader.buffer, reader.start)
+        length = high << 8 | low
+        if not self._is_greeted:
+            self._check_greeting(kind, length)
+        reader.start += frames.HEADER_BYTES
+        if kind == frames.DATA:
+            self._read_data(length, flags, stream_id & frames.STREAM_MASK)
+            return
+        if length > frames.CONTROL_FRAME_BYTES:
+            msg = f"{self._target} sends a frame of kind {kind} with {length} bytes"
+            raise BadAnswer(msg)
+        at = reader.need(length)
+        payload = bytes(reader.buffer[at : at + length])
+        reader.start += length
+        try:
+            if kind == frames.HEADERS:
+                self._read_headers(payload, flags, stream_id & frames.STREAM_MASK)
+            else:
+                self._obey(kind, flags, stream_id & frames.STREAM_MASK, payload)
+        except (ConnectionFault, struct.error) as error:
+            msg = f"{self._target} breaks a rule of HTTP/2: {error}"
+            raise BadAnswer(msg) from error
+
+    def _read_head(self) -> None:
+        reader = self._reader
+        try:
+            reader.need(frames.HEADER_BYTES)
+        except ConnectionLost:
+            if not self._is_greeted and reader.start < reader.end:
+                start = bytes(reader.buffer[reader.start : reader.end])
+                raise not_http2(self._target, start) from None
+            raise
+
+    def _check_greeting(self, kind: int, length: int) -> None:
+        if kind != frames.SETTINGS or length > frames.CONTROL_FRAME_BYTES:
+            reader = self._reader
+            raise not_http2(self._target, bytes(reader.buffer[reader.start : reader.end]))
+        self._is_greeted = True
+
+    def _read_data(self, length: int, flags: int, stream_id: int) -> None:
+        self._used += length
+        self._stream_used += length
+        padding = 0
+        if flags & frames.PADDED:
+            at = self._reader.need(1)
+            padding = self._reader.buffer[at]
+            self._reader.start += 1
+            length -= 1 + padding
+        if length < 0:
+            msg = f"{self._target} sends a frame that is all padding"
+            raise BadAnswer(msg)
+        if stream_id == self._id and not self._is_ended:
+            self._read_messages(length)
+            self._is_ended = bool(flags & frames.END_STREAM)
+        else:
+            self._reader.skip(length)
+        self._reader.skip(padding)
+        if self._used >= _RENEWED_AT:
+            self._control += frames.encode_window_update(0, self._used)
+            self._used = 0
+        if self._stream_used >= _RENEWED_AT and not self._is_ended:
+            self._control += frames.encode_window_update(self._id, self._stream_used)
+            self._stream_used = 0
+
+    def _read_messages(self, left: int) -> None:
+        """Read `left` bytes of the call's messages, each with five bytes before it."""
+        reader = self._reader
+        while left:
+            if self._message is None:
+                count = min(PREFIX.size - len(self._prefix), left)
+                at = reader.need(count)
+                self._prefix += reader.buffer[at : at + count]
+                reader.start += count
+                left -= count
+                if len(self._prefix) == PREFIX.size:
+                    self._begin_message()
+            else:
+                count = min(len(self._message) - self._filled, left)
+                reader.fill(self._message[self._filled : self._filled + count])
+                self._filled += count
+                left -= count
+            if self._message is not None and self._filled == len(self._message):
+                self._messages.append(self._message)
+                self._prefix, self._message = b"", None
+
+    def _begin_message(self) -> None:
+        is_compressed, size = PREFIX.unpack(self._prefix)
+        if is_compressed:
+            msg = "the answer is compressed, which was not asked for"
+            raise BadAnswer(msg)
+        if size > self._max_bytes:
+            msg = f"the answer has {size} bytes, the limit is {self._max_bytes} (max_answer_bytes)"
+            raise BadAnswer(msg)
+        self._message, self._filled = memoryview(bytearray(size)), 0
+
+    def _read_headers(self, payload: bytes, flags: int, stream_id: int) -> None:
+        block = without_padding(payload, flags)
+        if flags & frames.WITH_PRIORITY:
+            block = block[5:]
+        while not flags & frames.END_HEADERS:
+            reader = self._reader
+            reader.need(frames.HEADER_BYTES)
+            high, low, kind, more, _ = frames.read_header(reader.buffer, reader.start)
+            length = high << 8 | low
+            if kind != frames.CONTINUATION or len(block) + length > MAX_LIST_BYTES:
+                msg = f"{self._target} sends headers without an end"
+                raise BadAnswer(msg)
+            reader.start += frames.HEADER_BYTES
+            at = reader.need(length)
+            block += reader.buffer[at : at + length]
+            reader.start += length
+            flags |= more & frames.END_HEADERS
+        headers = self._decode(bytes(block))
+        if stream_id != self._id or self._is_ended:
+            return
+        if self._head is None:
+            if not headers.get(":status", "").startswith("1"):
+                self._head = headers
+        else:
+            self._trailers = headers
+        if flags & frames.END_STREAM:
+            self._is_ended = True
+
+    def _decode(self, block: bytes) -> dict[str, str]:
+        headers = self._known.get(block)
+        if headers is not None:
+            return headers
+        fields, _ = self._decoder.decode(block)
+        headers = {}
+        for name, value in fields:
+            key, text = name.decode("latin-1"), value.decode("latin-1")
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        if self._decoder.is_table_changed or len(self._known) >= _KNOWN_BLOCKS:
+            self._known.clear()
+        if not self._decoder.is_table_changed:
+            self._known[block] = headers
+        return headers
+
+    def _obey(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        """Do what a frame says that is about the connection. Raises ConnectionLost."""
+        if kind in (frames.SETTINGS, frames.PING):
+            if not flags & frames.ACK:
+                self._apply(kind, payload)
+        elif kind == frames.WINDOW_UPDATE:
+            self._widen(stream_id, payload)
+        elif kind == frames.RST_STREAM:
+            if stream_id == self._id and not self._is_ended:
+                self._end_early(payload)
+        elif kind == frames.GOAWAY:
+            self._leave(payload)
+        elif kind == frames.PUSH_PROMISE:
+            msg = f"{self._target} pushes, which was turned off"
+            raise BadAnswer(msg)
+
+    def _widen(self, stream_id: int, payload: bytes) -> None:
+        (increment,) = struct.unpack(">L", payload)
+        if not stream_id:
+            self._connection_window += increment & frames.MAX_WINDOW
+        elif stream_id == self._id:
+            self._window += increment & frames.MAX_WINDOW
+
+    def _apply(self, kind: int, payload: bytes) -> None:
+        """Answer SETTINGS or PING. Our blocks use no table, so the size of one is no matter."""
+        if kind == frames.PING:
+            self._control += frames.encode_frame(frames.PING, frames.ACK, 0, payload)
+            return
+        for name, value in frames.decode_settings(payload):
+            if name == Setting.INITIAL_WINDOW_SIZE:
+                self._window += value - self._initial_window
+                self._initial_window = value
+            elif name == Setting.MAX_FRAME_SIZE:
+                self._frame_bytes = value
+        self._control += frames.encode_frame(frames.SETTINGS, frames.ACK, 0)
+
+    def _end_early(self, payload: bytes) -> None:
+        (code,) = struct.unpack(">L", payload)
+        self._is_ended = True
+        has_status = "grpc-status" in (self._trailers or self._head or {})
+        if code == ErrorCode.NO_ERROR and has_status:
+            return
+        name = ErrorCode(code).name if code in ErrorCode.__members__.values() else str(code)
+        msg = f"the server ended the call: {name}"
+        raise ConnectionLost(msg, is_untaken=code == ErrorCode.REFUSED_STREAM)
+
+    def _leave(self, payload: bytes) -> None:
+        last, code = struct.unpack(">LL", payload[:8])
+        self.is_reusable = False
+        if not self._is_ended and self._id > (last & frames.STREAM_MASK):
+            text = payload[8:].decode("latin-1")[:100]
+            msg = f"the server closes the connection (code {code}{text and ', ' + text})"
+            raise ConnectionLost(msg, is_untaken=True)

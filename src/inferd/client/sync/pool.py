@@ -1,0 +1,113 @@
+# Written by tools/build_sync_client.py from ../aio/pool.py: change it there.
+"""Pool: the connections of a client, each with one call at a time."""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from inferd.client.call import ClientCall, ServerAnswer
+from inferd.client.errors import ClientError, ConnectionLost, DeadlineExceeded
+from inferd.client.settings import ClientSettings
+from inferd.client.sync.http1 import RestConnection
+from inferd.client.sync.http2 import GrpcConnection
+from inferd.client.sync.io import ByteStream, CallSlots, open_stream
+
+_IDLE_S: Final = 50.0
+"""A connection that was not used for so long is not used again: servers and proxies drop them."""
+
+Connection = RestConnection | GrpcConnection
+
+
+class ConnectionPool:
+    """Connections are made when there is none that is free, and kept for the next call."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._slots = CallSlots(settings.connections)
+        self._free: list[tuple[float, Connection]] = []
+        self._kind = GrpcConnection if settings.target.is_grpc else RestConnection
+        self._is_closed = False
+
+    def ask(self, call: ClientCall[Any], fields: str, deadline: float) -> ServerAnswer:
+        """Send `call` with the header lines `fields`, and return the answer. Raises ClientError."""
+        self._slots.take(deadline)
+        connection = None
+        try:
+            connection = self._connection(deadline)
+            answer = connection.ask(call, fields, deadline - time.monotonic())
+            self._put_back(connection)
+            connection = None
+        except OSError as error:
+            raise _as_client_error(error) from error
+        finally:
+            if connection is not None:
+                connection.stream.close()
+            self._slots.give_back()
+        return answer
+
+    def stream(
+        self, call: ClientCall[Any], fields: str, deadline: float
+    ) -> Iterator[memoryview | ServerAnswer]:
+        """Send `call`, and yield the messages that answer it; last, an answer without any.
+
+        Raises ClientError. Whoever does not read to the end closes the connection.
+        """
+        self._slots.take(deadline)
+        connection = None
+        try:
+            connection = self._connection(deadline)
+            answer = connection.begin(call, fields, deadline - time.monotonic())
+            if answer is None:
+                for message in connection.messages():
+                    yield message
+                answer = connection.outcome()
+            self._put_back(connection)
+            connection = None
+            yield answer
+        except OSError as error:
+            raise _as_client_error(error) from error
+        finally:
+            if connection is not None:
+                connection.stream.close()
+            self._slots.give_back()
+
+    def close(self) -> None:
+        """Close the connections that are free; those in use follow when their calls are done."""
+        self._is_closed = True
+        while self._free:
+            self._free.pop()[1].stream.close()
+
+    def _connection(self, deadline: float) -> Connection:
+        if self._is_closed:
+            msg = "the client is closed"
+            raise ClientError(msg)
+        now = time.monotonic()
+        while self._free:
+            with suppress(IndexError):  # another thread was faster
+                since, connection = self._free.pop()
+                connection.stream.deadline = deadline
+                if now - since < _IDLE_S and connection.is_usable():
+                    return connection
+                connection.stream.close()
+        stream: ByteStream = open_stream(self._settings, deadline)
+        stream.deadline = deadline
+        connection = self._kind(stream, self._settings)
+        try:
+            connection.start()
+        except BaseException:
+            stream.close()
+            raise
+        return connection
+
+    def _put_back(self, connection: Connection) -> None:
+        if connection.is_reusable and not self._is_closed:
+            self._free.append((time.monotonic(), connection))
+        else:
+            connection.stream.close()
+
+
+def _as_client_error(error: OSError) -> ClientError:
+    if isinstance(error, DeadlineExceeded):
+        return error
+    return ConnectionLost(f"the connection to the server broke: {error}")

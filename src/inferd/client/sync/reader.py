@@ -1,0 +1,86 @@
+# Written by tools/build_sync_client.py from ../aio/reader.py: change it there.
+"""Reader: what a connection receives, by the line or by the size, large parts in place."""
+
+from typing import Final
+
+from inferd.client.errors import BadAnswer, ConnectionLost
+from inferd.client.sync.io import ByteStream
+
+_BUFFER_BYTES: Final = 65536
+
+
+class Reader:
+    """`buffer[start:end]` has arrived and was not read yet."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self.buffer = bytearray(_BUFFER_BYTES)
+        self.start = self.end = 0
+        self._view = memoryview(self.buffer)
+        self._stream = stream
+
+    def more(self) -> None:
+        """Receive more. Raises ConnectionLost at the end, BadAnswer if the buffer is full."""
+        if not self.more_or_end():
+            msg = "the server closed the connection before its answer was complete"
+            raise ConnectionLost(msg)
+
+    def more_or_end(self) -> int:
+        """Receive more; return 0 at the end. Raises BadAnswer if the buffer is full."""
+        if self.start == self.end:
+            self.start = self.end = 0
+        elif self.end == _BUFFER_BYTES:
+            if not self.start:
+                msg = f"a line or head of the answer has more than {_BUFFER_BYTES} bytes"
+                raise BadAnswer(msg)
+            left = self.end - self.start
+            self.buffer[:left] = self.buffer[self.start : self.end]
+            self.start, self.end = 0, left
+        count = self._stream.recv_into(self._view[self.end :])
+        self.end += count
+        return count
+
+    def until(self, mark: bytes) -> bytes:
+        """Return what comes before `mark`, and skip that. Raises as `more`."""
+        seen = self.start
+        while (stop := self.buffer.find(mark, seen, self.end)) < 0:
+            searched = max(self.end - self.start - len(mark) + 1, 0)
+            self.more()
+            seen = self.start + searched
+        part = bytes(self._view[self.start : stop])
+        self.start = stop + len(mark)
+        return part
+
+    def need(self, count: int) -> int:
+        """Have `count` bytes in the buffer, which are few; return where. Raises as `more`."""
+        if _BUFFER_BYTES - self.start < count:
+            left = self.end - self.start
+            self.buffer[:left] = self.buffer[self.start : self.end]
+            self.start, self.end = 0, left
+        while self.end - self.start < count:
+            self.more()
+        return self.start
+
+    def fill(self, view: memoryview) -> None:
+        """Fill `view`: what the buffer does not have is received in place. Raises as `more`."""
+        size = len(view)
+        at = min(size, self.end - self.start)
+        view[:at] = self._view[self.start : self.start + at]
+        self.start += at
+        while at < size:
+            count = self._stream.recv_into(view[at:])
+            if not count:
+                msg = (
+                    f"the server closed the connection before its answer was complete: "
+                    f"{size - at} bytes are missing"
+                )
+                raise ConnectionLost(msg)
+            at += count
+
+    def skip(self, count: int) -> None:
+        """Read `count` bytes and forget them."""
+        while count:
+            if self.start == self.end:
+                self.more()
+            step = min(count, self.end - self.start)
+            self.start += step
+            count -= step

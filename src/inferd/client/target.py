@@ -1,0 +1,63 @@
+"""Target: which server a URL names, and how it is spoken to."""
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from inferd.client.errors import InvalidTarget
+
+PORTS = {"http": 8000, "https": 8000, "grpc": 8001, "grpcs": 8001}
+"""The schemes, and the port of each if a URL has none: those of inferd and Triton."""
+
+
+class ServerTarget(NamedTuple):
+    """A server: `path` comes before those of the calls, "" for most."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+
+    @property
+    def is_grpc(self) -> bool:
+        """Whether calls go over gRPC."""
+        return self.scheme.startswith("grpc")
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.scheme.endswith("s")
+
+    @property
+    def authority(self) -> str:
+        """Host and port as headers have them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        """Return the URL."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def parse_target(url: str) -> ServerTarget:
+    """Return the server that `url` names. Raises InvalidTarget."""
+    expected = "expected http://HOST:PORT, https://..., grpc://HOST:PORT or grpcs://..."
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        msg = f"'{url}' is no URL of a server: {error}; {expected}"
+        raise InvalidTarget(msg) from None
+    if parts.scheme not in PORTS or not parts.hostname:
+        msg = f"'{url}' is no URL of a server, {expected}"
+        raise InvalidTarget(msg)
+    if parts.username is not None or parts.query or parts.fragment:
+        msg = f"the URL of {parts.hostname} has a user, a query or a fragment; {expected}"
+        raise InvalidTarget(msg)
+    path = parts.path.rstrip("/")
+    if not url.isascii() or any(ord(char) <= 32 for char in url):
+        msg = f"{url!r} has characters that no URL has; {expected}"
+        raise InvalidTarget(msg)
+    if path and parts.scheme.startswith("grpc"):
+        msg = f"'{url}' has a path, which gRPC has not; {expected}"
+        raise InvalidTarget(msg)
+    return ServerTarget(parts.scheme, parts.hostname, port or PORTS[parts.scheme], path)

@@ -1,0 +1,57 @@
+"""Blocking: an AsyncClient with the calls of a Client, so that tests are written once for both."""
+
+import asyncio
+import contextlib
+import inspect
+
+from inferd.client import AsyncClient, Client
+
+
+class Blocking:
+    """Runs each call on a loop of its own; iterates over streams."""
+
+    def __init__(self, url, **options):
+        self.loop = asyncio.new_event_loop()
+        self.client = AsyncClient(url, **options)
+
+    def __getattr__(self, name):
+        found = getattr(self.client, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments, **options):
+            result = found(*arguments, **options)
+            if inspect.isasyncgen(result):
+                return self._iterate(result)
+            return self.loop.run_until_complete(result)
+
+        return call
+
+    def _iterate(self, stream):
+        try:
+            while True:
+                yield self.loop.run_until_complete(anext(stream))
+        except StopAsyncIteration:
+            pass
+        finally:
+            self.loop.run_until_complete(stream.aclose())
+
+    def gather(self, *calls):
+        """Run coroutines side by side, and return what they return."""
+
+        async def together():
+            return await asyncio.gather(*calls)
+
+        return self.loop.run_until_complete(together())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        with contextlib.suppress(RuntimeError):
+            self.loop.run_until_complete(self.client.close())
+            self.loop.run_until_complete(asyncio.sleep(0))  # transports close in the next round
+        self.loop.close()
+
+
+KINDS = {"sync": Client, "async": Blocking}

@@ -1,0 +1,251 @@
+"""Each call of the client against a server, over both protocols, with both clients."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inferd.client import ClientError, InvalidArgument, InvalidRequest, NotFound
+from inferd.core.metadata import ModelState
+from inferd.errors import Code
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+MODEL = Path(__file__).parents[2] / "conformance/repos/v2/m/1/model.onnx"
+X = np.arange(4, dtype=np.float32).reshape(1, 4)
+ARRAYS = {
+    "BOOL": np.array([True, False]),
+    "UINT8": np.array([0, 255], np.uint8),
+    "UINT16": np.array([0, 65535], np.uint16),
+    "UINT32": np.array([0, 2**32 - 1], np.uint32),
+    "UINT64": np.array([0, 2**64 - 1], np.uint64),
+    "INT8": np.array([-128, 127], np.int8),
+    "INT16": np.array([-(2**15), 2**15 - 1], np.int16),
+    "INT32": np.array([-(2**31), 2**31 - 1], np.int32),
+    "INT64": np.array([-(2**63), 2**63 - 1], np.int64),
+    "FP16": np.array([0.5, np.inf], np.float16),
+    "FP32": np.array([0.1, np.nan], np.float32),
+    "FP64": np.array([0.1, -np.inf], np.float64),
+}
+
+
+def test_an_inference_returns_arrays_by_name(client):
+    result = client.infer("m", {"INPUT0": X, "INPUT1": X + 1}, id="seven")
+    assert list(result) == ["OUTPUT0", "OUTPUT1"]
+    np.testing.assert_array_equal(result["OUTPUT0"], 2 * X + 1)
+    np.testing.assert_array_equal(result["OUTPUT1"], np.full((1, 4), -1, np.float32))
+    assert (result.model_name, result.model_version, result.id) == ("m", "3", "seven")
+    assert result["OUTPUT0"].dtype == np.float32
+
+
+@pytest.mark.parametrize("datatype", ARRAYS)
+def test_each_datatype_comes_back_as_it_was_sent(client, datatype):
+    array = ARRAYS[datatype]
+    result = client.infer("all", {f"IN_{datatype}": array}, outputs=[f"OUT_{datatype}"])
+    back = result[f"OUT_{datatype}"]
+    assert back.dtype == array.dtype
+    np.testing.assert_array_equal(back, array)
+
+
+def test_strings_and_bytes_come_back_as_bytes(client):
+    for given in (["a", b"\x00\xff\x00", ""], np.array(["a", b"\x00\xff\x00", ""], object)):
+        result = client.infer("all", {"IN_BYTES": given}, outputs=["OUT_BYTES"])
+        assert result["OUT_BYTES"].tolist() == [b"a", b"\x00\xff\x00", b""]
+    result = client.infer("all", {"IN_BYTES": "grüße"}, outputs=["OUT_BYTES"])
+    assert result.strings("OUT_BYTES") == ["grüße"]
+    result = client.infer("all", {"IN_BYTES": np.array(["x", "yz"])}, outputs=["OUT_BYTES"])
+    assert result.strings("OUT_BYTES") == ["x", "yz"]
+
+
+def test_bfloat16_is_given_as_floats_or_as_bits_and_comes_back_as_float32(client):
+    result = client.infer("all", {"IN_BF16": [0.5, -2.0]}, outputs=["OUT_BF16"])
+    assert result["OUT_BF16"].dtype == np.float32
+    assert result["OUT_BF16"].tolist() == [0.5, -2.0]
+    bits = Tensor("", DataType.BF16, (1,), np.array([0x3F00], np.uint16))
+    result = client.infer("all", {"IN_BF16": bits}, outputs=["OUT_BF16"])
+    assert result["OUT_BF16"].tolist() == [0.5]
+
+
+def test_lists_and_numbers_become_what_the_model_declares(client):
+    result = client.infer("m", {"INPUT0": [[1, 2, 3, 4]], "INPUT1": X})
+    np.testing.assert_array_equal(result["OUTPUT0"], [[1, 3, 5, 7]])
+    result = client.infer("all", {"IN_UINT8": 7}, outputs=["OUT_UINT8"])
+    assert result["OUT_UINT8"].tolist() == [7]
+    with pytest.raises(InvalidRequest, match=r"IN_UINT8.*does not hold"):
+        client.infer("all", {"IN_UINT8": [256]})
+    with pytest.raises(InvalidRequest, match=r"IN_INT32.*fraction"):
+        client.infer("all", {"IN_INT32": [0.5]})
+
+
+@pytest.mark.parametrize("count", [0, 1, 5_000, 400_000, 3_000_000])
+def test_tensors_of_all_sizes(client, count):
+    array = np.arange(count, dtype=np.float32)
+    for _ in range(2):  # over the same connection
+        result = client.infer("all", {"IN_FP32": array}, outputs=["OUT_FP32"])
+        np.testing.assert_array_equal(result["OUT_FP32"], array)
+        assert result["OUT_FP32"].shape == (count,)
+
+
+def test_arrays_that_are_not_contiguous_or_of_the_other_byte_order(client):
+    array = np.arange(16, dtype=np.float32).reshape(4, 4).T[:, 0]
+    result = client.infer("all", {"IN_FP32": array}, outputs=["OUT_FP32"])
+    np.testing.assert_array_equal(result["OUT_FP32"], array)
+    result = client.infer("all", {"IN_INT32": np.array([1, 2], ">i4")}, outputs=["OUT_INT32"])
+    assert result["OUT_INT32"].tolist() == [1, 2]
+
+
+def test_wanted_outputs_a_version_and_classes(client):
+    result = client.infer("m", {"INPUT0": X, "INPUT1": X}, outputs=["OUTPUT1"], version="1")
+    assert list(result) == ["OUTPUT1"]
+    assert result.model_version == "1"
+    result = client.infer("m", {"INPUT0": X, "INPUT1": X}, classification=2)
+    [[first, second]] = result.classes("OUTPUT0")
+    assert (first.score, first.number, second.number, second.label) == (6.0, 3, 2, "bird")
+
+
+def test_sequences_and_parameters(client):
+    inputs = {"INPUT": np.array([[5]], np.int32)}
+    number = 2**63 + 1
+    found = [
+        client.infer("seq", inputs, sequence_id=number, sequence_start=not at, sequence_end=at == 2)
+        for at in range(3)
+    ]
+    assert [int(one["STARTED"][0, 0]) for one in found] == [1, 0, 0]
+    assert {int(one["ID_SEEN"][0, 0]) for one in found} == {number}
+    result = client.infer("seq_text", inputs, sequence_id="abc", sequence_start=True)
+    assert int(result["STARTED"][0, 0]) == 1
+    client.infer("seq_text", inputs, sequence_id="abc", sequence_end=True)
+    options = {"parameters": {"mine": "x"}, "priority": 1, "queue_timeout_s": 10}
+    assert client.infer("m", {"INPUT0": X, "INPUT1": X}, **options).model_name == "m"
+
+
+def test_errors_have_the_servers_text_and_a_code(client):
+    with pytest.raises(NotFound, match="nothing") as found:
+        client.infer("nothing", {"x": X})
+    assert found.value.code is Code.NOT_FOUND
+    assert found.value.reason in ("404", "NOT_FOUND")
+    assert found.value.headers
+    with pytest.raises(InvalidArgument, match="Please provide all required input"):
+        client.infer("m", {"INPUT0": X})
+    with pytest.raises(InvalidRequest, match="no counterpart"):
+        client.infer("m", {"INPUT0": np.array([1j]), "INPUT1": X})
+    with pytest.raises(TypeError, match="wrong_name"):
+        client.infer("m", {"INPUT0": X, "INPUT1": X}, wrong_name=1)
+    assert issubclass(NotFound, ClientError)
+
+
+def test_health_and_metadata(client):
+    assert client.is_live()
+    assert client.is_ready()
+    assert client.is_ready("m", "1")
+    assert not client.is_ready("nothing")
+    assert client.server_metadata().name == "inferd"
+    metadata = client.metadata("m")
+    assert metadata.versions == ["1", "3"]
+    assert [one.name for one in metadata.inputs] == ["INPUT0", "INPUT1"]
+    assert metadata.inputs[0].datatype is DataType.FP32
+    assert metadata.inputs[0].shape == (-1, 4)
+
+
+def test_the_configuration_is_the_same_over_both_protocols(served, kind):
+    with kind(served.http_url) as rest, kind(served.grpc_url) as grpc:
+        found = rest.config("m"), grpc.config("m")
+    for one in found:
+        assert one["max_batch_size"] == 8
+        assert one["input"][0]["data_type"] == "TYPE_FP32"
+        assert one["input"][0]["dims"] == [4]
+    assert found[1].items() <= found[0].items()
+
+
+def test_statistics_count(client):
+    before = client.statistics("m", "3")[0]
+    client.infer("m", {"INPUT0": X, "INPUT1": X})
+    after = client.statistics("m", "3")[0]
+    assert after.inference_count == before.inference_count + 1
+    assert {one.name for one in client.statistics()} > {"m", "all"}
+
+
+def test_models_are_listed_unloaded_and_loaded(client):
+    assert {one.name for one in client.models()} > {"m", "all"}
+    client.unload("text")
+    try:
+        rows = {one.name: one.state for one in client.models()}
+        assert rows["text"] is ModelState.UNAVAILABLE
+        assert "text" not in {one.name for one in client.models(ready=True)}
+        with pytest.raises(NotFound):
+            client.metadata("text")
+    finally:
+        client.load("text")
+    assert client.is_ready("text")
+
+
+def test_a_load_may_have_files_and_a_configuration(client):
+    config = {"platform": "onnxruntime_onnx", "max_batch_size": 4, "name": "m"}
+    client.load("m", config=json.dumps(config), files={"7/model.onnx": MODEL.read_bytes()})
+    try:
+        assert client.metadata("m").versions == ["7"]
+        assert client.config("m")["max_batch_size"] == 4
+    finally:
+        client.load("m")
+    assert client.metadata("m").versions == ["1", "3"]
+
+
+def test_settings_are_read_and_changed(client):
+    assert client.log_settings()["log_verbose_level"] == 0
+    try:
+        assert client.log_settings({"log_verbose_level": 1})["log_verbose_level"] == 1
+    finally:
+        client.log_settings({"log_verbose_level": 0})
+    assert client.trace_settings()["trace_rate"] == "1000"
+    try:
+        assert client.trace_settings(changes={"trace_rate": "5"})["trace_rate"] == "5"
+    finally:
+        client.trace_settings(changes={"trace_rate": None})
+    assert client.trace_settings("m")["trace_level"] == ["OFF"]
+    with pytest.raises(InvalidArgument, match="log_verbose_level"):
+        client.log_settings({"log_verbose_level": "high"})
+
+
+def test_a_stream_yields_each_answer(client):
+    inputs = {
+        "IN": np.array([3, 1, 2], np.int32),
+        "DELAY": np.zeros(3, np.uint32),
+        "WAIT": np.zeros(1, np.uint32),
+    }
+    for _ in range(2):
+        found = list(client.stream("repeat", inputs))
+        assert [one["OUT"].tolist() for one in found] == [[3], [1], [2]]
+    stream = client.stream("repeat", inputs)
+    assert next(stream)["IDX"].tolist() == [0]
+    stream.close()
+    assert list(client.stream("repeat", {**inputs, "IN": [], "DELAY": []})) == []
+    with pytest.raises(ClientError, match="nothing"):
+        list(client.stream("nothing", {"x": X}))
+
+
+def test_json_instead_of_binary_data(kind, served):
+    with kind(served.http_url, binary=False) as client:
+        for datatype in ("BOOL", "UINT64", "INT64", "FP64", "FP32"):
+            array = ARRAYS[datatype]
+            result = client.infer("all", {f"IN_{datatype}": array}, outputs=[f"OUT_{datatype}"])
+            np.testing.assert_array_equal(result[f"OUT_{datatype}"], array)
+        array = np.linspace(0, 1, 100_000, dtype=np.float32)
+        result = client.infer("all", {"IN_FP32": array}, outputs=["OUT_FP32"])
+        np.testing.assert_array_equal(result["OUT_FP32"], array)
+
+
+def test_a_closed_client_says_so(client):
+    client.is_live()
+    client.close()
+    with pytest.raises(ClientError, match="closed"):
+        client.is_live()
+
+
+def test_many_calls_at_a_time_share_few_connections(protocol, served):
+    from blocking import Blocking
+
+    with Blocking(served.url(protocol), connections=3) as client:
+        calls = [client.client.infer("m", {"INPUT0": X + i, "INPUT1": X}) for i in range(40)]
+        found = client.gather(*calls)
+    assert [float(one["OUTPUT0"][0, 0]) for one in found] == [float(i) for i in range(40)]
