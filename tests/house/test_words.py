@@ -137,6 +137,7 @@ CLEAN = [
     "shm",
     "tensor",
     "transport",
+    "values",
     "wire/json",
     "wire/proto",
     "wire/trtis",

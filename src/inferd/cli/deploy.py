@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferd.cli.cluster import add_ray_arguments
+from inferd.cli.cluster.arguments import add_ray_arguments
 from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def _done(given: argparse.Namespace, spec: "DeploymentSpec | None") -> int:
 
 
 def _show(placement: "RayPlacement", given: argparse.Namespace) -> int:
-    from inferd.cli.board import screen, status_board
+    from inferd.cli.cluster.board import status_board
+    from inferd.cli.terminal.board import screen
 
     if given.json:
         return _write_json(placement.status())
@@ -132,7 +133,8 @@ def _show(placement: "RayPlacement", given: argparse.Namespace) -> int:
 
 def _follow(placement: "RayPlacement", given: argparse.Namespace) -> int:
     """Show how it goes on until all is as wanted, or never will be."""
-    from inferd.cli.board import changes, screen, status_board
+    from inferd.cli.cluster.board import changes, status_board
+    from inferd.cli.terminal.board import screen
 
     is_live = sys.stdout.isatty() and not given.json
     status = before = None

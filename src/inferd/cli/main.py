@@ -13,7 +13,13 @@ import inferd
 from inferd.cli.foreign import is_program
 from inferd.errors import InferdError
 
-VERBS = ("serve", "check", "route", "status", "reload", "deploy", "places", "key", "convert")
+VERBS = (
+    "serve", "infer", "models", "load", "unload", "stats", "check", "route", "status",
+    "reload", "deploy", "places", "key", "convert",
+)  # fmt: skip
+
+_OF_MODELS = ("models", "load", "unload", "stats")
+"""The verbs of one module, which is given the verb, too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"inferd: there is no command {verb!r}; {hint}\n")
         return 2
     try:
-        code: int = importlib.import_module(f"inferd.cli.{verb}").run(words[1:])
+        name = "models" if verb in _OF_MODELS else verb
+        run = importlib.import_module(f"inferd.cli.{name}").run
+        code: int = run(words if verb in _OF_MODELS else words[1:])
     except InferdError as error:
         sys.stderr.write(f"inferd {verb}: {error.message}\n")
         return 1

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from inferd.cli.cluster import add_ray_arguments
+from inferd.cli.cluster.arguments import add_ray_arguments
 
 _DESCRIPTION = """\
 Shows the places where replicas of a deployment on Ray serve, as fronts are to know them: those that
@@ -31,7 +31,8 @@ def run(arguments: Sequence[str]) -> int:
 def _show(given: argparse.Namespace) -> int:
     import msgspec
 
-    from inferd.cli.board import places_board, screen
+    from inferd.cli.cluster.board import places_board
+    from inferd.cli.terminal.board import screen
     from inferd.ray.connection import RayPlacement
     from inferd.ray.spec import DEFAULT_NAME
 

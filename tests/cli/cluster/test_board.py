@@ -2,7 +2,8 @@
 
 import pytest
 
-from inferd.cli.board import board_text, changes, places_board, screen, status_board
+from inferd.cli.cluster.board import changes, places_board, status_board
+from inferd.cli.terminal.board import board_text, screen
 from inferd.ray.status import DeploymentStatus, GroupStatus, ReplicaPlace, ReplicaStatus
 
 

@@ -1,0 +1,313 @@
+"""inferd infer: one request to a server, or to a model file without one."""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from inferd.cli.remote.server import (
+    SERVER_HELP,
+    CommandParser,
+    add_server_arguments,
+    client_of,
+    failure_text,
+    url_of,
+)
+from inferd.errors import InferdError, InvalidConfig, InvalidRequest
+
+if TYPE_CHECKING:
+    from inferd.client import Client, InferResult
+    from inferd.core.metadata import ModelMetadata
+    from inferd.tensor.tensor import Tensor
+
+_DESCRIPTION = """\
+Sends one inference to a model and shows the answer. MODEL is the name of a model of a server,
+or, without --url, the file or the folder of a model, which is then run here without a server.
+
+  inferd infer digits --input image=@seven.png
+  inferd infer simple --input INPUT0=@rows.npy --input INPUT1='[[1, 2]]' --url grpc://host:8001
+  inferd infer resnet.onnx --input @arrays.npz --output out.npz
+"""
+
+_INPUTS = f"""\
+inputs:
+  NAME=VALUE     JSON: a number, a string, nested lists; what is no JSON is a string
+  NAME=@FILE     .npy .npz:NAME .json .csv .tsv .parquet .txt (lines), pictures (.png .jpg ...),
+                 other files as they are; @- is JSON on standard input
+  @FILE          all inputs: .npz, .json (a V2 request, or an object of arrays), or a table with
+                 a column for each
+Values are fitted to the datatype and the dims that the model declares: numbers are converted
+where they stay what they are, a missing batch dim is added, and pictures are resized.
+
+{SERVER_HELP}
+The exit code is 0, 1 if there was no answer, or 2 for wrong arguments and inputs.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Send a request and show the answer. Return the exit code."""
+    given = parser().read(arguments)
+    if isinstance(given, int):
+        return given
+    # What imports takes away a Ctrl-C could be lost in; from here on it is ours.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _run(given)
+    except KeyboardInterrupt:
+        sys.stderr.write("inferd infer: interrupted\n")
+        return 130
+    except InferdError as error:
+        sys.stderr.write(f"inferd infer: {failure_text(error, url_of(given))}\n")
+        return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    from inferd.values.picture import SCALES
+
+    made = CommandParser("inferd infer", _DESCRIPTION, _INPUTS)
+    made.add_argument("model", metavar="MODEL")
+    made.add_argument(
+        "--input", "-i", action="append", default=[], metavar="INPUT", help="as below; repeatable"
+    )
+    made.add_argument(
+        "--random", action="store_true", help="draw the inputs at random, in place of --input"
+    )
+    made.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME:D,D",
+        help="with --random: the dims of an input that has variable ones",
+    )
+    made.add_argument("--version", metavar="V", default="", help="the model's version")
+    made.add_argument("--outputs", metavar="A,B", default="", help="only these outputs are wanted")
+    made.add_argument(
+        "--classes", type=int, default=0, metavar="N", help="the N best classes of each output"
+    )
+    made.add_argument(
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the request; VALUE is JSON, or else a string",
+    )
+    made.add_argument(
+        "--pixels",
+        choices=SCALES,
+        default="",
+        help="what pixels of pictures become [0..1 for floats, 0..255 for integers]",
+    )
+    made.add_argument(
+        "--text", action="store_true", help="send and receive JSON over REST, no binary data"
+    )
+    made.add_argument(
+        "--output", "-o", metavar="FILE", default="", help="write .npz .npy .json .csv or .bin"
+    )
+    made.add_argument(
+        "--repeat",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="send it N times, and say how long that took",
+    )
+    made.add_argument("--json", action="store_true", help="the answer as one line of JSON")
+    add_server_arguments(made)
+    return made
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        msg = f"{text} is not at least 1"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def _run(given: argparse.Namespace) -> int:
+    from inferd.values.saved import check_suffix, save
+
+    if given.output:
+        check_suffix(given.output)
+    with _client(given) as (client, model):
+        request = _request(client, model, given)
+        result, seconds = _repeated(client, model, request, given)
+        tensors = [result.tensor(name) for name in result]
+    if given.output:
+        size = save(given.output, tensors)
+    if given.json:
+        _write_json(result, tensors, seconds)
+    else:
+        _write_text(result, tensors, seconds)
+        if given.output:
+            sys.stdout.write(f"written: {given.output}, {size} bytes\n")
+    return 0 if len(seconds) == given.repeat else 130
+
+
+@contextmanager
+def _client(given: argparse.Namespace) -> Iterator[tuple["Client", str]]:
+    """Yield a client of the server that has the model, and the model's name there."""
+    if given.text:
+        given.binary = False
+    if given.url or not _is_path(given.model):
+        with client_of(given) as client:
+            yield client, given.model
+        return
+    with _served_here(given.model) as url:
+        given.url = url
+        given.api_key_file = given.ca_file = given.cert_file = given.key_file = None
+        with client_of(given) as client:
+            ready = client.models(ready=True)
+            names = sorted({one.name for one in ready})
+            if len(names) != 1:
+                msg = f"{given.model} has {len(names)} models ({', '.join(names[:8])}): name one"
+                raise InvalidRequest(msg)
+            yield client, names[0]
+
+
+def _is_path(model: str) -> bool:
+    """Return whether MODEL is a file or a folder: it is there, and looks like a path."""
+    looks = os.sep in model or "." in model
+    return looks and os.path.exists(model)
+
+
+@contextmanager
+def _served_here(path: str) -> Iterator[str]:
+    """Serve a model in this process, on a port that the system chooses; yield the URL."""
+    import inferd
+
+    server = inferd.Server(
+        model_repository=[path], http_address="127.0.0.1", log_info=False, log_warning=False
+    )
+    with server:
+        yield server.http_url
+
+
+def _request(client: "Client", model: str, given: argparse.Namespace) -> list["Tensor"]:
+    """Return the inputs that the arguments say, fitted to the model."""
+    from inferd.values.fitting import fitted
+    from inferd.values.source import read_inputs
+
+    values = read_inputs(given.input)
+    metadata = client.metadata(model, given.version)
+    if given.random:
+        if values:
+            msg = "--random draws all inputs: leave --input away"
+            raise InvalidRequest(msg)
+        return _drawn(client, metadata, given)
+    found = fitted(values, metadata.inputs, given.pixels)
+    for note in found.notes:
+        sys.stderr.write(f"{note}\n")
+    return found.tensors
+
+
+def _drawn(
+    client: "Client", metadata: "ModelMetadata", given: argparse.Namespace
+) -> list["Tensor"]:
+    import numpy as np
+
+    from inferd.cli.remote.model import is_batched_model
+    from inferd.values.drawn import drawn, read_shapes
+
+    shapes = read_shapes(given.shape)
+    is_batched = is_batched_model(client, metadata.name, given.version)
+    return drawn(metadata.inputs, np.random.default_rng(0), shapes, is_batched=is_batched)
+
+
+def _repeated(
+    client: "Client", model: str, tensors: list["Tensor"], given: argparse.Namespace
+) -> tuple["InferResult", list[float]]:
+    """Return the first answer, and how many seconds each took; Ctrl-C ends it early."""
+    from inferd.cli.terminal.progress import ProgressLine
+
+    inputs = {one.name: one for one in tensors}
+    options = _options(given)
+    first: InferResult | None = None
+    seconds: list[float] = []
+    try:
+        with ProgressLine() as progress:
+            for number in range(given.repeat):
+                began_s = time.perf_counter()
+                result = client.infer(model, inputs, **options)
+                seconds.append(time.perf_counter() - began_s)
+                first = first or result
+                progress.show((number + 1) / given.repeat, f"{number + 1} of {given.repeat}")
+    except KeyboardInterrupt:
+        if first is None:
+            raise
+    assert first is not None
+    return first, seconds
+
+
+def _options(given: argparse.Namespace) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if given.version:
+        options["version"] = given.version
+    if given.outputs:
+        options["outputs"] = [name.strip() for name in given.outputs.split(",")]
+    if given.classes:
+        options["classification"] = given.classes
+    parameters = {}
+    for word in given.parameter:
+        name, equals, text = word.partition("=")
+        if not equals:
+            msg = f"--parameter {word} is not NAME=VALUE"
+            raise InvalidRequest(msg)
+        try:
+            parameters[name] = json.loads(text)
+        except ValueError:
+            parameters[name] = text
+    if parameters:
+        options["parameters"] = parameters
+    return options
+
+
+def _write_text(result: "InferResult", tensors: list["Tensor"], seconds: list[float]) -> None:
+    from inferd.cli.terminal.board import columns
+    from inferd.values.shown import tensor_text
+
+    version = f", version {result.model_version}" if result.model_version else ""
+    sys.stdout.write(f"{result.model_name}{version}, {seconds[0] * 1e3:.3g} ms\n")
+    for one in tensors:
+        sys.stdout.write(tensor_text(one, columns() or 96))
+    for name, value in result.parameters.items():
+        sys.stdout.write(f"parameter {name}: {value}\n")
+    if len(seconds) > 1:
+        sys.stdout.write(repeat_text(seconds))
+
+
+def repeat_text(seconds: Sequence[float]) -> str:
+    """Return a line about how long requests, one after the other, have taken."""
+    ordered = sorted(one * 1e3 for one in seconds)
+    late = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+    return (
+        f"{len(ordered)} times: median {statistics.median(ordered):.3g} ms, from {ordered[0]:.3g} "
+        f"to {ordered[-1]:.3g}, p95 {late:.3g}, first {seconds[0] * 1e3:.3g}\n"
+    )
+
+
+def _write_json(result: "InferResult", tensors: list["Tensor"], seconds: list[float]) -> None:
+    from inferd.values.shown import json_value
+
+    document: dict[str, Any] = {
+        "model": result.model_name,
+        "version": result.model_version,
+        "ms": [round(one * 1e3, 4) for one in seconds],
+        "outputs": {
+            one.name: {
+                "datatype": one.datatype.value,
+                "shape": list(one.shape),
+                "data": json_value(one),
+            }
+            for one in tensors
+        },
+    }
+    if result.parameters:
+        document["parameters"] = result.parameters
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")

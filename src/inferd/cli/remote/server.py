@@ -1,0 +1,143 @@
+"""Which server a command speaks to: the arguments that say it, and the client they become."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from inferd.errors import InferdError, InvalidConfig
+
+if TYPE_CHECKING:
+    from inferd.client import Client
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+KEY_VARIABLE = "INFERD_API_KEY"
+
+SERVER_HELP = f"""\
+URL is http://HOST:PORT, https://..., grpc://HOST:PORT or grpcs://...; the default is
+{DEFAULT_URL}, or the variable INFERD_URL. Any server that speaks V2 will do: inferd,
+Triton, MLServer, KServe. An API key is the content of --api-key-file, or of the variable
+{KEY_VARIABLE}.
+"""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors are two lines, and whose help is as wide as the terminal."""
+
+    def __init__(self, program: str, description: str, epilog: str = "") -> None:
+        super().__init__(
+            program,
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end with code 2."""
+        sys.stderr.write(f"{self.prog}: {message}\nSee {self.prog} --help.\n")
+        raise SystemExit(2)
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace | int:
+        """Return the arguments, or the exit code where they were wrong or help was wanted."""
+        try:
+            return self.parse_args(arguments)
+        except SystemExit as end:
+            return int(end.code or 0)
+
+
+def add_server_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add those that say which server is meant."""
+    group = parser.add_argument_group("the server")
+    group.add_argument("--url", metavar="URL", help=f"where it listens [{DEFAULT_URL}]")
+    group.add_argument("--api-key-file", metavar="FILE", help="a file with the API key")
+    group.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME:VALUE",
+        help="a header of each call, metadata over gRPC",
+    )
+    group.add_argument("--ca-file", metavar="FILE", help="certificates to trust, for TLS")
+    group.add_argument("--cert-file", metavar="FILE", help="the client's own certificate")
+    group.add_argument("--key-file", metavar="FILE", help="the key of that certificate")
+    group.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long a call may take [60]",
+    )
+
+
+def positive_seconds(text: str) -> float:
+    """Return a time of more than 0 seconds."""
+    value = float(text)
+    if not 0 < value < 1e9:
+        msg = f"{text} is not more than 0"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def url_of(given: argparse.Namespace) -> str:
+    """Return the URL that is meant; one without a scheme is that of HTTP."""
+    url: str = given.url or os.environ.get("INFERD_URL") or DEFAULT_URL
+    return url if "://" in url else f"http://{url}"
+
+
+def client_options(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of the client. Raises InvalidConfig."""
+    options: dict[str, Any] = {"timeout_s": given.timeout}
+    headers = {}
+    for line in given.header:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            msg = f"--header {line} is not NAME:VALUE"
+            raise InvalidConfig(msg)
+        headers[name.strip()] = value.strip()
+    if headers:
+        options["headers"] = headers
+    if key := _key(given):
+        options["api_key"] = key
+    options |= {
+        name: getattr(given, name)
+        for name in ("ca_file", "cert_file", "key_file")
+        if getattr(given, name)
+    }
+    return options
+
+
+def _key(given: argparse.Namespace) -> str:
+    if not given.api_key_file:
+        return os.environ.get(KEY_VARIABLE, "")
+    try:
+        return Path(given.api_key_file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        msg = f"cannot read --api-key-file {given.api_key_file}: {reason}"
+        raise InvalidConfig(msg) from error
+
+
+def client_of(given: argparse.Namespace) -> "Client":
+    """Return a client of the server that is meant. Raises InferdError."""
+    from inferd.client import Client
+
+    return Client(url_of(given), **client_options(given))
+
+
+def failure_text(error: InferdError, url: str) -> str:
+    """Return the text of an error, with what to do next where the error does not say it."""
+    from inferd.client.errors import BadAnswer, ConnectFailed, Denied, NotFound
+
+    text = error.message
+    if isinstance(error, ConnectFailed) and "no server listens" in text:
+        return f"{text}; start one with inferd serve, or name another with --url"
+    if isinstance(error, Denied):
+        return f"{text}; give a key with --api-key-file, or the variable {KEY_VARIABLE}"
+    if isinstance(error, NotFound) and "model" in text.lower():
+        return f"{text}; inferd models --url {url} lists those of the server"
+    if isinstance(error, NotFound | BadAnswer) and "speak" not in text:
+        return f"{text}. Is {url} a server that speaks V2? See --url"
+    return text

@@ -1,0 +1,98 @@
+"""Values drawn at random for a model's inputs, the same for the same seed."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from inferd.core.metadata import TensorMetadata
+from inferd.errors import InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.halves import float64_to_half
+from inferd.tensor.tensor import Tensor, dims_text
+from inferd.values.value import Array, objects
+
+STRING_BYTES = 16
+
+
+def read_shapes(words: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return the dims that words like "image:3,224,224" say. Raises InvalidRequest."""
+    found = {}
+    for word in words:
+        name, colon, text = word.rpartition(":")
+        try:
+            dims = tuple(int(one) for one in text.split(","))
+        except ValueError:
+            dims = (-1,)
+        if not colon or not name or any(dim < 0 for dim in dims):
+            msg = f"--shape {word} is not NAME:D,D with dims from 0 on"
+            raise InvalidRequest(msg)
+        found[name] = dims
+    return found
+
+
+def drawn(
+    declared: Iterable[TensorMetadata],
+    random: np.random.Generator,
+    shapes: Mapping[str, tuple[int, ...]],
+    batch: int = 1,
+    *,
+    is_batched: bool = False,
+) -> list[Tensor]:
+    """Return a tensor for each input: numbers from 0 to 1, integers from 0 to 9, short strings.
+
+    Dims that are -1 come from `shapes`, by the input's name, without the batch if the model has one
+    (`is_batched`: the first dim is then `batch`). Raises InvalidRequest for one that is not given.
+    """
+    return [
+        _drawn(one, random, _dims(one, shapes, batch, is_batched=is_batched)) for one in declared
+    ]
+
+
+def _dims(
+    declared: TensorMetadata,
+    shapes: Mapping[str, tuple[int, ...]],
+    batch: int,
+    *,
+    is_batched: bool,
+) -> tuple[int, ...]:
+    first = (batch,) if is_batched else ()
+    dims = declared.shape[len(first) :]
+    given = shapes.get(declared.name)
+    if given is None:
+        if -1 in dims:
+            example = ",".join(str(dim) if dim >= 0 else "8" for dim in dims)
+            msg = (
+                f"input '{declared.name}' has dims {dims_text(dims)}, of which -1 may be any: say "
+                f"which, as in --shape {declared.name}:{example}"
+            )
+            raise InvalidRequest(msg)
+        return first + dims
+    if len(given) != len(dims) or any(
+        want not in (-1, have) for want, have in zip(dims, given, strict=True)
+    ):
+        msg = (
+            f"--shape {declared.name}:{','.join(map(str, given))} does not fit the input's dims "
+            f"{dims_text(dims)}"
+        )
+        raise InvalidRequest(msg)
+    return first + given
+
+
+def _drawn(declared: TensorMetadata, random: np.random.Generator, shape: tuple[int, ...]) -> Tensor:
+    datatype = declared.datatype
+    if datatype is DataType.BYTES:
+        count = int(np.prod(shape))
+        letters = random.integers(ord("a"), ord("z") + 1, (count, STRING_BYTES), np.uint8)
+        array = objects([row.tobytes() for row in letters]).reshape(shape)
+        return Tensor.from_numpy(declared.name, array, datatype)
+    return Tensor(declared.name, datatype, shape, _numbers(datatype, random, shape))
+
+
+def _numbers(datatype: DataType, random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    if datatype in (DataType.FP16, DataType.BF16):
+        return float64_to_half(random.random(shape), datatype)
+    if datatype is DataType.BOOL:
+        return random.integers(0, 2, shape).astype(bool)
+    if datatype.numpy.kind == "f":
+        return random.random(shape).astype(datatype.numpy)
+    return random.integers(0, 10, shape).astype(datatype.numpy)

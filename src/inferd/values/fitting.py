@@ -1,0 +1,181 @@
+"""Values fitted to a model: the datatype and the dims that it declares."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from inferd.core.metadata import TensorMetadata
+from inferd.errors import InvalidRequest
+from inferd.tensor.dtype import DataType, datatype_of
+from inferd.tensor.tensor import Tensor, dims_text, fits
+from inferd.values.picture import arranged
+from inferd.values.value import Array, InputValue, cast, objects
+
+
+class Fitted(NamedTuple):
+    """The tensors to send, and what was done to the values that nobody may have expected."""
+
+    tensors: list[Tensor]
+    notes: list[str]
+
+
+def fitted(
+    values: Mapping[str, InputValue], declared: Iterable[TensorMetadata], pixels: str = ""
+) -> Fitted:
+    """Return `values` as tensors for a model that declares these inputs.
+
+    A value without a name ("") is for the only input; columns of a table and an array by another
+    name are refused, as are inputs that are missing: the model may have optional ones, so a missing
+    input is only refused where nothing is given for it at all. `pixels` is one of SCALES, "" for
+    what is usual for the datatype. Raises InvalidRequest.
+    """
+    inputs = {one.name: one for one in declared}
+    fitting: list[Tensor] = []
+    notes: list[str] = []
+    for name, value in _named(values, inputs).items():
+        tensor, note = _fitted(inputs[name], value, pixels)
+        fitting.append(tensor)
+        if note:
+            notes.append(f"{name}: {value.source} {note}")
+    return Fitted(fitting, notes)
+
+
+def _named(
+    values: Mapping[str, InputValue], inputs: Mapping[str, TensorMetadata]
+) -> Mapping[str, InputValue]:
+    if not values:
+        msg = f"no input is given; the model takes {_listed(inputs)}. Say --input NAME=@FILE"
+        raise InvalidRequest(msg)
+    if "" in values:
+        if len(inputs) != 1 or len(values) != 1:
+            source = values[""].source
+            msg = f"{source} does not say for which input it is: --input NAME=@{source}. "
+            msg += f"The model takes {_listed(inputs)}"
+            raise InvalidRequest(msg)
+        return {next(iter(inputs)): values[""]}
+    for name in values:
+        if name not in inputs:
+            msg = f"the model has no input '{name}'; it takes {_listed(inputs)}"
+            raise InvalidRequest(msg)
+    return values
+
+
+def _listed(inputs: Mapping[str, TensorMetadata]) -> str:
+    return ", ".join(
+        f"'{one.name}' {one.datatype.value} {dims_text(one.shape)}" for one in inputs.values()
+    )
+
+
+def _fitted(declared: TensorMetadata, value: InputValue, pixels: str) -> tuple[Tensor, str]:
+    name, datatype, dims = declared.name, declared.datatype, declared.shape
+    note = ""
+    if value.array is None or (value.is_picture and datatype is DataType.BYTES):
+        array = _content(declared, value)
+    elif value.is_picture:
+        has_batch = len(dims) == 4
+        scale = pixels or ("0..1" if datatype.numpy.kind == "f" else "0..255")
+        found = arranged(value.array, dims[1:] if has_batch else dims, scale, value.source)
+        array, note = found.array[None] if has_batch else found.array, found.text
+        array = _cast(array, declared, value)
+    elif value.datatype is not None:
+        if value.datatype is not datatype:
+            msg = (
+                f"{value.source} says that input '{name}' is {value.datatype.value}; the model "
+                f"takes {datatype.value}"
+            )
+            raise InvalidRequest(msg)
+        array = value.array
+    else:
+        array = _cast(value.array, declared, value)
+        note = _cast_note(value.array, datatype)
+    shaped = _shaped(array, dims)
+    if shaped is None:
+        msg = (
+            f"{value.source} has dims {dims_text(array.shape)}, input '{name}' of the model takes "
+            f"{dims_text(dims)}"
+        )
+        raise InvalidRequest(msg)
+    return _tensor(name, datatype, shaped, value), note
+
+
+def _tensor(name: str, datatype: DataType, array: Array, value: InputValue) -> Tensor:
+    if datatype is DataType.BF16:
+        return Tensor(name, datatype, array.shape, np.ascontiguousarray(array))
+    try:
+        return Tensor.from_numpy(name, array, datatype)
+    except (TypeError, AttributeError) as error:
+        msg = f"{value.source} cannot be sent as {datatype.value}: {error}"
+        raise InvalidRequest(msg) from error
+
+
+def _content(declared: TensorMetadata, value: InputValue) -> Array:
+    """Return a file's content as the one string of an input, or as its packed elements."""
+    if declared.datatype is DataType.BYTES:
+        shape = tuple(1 for _ in declared.shape) or (1,)
+        return objects([value.content]).reshape(shape)
+    size = declared.datatype.size_bytes
+    if len(value.content) % size:
+        msg = (
+            f"{value.source} has {len(value.content)} bytes, which are no whole number of "
+            f"{declared.datatype.value} of {size} bytes"
+        )
+        raise InvalidRequest(msg)
+    array = np.frombuffer(value.content, declared.datatype.numpy)
+    dims = declared.shape
+    known = math.prod(dim for dim in dims if dim >= 0)
+    free = [at for at, dim in enumerate(dims) if dim < 0]
+    sizes = [1 if dim < 0 else dim for dim in dims]
+    if known and array.size % known == 0 and (free or array.size == known):
+        if free:
+            sizes[free[0]] = array.size // known
+        return array.reshape(sizes)
+    return array
+
+
+def _cast(array: Array, declared: TensorMetadata, value: InputValue) -> Array:
+    try:
+        return cast(array, declared.datatype)
+    except (ValueError, OverflowError, TypeError) as error:
+        msg = (
+            f"{value.source} has {_kind(array)}, input '{declared.name}' of the model takes "
+            f"{declared.datatype.value}: {error}"
+        )
+        raise InvalidRequest(msg) from None
+
+
+def _kind(array: Array) -> str:
+    return "strings" if array.dtype.kind in "OSU" else str(array.dtype)
+
+
+def _cast_note(array: Array, datatype: DataType) -> str:
+    """Return words where a number may have been rounded that its file holds more exactly."""
+    try:
+        was = datatype_of(array.dtype)
+    except TypeError:
+        return ""
+    is_rounded = datatype.numpy.kind == "f" and array.dtype.kind in "iuf"
+    is_rounded = is_rounded and array.dtype.itemsize > datatype.numpy.itemsize
+    is_rounded = is_rounded and not np.array_equal(array, cast(array, datatype), equal_nan=True)
+    if datatype is DataType.BF16 or not is_rounded:
+        return ""
+    return f"is {was.value}, rounded to {datatype.value}"
+
+
+def _shaped(array: Array, dims: tuple[int, ...]) -> Array | None:
+    """Return `array` with dims of one added or taken so that it fits; None if it cannot."""
+    if fits(dims, array.shape):
+        return array
+    wanted = len(dims)
+    if wanted > array.ndim:  # one row for a model that takes rows, a column [rows] as [rows, 1]
+        front = array.reshape((1,) * (wanted - array.ndim) + array.shape)
+        back = array.reshape(array.shape + (1,) * (wanted - array.ndim))
+        for one in (back, front) if dims[-1] == 1 else (front, back):
+            if fits(dims, one.shape):
+                return one
+    if array.shape == (1,) and not dims:
+        return array.reshape(())
+    if -1 not in dims and math.prod(dims) == array.size:  # flat values for dims that are known
+        return array.reshape(dims)
+    return None

@@ -1,0 +1,142 @@
+"""Inputs as people write them: NAME=VALUE on the command line, files of many kinds as arrays."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from inferd.errors import InvalidRequest
+from inferd.values.json_text import json_array, read_json
+from inferd.values.picture import SUFFIXES as PICTURES
+from inferd.values.picture import read_picture
+from inferd.values.table import SUFFIXES as TABLES
+from inferd.values.table import joined_columns, read_table
+from inferd.values.value import Array, InputValue, objects
+
+STDIN = "-"
+
+
+def read_inputs(
+    words: Iterable[str], stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()
+) -> dict[str, InputValue]:
+    """Return the inputs that `words` give: NAME=@FILE, NAME=JSON, or @FILE for several at once.
+
+    The name is "" for the only input of a model. Raises InvalidRequest.
+    """
+    found: dict[str, InputValue] = {}
+    for word in words:
+        for name, value in _read_word(word, stdin).items():
+            if name in found:
+                msg = f"input '{name}' is given twice: in {found[name].source} and {value.source}"
+                raise InvalidRequest(msg)
+            found[name] = value
+    return found
+
+
+def _read_word(word: str, stdin: Callable[[], bytes]) -> Mapping[str, InputValue]:
+    if word.startswith("@"):
+        return read_file(word[1:], stdin)
+    name, equals, text = word.partition("=")
+    if not equals or not name:
+        msg = f"--input {word} is neither NAME=VALUE nor NAME=@FILE nor @FILE"
+        raise InvalidRequest(msg)
+    if not text.startswith("@"):
+        return {name: InputValue(f"--input {name}", _inline(text))}
+    path, member = text[1:], ""
+    if ".npz:" in path:
+        path, _, member = path.rpartition(":")
+    values = read_file(path, stdin)
+    if len(values) > 1 and Path(path).suffix.lower() in TABLES:
+        columns = {column: value.array for column, value in values.items()}
+        return {name: InputValue(path, joined_columns(columns, path))}
+    if member:
+        if member not in values:
+            msg = f"{path} has no array '{member}', but {_names(values)}"
+            raise InvalidRequest(msg)
+        return {name: values[member]}
+    if len(values) != 1:
+        msg = f"{path} has {_names(values)}: give it as --input @{path}"
+        msg += f", or one of them as --input {name}=@{path}:NAME" if path.endswith(".npz") else ""
+        raise InvalidRequest(msg)
+    return {name: next(iter(values.values()))}
+
+
+def _names(values: Mapping[str, InputValue]) -> str:
+    shown = ", ".join(f"'{name}'" for name in list(values)[:8])
+    more = len(values) - 8
+    return f"{len(values)} arrays, {shown}{f' and {more} more' if more > 0 else ''}"
+
+
+def _inline(text: str) -> Array:
+    """Return what is written on the command line: JSON, and what is none is a string."""
+    try:
+        return json_array(json.loads(text), "the value")
+    except ValueError:
+        return np.array([text.encode()], object)
+
+
+def read_file(path: str, stdin: Callable[[], bytes]) -> dict[str, InputValue]:
+    """Return the arrays of a file; "" is the name of one that has none. Raises InvalidRequest.
+
+    The suffix says what it is; what has none of ours is bytes, for a model that takes such.
+    """
+    if path == STDIN:
+        return read_json(stdin(), "standard input")
+    file = Path(path)
+    suffix = file.suffix.lower()
+    try:
+        if file.is_dir():
+            msg = f"{path} is a folder: name a file in it"
+            raise InvalidRequest(msg)
+        if not file.stat().st_size:
+            msg = f"{path} is empty (0 bytes)"
+            raise InvalidRequest(msg)
+        return _read_known(file, path, suffix)
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}"
+        raise InvalidRequest(msg) from error
+    except MemoryError as error:
+        msg = f"{path} does not fit into memory: send fewer rows at once"
+        raise InvalidRequest(msg) from error
+
+
+def _read_known(file: Path, path: str, suffix: str) -> dict[str, InputValue]:
+    if suffix in (".npy", ".npz"):
+        return _read_numpy(file, path)
+    if suffix in (".json", ".jsonl"):
+        return read_json(file.read_bytes(), path)
+    if suffix in TABLES:
+        columns = read_table(file)
+        if not columns:
+            msg = f"{path} has no columns"
+            raise InvalidRequest(msg)
+        return {name: InputValue(path, column) for name, column in columns.items()}
+    if suffix in PICTURES:
+        return {
+            "": InputValue(path, read_picture(file), is_picture=True, content=file.read_bytes())
+        }
+    if suffix == ".txt":
+        lines = file.read_bytes().splitlines()
+        return {"": InputValue(path, objects(lines))}
+    return {"": InputValue(path, None, content=file.read_bytes())}
+
+
+def _read_numpy(file: Path, path: str) -> dict[str, InputValue]:
+    """Return the array of a .npy file, mapped and not read, or the arrays of a .npz file."""
+    try:
+        if file.suffix.lower() == ".npy":
+            return {"": InputValue(path, np.load(file, mmap_mode="r"))}
+        with file.open("rb") as opened, np.load(opened) as arrays:
+            return {name: InputValue(f"{path}:{name}", arrays[name]) for name in arrays.files}
+    except (ValueError, EOFError, KeyError, AttributeError, BadZipFile) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str, error: Exception) -> InvalidRequest:
+    text = str(error)
+    if "allow_pickle" in text or "pickle" in text.lower():
+        text = "it holds Python objects, which would have to be unpickled; save numbers or bytes"
+    return InvalidRequest(f"{path} cannot be read as NumPy's file: {text}")

@@ -1,0 +1,140 @@
+"""Tables as inputs: CSV, and Parquet with the extra inferd[tables]."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inferd.errors import InvalidRequest
+from inferd.values.value import Array, objects
+
+SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
+
+
+def read_table(file: Path) -> dict[str, Array]:
+    """Return a column [rows] for each name; without names one array [rows, columns] as "".
+
+    Columns are int64, float64, bool or strings (objects); what is missing is NaN, or "" among
+    strings. Raises InvalidRequest and OSError.
+    """
+    if file.suffix.lower() in (".csv", ".tsv"):
+        return _read_csv(file)
+    return _read_parquet(file)
+
+
+def joined_columns(columns: Mapping[str, Array | None], source: str) -> Array:
+    """Return columns as one array [rows, columns]: of numbers, or of strings if one has such.
+
+    Raises InvalidRequest for columns that are not one number or string a row.
+    """
+    arrays = [one for one in columns.values() if one is not None]
+    if any(one.ndim != 1 for one in arrays):
+        msg = f"{source} has columns with more than one value a row"
+        raise InvalidRequest(msg)
+    if any(one.dtype.kind == "O" for one in arrays):
+        arrays = [one if one.dtype.kind == "O" else _texts(one) for one in arrays]
+    return np.stack(arrays, axis=1)
+
+
+def _texts(column: Array) -> Array:
+    return objects([str(one).encode() for one in column.tolist()])
+
+
+def _read_csv(file: Path) -> dict[str, Array]:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            delimiter = "\t" if file.suffix.lower() == ".tsv" else _delimiter(opened.readline())
+            opened.seek(0)
+            rows = [row for row in csv.reader(opened, delimiter=delimiter) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        msg = f"{file} cannot be read as a table: {error}"
+        raise InvalidRequest(msg) from error
+    if not rows:
+        msg = f"{file} has no rows"
+        raise InvalidRequest(msg)
+    width = len(rows[0])
+    for number, row in enumerate(rows, 1):
+        if len(row) != width:
+            msg = f"{file}: row {number} has {len(row)} values, the first has {width}"
+            raise InvalidRequest(msg)
+    if all(_number(cell) is not None for cell in rows[0]):
+        columns = [_column([row[index] for row in rows]) for index in range(width)]
+        return {"": joined_columns(dict(zip(map(str, range(width)), columns, strict=True)), "")}
+    names = [name.strip() for name in rows[0]]
+    if len(set(names)) < width:
+        msg = f"{file}: the first row names a column twice"
+        raise InvalidRequest(msg)
+    if len(rows) == 1:
+        msg = f"{file} has names of columns, but no rows"
+        raise InvalidRequest(msg)
+    return {name: _column([row[at] for row in rows[1:]]) for at, name in enumerate(names)}
+
+
+def _delimiter(line: str) -> str:
+    """Return what parts the columns: the one of , ; and tab that is there most often."""
+    return max(",;\t", key=line.count)
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _column(cells: list[str]) -> Array:
+    filled = [cell for cell in cells if cell.strip()]
+    if filled and all(cell.strip().lower() in ("true", "false") for cell in filled):
+        if len(filled) == len(cells):
+            return np.array([cell.strip().lower() == "true" for cell in cells])
+        return objects([cell.encode() for cell in cells])
+    numbers = [_number(cell) if cell.strip() else float("nan") for cell in cells]
+    if not filled or any(one is None for one in numbers):
+        return objects([cell.encode() for cell in cells])
+    if len(filled) == len(cells):
+        try:
+            return np.array([int(cell) for cell in cells], np.int64)
+        except (ValueError, OverflowError):
+            pass
+    return np.array(numbers, np.float64)
+
+
+def _read_parquet(file: Path) -> dict[str, Array]:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        msg = f"reading {file} needs pyarrow: pip install 'inferd[tables]'"
+        raise InvalidRequest(msg) from error
+    import pyarrow
+
+    try:
+        table = pyarrow.parquet.read_table(file)
+    except (pyarrow.ArrowException, ValueError) as error:
+        msg = f"{file} cannot be read as Parquet: {error}"
+        raise InvalidRequest(msg) from error
+    return {name: _arrow_column(table.column(name), name, file) for name in table.column_names}
+
+
+def _arrow_column(column: Any, name: str, file: Path) -> Array:
+    import pyarrow
+
+    kind = column.type
+    is_text = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
+    if is_text or pyarrow.types.is_binary(kind):
+        cells = column.to_pylist()
+        return objects([one.encode() if isinstance(one, str) else one or b"" for one in cells])
+    array: Array = column.to_numpy()
+    if array.dtype.kind == "O":  # lists: rows of one length, as embeddings are
+        try:
+            array = np.stack([np.asarray(one) for one in array])
+        except ValueError:
+            array = np.empty(0, object)
+        if array.dtype.kind == "O":
+            msg = f"{file}: column '{name}' holds {kind}, which is neither numbers nor strings"
+            raise InvalidRequest(msg)
+    if array.dtype.kind not in "biuf":
+        msg = f"{file}: column '{name}' holds {kind}, which is neither numbers nor strings"
+        raise InvalidRequest(msg)
+    return array

@@ -1,0 +1,60 @@
+"""InputValue: the elements of one input before its datatype is known, and how they become it."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inferd.tensor.dtype import DataType
+from inferd.tensor.halves import float64_to_half
+
+Array = np.ndarray[Any, Any]
+
+
+class InputValue(NamedTuple):
+    """The elements of one input, before the model's datatype and dims are known.
+
+    `source` is where they come from, for texts. `datatype` is the one that the source itself says,
+    as a V2 request does: then `array` is in that datatype. `picture` marks pixels [height, width,
+    channels] that may be arranged; `content` is a file's content as it is, for models that take
+    the encoded picture, or bytes that only the model can tell the meaning of (`array` is None).
+    """
+
+    source: str
+    array: Array | None
+    datatype: DataType | None = None
+    is_picture: bool = False
+    content: bytes = b""
+
+
+def objects(values: list[bytes]) -> Array:
+    """Return an array of strings: an object array of bytes."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def cast(array: Array, datatype: DataType) -> Array:
+    """Return `array` in the form of `datatype`. Raises ValueError where values would change."""
+    if datatype is DataType.BYTES:
+        if array.dtype.kind not in "OSU":
+            msg = "numbers are no strings"
+            raise ValueError(msg)
+        return array.astype(object)
+    if array.dtype.kind in "OSUV":
+        msg = "strings are no numbers"
+        raise ValueError(msg)
+    if datatype is DataType.BF16:
+        return float64_to_half(array.astype(np.float64), datatype)
+    wanted = datatype.numpy
+    if array.dtype == wanted:
+        return array
+    if wanted.kind == "f":
+        with np.errstate(over="ignore"):
+            return array.astype(wanted)
+    with np.errstate(invalid="ignore"):
+        made = array.astype(wanted)
+    if not np.array_equal(made, array):
+        odd = array[made != array].ravel()[0]
+        msg = f"{odd} is no {datatype.value}"
+        raise ValueError(msg)
+    return made

@@ -1,0 +1,56 @@
+"""Which server a command speaks to."""
+
+import pytest
+
+from inferd.cli.remote.server import (
+    DEFAULT_URL,
+    CommandParser,
+    add_server_arguments,
+    client_options,
+    url_of,
+)
+from inferd.errors import InvalidConfig
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """given(words...) returns the arguments."""
+    for name in ("INFERD_URL", "INFERD_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def read(*words):
+        parser = CommandParser("inferd verb", "")
+        add_server_arguments(parser)
+        return parser.read(words)
+
+    return read
+
+
+def test_the_url_is_that_of_the_flag_the_variable_or_the_default(given, monkeypatch):
+    assert url_of(given()) == DEFAULT_URL
+    monkeypatch.setenv("INFERD_URL", "grpc://h:1")
+    assert url_of(given()) == "grpc://h:1"
+    assert url_of(given("--url", "h:8000")) == "http://h:8000"
+
+
+def test_a_key_is_read_from_a_file_or_the_variable(given, monkeypatch, tmp_path):
+    assert client_options(given()) == {"timeout_s": 60.0}
+    monkeypatch.setenv("INFERD_API_KEY", "one")
+    assert client_options(given())["api_key"] == "one"
+    (tmp_path / "key").write_text("two\n")
+    assert client_options(given("--api-key-file", str(tmp_path / "key")))["api_key"] == "two"
+    (tmp_path / "key").write_bytes(b"\xff")
+    with pytest.raises(InvalidConfig, match="it is no text"):
+        client_options(given("--api-key-file", str(tmp_path / "key")))
+
+
+def test_headers_and_files_for_tls_are_passed_on(given):
+    words = ["--header", "a: b", "--header", "c:d:e", "--ca-file", "ca.pem", "--timeout", "2"]
+    options = client_options(given(*words))
+    assert options == {"timeout_s": 2.0, "headers": {"a": "b", "c": "d:e"}, "ca_file": "ca.pem"}
+
+
+@pytest.mark.parametrize("words", [["--timeout", "0"], ["--timeout", "x"], ["--urll", "x"], ["x"]])
+def test_wrong_arguments_are_two_lines_and_code_2(given, capsys, words):
+    assert given(*words) == 2
+    assert capsys.readouterr().err.endswith("\nSee inferd verb --help.\n")

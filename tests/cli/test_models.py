@@ -1,0 +1,95 @@
+"""inferd models, load, unload, stats."""
+
+import json
+
+import pytest
+
+from inferd.cli.models import stats_board
+from inferd.cli.terminal.board import board_text
+from inferd.observe.statistics import Duration, InferStatistics, ModelStatistics
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_the_models_of_a_server_are_a_table(command, served, protocol):
+    said = command("models", protocol=protocol)
+    title, head, *rows = said.out.splitlines()
+    assert title.endswith(": 5 models") and head.split() == ["model", "version", "state", "reason"]
+    assert ["counted", "1", "READY"] in [row.split() for row in rows]
+    found = command("models", "--json", protocol=protocol).json
+    assert {"name": "rows", "version": "1", "state": "READY", "reason": ""} in found
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_model_is_shown_with_inputs_and_outputs(command, protocol):
+    said = command("models", "rows", protocol=protocol)
+    assert said.out.startswith("rows, ") and "input   x     FP32      [-1,3]\n" in said.out
+    found = command("models", "rows", "--json", protocol=protocol).json
+    assert found["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}]
+    said = command("models", "nobody", protocol=protocol)
+    assert said.code == 1 and "nobody" in said.err
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_models_are_unloaded_and_loaded(command, protocol):
+    said = command("unload", "texts", protocol=protocol)
+    assert said.code == 0 and said.out.startswith("texts unloaded in ")
+    states = {one["name"]: one["state"] for one in command("models", "--json").json}
+    assert states["texts"] != "READY"
+    said = command("load", "texts", "nobody", "ints", protocol=protocol)
+    assert said.code == 1 and "texts loaded in" in said.out and "ints loaded in" in said.out
+    assert said.err.startswith("inferd load: nobody: ")
+    found = command("load", "texts", "nobody", "--json", protocol=protocol)
+    assert found.code == 1
+    assert [(one["model"], one["ok"]) for one in found.json] == [("texts", True), ("nobody", False)]
+
+
+def test_a_model_is_loaded_with_another_configuration(command, tmp_path):
+    ports = [{"name": "x", "data_type": "TYPE_INT32", "dims": [2]}]
+    config = {"backend": "identity", "input": ports, "output": [{**ports[0], "name": "y"}]}
+    (tmp_path / "c.json").write_text(json.dumps(config))
+    assert command("load", "ints", "--config", str(tmp_path / "c.json")).code == 0
+    assert "[2]" in command("models", "ints").out
+    assert command("load", "ints").code == 0
+    assert "[-1]" in command("models", "ints").out
+    (tmp_path / "c.json").write_text("{")
+    said = command("load", "ints", "--config", str(tmp_path / "c.json"))
+    assert said.code == 2 and "cannot be read as JSON" in said.err
+    (tmp_path / "c.json").write_text("{}")
+    said = command("load", "ints", "rows", "--config", str(tmp_path / "c.json"))
+    assert said.code == 2 and "of one model" in said.err
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_statistics_are_averages(command, protocol):
+    assert command("infer", "rows", "-i", "x=[[1,2,3],[1,2,3]]").code == 0
+    said = command("stats", "rows", protocol=protocol)
+    assert said.code == 0 and "since the models were loaded" in said.out
+    [found] = command("stats", "rows", "--json", protocol=protocol).json
+    assert found["inference_stats"]["success"]["count"] >= 1
+
+
+def statistics(count, ns):
+    each = {name: Duration(count, ns) for name in InferStatistics.__struct_fields__}
+    each |= {"fail": Duration(1, 0), "cache_hit": Duration(0, 0)}
+    return ModelStatistics("m", "1", 0, 4 * count, 2 * count, InferStatistics(**each), {}, [], [])
+
+
+def test_what_is_watched_is_the_difference():
+    before, now = statistics(10, 10_000_000), statistics(30, 50_000_000)
+    text = board_text(stats_board([now], {("m", "1"): before}, 2.0))
+    row = text.splitlines()[-1].split()
+    assert row == ["m", "1", "20", "-", "10", "2", *["2"] * 5, "-"]
+    assert "in the last 2.0 s" in text
+    row = board_text(stats_board([now], {}, 0.0)).splitlines()[-1].split()
+    assert row[:5] == ["m", "1", "30", "1", "-"]
+
+
+@pytest.mark.parametrize("verb", ["models", "stats", "load", "unload"])
+def test_no_server_is_code_1_and_wrong_arguments_are_code_2(command, dead_url, verb):
+    model = ["m"] if verb in ("load", "unload") else []
+    said = command(verb, *model, url=dead_url)
+    assert said.code == 1 and said.err.startswith(f"inferd {verb}: no server listens at")
+    said = command(verb, *model, "--wrong")
+    assert said.code == 2 and f"See inferd {verb} --help." in said.err
+    said = command(verb, "--help")
+    assert said.code == 0 and said.out.startswith(f"usage: inferd {verb}")

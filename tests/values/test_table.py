@@ -1,0 +1,62 @@
+"""Tables as columns."""
+
+import numpy as np
+import pytest
+
+from inferd.errors import InvalidRequest
+from inferd.values.table import joined_columns, read_table
+from inferd.values.value import objects
+
+
+def columns(tmp_path, text, name="t.csv"):
+    (tmp_path / name).write_text(text)
+    return {name: one.tolist() for name, one in read_table(tmp_path / name).items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a,b\n1,x\n2,y\n", {"a": [1, 2], "b": [b"x", b"y"]}),
+        ("a;b\n1;2.5\n", {"a": [1], "b": [2.5]}),
+        ("1,2\n3,4\n", {"": [[1, 2], [3, 4]]}),
+        ("a\ntrue\nFalse\n", {"a": [True, False]}),
+        ("a\n1\n\n2\n", {"a": [1, 2]}),
+        ('"a, b"\n"1"\n', {"a, b": [1]}),
+    ],
+)
+def test_a_csv_file_has_columns_or_only_rows(tmp_path, text, found):
+    assert columns(tmp_path, text) == found
+
+
+def test_what_is_missing_is_nan_or_an_empty_string(tmp_path):
+    found = columns(tmp_path, "a,b\n1,x\n ,\n")
+    assert found["b"] == [b"x", b""] and found["a"][0] == 1 and np.isnan(found["a"][1])
+
+
+def test_tabs_part_the_columns_of_tsv(tmp_path):
+    assert columns(tmp_path, "a,b\tc\n1\t2\n", "t.tsv") == {"a,b": [1], "c": [2]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1\n", "row 2 has 1 values, the first has 2"),
+        ("a,a\n1,2\n", "names a column twice"),
+        ("a,b\n", "but no rows"),
+        ("\n\n", "has no rows"),
+        ("\udcff", "cannot be read as a table"),
+    ],
+)
+def test_files_that_are_no_table_are_refused(tmp_path, text, said):
+    (tmp_path / "t.csv").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(InvalidRequest, match=said):
+        read_table(tmp_path / "t.csv")
+
+
+def test_columns_are_joined_as_numbers_or_as_strings():
+    numbers = {"a": np.array([1, 2]), "b": np.array([0.5, 1])}
+    assert joined_columns(numbers, "it").tolist() == [[1, 0.5], [2, 1]]
+    mixed = {"a": np.array([1]), "b": objects([b"x"])}
+    assert joined_columns(mixed, "it").tolist() == [[b"1", b"x"]]
+    with pytest.raises(InvalidRequest, match="more than one value a row"):
+        joined_columns({"a": np.ones((2, 2))}, "it")
