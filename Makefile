@@ -41,7 +41,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms test-cluster conform conform-route fuzz-rest bench bench-workers bench-route bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms test-cluster conform conform-route fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,6 +118,9 @@ bench-workers: $(if $(PLAIN),$(DEV),$(COMPILED)) ## what 1, 2, 4, ... processes 
 
 bench-route: $(if $(PLAIN),$(DEV),$(COMPILED)) ## what inferd route costs beside one server alone (PLAIN=1: not compiled; ARGS=)
 	$(MEASURED)/python bench/route.py $(ARGS)
+
+bench-client: $(DEV) ## what inferd.client costs beside tritonclient (ARGS=)
+	$(BIN)/python bench/client.py $(ARGS)
 
 bench-peers: $(PEERS) $(TRITON) bench ## the same, with MLServer and Triton beside it, each in a .venv of its own
 

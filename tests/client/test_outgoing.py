@@ -3,7 +3,7 @@
 import pytest
 from hpack import Decoder
 
-from inferd.client.outgoing import BodyPieces, header_block, timeout_text, without_padding
+from inferd.client.outgoing import BodyPieces, header_block, timeout_text
 
 
 def test_pieces_are_views_in_order():
@@ -15,13 +15,14 @@ def test_pieces_are_views_in_order():
 
 
 def test_a_header_block_is_what_other_decoders_read():
-    block = header_block("http", "h:1", "/S/M", "X-A: b: c\r\nauthorization: Bearer k\r\n")
+    block = header_block("http", "h:1", "/S/M", "X-A: b: c\r\nauthorization: Bearer k\r\n", b"5m")
     found = dict(Decoder().decode(block))
     assert found[":path"] == "/S/M"
     assert found[":authority"] == "h:1"
     assert found["x-a"] == "b: c"
     assert found["authorization"] == "Bearer k"
     assert found["te"] == "trailers"
+    assert found["grpc-timeout"] == "5m"
 
 
 @pytest.mark.parametrize(
@@ -29,8 +30,3 @@ def test_a_header_block_is_what_other_decoders_read():
 )
 def test_timeouts_as_grpc_writes_them(seconds, text):
     assert timeout_text(seconds) == text
-
-
-def test_padding_is_left_out():
-    assert without_padding(b"\x02abcxx", 0x8) == b"abc"
-    assert without_padding(b"abc", 0) == b"abc"

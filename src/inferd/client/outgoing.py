@@ -1,6 +1,5 @@
 """What a client's end of HTTP/2 sends: its greeting, header blocks of calls, pieces of bodies."""
 
-import struct
 from functools import lru_cache
 from typing import Final
 
@@ -10,9 +9,6 @@ from inferd.http.h2.hpack import Field, encode_fields
 
 MAX_LIST_BYTES: Final = 65536
 """The largest list of headers that is received."""
-
-PREFIX: Final = struct.Struct(">BL")
-"""What comes before a message of gRPC: whether it is compressed, and its length."""
 
 START: Final = (
     frames.PREFACE
@@ -29,7 +25,7 @@ START: Final = (
 
 
 @lru_cache(maxsize=256)
-def header_block(scheme: str, authority: str, path: str, fields: str) -> bytes:
+def header_block(scheme: str, authority: str, path: str, fields: str, timeout: bytes) -> bytes:
     """Return the header block of a call; `fields` are lines as in HTTP/1.1."""
     head: list[Field] = [
         (b":method", b"POST"),
@@ -38,6 +34,7 @@ def header_block(scheme: str, authority: str, path: str, fields: str) -> bytes:
         (b":authority", authority.encode()),
         (b"te", b"trailers"),
         (b"content-type", b"application/grpc"),
+        (b"grpc-timeout", timeout),
     ]
     for line in fields.split("\r\n"):
         name, colon, value = line.partition(": ")
@@ -66,13 +63,6 @@ class BodyPieces:
                 self._index += 1
                 self._at = 0
         return found
-
-
-def without_padding(payload: bytes, flags: int) -> bytes:
-    """Return what a HEADERS frame has beside its padding."""
-    if not flags & frames.PADDED:
-        return payload
-    return payload[1 : len(payload) - payload[0]]
 
 
 def timeout_text(seconds: float) -> bytes:

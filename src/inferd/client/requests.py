@@ -11,8 +11,6 @@ from inferd.core.request import Sequence as RequestSequence
 from inferd.errors import InvalidRequest
 from inferd.tensor.tensor import Parameters
 
-MAX_TOP_K = 2**31 - 1
-
 
 class InferOptions(TypedDict, total=False):
     """What may be said of an inference beside its model and its inputs.
@@ -54,11 +52,24 @@ def make_request(
         msg = "the name of the model is empty"
         raise InvalidRequest(msg)
     request = InferRequest(model, inputs=to_tensors(inputs, known))
-    if not options:
-        return request
-    if unknown := options.keys() - InferOptions.__annotations__.keys():
-        msg = f"infer() got unexpected keyword arguments: {', '.join(sorted(unknown))}"
-        raise TypeError(msg)
+    for name, value in options.items():
+        if name == "outputs":
+            if not request.outputs:
+                request.outputs = [WantedOutput(one) for one in options["outputs"]]
+        elif name in _OTHERS:
+            _others(request, known, options)
+        elif name not in _ELSEWHERE:
+            msg = f"infer() got an unexpected keyword argument '{name}': {value!r}"
+            raise TypeError(msg)
+    return request
+
+
+_ELSEWHERE = frozenset(("timeout_s", "headers"))
+_OTHERS = InferOptions.__annotations__.keys() - _ELSEWHERE - {"outputs"}
+
+
+def _others(request: InferRequest, known: ModelMetadata | None, options: InferOptions) -> None:
+    """Put the options that few requests have where they belong."""
     request.version = str(options.get("version", ""))
     request.id = options.get("id", "")
     request.parameters = dict(options.get("parameters", {}))
@@ -67,9 +78,8 @@ def make_request(
     if "sequence_id" in options:
         start, end = options.get("sequence_start", False), options.get("sequence_end", False)
         request.sequence = RequestSequence(options["sequence_id"], start, end)
-    top_k = options.get("classification", 0)
-    if "outputs" in options:
-        request.outputs = [WantedOutput(name, top_k=top_k) for name in options["outputs"]]
-    elif top_k and known is not None:
-        request.outputs = [WantedOutput(one.name, top_k=top_k) for one in known.outputs]
-    return request
+    if top_k := options.get("classification", 0):
+        names = options.get("outputs")
+        if names is None:
+            names = [one.name for one in known.outputs] if known is not None else []
+        request.outputs = [WantedOutput(name, top_k=top_k) for name in names]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -47,6 +48,7 @@ BINARY_EXTENSION = "binary_tensor_data"
 """Its name in the metadata of a server that has it."""
 
 
+@lru_cache(maxsize=1024)
 def _url(model: str, version: str = "", verb: str = "") -> str:
     which = f"/versions/{quote(version, safe='')}" if version else ""
     return f"/v2/models/{quote(model, safe='')}{which}{verb and '/' + verb}"

@@ -17,12 +17,16 @@ Value = Any
 """An ndarray, a Tensor, or something whose datatype and shape the model's metadata say: a list, a
 text, bytes, a number."""
 
+_SAY_ALL = (np.ndarray, np.generic, Tensor)
 _known: dict[np.dtype[Any], DataType] = {}
 
 
 def needs_metadata(inputs: Mapping[str, Value]) -> bool:
     """Return whether only the model can say what some of `inputs` are to be."""
-    return not all(isinstance(value, np.ndarray | np.generic | Tensor) for value in inputs.values())
+    for value in inputs.values():
+        if type(value) is not np.ndarray and not isinstance(value, _SAY_ALL):
+            return True
+    return False
 
 
 def to_tensors(inputs: Mapping[str, Value], model: ModelMetadata | None) -> list[Tensor]:

@@ -122,6 +122,12 @@ class AsyncRestConnection:
         if reader.start == reader.end and not await reader.more_or_end():
             msg = "the server closed the connection without an answer"
             raise ConnectionLost(msg)
+        buffer = reader.buffer
+        stop = buffer.find(b"\r\n\r\n", reader.start, reader.end)
+        if stop > 0 and buffer.startswith(b"HTTP/", reader.start):  # as nearly always
+            block = bytes(buffer[reader.start : stop])
+            reader.start = stop + 4
+            return block
         while reader.end - reader.start < 5:
             await reader.more()
         if not reader.buffer.startswith(b"HTTP/", reader.start):

@@ -13,19 +13,22 @@ from inferd.client.aio.reader import AsyncReader
 from inferd.client.call import SMALL_BYTES, ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, ConnectionLost
 from inferd.client.failures import not_http2
+from inferd.client.incoming import (
+    PREFIX,
+    whole_answer,
+    without_padding,
+)
 from inferd.client.outgoing import (
     MAX_LIST_BYTES,
-    PREFIX,
     START,
     BodyPieces,
     header_block,
     timeout_text,
-    without_padding,
 )
 from inferd.client.settings import ClientSettings
 from inferd.http.h2 import frames
 from inferd.http.h2.frames import ConnectionFault, ErrorCode, Setting
-from inferd.http.h2.hpack import HeaderDecoder, encode_fields
+from inferd.http.h2.hpack import HeaderDecoder
 
 _KNOWN_BLOCKS: Final = 16
 _RENEWED_AT: Final = 1 << 29
@@ -88,10 +91,11 @@ class AsyncGrpcConnection:
         """
         self._open(call, fields, seconds)
         await self._send_message(call.buffers, call.size, is_last=True)
+        if self._is_greeted and not self._control:
+            await self._reader.more()
+            self._read_at_once()
         while not self._is_ended:
             await self._read_frame()
-        if not self.is_reusable:
-            self._messages = self._messages[:]  # the connection goes away, the answer stays
         return self._answer()
 
     async def begin(
@@ -129,8 +133,9 @@ class AsyncGrpcConnection:
         self._stream_used = 0
         for name, value in call.headers:
             fields += f"{name}: {value}\r\n"
-        block = header_block(self._scheme, self._target.authority, call.path, fields)
-        block += encode_fields([(b"grpc-timeout", timeout_text(seconds))])
+        target = self._target
+        timeout = timeout_text(seconds)
+        block = header_block(self._scheme, target.authority, call.path, fields, timeout)
         self._control += frames.encode_headers(self._id, block, 0, self._frame_bytes)
 
     def _answer(self) -> ServerAnswer:
@@ -233,6 +238,16 @@ class AsyncGrpcConnection:
         except (ConnectionFault, struct.error) as error:
             msg = f"{self._target} breaks a rule of HTTP/2: {error}"
             raise BadAnswer(msg) from error
+
+    def _read_at_once(self) -> None:
+        """Read a small answer that has arrived whole, as most do."""
+        reader = self._reader
+        found = whole_answer(reader.buffer, reader.start, reader.end, self._id, self._known)
+        if found is not None:
+            self._head, self._trailers, body, reader.start = found
+            self._messages.append(memoryview(body))
+            self._used += len(body) + PREFIX.size
+            self._is_ended = True
 
     async def _read_head(self) -> None:
         reader = self._reader

@@ -101,7 +101,7 @@ class AsyncByteStream(asyncio.BufferedProtocol):
                 self._writing = self._loop.create_future()
                 await self._until(self._writing)
 
-    async def recv_into(self, view: memoryview) -> int:
+    async def recv_into(self, view: memoryview, *, whole: bool = False) -> int:
         """Put what arrives into `view`; return how much, 0 at the end. Raises OSError."""
         if self._start < self._end:
             return self._unspill(view)

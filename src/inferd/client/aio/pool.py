@@ -10,6 +10,7 @@ from inferd.client.aio.http2 import AsyncGrpcConnection
 from inferd.client.aio.io import AsyncByteStream, AsyncCallSlots, open_stream
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import ClientError, ConnectionLost, DeadlineExceeded
+from inferd.client.failures import out_of_time
 from inferd.client.settings import ClientSettings
 
 _IDLE_S: Final = 50.0
@@ -109,4 +110,6 @@ class AsyncConnectionPool:
 def _as_client_error(error: OSError) -> ClientError:
     if isinstance(error, DeadlineExceeded):
         return error
+    if isinstance(error, TimeoutError):  # Windows has one of its own
+        return out_of_time()
     return ConnectionLost(f"the connection to the server broke: {error}")

@@ -66,7 +66,7 @@ class AsyncReader:
         view[:at] = self._view[self.start : self.start + at]
         self.start += at
         while at < size:
-            count = await self._stream.recv_into(view[at:])
+            count = await self._stream.recv_into(view[at:], whole=True)
             if not count:
                 msg = (
                     f"the server closed the connection before its answer was complete: "

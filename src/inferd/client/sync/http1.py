@@ -121,6 +121,12 @@ class RestConnection:
         if reader.start == reader.end and not reader.more_or_end():
             msg = "the server closed the connection without an answer"
             raise ConnectionLost(msg)
+        buffer = reader.buffer
+        stop = buffer.find(b"\r\n\r\n", reader.start, reader.end)
+        if stop > 0 and buffer.startswith(b"HTTP/", reader.start):  # as nearly always
+            block = bytes(buffer[reader.start : stop])
+            reader.start = stop + 4
+            return block
         while reader.end - reader.start < 5:
             reader.more()
         if not reader.buffer.startswith(b"HTTP/", reader.start):

@@ -6,9 +6,12 @@ The other side is inferd.client.aio.io; what stands on them is written there and
 import select
 import socket
 import ssl
+import struct
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from inferd.client.failures import connect_failed, out_of_time
@@ -16,43 +19,39 @@ from inferd.client.settings import ClientSettings
 
 _MOST_BUFFERS: Final = 512  # of one sendmsg; systems take 1024
 _FOREVER_MS: Final = 1 << 30
+_FOREVER_US: Final = 1 << 50
+_TIMEVAL: Final = struct.Struct("@ll")
 
 sleep = time.sleep
 
 
 class ByteStream:
-    """A connected socket. Calls end at `deadline`, on the clock of time.monotonic."""
+    """A connected socket in the clear. Calls end at `deadline`, on the clock of time.monotonic.
+
+    The system itself ends the wait of a blocking call, so that none needs a poll before it. Its
+    limit is set anew only when the deadline is a tenth off.
+    """
+
+    protocol: str | None = None
+    """The protocol that both sides chose (ALPN), None if they did not."""
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
+        sock.settimeout(None)
         self.deadline = 0.0
         self._sock = sock
-        self._is_tls = isinstance(sock, ssl.SSLSocket)
-        self._readable = _Waiter(sock, writing=False)
-        self._writable = _Waiter(sock, writing=True)
-        self._is_answer_due = False
-
-    @property
-    def protocol(self) -> str | None:
-        """The protocol that both sides chose (ALPN), None if they did not."""
-        sock = self._sock
-        return sock.selected_alpn_protocol() if isinstance(sock, ssl.SSLSocket) else None
+        self._limit_s = 0.0
+        self._readable = _waiter(sock, writing=False)
 
     def send(self, buffers: Sequence[Any]) -> None:
         """Send all of `buffers`. Raises OSError, TimeoutError among them."""
-        if self._is_tls or len(buffers) == 1:
-            for one in buffers:
-                self._send_one(one)
-        else:
-            self._gather(list(buffers))
-        self._is_answer_due = not self._is_tls
-
-    def _send_one(self, buffer: Any) -> None:
-        sent = self._attempt(self._sock.send, buffer)
-        if sent < len(buffer):
-            view = memoryview(buffer)
-            while sent < len(view):
-                sent += self._attempt(self._sock.send, view[sent:])
+        self._set_limit()
+        if len(buffers) == 1:
+            [buffer] = buffers
+            sent = self._attempt(self._sock.send, buffer)
+            if sent == len(buffer):
+                return
+            buffers = [memoryview(buffer)[sent:]]
+        self._gather(list(buffers))
 
     def _gather(self, buffers: list[Any]) -> None:
         at = 0
@@ -64,61 +63,102 @@ class ByteStream:
             if sent:
                 buffers[at] = memoryview(buffers[at])[sent:]
 
-    def recv_into(self, view: memoryview) -> int:
-        """Put what arrives into `view`; return how much, 0 at the end. Raises OSError."""
-        if self._is_answer_due:  # it takes the server a while: do not look before
-            self._is_answer_due = False
-            self._wait(self._readable)
-        return self._attempt(self._sock.recv_into, view)
+    def recv_into(self, view: memoryview, *, whole: bool = False) -> int:
+        """Put what arrives into `view`; return how much, 0 at the end. Raises OSError.
+
+        With `whole` wait until `view` is full, if the system can.
+        """
+        self._set_limit()
+        flags = socket.MSG_WAITALL if whole else 0
+        while True:
+            try:
+                return self._sock.recv_into(view, 0, flags)
+            except BlockingIOError:
+                self._set_limit()
 
     def is_quiet(self) -> bool:
         """Return whether nothing has arrived, the end of the connection included."""
-        return not self._readable.wait(0)
+        return not self._readable(0)
 
     def close(self) -> None:
         """Close the connection."""
         self._sock.close()
 
-    def _attempt(self, operation: Any, argument: Any) -> int:
+    def _attempt(self, operation: Callable[[Any], int], argument: Any) -> int:
         while True:
             try:
-                done: int = operation(argument)
-            except (BlockingIOError, ssl.SSLWantReadError):
-                is_read = operation == self._sock.recv_into or self._is_tls
-                self._wait(self._readable if is_read else self._writable)
+                return operation(argument)
+            except BlockingIOError:
+                self._set_limit()
+
+    def _set_limit(self) -> None:
+        """Limit the next call of the system. Raises DeadlineExceeded."""
+        left_s = self.deadline - time.monotonic()
+        limit_s = self._limit_s
+        if 0.9 * limit_s < left_s < 1.1 * limit_s:
+            return
+        if left_s <= 0:
+            raise out_of_time()
+        microseconds = min(int(left_s * 1e6) + 1, _FOREVER_US)
+        if sys.platform == "win32":
+            value: Any = microseconds // 1000 + 1
+        else:
+            value = _TIMEVAL.pack(*divmod(microseconds, 1_000_000))
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+        self._limit_s = left_s
+
+
+class TlsByteStream(ByteStream):
+    """A connected socket with TLS, which does not block: OpenSSL has no limit for a wait."""
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        super().__init__(sock)
+        sock.setblocking(False)
+        self.protocol = sock.selected_alpn_protocol()
+        self._secured = sock
+        self._writable = _waiter(sock, writing=True)
+
+    def send(self, buffers: Sequence[Any]) -> None:
+        """See ByteStream."""
+        for buffer in buffers:
+            view = memoryview(buffer)
+            sent = 0
+            while sent < len(view):
+                sent += self._attempt(self._secured.send, view[sent:])
+
+    def recv_into(self, view: memoryview, *, whole: bool = False) -> int:
+        """See ByteStream."""
+        return self._attempt(self._secured.recv_into, view)
+
+    def is_quiet(self) -> bool:
+        """See ByteStream."""
+        return not self._secured.pending() and super().is_quiet()
+
+    def _attempt(self, operation: Callable[[Any], int], argument: Any) -> int:
+        while True:
+            try:
+                return operation(argument)
+            except ssl.SSLWantReadError:
+                self._wait(self._readable)
             except ssl.SSLWantWriteError:
                 self._wait(self._writable)
             except ssl.SSLZeroReturnError:
                 return 0
-            else:
-                return done
 
-    def _wait(self, waiter: "_Waiter") -> None:
-        if not waiter.wait(self.deadline - time.monotonic()):
+    def _wait(self, waiter: Callable[[float], bool]) -> None:
+        if not waiter(self.deadline - time.monotonic()):
             raise out_of_time()
 
 
-class _Waiter:
-    """Waits until a socket can be read or written."""
-
-    def __init__(self, sock: socket.socket, *, writing: bool) -> None:
-        self._sock = sock
-        self._writing = writing
-        self._poll: Any = None
-        if hasattr(select, "poll"):
-            self._poll = select.poll()
-            self._poll.register(sock.fileno(), select.POLLOUT if writing else select.POLLIN)
-
-    def wait(self, seconds: float) -> bool:
-        """Return whether it can, after at most `seconds`."""
-        if self._poll is not None:
-            milliseconds = min(max(seconds, 0) * 1000, _FOREVER_MS)
-            return bool(self._poll.poll(milliseconds))
-        one = [self._sock]  # Windows
-        read, write, _ = select.select(
-            [] if self._writing else one, one if self._writing else [], [], max(seconds, 0)
-        )
-        return bool(read or write)
+def _waiter(sock: socket.socket, *, writing: bool) -> Callable[[float], bool]:
+    """Return what waits some seconds, and returns whether `sock` can be read, or written."""
+    if not hasattr(select, "poll"):  # Windows
+        read, write = ([], [sock]) if writing else ([sock], [])
+        return lambda seconds: any(select.select(read, write, [], max(seconds, 0)))
+    poll = select.poll()
+    poll.register(sock.fileno(), select.POLLOUT if writing else select.POLLIN)
+    return lambda seconds: bool(poll.poll(min(max(seconds, 0) * 1000, _FOREVER_MS)))
 
 
 def open_stream(settings: ClientSettings, deadline: float) -> ByteStream:
@@ -133,6 +173,7 @@ def open_stream(settings: ClientSettings, deadline: float) -> ByteStream:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.tls is not None:
             sock = settings.tls.wrap_socket(sock, server_hostname=target.host)
+            return TlsByteStream(sock)
     except (OSError, UnicodeError) as error:
         if sock is not None:
             sock.close()
@@ -141,29 +182,47 @@ def open_stream(settings: ClientSettings, deadline: float) -> ByteStream:
 
 
 class CallSlots:
-    """How many calls may be under way at a time; others wait."""
+    """How many calls may be under way at a time; others wait, in their order."""
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._changed = threading.Condition(threading.Lock())
-        self._waiting = 0
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
 
     def take(self, deadline: float) -> None:
         """Wait for a free slot and take it. Raises DeadlineExceeded."""
-        with self._changed:
-            if self._free <= 0:
-                self._waiting += 1
-                try:
-                    left = deadline - time.monotonic()
-                    if not self._changed.wait_for(lambda: self._free > 0, max(left, 0)):
-                        raise out_of_time()
-                finally:
-                    self._waiting -= 1
-            self._free -= 1
+        with self._lock:
+            if self._free > 0:
+                self._free -= 1
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        try:
+            is_mine = turn.acquire(timeout=_seconds(deadline))
+        except BaseException:
+            self._give_up(turn)
+            raise
+        if not is_mine:
+            self._give_up(turn)
+            raise out_of_time()
+
+    def _give_up(self, turn: threading.Lock) -> None:
+        """Leave the queue; if it was our turn meanwhile, it is the next one's."""
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                return
+        self.give_back()
 
     def give_back(self) -> None:
-        """Free a slot."""
-        with self._changed:
-            self._free += 1
+        """Free a slot, or hand it to who waits longest."""
+        with self._lock:
             if self._waiting:
-                self._changed.notify()
+                self._waiting.popleft().release()
+            else:
+                self._free += 1
+
+
+def _seconds(deadline: float) -> float:
+    return min(max(deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)

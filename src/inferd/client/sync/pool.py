@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import ClientError, ConnectionLost, DeadlineExceeded
+from inferd.client.failures import out_of_time
 from inferd.client.settings import ClientSettings
 from inferd.client.sync.http1 import RestConnection
 from inferd.client.sync.http2 import GrpcConnection
@@ -110,4 +111,6 @@ class ConnectionPool:
 def _as_client_error(error: OSError) -> ClientError:
     if isinstance(error, DeadlineExceeded):
         return error
+    if isinstance(error, TimeoutError):  # Windows has one of its own
+        return out_of_time()
     return ConnectionLost(f"the connection to the server broke: {error}")

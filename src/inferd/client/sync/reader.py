@@ -67,7 +67,7 @@ class Reader:
         view[:at] = self._view[self.start : self.start + at]
         self.start += at
         while at < size:
-            count = self._stream.recv_into(view[at:])
+            count = self._stream.recv_into(view[at:], whole=True)
             if not count:
                 msg = (
                     f"the server closed the connection before its answer was complete: "

@@ -6,7 +6,7 @@ raw contents per tensor, in order. Typed contents are read everywhere and writte
 
 from copy import copy
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from inferd.aio.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
 from inferd.core.request import (
@@ -249,24 +249,72 @@ def decode_infer_response(data: Any) -> InferResponse:
     """
     try:
         split = split_message(data, _RAW_OUTPUT[0])
-        message = parse(_RESPONSE, data if split is None else split.rest)
-        raw = message.raw_output_contents if split is None else split.raw
-        answer_id = message.id if split is None else decode_text(split.id)
-        parameters = {
-            name: value
-            for name, choice in message.parameters.items()
-            if (value := decode_parameter(choice)) is not None
-        }
-        final = bool(parameters.pop("triton_final_response", True))
-        model = message.model_name
-        if raw:
-            outputs = raw_tensors(message.outputs, raw, model)
-        else:
-            outputs = typed_tensors(message.outputs, model)
+        if split is None or not split.raw:
+            return _decode_typed_answer(data)
+        found = _remembered_answer if len(split.rest) <= _MAX_REMEMBERED_BYTES else _answer_head
+        head = found(split.rest)
+        check_entries(split.raw, head.outputs, head.response.model)
+        known = head.response
+        outputs = [
+            _with_data(tensor, count, data, known.model)
+            for (tensor, count), data in zip(head.outputs, split.raw, strict=True)
+        ]
+        answer_id = decode_text(split.id)
     except InvalidRequest as error:
         raise malformed(error) from error
+    parameters = known.parameters.copy()
+    return InferResponse(known.model, known.version, answer_id, outputs, parameters, known.final)
+
+
+class _AnswerHead(NamedTuple):
+    """What an answer says beside id and data: never change it.
+
+    `outputs` are without data, each with its number of elements.
+    """
+
+    response: InferResponse
+    outputs: list[tuple[Tensor, int]]
+
+
+def _answer_head(rest: bytes) -> _AnswerHead:
+    message = parse(_RESPONSE, rest)
+    model = message.model_name
+    for item in message.outputs:
+        check_no_contents(item, model)
+    outputs = [described(item, model) for item in message.outputs]
+    return _AnswerHead(_response(message), outputs)
+
+
+_remembered_answer = lru_cache(maxsize=64)(_answer_head)
+
+
+def _with_data(tensor: Tensor, count: int, data: memoryview, model: str) -> Tensor:
+    check_raw(data, tensor, count, model)
+    parameters = tensor.parameters and tensor.parameters.copy()
+    return Tensor(tensor.name, tensor.datatype, tensor.shape, data, parameters)
+
+
+def _decode_typed_answer(data: Any) -> InferResponse:
+    message = parse(_RESPONSE, bytes(data))
+    response = _response(message)
+    response.id = message.id
+    if raw := message.raw_output_contents:
+        response.outputs = raw_tensors(message.outputs, raw, response.model)
+    else:
+        response.outputs = typed_tensors(message.outputs, response.model)
+    return response
+
+
+def _response(message: Any) -> InferResponse:
+    """Return what a ModelInferResponse says beside its id and its outputs."""
+    parameters = {
+        name: value
+        for name, choice in message.parameters.items()
+        if (value := decode_parameter(choice)) is not None
+    }
+    final = bool(parameters.pop("triton_final_response", True))
     return InferResponse(
-        message.model_name, message.model_version, answer_id, outputs, parameters, final
+        message.model_name, message.model_version, parameters=parameters, final=final
     )
 
 

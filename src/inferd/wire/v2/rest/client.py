@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 import orjson
 
+from inferd.aio.inline import NotFast
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import datatype_named
+from inferd.tensor.tensor import Tensor
 from inferd.wire.json import document as json_document
-from inferd.wire.json.data import decode_data, encode_data
+from inferd.wire.json.data import decode_data, decode_flat, encode_data
 from inferd.wire.json.document import Shape
 from inferd.wire.v2.binary import Blobs
 from inferd.wire.v2.rest.parameters import reserved_parameters, scalars
@@ -78,34 +80,82 @@ class _ResponseDocument(msgspec.Struct):
     parameters: dict[str, Any] | None = None
 
 
+class _FastOutput(msgspec.Struct, gc=False):
+    name: str
+    shape: Shape
+    datatype: str
+    parameters: dict[str, Any] | None = None
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _FastDocument(msgspec.Struct, gc=False):
+    model_name: str
+    outputs: list[_FastOutput]
+    model_version: str | None = None
+    id: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+_decode_fast = msgspec.json.Decoder(_FastDocument).decode
+
+
 def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
     """Return the response in `body`, whose first `json_size` bytes are JSON.
 
     Raises InvalidRequest when it is malformed.
     """
-    values = json_document.loads_exact(body[:json_size])
+    text = body[:json_size]
+    document: _FastDocument | _ResponseDocument
     try:
-        document = msgspec.convert(values, _ResponseDocument)
-    except msgspec.ValidationError as error:
-        msg = f"not an inference response: {error}"
-        raise InvalidRequest(msg) from None
-    blobs = Blobs(body, json_size, model=document.model_name)
-    outputs = []
-    for one in document.outputs:
-        datatype = datatype_named(one.datatype, one.name)
-        parameters = one.parameters or {}
-        size = parameters.get("binary_data_size")
-        if size is None:
-            tensor = decode_data(one.name, datatype, one.shape, one.data)
-        else:
-            tensor = blobs.take(one.name, datatype, one.shape, size)
-        tensor.parameters = scalars(parameters)
-        outputs.append(tensor)
-    blobs.check_used_up()
+        document = _decode_fast(text)
+        outputs = _outputs(document, body, json_size)
+    except (NotFast, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        values = json_document.loads_exact(text)
+        try:
+            document = msgspec.convert(values, _ResponseDocument)
+        except msgspec.ValidationError as error:
+            msg = f"not an inference response: {error}"
+            raise InvalidRequest(msg) from None
+        outputs = _outputs(document, body, json_size)
+    parameters = document.parameters
     return InferResponse(
         document.model_name,
         document.model_version or "",
         document.id or "",
         outputs,
-        scalars(document.parameters or {}) or {},
+        (scalars(parameters) or {}) if parameters else {},
     )
+
+
+def _outputs(
+    document: _FastDocument | _ResponseDocument, body: memoryview, json_size: int
+) -> list[Tensor]:
+    """Return the outputs. Raises InvalidRequest, NotFast for what is to be read exactly."""
+    blobs = Blobs(body, json_size, model=document.model_name)
+    outputs = []
+    for one in document.outputs:
+        parameters = one.parameters or {}
+        size = parameters.get("binary_data_size")
+        if size is not None:
+            datatype = datatype_named(one.datatype, one.name)
+            tensor = blobs.take(one.name, datatype, one.shape, size)
+        elif isinstance(one.data, msgspec.Raw):
+            tensor = _from_text(one.name, one.datatype, one.shape, one.data)
+        else:
+            datatype = datatype_named(one.datatype, one.name)
+            tensor = decode_data(one.name, datatype, one.shape, one.data)
+        if len(parameters) > (size is not None):
+            tensor.parameters = scalars(parameters)
+        outputs.append(tensor)
+    blobs.check_used_up()
+    return outputs
+
+
+def _from_text(name: str, datatype: str, shape: Shape, data: msgspec.Raw) -> Tensor:
+    """Return the tensor whose elements are `data`. Raises NotFast, InvalidRequest."""
+    if len(memoryview(data)) < json_document.LARGE_BYTES:
+        flat = decode_flat(json_document.Input(name, shape, datatype, data=data))
+        if flat is not None:
+            return flat
+    kind = datatype_named(datatype, name)
+    return decode_data(name, kind, shape, json_document.array_of(data))

@@ -1,0 +1,67 @@
+"""What a client's end of HTTP/2 receives: padding, and small answers that arrive whole."""
+
+import struct
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from inferd.http.h2 import frames
+
+PREFIX: Final = struct.Struct(">BL")
+"""What comes before a message of gRPC: whether it is compressed, and its length."""
+
+_LEAST: Final = 3 * frames.HEADER_BYTES + PREFIX.size + 2
+
+
+class WholeAnswer(NamedTuple):
+    """An answer of one message; `end` is where it ends in the buffer."""
+
+    head: dict[str, str]
+    trailers: dict[str, str]
+    body: bytearray
+    end: int
+
+
+def whole_answer(
+    buffer: bytearray,
+    at: int,
+    end: int,
+    stream_id: int,
+    known: Mapping[bytes, dict[str, str]],
+) -> WholeAnswer | None:
+    """Return the answer to `stream_id` in `buffer[at:end]` if it is of the usual kind.
+
+    That is, it is all there: HEADERS, DATA with one message, HEADERS, each whole in one frame, with
+    header blocks that are `known`. Otherwise return None; frames are then read one by one.
+    """
+    if end - at < _LEAST or buffer[at] or buffer[at + 3] != frames.HEADERS:
+        return None
+    block = at + frames.HEADER_BYTES
+    data = block + (buffer[at + 1] << 8 | buffer[at + 2])
+    body = data + frames.HEADER_BYTES + PREFIX.size
+    if body > end or buffer[at + 4] != frames.END_HEADERS:
+        return None
+    high, low, *kind = frames.read_header(buffer, data)
+    last = data + frames.HEADER_BYTES + (high << 8 | low)
+    if kind != [frames.DATA, 0, stream_id] or last + frames.HEADER_BYTES > end:
+        return None
+    high, low, *kind = frames.read_header(buffer, last)
+    stop = last + frames.HEADER_BYTES + (high << 8 | low)
+    if kind != [frames.HEADERS, _LAST_FLAGS, stream_id] or stop > end:
+        return None
+    if PREFIX.unpack_from(buffer, body - PREFIX.size) != (0, last - body):
+        return None
+    head = known.get(bytes(buffer[block:data]))
+    trailers = known.get(bytes(buffer[last + frames.HEADER_BYTES : stop]))
+    if head is None or trailers is None:
+        return None
+    return WholeAnswer(head, trailers, buffer[body:last], stop)
+
+
+_LAST_FLAGS: Final = frames.END_HEADERS | frames.END_STREAM
+
+
+def without_padding(payload: bytes, flags: int) -> bytes:
+    """Return what a HEADERS frame has beside its padding."""
+    if not flags & frames.PADDED:
+        return payload
+    return payload[1 : len(payload) - payload[0]]
