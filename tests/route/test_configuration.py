@@ -15,6 +15,7 @@ A = KnownPlace(
 B = KnownPlace(
     Place("b", "h", 9000, 9000, None, PlaceState.DRAINING), "fd00::1", {"m": ModelKind.REPEATABLE}
 )
+OBSERVE = "observe layer4 error-limit 1 on-error mark-down"
 
 
 @pytest.fixture
@@ -62,12 +63,13 @@ def test_each_place_is_in_its_slot_and_free_slots_get_nothing(text_of):
         "server p2 [fd00::1]:9000 weight 0 check",
         "server p3 127.0.0.1:1 disabled check",
     ]
+    checked_at = "check check-proto h1 port"
     assert backend(text, "grpc-all") == [
-        "server p1 10.0.0.1:8001 proto h2 track checks-all/p1",
+        f"server p1 10.0.0.1:8001 proto h2 {checked_at} 8000 {OBSERVE}",
         "server p1-unchecked 10.0.0.1:8001 proto h2 backup",
-        "server p2 [fd00::1]:9000 proto h2 weight 0 track checks-all/p2",
+        f"server p2 [fd00::1]:9000 proto h2 weight 0 {checked_at} 9000 {OBSERVE}",
         "server p2-unchecked [fd00::1]:9000 proto h2 weight 0 backup",
-        "server p3 127.0.0.1:1 proto h2 disabled track checks-all/p3",
+        f"server p3 127.0.0.1:1 proto h2 disabled {checked_at} 1 {OBSERVE}",
         "server p3-unchecked 127.0.0.1:1 proto h2 disabled backup",
     ]
 
@@ -75,11 +77,11 @@ def test_each_place_is_in_its_slot_and_free_slots_get_nothing(text_of):
 def test_a_group_has_only_the_places_of_its_models(text_of):
     text = text_of((A, B))
     assert backend(text, "rest-1") == [
-        "server p1 10.0.0.1:8000 track checks-all/p1",
+        f"server p1 10.0.0.1:8000 check {OBSERVE}",
         "server p1-unchecked 10.0.0.1:8000 backup",
-        "server p2 [fd00::1]:9000 disabled track checks-all/p2",
+        f"server p2 [fd00::1]:9000 disabled check {OBSERVE}",
         "server p2-unchecked [fd00::1]:9000 disabled backup",
-        "server p3 127.0.0.1:1 disabled track checks-all/p3",
+        f"server p3 127.0.0.1:1 disabled check {OBSERVE}",
         "server p3-unchecked 127.0.0.1:1 disabled backup",
     ]
     assert backend(text, "sequences-1")[1] == "server p1 10.0.0.1:8000 track checks-all/p1"

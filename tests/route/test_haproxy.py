@@ -29,7 +29,7 @@ def started(program, tmp_path):
                 haproxy = Haproxy(
                     program, [listening], bind_words, tmp_path, HaproxyLimits(1, 1, CHECK_MS)
                 )
-                arranger = Arranger(2, 1)
+                arranger = Arranger(3, 1)
                 place = Place("a", "h", 1000, 1001)
                 known = KnownPlace(place, "127.0.0.1", {"m": ModelKind.ONCE})
                 try:
@@ -183,12 +183,15 @@ async def answer_of(haproxy, path):
 
 
 async def checked(haproxy, *expected):
-    """Wait until the checks of the first slots have found what is `expected`: UP or DOWN."""
+    """Wait until all checks of the first slots have found what is `expected`: UP or DOWN."""
 
     async def found():
-        rows = await haproxy.runtime.numbers()
-        of = {row["svname"]: row["status"] for row in rows if row["pxname"] == "checks-all"}
-        return all(of[f"p{at}"].startswith(one) for at, one in enumerate(expected, 1))
+        rows = [row for row in await haproxy.runtime.numbers() if row["check_status"]]
+        states = [
+            {row["status"][:2] for row in rows if row["svname"] == f"p{at}"} - {"MA"}  # MAINT
+            for at, _ in enumerate(expected, 1)
+        ]
+        return states == [{one[:2]} for one in expected]
 
     await until(found)
 
@@ -249,3 +252,38 @@ def test_a_place_that_drains_is_no_last_resort(started, site):
             return before, (await answer_of(haproxy, "/v2"))[0]
 
     assert started(test) == ((200, b"drains"), 503)
+
+
+def test_when_places_end_together_requests_reach_the_one_that_is_left(started):
+    """It has more to do than those, so each try of a request prefers one of them."""
+
+    async def test(haproxy, arranger):
+        arrived, release = asyncio.Semaphore(0), asyncio.Event()
+
+        async def serve(reader, writer):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"GET /hang "):
+                arrived.release()
+                await release.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nleft")
+            writer.close()
+
+        servers = [await asyncio.start_server(serve, "127.0.0.1", 0) for _ in "abc"]
+        ports = [one.sockets[0].getsockname()[1] for one in servers]
+        known = [
+            KnownPlace(Place(f"place-{port}", "h", port, port), "127.0.0.1", {}) for port in ports
+        ]
+        await haproxy.supply(arranger.arrange(known[:1]))
+        hanging = [asyncio.create_task(answer_of(haproxy, "/hang")) for _ in range(3)]
+        for _ in hanging:
+            await arrived.acquire()
+        await haproxy.supply(arranger.arrange(known))
+        await checked(haproxy, "UP", "UP", "UP")
+        for one in servers[1:]:
+            one.close()
+        answer = await answer_of(haproxy, "/v2")
+        release.set()
+        servers[0].close()
+        return [answer, *await asyncio.gather(*hanging)]
+
+    assert started(test) == [(200, b"left")] * 4

@@ -2,8 +2,8 @@
 
     python tests/support/route_under_load.py --requests 40000
 
-Sixteen clients of four kinds ask two servers through a route without a pause, while servers are
-ended one after another, in the way that is asked for, and started again at other ports. Any
+Sixteen clients of four kinds ask three servers through a route without a pause, while servers are
+ended, one or two at once, in the way that is asked for, and started again at other ports. Any
 request that fails is lost, and an answer with other numbers than the request's is wrong.
 """
 
@@ -17,21 +17,23 @@ from pathlib import Path
 
 import numpy as np
 from routed import Server, route
+from running_fleet import until
 from stop_under_load import KINDS, MODEL
 
 CLIENTS = 16
 COUNT = 8
+AROUND = 300
+"""So many requests are answered between one event and the next, at least."""
 WAYS = {"term": signal.SIGTERM, "kill": signal.SIGKILL}
 
 
 class Load:
-    """Clients that ask until `requests` are answered, or `stop`."""
+    """Clients that ask until `stop`."""
 
-    def __init__(self, ports, requests, count=COUNT, kinds=KINDS):
+    def __init__(self, ports, count=COUNT, kinds=KINDS):
         self.answered = 0
         self.lost = Counter()
         self.log = ""
-        self._requests = requests
         self._count = count
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -45,13 +47,9 @@ class Load:
         for one in self._threads:
             one.start()
 
-    @property
-    def is_done(self):
-        """Whether there were enough requests."""
-        return self._ended.is_set()
-
-    def wait(self):
-        """Wait for the end of all clients."""
+    def stop(self):
+        """Have all clients end."""
+        self._ended.set()
         for one in self._threads:
             one.join()
 
@@ -72,8 +70,6 @@ class Load:
                 self.answered += 1
                 if problem:
                     self.lost[problem] += 1
-                if self.answered >= self._requests:
-                    self._ended.set()
         client.close()
 
 
@@ -85,39 +81,40 @@ def write_model(folder):
     return path.parent
 
 
-def run(way, requests, folder, *, least_faults, count=COUNT):
-    """Return the load after `requests`, and the number of servers that were ended meanwhile.
+def run(way, requests, folder, *, count=COUNT, at_once=1):
+    """Return the load after at least so many `requests`, and how many servers were ended meanwhile.
 
-    There are at least so many faults, also if the requests are done before.
+    With each fault, `at_once` of three servers are ended, and others started.
     """
     models = write_model(folder)
     names = iter(f"s{number}" for number in range(1000))
-    living = [Server(next(names), models) for _ in range(2)]
-    faults = 0
+    living = [Server(next(names), models) for _ in range(3)]
+    ended = 0
     try:
         with route(folder, [one.place() for one in living]) as routed:
             routed.wait_known(*(one.name for one in living))
-            load = Load(
-                {"HTTP": routed.http_port, "gRPC": routed.grpc_port},
-                requests,
-                count,
-            )
+            load = Load({"HTTP": routed.http_port, "gRPC": routed.grpc_port}, count)
             load.start()
-            while not load.is_done or faults < least_faults:
-                fresh = Server(next(names), models)
-                living.append(fresh)
+            while not ended or load.answered < requests:
+                enough = load.answered + AROUND
+                until(lambda enough=enough: load.answered > enough)
+                old, living = living[:at_once], living[at_once:]
+                for one in old:
+                    one.signal(WAYS[way])
+                for one in old:
+                    one.process.end()
+                    one.end()
+                enough = load.answered + AROUND
+                until(lambda enough=enough: load.answered > enough)
+                fresh = [Server(next(names), models) for _ in old]
+                living += fresh
+                ended += at_once
                 routed.rewrite([one.place() for one in living])
-                routed.wait_known(fresh.name)
-                old = living.pop(0)
-                old.signal(WAYS[way])
-                old.process.end()
-                old.end()
-                faults += 1
-                routed.rewrite([one.place() for one in living])
-            load.wait()
+                routed.wait_known(*(one.name for one in fresh))
+            load.stop()
             routed.end()
             load.log = routed.process.said
-            return load, faults
+            return load, ended
     finally:
         for one in living:
             one.end()
@@ -129,11 +126,14 @@ def main():
     parser.add_argument("--requests", type=int, default=40000)
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--numbers", type=int, default=COUNT, help="in a request, 4 bytes each")
+    parser.add_argument("--at-once", type=int, default=1, choices=(1, 2), help="of three servers")
     options = parser.parse_args()
     code = 0
     for way in options.ways:
         with tempfile.TemporaryDirectory() as folder:
-            load, faults = run(way, options.requests, folder, least_faults=1, count=options.numbers)
+            load, faults = run(
+                way, options.requests, folder, count=options.numbers, at_once=options.at_once
+            )
         lost = sum(load.lost.values())
         sys.stdout.write(f"{way}: {lost} of {load.answered} lost, {faults} servers ended\n")
         for problem, count in load.lost.most_common():

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import NamedTuple
 
 from inferd.route.arrangement import (
     ALL,
@@ -50,6 +51,8 @@ CONTROL_METHODS = (
     "/nvidia.inferenceserver.GRPCService/ModelControl",
     "/nvidia.inferenceserver.GRPCService/SharedMemoryControl",
 )
+
+_OBSERVE = "observe layer4 error-limit 1 on-error mark-down"
 
 _MARK = re.compile(r"@([a-z_]+)@")
 
@@ -129,17 +132,34 @@ def configuration(
 
 
 CHECKS = "checks"
-"""The kind of the one backend that nothing is sent to: the others look at its checks."""
+"""The kind of the one backend that nothing is sent to: sequences look at its checks."""
 
 _KINDS = ("rest", "grpc", "sequences", "grpc-sequences")
-_WITH_LAST_RESORT = ("rest", "grpc")
+_FOR_ANY_PLACE = ("rest", "grpc")
+"""The kinds that may send a request to any place: they check places themselves, so that a place
+which takes no connection of a request is left at once, and they have a last resort."""
 
 
-def servers_of(group: str, slot: int) -> Iterator[tuple[str, str]]:
-    """Yield the servers of a slot in a group: the kind of its backend, and BACKEND/SERVER."""
+class SlotServer(NamedTuple):
+    """One of the servers of a slot: the kind of its backend, and BACKEND/SERVER."""
+
+    kind: str
+    name: str
+    is_last_resort: bool = False
+
+    @property
+    def has_check_port(self) -> bool:
+        """Whether it is checked at another port than requests are sent to."""
+        return self.kind == "grpc" and not self.is_last_resort
+
+
+def servers_of(group: str, slot: int) -> Iterator[SlotServer]:
+    """Yield the servers of a slot in a group."""
+    usual, last_resort = slot_names(slot)
     for kind in (CHECKS, *_KINDS) if group == ALL else _KINDS:
-        for name in slot_names(slot) if kind in _WITH_LAST_RESORT else slot_names(slot)[:1]:
-            yield kind, f"{kind}-{group}/{name}"
+        yield SlotServer(kind, f"{kind}-{group}/{usual}")
+        if kind in _FOR_ANY_PLACE:
+            yield SlotServer(kind, f"{kind}-{group}/{last_resort}", is_last_resort=True)
 
 
 def slot_names(slot: int) -> tuple[str, str]:
@@ -182,12 +202,16 @@ def _slots(arrangement: Arrangement, kind: str, group: str) -> Iterator[str]:
         elif use is SlotUse.DRAIN:
             words.append("weight 0")
         if kind == CHECKS:
-            words.append("check")
+            how = "check"
+        elif kind == "grpc":
+            how = f"check check-proto h1 port {content.http_port} {_OBSERVE}"
+        elif kind == "rest":
+            how = f"check {_OBSERVE}"
         else:
-            words.append(f"track {CHECKS}-{ALL}/{name}")
-        yield f"    server {name} {' '.join(words)}"
-        if kind in _WITH_LAST_RESORT:
-            yield f"    server {last_resort} {' '.join([*words[:-1], 'backup'])}"
+            how = f"track {CHECKS}-{ALL}/{name}"
+        yield f"    server {name} {' '.join([*words, how])}"
+        if kind in _FOR_ANY_PLACE:
+            yield f"    server {last_resort} {' '.join([*words, 'backup'])}"
 
 
 def _groups(arrangement: Arrangement, count: int) -> Iterator[str]:

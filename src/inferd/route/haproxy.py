@@ -126,7 +126,7 @@ class Haproxy:
     async def cut(self, slot: int) -> None:
         """End what is under way at the place in a slot, which no longer answers at all."""
         groups = [ALL, *map(str, range(1, self._limits.group_count + 1))]
-        servers = [server for one in groups for _, server in servers_of(one, slot)]
+        servers = [server.name for one in groups for server in servers_of(one, slot)]
         await self.runtime.change([f"shutdown sessions server {server}" for server in servers])
 
     async def stop(self, grace_s: float) -> bool:

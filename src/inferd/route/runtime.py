@@ -137,8 +137,8 @@ def _groups(count: int) -> Iterator[str]:
 
 def _states(uses: Iterable[_Use]) -> Iterator[str]:
     for group, slot, use in uses:
-        for _, server in servers_of(group, slot):
-            yield f"set server {server} state {use.value}"
+        for server in servers_of(group, slot):
+            yield f"set server {server.name} state {use.value}"
 
 
 def _readdressed(before: Arrangement | None, after: Arrangement, group_count: int) -> Iterator[str]:
@@ -156,8 +156,11 @@ def _readdressed(before: Arrangement | None, after: Arrangement, group_count: in
         for group in _groups(group_count):
             if old.use is not SlotUse.UNUSED or before is None:
                 yield from _states([_Use(group, slot, SlotUse.UNUSED)])
-            for kind, server in servers_of(group, slot):
-                yield f"set server {server} addr {new.address} port {port_of(kind, new)}"
+            for server in servers_of(group, slot):
+                port = port_of(server.kind, new)
+                yield f"set server {server.name} addr {new.address} port {port}"
+                if server.has_check_port:
+                    yield f"set server {server.name} check-port {new.http_port}"
 
 
 def _where(content: SlotContent) -> tuple[str, int, int]:
