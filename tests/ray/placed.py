@@ -8,11 +8,14 @@ import ray
 from placed_load import Load
 from ray.cluster_utils import Cluster
 from running_fleet import until
+from server_process import Process
 
 from inferd.ray.spec import DeploymentSpec, GroupSpec, ScalingRule
+from inferd.route.place import Place
 
 MEMORY = 80_000_000  # Ray's least for its object store, which nobody uses
 PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
+PORTS = ["--address=127.0.0.1", "--http-port=0", "--grpc-port=0", "--metrics-port=0"]
 WAIT_S = 60.0
 CLIENTS = 8
 
@@ -79,6 +82,37 @@ def load_on(followed, **more):
         yield load
         enough = load.counts["answered"] + 200
         until(lambda: load.counts["answered"] > enough)
+
+
+class Front:
+    """`inferd route` as a Load wants it: one place, where all requests go."""
+
+    def __init__(self, route, port):
+        self.ready = [Place("front", "127.0.0.1", port, 0)]
+        self._route = route
+
+    @property
+    def said(self):
+        """What the route has written, as far as it has been read."""
+        return self._route.said
+
+    def wait_for(self, place_count):
+        """Wait until so many places more are sent requests."""
+        for _ in range(place_count):
+            self._route.wait_for("is sent requests")
+
+
+@contextmanager
+def front_of(address):
+    """Yield a Front of the deployment; it ends as it should."""
+    route = Process("--ray", address, *PORTS, command=("-m", "inferd", "route"))
+    try:
+        yield Front(route, int(route.wait_for(r"http://127\.0\.0\.1:(\d+)")[1]))
+    finally:
+        route.process.terminate()
+        code = route.end()
+        route.process.stdout.close()
+    assert code == 0, route.said
 
 
 def names(status):

@@ -9,39 +9,64 @@ import time
 
 import pytest
 import ray
-from placed import CLIENTS, bring, cluster_of, group, load_on, names, replicas, settled, status_that
+from placed import (
+    CLIENTS,
+    bring,
+    cluster_of,
+    front_of,
+    group,
+    load_on,
+    names,
+    replicas,
+    settled,
+    status_that,
+)
 from placed_load import Followed
+from ray._private.state import actors
 from running_fleet import until
 
+from inferd.ray.actors import controller_name
 from inferd.ray.connection import RayPlacement
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
-def test_a_node_that_is_killed_loses_what_it_had_under_way(models):
+@pytest.mark.parametrize("count", [1, 2])
+def test_nodes_that_are_killed_lose_what_they_had_under_way(models, count):
     with (
-        cluster_of({"num_cpus": 1}, {"num_cpus": 1}, {"num_cpus": 2}) as cluster,
+        cluster_of({"num_cpus": 1}, {"num_cpus": 1}, {"num_cpus": 3}) as cluster,
         RayPlacement(cluster.address) as placement,
         Followed(cluster.address) as followed,
+        front_of(cluster.address) as front,
     ):
         status = bring(placement, group(models, 3, cpus=1.0))
+        assert node_of_controller() == cluster.head_node.node_id
+        small = cluster.extra[:2]
         ids = {one["RayletSocketName"]: one["NodeID"] for one in ray.nodes()}
-        on = {
-            node: [one for one in replicas(status) if one.node.endswith(f"({node_id[:6]})")]
-            for node in cluster.extra
-            if (node_id := ids[node.raylet_socket_name])
-        }
-        victim, killed = next((node, found) for node, found in on.items() if len(found) == 1)
-        with load_on(followed) as load:
-            os.kill(killed[0].pid, signal.SIGKILL)
-            cluster.remove_node(victim, allow_graceful=False)
+        marks = [f"({ids[node.raylet_socket_name][:6]})" for node in small[:count]]
+        killed = [one for one in replicas(status) if one.node.endswith(tuple(marks))]
+        assert len(killed) == count
+        front.wait_for(3)
+        with load_on(followed) as load, load_on(front) as load_of_front:
+            for one in killed:
+                os.kill(one.pid, signal.SIGKILL)
+            for node in small[:count]:
+                cluster.remove_node(node, allow_graceful=False)
             began = time.monotonic()
-            status_that(placement, lambda now: killed[0].name not in names(now))
+            gone = {one.name for one in killed}
+            status_that(placement, lambda now: gone.isdisjoint(names(now)))
             settled(placement)
             took_s = time.monotonic() - began
         placement.remove()
     assert load.counts["lost"] <= CLIENTS, load.faults
-    assert took_s < 20.0
+    most = 0 if count == 1 else CLIENTS
+    assert load_of_front.counts["lost"] <= most, (load_of_front.faults, front.said)
+    assert count > 1 or took_s < 20.0
+
+
+def node_of_controller():
+    [one] = [each for each in actors().values() if each["Name"] == controller_name("inferd")]
+    return one["Address"]["NodeID"]
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ class RayPlacement:
             self._wait_gone(name)
         options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "num_cpus": 0}
         options |= {"max_restarts": -1, "max_concurrency": 1000, "get_if_exists": True}
-        options["scheduling_strategy"] = _near_the_head(self._ray)
+        options["resources"] = _near_the_head(self._ray)
         self._handle = self._ray.remote(ControllerActor).options(**options).remote(self._name)
 
     def _wait_gone(self, name: str) -> None:
@@ -227,16 +227,14 @@ def _hear_no_errors() -> None:
         return
 
 
-def _near_the_head(ray: Any) -> Any:
-    """Return where the controller is best: with the head, without which nothing is started anyway.
+def _near_the_head(ray: Any) -> dict[str, float]:
+    """Return what the controller needs of its node: the head, without which nothing is started.
 
     Elsewhere, the end of a machine would take it away just when replicas are to be replaced, until
-    Ray has noticed. Without a head that can be told, it is anywhere.
+    Ray has noticed. (A soft affinity does not hold for actors that need nothing else.) Without a
+    head that can be told, it is anywhere.
     """
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    heads = [one["NodeID"] for one in ray.nodes() if _HEAD in one["Resources"] and one["Alive"]]
-    return NodeAffinitySchedulingStrategy(heads[0], soft=True) if heads else "DEFAULT"
+    return {_HEAD: 0.001} if _HEAD in ray.cluster_resources() else {}
 
 
 def _own_address() -> str | None:
