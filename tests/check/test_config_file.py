@@ -45,14 +45,7 @@ def test_a_sound_text_is_read_and_its_places_are_known():
     file, findings = read_config(FILE, 'name: "m"\n# more\nmax_batch_size: 8\n', "m")
     assert findings == []
     assert file.config.max_batch_size == 8
-    one = file.finding("config", "it is wrong", ("max_batch_size",), "m")
-    assert (one.line, one.column, one.text, one.level) == (3, 1, "it is wrong", "error")
-
-
-def test_what_is_about_no_field_is_at_the_beginning():
-    file, _ = read_config(FILE, "\n\nmax_batch_size: 8\n", "m")
-    one = file.finding("config", "there is no name", ("name",), "m")
-    assert (one.line, one.column) == (1, 1)
+    assert file.positions.of(("max_batch_size",)) == (3, 1)
 
 
 def test_a_block_without_an_end_is_blamed_not_what_follows_it():

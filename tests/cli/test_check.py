@@ -8,10 +8,10 @@ from inferd.cli.main import main
 
 @pytest.fixture
 def models(tmp_path):
-    for name in ("good", "bad"):
-        (tmp_path / name / "m" / "1").mkdir(parents=True)
+    for name in ("good/m", "bad/n"):
+        (tmp_path / name / "1").mkdir(parents=True)
     (tmp_path / "good/m/config.pbtxt").write_text('backend: "identity"')
-    (tmp_path / "bad/m/config.pbtxt").write_text('\n backendd: "identity"')
+    (tmp_path / "bad/n/config.pbtxt").write_text('\n backendd: "identity"')
     return tmp_path
 
 
@@ -24,7 +24,7 @@ def test_errors_end_with_1_and_are_told_with_their_place(models, capsys, monkeyp
     monkeypatch.chdir(models)
     assert main(["check", "good", "bad"]) == 1
     said = capsys.readouterr().out
-    assert said.startswith("bad/m/config.pbtxt:2:2: error: ModelConfig has no field 'backendd'")
+    assert said.startswith("bad/n/config.pbtxt:2:2: error: ModelConfig has no field 'backendd'")
     assert said.endswith("2 models: 1 error\n")
 
 
@@ -35,7 +35,29 @@ def test_warnings_count_only_where_that_is_asked(models, capsys):
     assert capsys.readouterr().out.count("1 warning") == 2
 
 
-@pytest.mark.parametrize("words", [[], ["--nonsense", "x"]])
+@pytest.mark.parametrize(
+    ("words", "begin"),
+    [
+        (["--json"], '{\n  "models": 1,\n  "errors": 1,'),
+        (["--format=json"], '{\n  "models": 1,'),
+        (["--format", "sarif"], '{\n  "$schema": '),
+        (["--format=github"], "::error file="),
+    ],
+)
+def test_other_forms_are_written(models, capsys, words, begin):
+    assert main(["check", str(models / "bad"), *words]) == 1
+    assert capsys.readouterr().out.startswith(begin)
+
+
+def test_what_only_a_framework_tells_is_said(models, capsys):
+    (models / "good/m/config.pbtxt").write_text('backend: "pytorch"')
+    (models / "good/m/1/model.pt").write_bytes(b"x")
+    main(["check", str(models / "good")])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "not read without a framework, so only --load tells more: m"
+
+
+@pytest.mark.parametrize("words", [[], ["--nonsense", "x"], ["--format=xml", "x"]])
 def test_wrong_arguments_end_with_2(words, capsys):
     assert main(["check", *words]) == 2
     assert capsys.readouterr().err.endswith("See inferd check --help.\n")

@@ -8,6 +8,7 @@ from inferd.compiled import mypyc_attr
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import number
 from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.offline import OfflineReport
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unavailable
 from inferd.tensor.tensor import Tensor, reshaped
@@ -34,6 +35,10 @@ class IdentityBackend:
         del files
         _pairs(config)
         return config
+
+    def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
+        """See OfflineBackend.read_offline."""
+        return OfflineReport(self.complete(files, config), is_complete=True)
 
     def open(
         self, files: ModelFiles, config: ModelConfig, placement: Placement
@@ -122,7 +127,7 @@ def _pairs(config: ModelConfig) -> dict[str, str]:
             f"model '{config.name}': an identity model has as many outputs as inputs, "
             f"the configuration has {len(config.input)} inputs and {len(config.output)} outputs"
         )
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("output",))
     outputs = {tensor.name: tensor for tensor in config.output}
     by_name = all(_twin(tensor.name) in outputs for tensor in config.input)
     pairs = {
@@ -137,7 +142,7 @@ def _pairs(config: ModelConfig) -> dict[str, str]:
                 f"{output.datatype.value} {list(_seen(output))}, but the input it repeats, "
                 f"'{tensor.name}', is {tensor.datatype.value} {list(_seen(tensor))}"
             )
-            raise InvalidConfig(msg)
+            raise InvalidConfig(msg, ("output", config.output.index(output)))
     return pairs
 
 

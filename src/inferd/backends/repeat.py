@@ -15,6 +15,7 @@ from inferd.config.model import (
     SequenceState,
 )
 from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.offline import OfflineReport
 from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unavailable
 from inferd.tensor.dtype import DataType
@@ -53,6 +54,10 @@ class RepeatBackend:
             config = replace(config, input=_INPUTS, output=_OUTPUTS, decoupled=True)
         _check(config)
         return config
+
+    def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
+        """See OfflineBackend.read_offline."""
+        return OfflineReport(self.complete(files, config), is_complete=True)
 
     def open(
         self, files: ModelFiles, config: ModelConfig, placement: Placement

@@ -7,6 +7,7 @@ from dataclasses import replace
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import whole_number
 from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.offline import OfflineReport
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest, Unavailable
 from inferd.tensor.dtype import DataType
@@ -40,6 +41,10 @@ class SquareBackend:
             config = replace(config, input=(_INPUT,), output=(_OUTPUT,), decoupled=True)
         _check(config)
         return config
+
+    def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
+        """See OfflineBackend.read_offline."""
+        return OfflineReport(self.complete(files, config), is_complete=True)
 
     def open(
         self, files: ModelFiles, config: ModelConfig, placement: Placement

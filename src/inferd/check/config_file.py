@@ -12,7 +12,7 @@ from inferd.check.finding import Finding
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_pbtxt
 from inferd.config.positions import Position, Positions
-from inferd.errors import FieldPath, InvalidConfig
+from inferd.errors import InvalidConfig
 
 _MOST_ERRORS = 50
 _PREFIX = re.compile(r"\A(?:model '[^']*', )?[^\s:]*:(?:\d+:\d+:)? ")
@@ -24,11 +24,6 @@ class ConfigFile(NamedTuple):
     path: Path
     positions: Positions
     config: ModelConfig | None
-
-    def finding(self, rule: str, text: str, field: FieldPath, model: str, fix: str = "") -> Finding:
-        """Return an error about the field at a path."""
-        place = self.positions.of(field) or Position(1, 1)
-        return Finding("error", rule, text, self.path, *place, model, fix)
 
 
 def read_config(path: Path, text: str, model: str) -> tuple[ConfigFile, list[Finding]]:
@@ -61,8 +56,8 @@ def read_config(path: Path, text: str, model: str) -> tuple[ConfigFile, list[Fin
 
 def _unclosed(path: Path, error: InvalidConfig, place: Position, model: str) -> Finding:
     """Return the error of a block without an end: what it makes of the rest misleads."""
-    told = _PREFIX.sub("", error.message, count=1)
-    text = f"this block has no end, so that line {error.line} is read as a part of it: {told}"
+    said = _PREFIX.sub("", error.message, count=1)
+    text = f"this block has no end, so that line {error.line} is read as a part of it: {said}"
     return Finding("error", "syntax", text, path, *place, model, "close it where it should end")
 
 

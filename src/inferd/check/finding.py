@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-Level = Literal["error", "warning"]
+Level = Literal["error", "warning", "note"]
 
 RULES = {
     "syntax": "config.pbtxt cannot be read",
@@ -17,6 +17,7 @@ RULES = {
     "surprise": "what is served may surprise whoever wrote it",
     "memory": "the model may need more memory than this machine has",
     "package": "a package that runs the model is not installed here",
+    "foreign": "the folder is that of another server",
 }
 """The kinds of findings, by their short names, which filters in scripts may rely on."""
 
@@ -25,7 +26,8 @@ class Finding(msgspec.Struct, frozen=True):
     """One finding: `text` says what is wrong and what was expected, `fix` what to do, if known.
 
     `file` is the file it is about, or the folder; `line` and `column` count from 1, 0 is unknown.
-    A finding with the level "error" is one that `inferd serve` would refuse the model for.
+    An "error" is something that `inferd serve` would refuse the model for, a "warning" may
+    surprise, and a "note" is good to know.
     """
 
     level: Level

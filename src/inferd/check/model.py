@@ -6,12 +6,12 @@ at the first error, the rules that tell it are asked for all of theirs.
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from inferd.check.config_file import ConfigFile, read_config
-from inferd.check.finding import Finding
+from inferd.check.finding import Finding, Level
 from inferd.config.checks import (
     CONFIG_FILE,
     config_complaints,
@@ -20,14 +20,17 @@ from inferd.config.checks import (
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import decode_pbtxt
+from inferd.config.positions import Position
 from inferd.config.rules.complaint import Complaint
 from inferd.config.rules.tensors import io_complaints
-from inferd.errors import InferdError, InvalidConfig
+from inferd.core.offline import BadCode
+from inferd.errors import FieldPath, InferdError, InvalidConfig
 from inferd.repository.contents import read_limited
 from inferd.repository.layout import FoundModel, derived, version_folders
 from inferd.repository.local import MAX_CONFIG_BYTES
 
-_NAMED = re.compile(r"\A(?:model '.*?'(?:, [^:']*)?|[^\s:]+\.pbtxt): ")
+_NAMED = re.compile(r"\A(?:model '.*?'(?:, [\w/.-]*\.pbtxt)?(?:: |, )|[^\s:]+\.pbtxt: )")
+"""How texts of errors begin; findings have the model and the file beside them."""
 
 
 class ModelCheck:
@@ -50,32 +53,65 @@ class ModelCheck:
         """Whether the server would not serve the model."""
         return any(one.level == "error" for one in self.findings)
 
-    def add_error(self, error: InferdError, rule: str = "", fix: str = "") -> None:
+    def says(self, field: str) -> bool:
+        """Tell whether config.pbtxt has a field, at its top."""
+        return self.file is not None and self.file.positions.of((field,)) is not None
+
+    def complete(self, config: ModelConfig, *, is_complete: bool) -> None:
+        """Take `config` as what would be served."""
+        self.config = config
+        self.is_complete = is_complete
+
+    @contextmanager
+    def noting(self, rule: str) -> Iterator[None]:
+        """Add what is raised in this context, where the server would refuse the model."""
+        try:
+            yield
+        except BadCode as error:
+            place = error.file, error.line, error.column
+            self._add(Finding("error", "file", error.message, *place, self.model.name))
+        except InferdError as error:
+            self.add_error(error, rule)
+        except OSError as error:
+            self.add_problem(f"a file of it cannot be read: {error.strerror}", rule)
+
+    def add_error(self, error: InferdError, rule: str = "") -> None:
         """Add what the server says when it refuses the model."""
         path = error.path if isinstance(error, InvalidConfig) else ()
-        rule = rule or ("config" if path else "layout")
         text = _NAMED.sub("", error.message.replace(f"{self.model.folder}/", ""), count=1)
-        if self.file is not None and (path or rule != "layout"):
-            self._add(self.file.finding(rule, text, path, self.model.name, fix))
-        else:
-            place = self.model.file or self.model.folder
-            self._add(Finding("error", rule, text, place, model=self.model.name, fix=fix))
+        self.add_problem(text, rule or ("config" if path else "layout"), path)
 
-    def add_complaints(self, complaints: Iterable[Complaint]) -> None:
+    def add_complaints(self, complaints: Iterable[Complaint], rule: str = "config") -> None:
         """Add what the rules say of the configuration."""
         for complaint in complaints:
-            error = InvalidConfig(complaint.text, complaint.path)
-            self.add_error(error, "config")
+            self.add_problem(complaint.text, rule, complaint.path)
 
-    def add_warning(self, text: str, rule: str = "surprise", **said: str | tuple[str, ...]) -> None:
-        """Add a warning; `path` is that of the field it is about, `fix` what to do."""
-        path, fix = said.get("path", ()), str(said.get("fix", ""))
-        if self.file is not None and path:
-            found = self.file.finding(rule, text, tuple(path), self.model.name, fix)
-            place = found.file, found.line, found.column
-        else:
-            place = self.model.file or self.model.folder, 0, 0
-        self._add(Finding("warning", rule, text, *place, self.model.name, fix))
+    def add_problem(self, text: str, rule: str, path: FieldPath = (), fix: str = "") -> None:
+        """Add an error about the field at `path`, or about the model as a whole."""
+        self._add(self._finding("error", rule, text, path, fix))
+
+    def add_warning(
+        self, text: str, rule: str = "surprise", path: FieldPath = (), fix: str = ""
+    ) -> None:
+        """Add a warning about the field at `path`, or about the model as a whole."""
+        self._add(self._finding("warning", rule, text, path, fix))
+
+    def io_complaints(self, config: ModelConfig) -> Iterator[Complaint]:
+        """Yield what is wrong with inputs and outputs, whatever the model's file may add."""
+        is_whole = self.is_complete or bool(config.input and config.output)
+        for complaint in io_complaints(config):
+            is_own = complaint.path[0] in ("input", "output") and "reshape" not in complaint.path
+            if is_whole or is_own:
+                yield complaint
+
+    def _finding(self, level: Level, rule: str, text: str, path: FieldPath, fix: str) -> Finding:
+        place: tuple[Path, int, int] = self.model.file or self.model.folder, 0, 0
+        position = self.file.positions.of(path) if self.file is not None else None
+        if position is None and rule == "config":
+            position = Position(1, 1)
+        if self.file is not None and position is not None:
+            place = self.file.path, *position
+        return Finding(level, rule, text, *place, self.model.name, fix)
 
     def _add(self, finding: Finding) -> None:
         if all(one.text != finding.text for one in self.findings):
@@ -91,7 +127,7 @@ class ModelCheck:
             return
         self.add_complaints(config_complaints(config))
         self.add_complaints(instance_complaints(config))
-        self.add_complaints(self._io_complaints(config))
+        self.add_complaints(self.io_complaints(config))
         self.config = model.config
 
     def _read_file(self, path: Path) -> bool:
@@ -121,11 +157,3 @@ class ModelCheck:
             available, _ = version_folders(self.model.folder)
             config = derived(config, next(iter(available.values()), None), name)
         return normalised(replace(config, name=""), name, self.gpu_count)
-
-    def _io_complaints(self, config: ModelConfig) -> Iterator[Complaint]:
-        """Yield what is wrong with inputs and outputs, whatever the model's file will add."""
-        is_whole = bool(config.input and config.output)
-        for complaint in io_complaints(config):
-            is_own = complaint.path[0] in ("input", "output") and "reshape" not in complaint.path
-            if is_whole or is_own:
-                yield complaint

@@ -6,40 +6,66 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from inferd.check.ensemble import check_ensembles
 from inferd.check.finding import Finding
 from inferd.check.model import ModelCheck
+from inferd.check.sizes import add_size_warnings, memory_bytes
+from inferd.check.surprises import add_surprises
+from inferd.check.version import check_version
 from inferd.errors import InferdError
 from inferd.repository.local import Reading
 from inferd.repository.repositories import Repositories
 
 
 class Checked(NamedTuple):
-    """What was found at all paths, sorted by place, in how many models."""
+    """What was found at all paths, sorted by place, in how many models.
+
+    `unread` are the names of models whose files tell more only to their frameworks.
+    """
 
     findings: list[Finding]
     model_count: int
+    unread: list[str]
 
 
 def check_paths(paths: Sequence[Path], reading: Reading) -> Checked:
-    """Check the models at `paths`."""
+    """Check the models at `paths`, which one server would serve."""
     findings: list[Finding] = []
-    checks: list[ModelCheck] = []
-    for path in paths:
-        with _warnings(path, findings):
-            try:
-                repositories = Repositories([path], reading)
-                models = repositories.find_all()
-            except InferdError as error:
-                findings.append(Finding("error", "layout", error.message, path))
-                continue
-        checks += [ModelCheck(model, reading.gpu_count) for model in models]
-        if not models:
-            text = "there is no model here, so a server of it is never ready"
-            fix = f"give each model a folder: {path.name}/NAME/1/model.onnx"
-            findings.append(Finding("error", "layout", text, path, fix=fix))
+    models = []
+    sound = [path for path in paths if _is_sound(path, reading, findings)]
+    with _warnings(Path(), []):  # they have been told of each path
+        try:
+            models = Repositories(sound, reading).find_all()
+        except InferdError as error:
+            findings.append(Finding("error", "layout", error.message, sound[0]))
+        checks = [ModelCheck(model, reading.gpu_count) for model in models]
+        for check in checks:
+            for version in check.model.versions:
+                check_version(check, version)
+        check_ensembles({check.model.name: check for check in checks})
+        for check in checks:
+            if not check.is_refused:
+                add_surprises(check)
+        add_size_warnings(checks, memory_bytes())
     for check in checks:
         findings += check.findings
-    return Checked(sorted(findings, key=lambda one: one.order), len(checks))
+    unread = [one.model.name for one in checks if not (one.is_refused or one.is_complete)]
+    return Checked(sorted(findings, key=lambda one: one.order), len(checks), unread)
+
+
+def _is_sound(path: Path, reading: Reading, findings: list[Finding]) -> bool:
+    """Add what is wrong with a path itself; tell whether the models there can be found."""
+    with _warnings(path, findings):
+        try:
+            places = Repositories([path], reading).places()
+        except InferdError as error:
+            findings.append(Finding("error", "layout", error.message, path))
+            return False
+    if not places:
+        text = "there is no model here, so that a server of it alone is never ready"
+        fix = f"give each model a folder in it: {path.name}/NAME/1/model.onnx"
+        findings.append(Finding("error", "layout", text, path, fix=fix))
+    return True
 
 
 @contextmanager

@@ -4,6 +4,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from inferd.check.places import Checked
 
 HELP = """\
 inferd check PATH... [options]
@@ -14,13 +18,18 @@ loaded: models, frameworks and the code in a model.py stay untouched. It is chec
 that serves, so that an error here is an error there.
 
   --strict                  warnings count as errors
+  --json                    findings as one JSON document: --format=json
+  --format FORMAT           text (the usual one), json, sarif (SARIF 2.1.0, for code scanning) or
+                            github (annotations of a GitHub workflow)
   --model-config-name NAME  read configs/NAME.pbtxt of the models that have it
 
-An error is what the server would refuse, a warning what may surprise. The exit code is 0 if there
-are no errors, 1 if there are some, and 2 for wrong arguments.
+An error is what the server would refuse, a warning what may surprise, a note what is good to
+know. The exit code is 0 if there are no errors, 1 if there are some, and 2 for wrong arguments.
+Colours need the package rich and a terminal; NO_COLOR turns them off.
 
   inferd check models/
   inferd check models/resnet --strict
+  inferd check models --format=sarif > inferd.sarif
 """
 
 
@@ -35,15 +44,29 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write("See inferd check --help.\n")
         return 2
     from inferd.check.places import check_paths
-    from inferd.check.report.text import write_text
     from inferd.engine.loading.load import gpu_count
     from inferd.repository.local import Reading
 
     reading = Reading(given.model_config_name, gpu_count())
     checked = check_paths([Path(path) for path in given.path], reading)
-    write_text(checked.findings, checked.model_count, sys.stdout)
+    _write(given.format, checked)
     levels = {one.level for one in checked.findings}
-    return 1 if "error" in levels or (given.strict and levels) else 0
+    return 1 if "error" in levels or (given.strict and "warning" in levels) else 0
+
+
+def _write(form: str, checked: "Checked") -> None:
+    """Write what was found in the form that was asked for."""
+    if form == "text":
+        from inferd.check.report.text import write_text
+
+        write_text(checked.findings, checked.model_count, sys.stdout, checked.unread)
+        return
+    from inferd.check.report.document import write_json
+    from inferd.check.report.github import write_github
+    from inferd.check.report.sarif import write_sarif
+
+    writers = {"json": write_json, "sarif": write_sarif, "github": write_github}
+    writers[form](checked.findings, checked.model_count, sys.stdout)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,4 +75,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("path", metavar="PATH", nargs="+")
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--model-config-name", default="")
+    parser.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text")
+    parser.add_argument("--json", dest="format", action="store_const", const="json")
     return parser

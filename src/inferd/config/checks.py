@@ -110,6 +110,8 @@ def _ensemble_complaints(config: ModelConfig) -> Iterator[Complaint]:
         given = f"not '{config.platform}'" if config.platform else "which is not given"
         text = f"ensemble_scheduling needs platform '{ENSEMBLE}', {given}"
         yield Complaint(text, ("platform",) if config.platform else (path,))
+    else:
+        yield from _own_complaints(config)
     if config.backend not in ("", ENSEMBLE):
         text = f"an ensemble has no backend, the configuration names '{config.backend}'"
         yield Complaint(text, ("backend",))
@@ -122,6 +124,11 @@ def _ensemble_complaints(config: ModelConfig) -> Iterator[Complaint]:
             if not getattr(step, field):
                 text = f"ensemble_scheduling: step {number} has no {field}"
                 yield Complaint(text, (path, "step", number, field))
+    yield from wiring_complaints(config, steps)
+
+
+def _own_complaints(config: ModelConfig) -> Iterator[Complaint]:
+    """Yield what an ensemble has that only its steps' models can have."""
     for field in ("instance_group", "model_warmup"):
         if getattr(config, field):
             text = f"an ensemble cannot have {field}: its steps' models have their own"
@@ -129,7 +136,6 @@ def _ensemble_complaints(config: ModelConfig) -> Iterator[Complaint]:
     if config.optimization != Optimization() or "optimization" in config.given:
         text = "an ensemble cannot have optimization: its steps' models have their own"
         yield Complaint(text, ("optimization",))
-    yield from wiring_complaints(config, steps)
 
 
 # --- instances and files ---

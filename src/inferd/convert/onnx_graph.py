@@ -138,28 +138,32 @@ class Reference:
 
 @dataclass(slots=True)
 class GraphInput:
-    """A graph's input: its dims, -1 where one is variable; None if they are not known.
+    """A graph's input, or output: its dims, -1 where one is variable; None if they are not known.
 
-    `element` is the type of its elements, 0 unless it is a tensor.
+    `element` is the type of its elements, 0 unless it is a tensor. One that is no tensor is a
+    sequence, a map or an optional.
     """
 
     name: str
     dims: tuple[int, ...] | None
     first_dim: str = ""
     element: int = 0
+    is_tensor: bool = True
 
 
 @dataclass(slots=True)
 class OnnxGraph:
     """Nodes in the order in which they run; `elements` are the types that values have.
 
-    `scalars` are its inputs and outputs that are declared without dims.
+    `given` are its outputs as they are declared, by the same names as `outputs`; `scalars` are its
+    inputs and outputs that are declared without dims.
     """
 
     nodes: list[RowNode] = field(default_factory=list)
     constants: dict[str, Constant] = field(default_factory=dict)
     inputs: list[GraphInput] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    given: list[GraphInput] = field(default_factory=list)
     elements: dict[str, int] = field(default_factory=dict)
     scalars: set[str] = field(default_factory=set)
 
@@ -252,6 +256,7 @@ def _take_port(graph: OnnxGraph, number: int, port: GraphInput) -> None:
         graph.inputs.append(port)
     elif number == 12:
         graph.outputs.append(port.name)
+        graph.given.append(port)
     if port.dims == () and number != 13:
         graph.scalars.add(port.name)
 
@@ -381,8 +386,10 @@ def _port(data: memoryview) -> GraphInput:
             port.name = _name(value)
         elif number == 2:
             for kind, _, of_type in fields(view(value)):
-                if kind == 1:  # a tensor; there are sequences, maps and optionals, too
+                if kind == 1:
                     _read_tensor_type(port, view(of_type))
+                elif kind in (4, 5, 9):
+                    port.is_tensor = False
     return port
 
 

@@ -6,11 +6,13 @@ from dataclasses import replace
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_setting
 from inferd.core.interfaces import BackendContext
+from inferd.core.offline import OfflineReport
 from inferd.core.signature import (
     DEFAULT_MAX_BATCH_SIZE,
     Signature,
     check_config,
     complete_config,
+    signature_complaints,
 )
 
 
@@ -34,6 +36,15 @@ class CompletingBackend:
         self._default_max_batch_size = whole_setting(
             context.settings, DEFAULT_MAX_BATCH_SIZE, usual
         )
+
+    def report_of(self, config: ModelConfig, signature: Signature) -> OfflineReport:
+        """Return what a file with this `signature` tells of a model. Raises InvalidConfig."""
+        completed = complete_config(config, signature, self._default_max_batch_size)
+        complaints = [
+            one._replace(text=one.text.lstrip(":, "))  # no name of a model stands before it
+            for one in signature_complaints(completed, signature)
+        ]
+        return OfflineReport(completed, True, complaints, signature.verdict)
 
     def _complete_checked(self, config: ModelConfig, signature: Signature) -> ModelConfig:
         completed = complete_config(config, signature, self._default_max_batch_size)

@@ -1,11 +1,12 @@
 """Signature: the inputs and outputs a model file declares, compared with a configuration."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
+from inferd.config.rules.complaint import Complaint
 from inferd.core.rows import OPEN, UNKNOWN, Verdict
-from inferd.errors import InvalidConfig
+from inferd.errors import FieldPath, InvalidConfig
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import fits
 
@@ -120,7 +121,7 @@ def complete_config(
             f"model '{config.name}' cannot batch, but max_batch_size is {config.max_batch_size}: "
             f"the first dim of '{known[0].name}' is not variable, the file has it as {known[0]}"
         )
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("max_batch_size",))
     max_batch_size = config.max_batch_size
     has_batch_dim = not fixed and signature.verdict.has_batch_dim
     if has_batch_dim and not (config.is_unbatched or _counts_batch_dim(config, signature)):
@@ -142,41 +143,51 @@ def complete_config(
 def check_config(config: ModelConfig, signature: Signature) -> None:
     """Check that `config` and the file agree about names, datatypes and shapes.
 
+    Raises InvalidConfig with the first complaint of `signature_complaints`.
+    """
+    for complaint in signature_complaints(config, signature):
+        msg = f"model '{config.name}'{complaint.text}"
+        raise InvalidConfig(msg, complaint.path)
+
+
+def signature_complaints(config: ModelConfig, signature: Signature) -> Iterator[Complaint]:
+    """Yield where `config` and the file do not agree about names, datatypes and shapes.
+
     Files often declare the outputs of the one run that they were made from. So a variable dim in
     the configuration, the batch dim included, allows an output more than the file does.
     The configuration may leave out outputs and inputs with a default value; it lists inputs that a
-    scheduler fills in elsewhere. Raises InvalidConfig naming the tensor, what the file says and
-    what the configuration says.
+    scheduler fills in elsewhere. Each names the tensor, what the file says and what the
+    configuration says; the text follows the name of the model.
     """
     takes = signature.inputs | signature.defaulted
-    for tensor in config.input:
+    for number, tensor in enumerate(config.input):
+        path: FieldPath = ("input", number)
         declared = takes.get(tensor.name)
         if declared is None:
-            raise _unknown(config, "input", tensor.name, takes)
-        _check_datatype(config, "input", tensor, declared)
-        if not tensor.allow_ragged_batch:  # otherwise the scheduler gives it another shape
-            _check_shape(config, "input", tensor, declared)
+            yield _unknown("input", path, tensor.name, takes)
+            continue
+        yield from _tensor_complaints(config, path, tensor, declared)
         if tensor.optional and tensor.name in signature.inputs:
-            msg = (
-                f"model '{config.name}': the configuration calls input '{tensor.name}' optional, "
+            text = (
+                f": the configuration calls input '{tensor.name}' optional, "
                 f"but the file has no value for it when it is left out"
             )
-            raise InvalidConfig(msg)
+            yield Complaint(text, (*path, "optional"))
     given = {tensor.name for tensor in config.input} | _scheduler_inputs(config)
-    if missing := [name for name in signature.inputs if name not in given]:
-        msg = (
-            f"model '{config.name}': the file needs input {_quoted(missing)}, "
-            f"the configuration has only {_quoted(given)}"
+    missing = [name for name in signature.inputs if name not in given]
+    if missing and all(tensor.name in takes for tensor in config.input):
+        text = (
+            f": the file needs input {_quoted(missing)}, the configuration has only "
+            f"{_quoted(given)}"
         )
-        raise InvalidConfig(msg)
-    scattered = {name for batch_output in config.batch_output for name in batch_output.target_name}
-    for output in config.output:
+        yield Complaint(text, ("input",))
+    for number, output in enumerate(config.output):
+        path = ("output", number)
         declared = signature.outputs.get(output.name)
         if declared is None:
-            raise _unknown(config, "output", output.name, signature.outputs)
-        _check_datatype(config, "output", output, declared)
-        if output.name not in scattered:  # otherwise the scheduler gives it another shape
-            _check_shape(config, "output", output, declared)
+            yield _unknown("output", path, output.name, signature.outputs)
+            continue
+        yield from _tensor_complaints(config, path, output, declared)
 
 
 def _counts_batch_dim(config: ModelConfig, signature: Signature) -> bool:
@@ -244,45 +255,61 @@ def _config_dims(
 
 def _datatype(config: ModelConfig, tensor: Declared) -> DataType:
     if tensor.datatype is None:
-        msg = (
-            f"model '{config.name}': '{tensor.name}' is of type {tensor.kind} in the file, which "
-            f"the protocol cannot carry; list the inputs and outputs to serve in config.pbtxt, or "
-            f"export the model with plain tensors (scikit-learn: convert with zipmap=False)"
-        )
+        msg = f"model '{config.name}'{_no_datatype(tensor)}"
         raise InvalidConfig(msg)
     return tensor.datatype
+
+
+def _no_datatype(tensor: Declared) -> str:
+    return (
+        f": '{tensor.name}' is of type {tensor.kind} in the file, which "
+        f"the protocol cannot carry; list the inputs and outputs to serve in config.pbtxt, or "
+        f"export the model with plain tensors (scikit-learn: convert with zipmap=False)"
+    )
 
 
 def _model_dims(tensor: ModelInput | ModelOutput) -> tuple[int, ...]:
     return tensor.dims if tensor.reshape is None else tensor.reshape
 
 
-def _check_datatype(
-    config: ModelConfig, role: str, tensor: ModelInput | ModelOutput, declared: Declared
-) -> None:
-    datatype = _datatype(config, declared)
-    if tensor.datatype is not datatype:
-        msg = (
-            f"model '{config.name}', {role} '{tensor.name}': the file has {datatype.value}, "
+def _tensor_complaints(
+    config: ModelConfig, path: FieldPath, tensor: ModelInput | ModelOutput, declared: Declared
+) -> Iterator[Complaint]:
+    role = "input" if isinstance(tensor, ModelInput) else "output"
+    if declared.datatype is None:
+        yield Complaint(_no_datatype(declared), path)
+    elif tensor.datatype is not declared.datatype:
+        text = (
+            f", {role} '{tensor.name}': the file has {declared.datatype.value}, "
             f"the configuration says {tensor.datatype.value}"
         )
-        raise InvalidConfig(msg)
+        yield Complaint(text, (*path, "data_type"))
+    if not _is_shaped_by_scheduler(config, tensor):
+        yield from _shape_complaints(config, path, tensor, declared)
 
 
-def _check_shape(
-    config: ModelConfig, role: str, tensor: ModelInput | ModelOutput, declared: Declared
-) -> None:
+def _is_shaped_by_scheduler(config: ModelConfig, tensor: ModelInput | ModelOutput) -> bool:
+    """Tell whether the model sees a tensor in another shape than the configuration says."""
+    if isinstance(tensor, ModelInput):
+        return tensor.allow_ragged_batch
+    return any(tensor.name in batch_output.target_name for batch_output in config.batch_output)
+
+
+def _shape_complaints(
+    config: ModelConfig, path: FieldPath, tensor: ModelInput | ModelOutput, declared: Declared
+) -> Iterator[Complaint]:
+    role = "input" if isinstance(tensor, ModelInput) else "output"
     batch = (-1,) if config.max_batch_size > 0 else ()
     wanted = batch + _model_dims(tensor)
     # A scalar, or of unknown rank: only a run can tell.
     if declared.shape and not fits(_allowed(declared, role, wanted, batch), wanted):
-        msg = (
-            f"model '{config.name}', {role} '{tensor.name}': the file has shape "
+        text = (
+            f", {role} '{tensor.name}': the file has shape "
             f"{list(declared.shape)}, the configuration says {list(wanted)}"
         )
         if batch:
-            msg += f", the first being the batch dim of max_batch_size {config.max_batch_size}"
-        raise InvalidConfig(msg)
+            text += f", the first being the batch dim of max_batch_size {config.max_batch_size}"
+        yield Complaint(text, (*path, "dims" if tensor.reshape is None else "reshape"))
 
 
 def _allowed(
@@ -302,13 +329,9 @@ def _allowed(
     return tuple(repaired)
 
 
-def _unknown(
-    config: ModelConfig, role: str, name: str, declared: dict[str, Declared]
-) -> InvalidConfig:
-    return InvalidConfig(
-        f"model '{config.name}': the configuration has {role} '{name}', "
-        f"the file has only {_quoted(declared)}"
-    )
+def _unknown(role: str, path: FieldPath, name: str, declared: dict[str, Declared]) -> Complaint:
+    text = f": the configuration has {role} '{name}', the file has only {_quoted(declared)}"
+    return Complaint(text, (*path, "name"))
 
 
 def _quoted(names: Iterable[str]) -> str:

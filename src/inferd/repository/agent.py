@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from inferd.config.model import ModelConfig, RepositoryAgent
+from inferd.config.rules.complaint import within
 from inferd.config.rules.inside import is_inside
 from inferd.errors import InvalidConfig
 
@@ -30,14 +31,16 @@ def run_agents(folder: Path, config: ModelConfig) -> None:
 
     Raises InvalidConfig for an unknown agent, and when an agent rejects the files.
     """
-    for agent in config.model_repository_agents:
+    for number, agent in enumerate(config.model_repository_agents):
+        path = ("model_repository_agents", "agents", number)
         if agent.name != _CHECKSUM:
             msg = (
                 f"model '{config.name}': there is no repository agent '{agent.name}', known are: "
                 f"{_CHECKSUM}"
             )
-            raise InvalidConfig(msg)
-        _check_sums(folder, agent, f"model '{config.name}', agent '{agent.name}'")
+            raise InvalidConfig(msg, (*path, "name"))
+        with within(*path, "parameters"):
+            _check_sums(folder, agent, f"model '{config.name}', agent '{agent.name}'")
 
 
 def _check_sums(folder: Path, agent: RepositoryAgent, place: str) -> None:
@@ -54,16 +57,16 @@ def _check_sum(folder: Path, place: str, key: str, expected: str) -> None:
     if algorithm not in _ALGORITHMS or not name or not is_inside(name):
         kinds = " or ".join(f"{one}:FILE" for one in _ALGORITHMS)
         msg = f"{place}: parameter '{key}', expected {kinds}, FILE in the model's folder"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, (key,))
     if not (folder / name).is_file():  # opening a pipe would block until somebody writes
         msg = f"{place}: there is no file '{name}' in the model's folder"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, (key,))
     try:
         with (folder / name).open("rb") as file:
             found = hashlib.file_digest(file, _ALGORITHMS[algorithm]).hexdigest()
     except OSError as error:
         msg = f"{place}: '{name}' cannot be read: {error.strerror}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(msg, (key,)) from error
     if found != expected.strip().lower():
         msg = f"{place}: the {algorithm} of '{name}' is {found}, expected {expected}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, (key,))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from inferd.config.model import ModelConfig
+from inferd.config.rules.complaint import within
 from inferd.errors import InvalidConfig
 from inferd.repository.contents import read_inside
 
@@ -15,11 +16,12 @@ def read_labels(folder: Path, config: ModelConfig) -> dict[str, list[bytes]]:
 
     Raises InvalidConfig for a file that is missing, too large, or not inside the folder.
     """
-    return {
-        output.name: _lines(folder, output.label_filename, f"model '{config.name}'")
-        for output in config.output
-        if output.label_filename
-    }
+    labels, place = {}, f"model '{config.name}'"
+    for number, output in enumerate(config.output):
+        if output.label_filename:
+            with within("output", number, "label_filename"):
+                labels[output.name] = _lines(folder, output.label_filename, place)
+    return labels
 
 
 def _lines(folder: Path, filename: str, model: str) -> list[bytes]:

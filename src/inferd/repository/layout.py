@@ -22,6 +22,7 @@ from inferd.config.platform import (
     platform_of_file,
     platforms_of,
 )
+from inferd.config.rules.complaint import within
 from inferd.config.rules.inside import is_inside
 from inferd.core.interfaces import Backend, ModelFiles, Placement, always
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
@@ -228,7 +229,7 @@ def files_of(
         msg = f"model '{model.name}' version {version}: there is no {version}/{filename}"
         if found := found_instead(model.folder, folder, filename):
             msg += f"; {found}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("default_model_filename",))
     return ModelFiles(model.folder, version, folder, file, is_wanted)
 
 
@@ -244,17 +245,18 @@ def placements(config: ModelConfig, gpu_count: int) -> tuple[list[Placement], li
     """
     placed: list[Placement] = []
     warnings: list[str] = []
-    for group in config.instance_group:
+    for number, group in enumerate(config.instance_group):
         place = f"model '{config.name}', instance_group '{group.name}'"
         if group.passive:
             warnings.append(f"{place} is passive: it gets no requests and no instances")
             continue
         if group.kind == "KIND_GPU" and gpu_count == 0:
             warnings.append(f"{place} asks for a GPU, there is none: it runs on the CPU")
-        placed += _placements_of(group, gpu_count, place)
+        with within("instance_group", number):
+            placed += _placements_of(group, gpu_count, place)
     if config.instance_group and not placed:
         msg = f"model '{config.name}': every instance_group is passive, nothing would run requests"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("instance_group",))
     return placed, warnings
 
 
@@ -264,7 +266,7 @@ def _placements_of(group: InstanceGroup, gpu_count: int, place: str) -> list[Pla
         missing = [gpu for gpu in group.gpus if gpu >= gpu_count]
         if missing:
             msg = f"{place} lists gpus {missing}, this machine has 0 to {gpu_count - 1}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(msg, ("gpus",))
         devices = [(True, gpu) for gpu in group.gpus or range(gpu_count)]
     every = [device for device in devices for _ in range(group.count)]
     return [

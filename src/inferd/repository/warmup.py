@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from inferd.config.model import ModelConfig, Warmup, WarmupInput
+from inferd.config.rules.complaint import within
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError, InvalidConfig
 from inferd.repository.contents import read_inside
@@ -40,23 +41,28 @@ def warmup_samples(folder: Path, config: ModelConfig) -> list[Sample]:
     A sample without a batch size is ignored, as in Triton. Raises InvalidConfig for a sample whose
     inputs or data files are missing or do not fit.
     """
-    return [_sample(folder, config, one) for one in config.model_warmup if one.batch_size > 0]
+    samples = []
+    for number, one in enumerate(config.model_warmup):
+        if one.batch_size > 0:
+            with within("model_warmup", number):
+                samples.append(_sample(folder, config, one))
+    return samples
 
 
 def _sample(folder: Path, config: ModelConfig, warmup: Warmup) -> Sample:
     place = f"model '{config.name}', model_warmup '{warmup.name}'"
     if warmup.batch_size > MAX_BATCH:
         msg = f"{place} has batch_size {warmup.batch_size}, expected at most {MAX_BATCH}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("batch_size",))
     missing = {i.name for i in config.input if not i.optional} - warmup.inputs.keys()
     if missing:
         names = ", ".join(f"'{name}'" for name in sorted(missing))
         msg = f"{place} has no input {names}, which the model needs"
         raise InvalidConfig(msg)
-    tensors = [
-        _tensor(folder, config, f"{place}, input '{name}'", name, given)
-        for name, given in warmup.inputs.items()
-    ]
+    tensors = []
+    for name, given in warmup.inputs.items():
+        with within("inputs", name):
+            tensors.append(_tensor(folder, config, f"{place}, input '{name}'", name, given))
     requests = [
         InferRequest(config.name, id=warmup.name, inputs=list(tensors))
         for _ in range(warmup.batch_size)
@@ -67,14 +73,15 @@ def _sample(folder: Path, config: ModelConfig, warmup: Warmup) -> Sample:
 def _tensor(folder: Path, config: ModelConfig, place: str, name: str, given: WarmupInput) -> Tensor:
     if given.datatype is None:
         msg = f"{place} has no data_type"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("data_type",))
     if any(dim < 0 for dim in given.dims):
         msg = f"{place} has dims {list(given.dims)}, expected none that varies"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("dims",))
     _check_declared(config, place, name, given.datatype, given.dims)
     shape = (1, *given.dims) if config.max_batch_size > 0 else given.dims
     if given.input_data_file:
-        data: Any = _file_data(folder, place, given.input_data_file, given.datatype, shape)
+        with within("input_data_file"):
+            data: Any = _file_data(folder, place, given.input_data_file, given.datatype, shape)
     elif given.random_data and given.datatype is not DataType.BYTES:
         data = _random_data(given.datatype, shape)
     elif given.random_data or given.zero_data:
@@ -97,10 +104,10 @@ def _check_declared(
     if datatype is not declared.datatype:
         expected = "none" if declared.datatype is None else declared.datatype.value
         msg = f"{place} has data_type {datatype.value}, the model's is {expected}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("data_type",))
     if not fits(declared.dims, dims):
         msg = f"{place} has dims {list(dims)}, the model's are {list(declared.dims)}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("dims",))
 
 
 def _random_data(datatype: DataType, shape: Sequence[int]) -> Any:

@@ -16,6 +16,7 @@ from inferd.config.parameter_names import (
 )
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
+from inferd.core.offline import OfflineReport
 from inferd.core.signature import Declared, Signature, complete_config
 from inferd.errors import InferdError
 from inferd.tensor.dtype import DataType
@@ -52,6 +53,12 @@ class EstimatorBackend(CompletingBackend):
         del files
         is_whole = config.input and config.output
         return _as_table(self._with_usual(config)) if is_whole else None
+
+    def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
+        """See OfflineBackend.read_offline: without the library no file tells anything."""
+        del files
+        config = self._with_usual(config)
+        return OfflineReport(config, is_complete=bool(config.input and config.output))
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete.

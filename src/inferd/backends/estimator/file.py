@@ -46,12 +46,7 @@ _HARMLESS = re.compile(
 def read_estimator(file: Path, config: ModelConfig) -> Any:
     """Return the estimator in `file`. Raises InvalidConfig, Unsupported, BackendFailed."""
     what = f"'{file.name}'"
-    if file.suffix in PICKLES and not is_on(config, ALLOW_PICKLE):
-        msg = (
-            f"{what} is a pickle, which can run any code when it is loaded; set parameter "
-            f"{ALLOW_PICKLE} to true if you trust it, or save the model with skops"
-        )
-        raise Unsupported(msg)
+    check_pickle(file, config)
     try:
         with _importing:  # loading a file imports modules as well
             estimator = _untangled(lambda: _read(file, config))
@@ -64,6 +59,16 @@ def read_estimator(file: Path, config: ModelConfig) -> Any:
         msg = f"{what} holds a {type(estimator).__name__}, which can neither predict nor transform"
         raise InvalidConfig(msg)
     return estimator
+
+
+def check_pickle(file: Path, config: ModelConfig) -> None:
+    """Raise Unsupported if `file` is a pickle, and these are not allowed for the model."""
+    if file.suffix in PICKLES and not is_on(config, ALLOW_PICKLE):
+        msg = (
+            f"'{file.name}' is a pickle, which can run any code when it is loaded; set parameter "
+            f"{ALLOW_PICKLE} to true if you trust it, or save the model with skops"
+        )
+        raise Unsupported(msg)
 
 
 def _read(file: Path, config: ModelConfig) -> Any:

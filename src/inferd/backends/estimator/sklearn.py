@@ -8,7 +8,7 @@ import numpy as np
 
 from inferd.backends.estimator.backend import EstimatorBackend
 from inferd.backends.estimator.catboost import catboost_model
-from inferd.backends.estimator.file import read_estimator
+from inferd.backends.estimator.file import check_pickle, read_estimator
 from inferd.backends.estimator.lightgbm import lightgbm_model
 from inferd.backends.estimator.model import (
     LOG_PROBABILITY,
@@ -27,6 +27,7 @@ from inferd.backends.estimator.xgboost import xgboost_model
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import Array
 from inferd.core.interfaces import ModelFiles
+from inferd.core.offline import OfflineReport
 from inferd.errors import BackendFailed, Unsupported
 from inferd.tensor.dtype import DataType, datatype_of
 
@@ -59,6 +60,12 @@ class SklearnBackend(EstimatorBackend):
     """Runs .skops files, and pickles where the configuration allows them."""
 
     packages = ("sklearn", "skops")
+
+    def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
+        """See OfflineBackend.read_offline: a pickle must be allowed."""
+        report = super().read_offline(files, config)
+        check_pickle(files.file, report.config)
+        return report
 
     def _read(self, files: ModelFiles, config: ModelConfig) -> LoadedModel:
         estimator = read_estimator(files.file, config)

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from inferd.backends.onnx.declared import declared_signature
 from inferd.backends.onnx.doors.guard import MOST, Guarded, guarded
 from inferd.backends.onnx.guarded import GuardedInstance
 from inferd.backends.onnx.instance import OnnxInstance, failures
@@ -25,6 +26,7 @@ from inferd.config.parameter import whole_number
 from inferd.config.parameter_names import MOST_ELEMENTS
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
+from inferd.core.offline import OfflineReport
 from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import check_config
 from inferd.errors import BackendFailed, InvalidConfig
@@ -59,6 +61,19 @@ class OnnxBackend(CompletingBackend):
         with self._lock:
             self._completed.append(loaded)
         return completed
+
+    def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
+        """See OfflineBackend.read_offline: the file is read without ONNX Runtime."""
+        model = self._model(files, config).model
+        if model is None:
+            name = _model_file(files).name
+            msg = f"model '{config.name}': '{name}' is no ONNX model, or is cut off"
+            raise InvalidConfig(msg)
+        find_libraries(files, config)
+        signature = declared_signature(model)
+        if signature is None:
+            return OfflineReport(config, is_complete=False)
+        return self.report_of(config, signature)
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed if the file cannot run."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from inferd.backends.python.code import code_folders
+from inferd.backends.python.code import check_code, code_folders
 from inferd.backends.python.thread import ModelThread
 from inferd.backends.worker.bootstrap.inferd_worker.arena import GROWTH_SETTING
 from inferd.backends.worker.environments.cache import DEFAULT_COUNT
@@ -36,6 +36,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.config.pbtxt import parse_json
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
+from inferd.core.offline import OfflineReport
 from inferd.errors import InvalidConfig
 
 log = logging.getLogger("inferd.backends")
@@ -75,6 +76,14 @@ class PythonBackend:
     def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
         self._context = context
+
+    def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
+        """See OfflineBackend.read_offline: the code is read, and never run. Raises BadCode."""
+        files = self._with_code(files)
+        source = files.file.read_bytes()
+        if not requested_environment(files, config):  # another Python may read it otherwise
+            check_code(source, files)
+        return OfflineReport(config, is_complete=_MARK not in source and _CLASS in source)
 
     def environment(self, files: ModelFiles, config: ModelConfig) -> Environment:
         """Return the environment of a model, created if need be. Raises InferdError."""

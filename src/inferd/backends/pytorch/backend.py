@@ -13,7 +13,7 @@ from inferd.backends.pytorch.compiled import (
     load_compiled,
 )
 from inferd.backends.pytorch.export import Export, export_run, load_export
-from inferd.backends.pytorch.interface import read_interface
+from inferd.backends.pytorch.interface import Interface, read_interface
 from inferd.backends.pytorch.rows.export import verdict_on_export
 from inferd.backends.pytorch.rows.script import verdict_on_script
 from inferd.backends.pytorch.runtime import device_of, pytorch
@@ -30,6 +30,7 @@ from inferd.config.parameter_names import ALLOW_NATIVE
 from inferd.core.arrays import ArrayInstance
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.offline import OfflineReport
 from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import check_config
 from inferd.errors import InvalidConfig
@@ -54,14 +55,17 @@ class PytorchBackend(CompletingBackend):
 
     def complete_alone(self, files: ModelFiles, config: ModelConfig) -> ModelConfig | None:
         """See HostedBackend.complete: torch.export files have the metadata as JSON."""
-        what = f"model '{config.name}', '{files.file.name}'"
-        is_export = files.file.is_file() and files.file.suffix == ".pt2"
-        if not is_export or has_native_code(files.file, what):
-            return None
-        interface = read_interface(files.file, what)
+        interface = _interface(files, config)
         if interface is None:
             return None
         return self._complete_checked(config, interface.signature(config))
+
+    def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
+        """See OfflineBackend.read_offline: of TorchScript only PyTorch can tell anything."""
+        interface = _interface(files, config)
+        if interface is None:
+            return OfflineReport(config, is_complete=False)
+        return self.report_of(config, interface.signature(config))
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. TorchScript has no metadata to complete with."""
@@ -110,3 +114,12 @@ class PytorchBackend(CompletingBackend):
             check_compiled(config)
             return load_compiled(self._torch, file, config, device)
         return load_export(self._torch, file, config, device)
+
+
+def _interface(files: ModelFiles, config: ModelConfig) -> Interface | None:
+    """Return the interface of a torch.export file, None if only PyTorch can tell it."""
+    what = f"model '{config.name}', '{files.file.name}'"
+    is_export = files.file.is_file() and files.file.suffix == ".pt2"
+    if not is_export or has_native_code(files.file, what):
+        return None
+    return read_interface(files.file, what)

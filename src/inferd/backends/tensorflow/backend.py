@@ -11,6 +11,7 @@ from inferd.config.model import ModelConfig
 from inferd.core.arrays import ArrayInstance
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.offline import OfflineReport
 from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import check_config
 from inferd.errors import InvalidConfig
@@ -32,6 +33,10 @@ class TensorflowBackend(CompletingBackend):
 
     complete_alone = complete
     """See HostedBackend.complete: TensorFlow itself is not needed."""
+
+    def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
+        """See OfflineBackend.read_offline."""
+        return self.report_of(config, _interface(files, config).signature)
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed if it cannot be loaded."""

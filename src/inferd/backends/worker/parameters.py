@@ -39,7 +39,7 @@ def runs_in_server(
             return False
     if where not in ("server", "worker"):
         msg = f"model '{config.name}': {what} is '{where}', expected server or worker"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("parameters", PROCESS_PARAMETER))
     return where == "server"
 
 
@@ -55,7 +55,7 @@ def check_in_server(config: ModelConfig, what: str = "") -> None:
             f"model '{config.name}': its {what} needs a process of its own, but "
             f"{PROCESS_PARAMETER} is server"
         )
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("parameters", PROCESS_PARAMETER))
 
 
 def _parameter_for_worker(config: ModelConfig) -> str:

@@ -1,7 +1,6 @@
 """Findings for people: each with its line and what to do, in colours where a terminal is."""
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -11,8 +10,9 @@ from inferd.check.finding import Finding
 Piece = tuple[str, str]
 """Text and its style, as rich calls it."""
 
-_STYLES = {"error": "bold red", "warning": "bold yellow"}
+_STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _MOST_SHOWN = 200
+_MOST_NAMES = 5
 
 
 def shown_path(path: Path) -> str:
@@ -25,17 +25,27 @@ def summary(findings: Sequence[Finding], model_count: int) -> str:
     """Return how much was found, in a few words."""
     counts = [
         _counted(sum(one.level == level for one in findings), level)
-        for level in ("error", "warning")
+        for level in ("error", "warning", "note")
         if any(one.level == level for one in findings)
     ]
     return f"{_counted(model_count, 'model')}: {', '.join(counts) or 'nothing to mend'}"
 
 
-def write_text(findings: Sequence[Finding], model_count: int, out: TextIO) -> None:
-    """Write the findings to `out`: with rich where that is a terminal, else as plain text."""
+def write_text(
+    findings: Sequence[Finding], model_count: int, out: TextIO, unread: Sequence[str] = ()
+) -> None:
+    """Write the findings to `out`: with rich where that is a terminal, else as plain text.
+
+    `unread` are models of which only their frameworks can tell more.
+    """
     lines = [line for one in findings for line in _lines(one)]
     style = "bold red" if any(one.level == "error" for one in findings) else "bold green"
     lines.append([(summary(findings, model_count), style)])
+    if unread:
+        names = ", ".join(unread[:_MOST_NAMES])
+        more = f" and {len(unread) - _MOST_NAMES} more" if len(unread) > _MOST_NAMES else ""
+        text = f"not read without a framework, so only --load tells more: {names}{more}"
+        lines.append([(text, "")])
     if not _write_rich(lines, out):
         out.writelines("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
 
@@ -83,8 +93,3 @@ def _write_rich(lines: Sequence[Sequence[Piece]], out: TextIO) -> bool:
     for line in lines:
         console.print(Text.assemble(*line), soft_wrap=False)
     return True
-
-
-def write_error(text: str) -> None:
-    """Write an error of the command itself."""
-    sys.stderr.write(f"inferd check: {text}\n")

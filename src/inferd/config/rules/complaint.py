@@ -1,5 +1,7 @@
 """Complaint: one thing that is wrong with a configuration, and the field that says so."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from inferd.errors import FieldPath, InvalidConfig
@@ -14,3 +16,13 @@ class Complaint(NamedTuple):
     def error(self, model: str, file: str) -> InvalidConfig:
         """Return the error for the configuration `file` of `model`."""
         return InvalidConfig(f"model '{model}', {file}: {self.text}", self.path)
+
+
+@contextmanager
+def within(*path: str | int) -> Iterator[None]:
+    """Put `path` before that of an InvalidConfig that is raised in this context."""
+    try:
+        yield
+    except InvalidConfig as error:
+        error.path = (*path, *error.path)
+        raise

@@ -111,6 +111,8 @@ def _ordering_complaints(dynamic: DynamicBatching) -> Iterator[Complaint]:
 def _preferred_complaints(
     config: ModelConfig, place: str, path: FieldPath, sizes: tuple[int, ...]
 ) -> Iterator[Complaint]:
+    if config.max_batch_size < 0:
+        return  # that is wrong enough
     for number, size in enumerate(sizes):
         if not 1 <= size <= config.max_batch_size:
             text = (

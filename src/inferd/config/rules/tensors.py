@@ -42,7 +42,8 @@ def _tensor_complaints(
     elif not is_inside(tensor.label_filename):
         text = f"{place}: label_filename '{tensor.label_filename}' leads out of the model's folder"
         yield Complaint(text, (*path, "label_filename"))
-    if tensor.reshape is not None:
+    is_sound = all(dim > 0 or dim == -1 for dim in tensor.dims)
+    if tensor.reshape is not None and is_sound:
         path = (*path, "reshape")
         yield from _reshape_complaints(config, place, path, (tensor.dims, tensor.reshape))
 

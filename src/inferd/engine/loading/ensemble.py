@@ -13,6 +13,8 @@ from inferd.schedulers.ensemble import EnsembleScheduler
 from inferd.schedulers.ensemble_parts.plan import LATEST, EnsemblePlan
 from inferd.tensor.classification import Labels
 
+VERSION_0 = "a model_version that is left out means 0, write -1 for the latest"
+
 MAX_RUNS = 1000
 """The most model runs one request to an ensemble may take, those of nested ensembles included."""
 
@@ -31,7 +33,7 @@ def find_steps(config: ModelConfig, find: Callable[[str, str], Served]) -> list[
         except InferdError as error:
             msg = f"ensemble '{config.name}', step {number}: {error.message}"
             if step.model_version == 0:
-                msg += "; a model_version that is left out means 0, write -1 for the latest"
+                msg += f"; {VERSION_0}"
             raise LoadFailed(msg) from error
     return found
 

@@ -134,4 +134,5 @@ def _word_of(config: ModelConfig) -> Literal["auto", "copy", "single", "spread"]
 
 
 def _refused(config: ModelConfig, what: str) -> InvalidConfig:
-    return InvalidConfig(f"model '{config.name}': parameter {PLACEMENT} {what}")
+    msg = f"model '{config.name}': parameter {PLACEMENT} {what}"
+    return InvalidConfig(msg, ("parameters", PLACEMENT))

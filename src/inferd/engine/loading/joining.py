@@ -58,7 +58,7 @@ def _word_of(config: ModelConfig) -> str:
             f"model '{config.name}': parameter {JOIN_PARAMETER} is '{word[:100]}', "
             f"expected {', '.join(_WORDS[:-1])} or {_WORDS[-1]}"
         )
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("parameters", JOIN_PARAMETER))
     return word
 
 

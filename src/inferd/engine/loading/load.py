@@ -25,9 +25,9 @@ from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.config.options.gpu_limit import GpuLimits
 from inferd.config.options.host_policy import HostPolicies
 from inferd.config.options.rate_limit import Limits
-from inferd.config.parameter import is_converted, number
+from inferd.config.parameter import number
 from inferd.config.parameter_names import EXECUTION_TIMEOUT
-from inferd.config.platform import is_python_based, reported_platform
+from inferd.config.platform import reported_platform
 from inferd.core.interfaces import (
     Backend,
     BackendContext,
@@ -48,7 +48,7 @@ from inferd.engine.loading.ensemble import build_ensemble, find_steps
 from inferd.engine.loading.homes import check_ensemble, forward, home_of, share_of_queues
 from inferd.engine.loading.isolation import WHY_ISOLATED, isolated, marked_load
 from inferd.engine.loading.joining import joining_of, tell_joining
-from inferd.engine.loading.lookup import backend_named, python_based, translating
+from inferd.engine.loading.lookup import finder_of
 from inferd.engine.loading.opening import Machine, open_all
 from inferd.engine.loading.scheduling import Given, as_executed, build_scheduler
 from inferd.engine.loading.warmup import samples_of
@@ -236,8 +236,8 @@ class Loader:
             for pair in pairs:
                 undo.callback(pair.alone.close)
             alone = [pair.alone for pair in pairs]
-            _check_timeout(config, alone)
-            inline = _may_run_inline(config, backend, alone)
+            check_timeout(config, are_remote=len(remote_of(alone)) == len(alone))
+            inline = may_run_inline(config, backend, alone)
             counts = self._counts(config)
             joining = self._joining(config, backend, alone)
             given = Given(files.folder, self._options.delayed_start, joining, marks)
@@ -404,11 +404,7 @@ class Loader:
 
     def _backend(self, config: ModelConfig) -> Backend:
         name = config.backend
-        find: Callable[[str, Path | None], Backend] = backend_named
-        if is_python_based(config):
-            find = python_based
-        elif is_converted(config):
-            find = translating
+        find = finder_of(config)
         with self._lock:
             backend = self._backends.get((name, find))
             if backend is None:
@@ -461,12 +457,13 @@ def _first_response_buckets(config: ModelConfig) -> Sequence[float]:
             buckets = control.histogram_options
             if list(buckets) != sorted(set(buckets)) or not all(map(isfinite, buckets)):
                 msg = f"model '{config.name}': the buckets of {FIRST_RESPONSES} are not in order"
-                raise InvalidConfig(msg)
+                raise InvalidConfig(msg, ("model_metrics",))
             return buckets
     return FIRST_RESPONSE_BUCKETS_MS
 
 
-def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[Instance]) -> bool:
+def may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[Instance]) -> bool:
+    """Tell whether `instances` may run on the event loop. Raises InvalidConfig."""
     wanted = config.parameters.get(EXECUTION_PARAMETER, "auto")
     if wanted == "auto":
         are_bounded = all(getattr(instance, "bounded", True) for instance in instances)
@@ -482,17 +479,20 @@ def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[I
     else:
         return True
     msg = f"model '{config.name}': parameter {EXECUTION_PARAMETER} is '{wanted}'{wrong}"
-    raise InvalidConfig(msg)
+    raise InvalidConfig(msg, ("parameters", EXECUTION_PARAMETER))
 
 
-def _check_timeout(config: ModelConfig, instances: Sequence[Instance]) -> None:
-    """Raise InvalidConfig for a limit on executions that nothing can end."""
-    if number(config, EXECUTION_TIMEOUT) and len(remote_of(instances)) < len(instances):
+def check_timeout(config: ModelConfig, *, are_remote: bool) -> None:
+    """Raise InvalidConfig for a limit on executions that nothing can end.
+
+    `are_remote`: the instances are all in processes of their own.
+    """
+    if number(config, EXECUTION_TIMEOUT) and not are_remote:
         msg = (
             f"model '{config.name}': parameter {EXECUTION_TIMEOUT} needs a process of its own, but "
             f"backend '{config.backend}' runs in the server, where nothing can end an execution"
         )
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("parameters", EXECUTION_TIMEOUT))
 
 
 def gpu_count(folder: Path = Path("/proc/driver/nvidia/gpus")) -> int:

@@ -7,10 +7,11 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import MAX_SHOWN
+from inferd.config.parameter import MAX_SHOWN, is_converted
 from inferd.config.parameter_names import CONVERT
 from inferd.config.platform import PYTHON_RUNTIME, is_python_based, platform_named
 from inferd.core.interfaces import Backend, GivenModel
+from inferd.core.offline import OfflineBackend
 from inferd.errors import InvalidConfig, Unsupported
 
 ENTRY_POINTS = "inferd.backends"
@@ -143,6 +144,27 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
     return found
 
 
+def finder_of(config: ModelConfig) -> Callable[[str, Path | None], Backend]:
+    """Return which of the functions here finds the backend of a model. Raises InvalidConfig."""
+    if is_python_based(config):
+        return python_based
+    return translating if is_converted(config) else backend_named
+
+
+def offline_backend(name: str, directory: Path | None = None) -> OfflineBackend | None:
+    """Return a new backend that tells of models without its framework, None if it cannot.
+
+    Raises as `backend_named` does.
+    """
+    platform = platform_named(name)
+    target = _BACKENDS.get(platform.backend if platform else name)
+    try:
+        found = EntryPoint("", target, "").load()() if target else backend_named(name, directory)
+    except ModuleNotFoundError:
+        return None
+    return found if isinstance(found, OfflineBackend) else None
+
+
 def translating(name: str, directory: Path | None) -> Backend:
     """Return a new backend that converts models of the library `name` to ONNX when they load.
 
@@ -155,7 +177,7 @@ def translating(name: str, directory: Path | None) -> Backend:
             f"parameter {CONVERT} is for models of {', '.join(_CONVERTIBLE)}, not for backend "
             f"'{name[:MAX_SHOWN]}'"
         )
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, ("parameters", CONVERT))
     kind = EntryPoint("", _TRANSLATED_BACKEND, ENTRY_POINTS).load()
     found: Backend = kind(backend_named(library, directory))
     return found

@@ -231,7 +231,7 @@ def _sequence(
         per_instance = oldest.max_candidate_sequences or rows
     iterates = sequence.iterative_sequence
     rules = SequenceRules(per_instance, oldest is None, idle_us, iterates, given.delayed_start)
-    batching = DynamicBatching(default_queue_policy=_queue_policy(config))
+    batching = DynamicBatching(default_queue_policy=queue_policy(config))
     queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
     tensors = SequenceTensors(plan, Controls(config), States(config, given.folder))
     return SequenceScheduler(executions, queues, timing, tensors, rules, timer=timer)
@@ -259,7 +259,8 @@ def _rows_for(share: float, rows: int) -> int:
     return enough
 
 
-def _queue_policy(config: ModelConfig) -> QueuePolicy:
+def queue_policy(config: ModelConfig) -> QueuePolicy:
+    """Return the policy of the queues of a model with sequences. Raises InvalidConfig."""
     timeout_us = whole_number(config, QUEUE_TIMEOUT_PARAMETER, 0, 0, _MOST)
     return QueuePolicy(
         default_timeout_microseconds=timeout_us or _NO_TIMEOUT_US,

@@ -12,12 +12,14 @@ from typing import NamedTuple, NoReturn
 from inferd.config.model import EnsembleStep, ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import WantedOutput
 from inferd.core.signature import is_unranked
-from inferd.errors import InvalidConfig
+from inferd.errors import FieldPath, InvalidConfig
 from inferd.schedulers.ensemble_parts.batch_dim import BatchDim, Shape, agree
 from inferd.tensor.dtype import DataType
 
 LATEST = -1
 """The model_version that leaves the choice to the server."""
+
+_STEPS = ("ensemble_scheduling", "step")
 
 MAX_DECOUPLED = 16
 """How many decoupled steps may follow each other."""
@@ -174,33 +176,37 @@ class EnsemblePlan:
         inputs = {one.name: one for one in model.input}
         for inner, outer in step.inputs:
             if inner not in inputs:
-                self._refuse(f"{step}, which is to read '{outer}', has no input '{inner}'")
+                text = f"{step}, which is to read '{outer}', has no input '{inner}'"
+                self._refuse(text, *_STEPS, step.number, "input_map", inner)
             end = _end(f"{step} input", inputs.pop(inner), model, step.number)
             self._readers.setdefault(outer, []).append(end)
         for one in inputs.values():
             if not one.optional:
-                self._refuse(f"{step} needs input '{one.name}', its input_map has none")
+                text = f"{step} needs input '{one.name}', its input_map has none"
+                self._refuse(text, *_STEPS, step.number, "input_map")
         outputs = {one.name: one for one in model.output}
         for inner, outer in step.outputs.items():
             if inner not in outputs:
-                self._refuse(f"{step}, which is to write '{outer}', has no output '{inner}'")
+                text = f"{step}, which is to write '{outer}', has no output '{inner}'"
+                self._refuse(text, *_STEPS, step.number, "output_map", inner)
             self._writers[outer] = _end(f"{step} output", outputs[inner], model, step.number)
         if 0 < model.max_batch_size < config.max_batch_size:
-            self._refuse(
+            text = (
                 f"max_batch_size is {config.max_batch_size}, but {step} takes batches of at most "
                 f"{model.max_batch_size}"
             )
+            self._refuse(text, "max_batch_size")
 
     def _check_way(self, tensor: str, reader: _End, *, is_batched: bool) -> BatchDim | None:
         """Check that `reader` can read `tensor`; return what may become of its batch dim."""
         writer = self._writers[tensor]
         way = f"{writer} → tensor '{tensor}' → {reader}"
         if writer.datatype is not reader.datatype:
-            self._refuse(f"datatypes differ: {way}")
+            self._refuse(f"datatypes differ: {way}", *self._path_of(reader))
         is_open = writer.is_open or reader.is_open
         if not (is_open or agree(writer.dims, reader.dims) or agree(writer.shape, reader.shape)):
             hint = "" if is_batched else "; the ensemble has no batch dim, its max_batch_size is 0"
-            self._refuse(f"shapes do not fit: {way}{hint}")
+            self._refuse(f"shapes do not fit: {way}{hint}", *self._path_of(reader))
         if writer.is_batched is reader.is_batched:
             return None
         return BatchDim(reader.dims, adds=reader.is_batched)
@@ -214,7 +220,7 @@ class EnsemblePlan:
         if len(ordered) < len(called):
             ended = {step.number for step in ordered}
             circle = self._circle([step for step in called if step.number not in ended])
-            self._refuse(f"its steps wait for each other: {circle}")
+            self._refuse(f"its steps wait for each other: {circle}", *_STEPS)
         return ordered
 
     def _circle(self, waiting: Sequence[Step]) -> str:
@@ -241,7 +247,8 @@ class EnsemblePlan:
             steps.append(step._replace(depth=len(way)))
             after = (*way, str(step)) if step.is_decoupled else way
             if len(after) > MAX_DECOUPLED:
-                self._refuse(f"more than {MAX_DECOUPLED} decoupled steps come after each other")
+                text = f"more than {MAX_DECOUPLED} decoupled steps come after each other"
+                self._refuse(text, *_STEPS, step.number)
             ways |= dict.fromkeys(step.outputs.values(), after)
         self._common_way("the answer", self.outputs, ways)
         return tuple(steps)
@@ -258,13 +265,18 @@ class EnsemblePlan:
             shorter, longer = sorted((longest, way), key=len)
             if longer[: len(shorter)] != shorter:
                 msg = f"{what} is made from two decoupled models: {longest[-1]} and {way[-1]}"
-                self._refuse(f"{msg}, whose answers do not belong together")
+                self._refuse(f"{msg}, whose answers do not belong together", *_STEPS)
             longest = longer
         return longest
 
-    def _refuse(self, what: str) -> NoReturn:
+    def _path_of(self, reader: _End) -> FieldPath:
+        if reader.step is not None:
+            return (*_STEPS, reader.step, "input_map", reader.name)
+        return "output", self.outputs.index(reader.name)
+
+    def _refuse(self, what: str, *path: str | int) -> NoReturn:
         msg = f"ensemble '{self.name}': {what}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(msg, path)
 
 
 def _step(number: int, step: EnsembleStep, model: ModelConfig) -> Step:

@@ -7,6 +7,7 @@ sequence it belongs to (Triton, Control Inputs). A client cannot send them.
 import numpy as np
 
 from inferd.config.model import CONTROL_TYPES, Control, ControlInput, ModelConfig, ModelInput
+from inferd.config.rules.complaint import within
 from inferd.core.request import Sequence
 from inferd.errors import InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
@@ -30,8 +31,9 @@ class Controls:
         self._id: ModelInput | None = None
         self.inputs: list[ModelInput] = []
         """The control tensors as inputs of the model, without the batch dim."""
-        for one in batching.control_input if batching is not None else ():
-            self.inputs.append(self._add(one))
+        for number, one in enumerate(batching.control_input if batching is not None else ()):
+            with within("sequence_batching", "control_input", number):
+                self.inputs.append(self._add(one))
         self.absent = self._tensors(0, start=False, end=False, ready=False)
         """The control tensors for a row without a request."""
 

@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 
 from inferd.config.model import InitialState, ModelConfig, ModelInput, ModelOutput, SequenceState
+from inferd.config.rules.complaint import within
 from inferd.core.request import InferResponse
 from inferd.errors import BackendFailed, InferdError, InvalidConfig
 from inferd.tensor.dtype import DataType
@@ -31,8 +32,11 @@ class States:
         self._batch_dims = (1,) if config.max_batch_size > 0 else ()
         self._hidden = frozenset(output.name for output in hidden_outputs(config))
         self.output_names = [state.output_name for state in self._states]
-        self.initial = [self._first(state, folder) for state in self._states]
+        self.initial: list[Tensor] = []
         """The states that a sequence starts with."""
+        for number, state in enumerate(self._states):
+            with within("sequence_batching", "state", number):
+                self.initial.append(self._first(state, folder))
 
     def taken_from(self, response: InferResponse) -> list[Tensor]:
         """Return the state inputs of the next request, copied; drop hidden states from `response`.
@@ -101,10 +105,11 @@ class States:
             raise self._bad_file(state, f"'{name}' has {more}, expected {expected} {unit}")
 
     def _bad_file(self, state: SequenceState, why: str) -> InferdError:
-        return InvalidConfig(
+        msg = (
             f"model '{self._model}': sequence_batching: initial_state of '{state.input_name}': "
             f"{why}"
         )
+        return InvalidConfig(msg, ("initial_state", 0, "data_file"))
 
 
 def state_inputs(config: ModelConfig) -> list[ModelInput]:

@@ -1,0 +1,132 @@
+"""Checks one version of a model as the server loads it, short of its framework.
+
+The order is that of the server's loader: files, what the file tells, the configuration completed by
+it, labels, warm-up samples, instances, schedulers.
+"""
+
+from pathlib import Path
+
+from inferd.check.model import ModelCheck
+from inferd.config.checks import config_complaints, instance_complaints
+from inferd.config.defaults import normalised
+from inferd.config.model import ModelConfig
+from inferd.config.platform import is_python_based
+from inferd.core.interfaces import Backend, ModelFiles
+from inferd.core.offline import OfflineBackend, OfflineReport
+from inferd.core.processes import ALONE
+from inferd.core.rows import Joining
+from inferd.engine.loading.homes import home_of
+from inferd.engine.loading.joining import joining_of
+from inferd.engine.loading.load import check_timeout, counts_of, may_run_inline
+from inferd.engine.loading.lookup import finder_of, offline_backend
+from inferd.engine.loading.scheduling import as_executed, queue_policy
+from inferd.engine.loading.warmup import samples_of
+from inferd.errors import InvalidConfig, Unsupported
+from inferd.repository.labels import read_labels
+from inferd.repository.layout import files_of, placements
+from inferd.schedulers.sequence_parts.states import States
+
+
+def check_version(check: ModelCheck, version: int, directory: Path | None = None) -> None:
+    """Add what is wrong with a version of a model that could be found.
+
+    Sets the configuration of `check` to what would be served. Python-based backends lie in
+    `directory`.
+    """
+    config = check.model.config
+    if config is None or config.ensemble_scheduling is not None:
+        return
+    report = None
+    with check.noting("file"):
+        files = files_of(check.model, version, config)
+        backend = _backend(check, config, directory)
+        report = _report(config, files, backend, directory)
+        check.add_complaints(report.complaints, "file")
+    if report is None:
+        return
+    config = report.config
+    with check.noting("config"):
+        config = normalised(config, config.name, check.gpu_count)
+    check.complete(config, is_complete=report.is_complete)
+    check.add_complaints(config_complaints(config))
+    check.add_complaints(instance_complaints(config))
+    check.add_complaints(check.io_complaints(config))
+    _check_files(check, files, config)
+    if backend is not None:
+        _check_run(check, config, backend, report)
+
+
+def _backend(check: ModelCheck, config: ModelConfig, directory: Path | None) -> Backend | None:
+    """Return the model's backend, None if its package is not installed here."""
+    path = ("backend",) if check.says("backend") else ("platform",)
+    try:
+        return finder_of(config)(config.backend, directory)
+    except Unsupported as error:
+        check.add_warning(error.message, "package", path)
+        return None
+    except InvalidConfig as error:
+        error.path = error.path or path
+        raise
+
+
+def _report(
+    config: ModelConfig, files: ModelFiles, backend: Backend | None, directory: Path | None
+) -> OfflineReport:
+    """Return what the model's file tells without its framework."""
+    reader: object = backend
+    if not is_python_based(config):
+        reader = offline_backend(config.backend, directory)
+    if not isinstance(reader, OfflineBackend):
+        return OfflineReport(config, is_complete=bool(config.input and config.output))
+    return reader.read_offline(files, config)
+
+
+def _check_files(check: ModelCheck, files: ModelFiles, config: ModelConfig) -> None:
+    """Check what the configuration names in the model's folder."""
+    with check.noting("file"):
+        read_labels(files.folder, config)
+    with check.noting("config"):
+        samples_of(files.folder, config)
+    with check.noting("config"):
+        as_executed(config)
+        States(config, files.folder)
+
+
+def _check_run(
+    check: ModelCheck, config: ModelConfig, backend: Backend, report: OfflineReport
+) -> None:
+    """Check how the model would be run."""
+    with check.noting("config"):
+        places, warnings = placements(config, check.gpu_count)
+        for text in warnings:
+            check.add_warning(text, path=("instance_group",))
+        home_of(config, backend, places, ALONE, is_limited=False)
+    with check.noting("config"):
+        is_in_worker = getattr(backend, "is_in_worker", None)
+        check_timeout(config, are_remote=is_in_worker is not None and is_in_worker(config))
+    with check.noting("config"):
+        may_run_inline(config, backend, ())
+    with check.noting("config"):
+        counts_of(config, with_summaries=False, with_histograms=True)
+    if config.sequence_batching is not None:
+        with check.noting("config"):
+            queue_policy(config)
+    with check.noting("config"):
+        joining = joining_of(config, report.verdict, joins=getattr(backend, "joins", False))
+        if report.is_complete:
+            _tell_joining(check, joining)
+
+
+def _tell_joining(check: ModelCheck, joining: Joining) -> None:
+    path = ("dynamic_batching",)
+    if joining.is_risky:
+        text = "requests are joined, and one client's data may change the answers to others"
+        fix = "leave the numbers of dynamic_batching out, or set parameter inferd_join to never"
+        check.add_warning(f"{text}: {joining.reason}", path=path, fix=fix)
+    elif joining.state == "compared":
+        text = "each request runs alone until comparisons have shown that joining changes no answer"
+        fix = "if its rows do not depend on each other, set parameter inferd_join to always"
+        check.add_warning(f"{text}: {joining.reason}", path=path, fix=fix)
+    elif joining.never_joins and check.says("dynamic_batching"):
+        text = "dynamic_batching has no effect, each request runs alone"
+        check.add_warning(f"{text}: {joining.reason}", path=path)
