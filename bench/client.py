@@ -94,7 +94,7 @@ def on_grpcio(url: str) -> Infer:
     call = grpc.insecure_channel(url, options=limits).unary_unary(METHOD, None, None)
 
     def infer(array: np.ndarray) -> np.ndarray:
-        request = make_request(MODEL, {"INPUT0": array}, None, {"outputs": ["OUTPUT0"]})
+        request = make_request(MODEL, {"INPUT0": array}, None, {"outputs": ["OUTPUT0"]}, [])
         answer = call(b"".join(encode_infer_request(request)), timeout=60)
         return InferResult(decode_infer_response(answer))["OUTPUT0"]
 

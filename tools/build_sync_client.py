@@ -20,6 +20,8 @@ _WORDS = (
     (r"\basync with asyncio\b", "with asyncio"),
     (r"\basync (def|with|for) ", r"\1 "),
     (r"\bawait ", ""),
+    (r"\bAwaitable\[(\w+)\]", r"\1"),
+    (r"\bAwaitable, ", ""),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\baclosing\b", "closing"),

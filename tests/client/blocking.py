@@ -23,9 +23,17 @@ class Blocking:
             result = found(*arguments, **options)
             if inspect.isasyncgen(result):
                 return self._iterate(result)
+            if hasattr(result, "__aenter__"):
+                return result
             return self.loop.run_until_complete(result)
 
         return call
+
+    @contextlib.contextmanager
+    def block(self, manager):
+        """Enter and leave an asynchronous context manager."""
+        yield self.loop.run_until_complete(manager.__aenter__())
+        self.loop.run_until_complete(manager.__aexit__(None, None, None))
 
     def _iterate(self, stream):
         try:

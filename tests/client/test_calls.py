@@ -1,12 +1,14 @@
 """Each call of the client against a server, over both protocols, with both clients."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scripted import ScriptedServer, answer
 
-from inferd.client import ClientError, InvalidArgument, InvalidRequest, NotFound
+from inferd.client import ClientError, InvalidArgument, InvalidRequest, NotFound, ServerError
 from inferd.core.metadata import ModelState
 from inferd.errors import Code
 from inferd.tensor.dtype import DataType
@@ -249,3 +251,58 @@ def test_many_calls_at_a_time_share_few_connections(protocol, served):
         calls = [client.client.infer("m", {"INPUT0": X + i, "INPUT1": X}) for i in range(40)]
         found = client.gather(*calls)
     assert [float(one["OUTPUT0"][0, 0]) for one in found] == [float(i) for i in range(40)]
+
+
+def test_arrays_in_shared_memory_are_not_sent_and_outputs_are_written_there(client):
+    with client_block(client, 1 << 20) as memory:
+        left, right = memory.array((1, 4), np.float32), memory.array((1, 4), np.float32)
+        total = memory.array((2, 4), np.float32)
+        left[...], right[...] = X, X + 1
+        inputs = {"INPUT0": left, "INPUT1": right}
+        result = client.infer("m", inputs, outputs={"OUTPUT0": total})
+        np.testing.assert_array_equal(total[:1], 2 * X + 1)
+        np.testing.assert_array_equal(result["OUTPUT0"], 2 * X + 1)
+        assert np.shares_memory(result["OUTPUT0"], total)
+        result = client.infer("m", {"INPUT0": left, "INPUT1": X})
+        np.testing.assert_array_equal(result["OUTPUT0"], 2 * X)
+        np.testing.assert_array_equal(result["OUTPUT1"], X * 0)
+        texts = memory.array(100, np.uint8)
+        result = client.infer("all", {"IN_BYTES": ["a", "bcd"]}, outputs={"OUT_BYTES": texts})
+        assert result.strings("OUT_BYTES") == ["a", "bcd"]
+        with pytest.raises(InvalidRequest, match="not in shared memory"):
+            client.infer("m", inputs, outputs={"OUTPUT0": X})
+        with pytest.raises(InvalidRequest, match="does not fit"):
+            memory.array(1 << 20, np.float64)
+        with pytest.raises(InvalidRequest, match="object"):
+            memory.array(1, object)
+        small = memory.array((1, 2), np.float32)
+        with pytest.raises(ClientError):
+            client.infer("m", inputs, outputs={"OUTPUT0": small})
+        names = regions()
+        assert len(names) == 1
+    assert regions() == []
+    np.testing.assert_array_equal(total[:1], 2 * X + 1)
+    np.testing.assert_array_equal(
+        client.infer("m", {"INPUT0": left, "INPUT1": X})["OUTPUT0"], 2 * X
+    )
+    with pytest.raises(ClientError, match="outside"):
+        memory.array(1, np.uint8)
+
+
+def test_shared_memory_is_removed_when_the_server_does_not_take_it(kind):
+    with (
+        ScriptedServer(answer(501, b"no shared memory")) as server,
+        kind(server.url, binary=True) as client,
+        pytest.raises(ServerError, match="no shared"),
+    ):
+        client_block(client, 100).__enter__()
+    assert regions() == []
+
+
+def regions():
+    return [one for one in os.listdir("/dev/shm") if one.startswith(f"v2_client_{os.getpid()}")]
+
+
+def client_block(client, size):
+    memory = client.shared_memory(size)
+    return memory if hasattr(memory, "__enter__") else client.block(memory)

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, ClientError, DeadlineExceeded, server_error
-from inferd.client.regions import SharedRegion
+from inferd.client.regions import Registration
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
@@ -14,7 +14,7 @@ from inferd.errors import Code, InvalidRequest
 from inferd.observe.statistics import ModelStatistics
 from inferd.wire.proto import encode, parse_answer
 from inferd.wire.proto.fields import read_field
-from inferd.wire.shared_memory import SystemRegistration
+from inferd.wire.shared_memory import SystemRegistration, places_of
 from inferd.wire.v2.grpc import metadata as messages
 from inferd.wire.v2.grpc.codec import decode_infer_response, encode_infer_request
 from inferd.wire.v2.grpc.parameters import decode_parameter
@@ -130,7 +130,7 @@ class GrpcCalls:
 
     # --- shared memory ---
 
-    def register(self, region: SharedRegion) -> ClientCall[None]:
+    def register(self, region: Registration) -> ClientCall[None]:
         """Make a region of system shared memory known."""
         registration = SystemRegistration(region.name, region.key, 0, region.size_bytes)
         message = encode_registration("System", registration)
@@ -145,9 +145,10 @@ class GrpcCalls:
 
     def infer(self, request: InferRequest, *, binary: bool) -> ClientCall[InferResponse]:
         """One inference. Raises InvalidRequest for what a message cannot hold."""
+        places = places_of(request)
         return ClientCall(
             _SERVICE + "ModelInfer",
-            lambda answer: decode_infer_response(answer.body),
+            lambda answer: decode_infer_response(answer.body, places),
             encode_infer_request(request),
             is_safe=False,
         )

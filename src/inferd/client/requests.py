@@ -3,19 +3,25 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+import numpy as np
+from numpy.typing import NDArray
+
+from inferd.client.regions import SharedRegion, span_in
 from inferd.client.settings import Headers
 from inferd.client.tensors import to_tensors
 from inferd.core.metadata import ModelMetadata
 from inferd.core.request import InferRequest, WantedOutput
 from inferd.core.request import Sequence as RequestSequence
 from inferd.errors import InvalidRequest
-from inferd.tensor.tensor import Parameters
+from inferd.tensor.tensor import Parameters, Tensor
+from inferd.wire.shared_memory import span_parameters
 
 
 class InferOptions(TypedDict, total=False):
     """What may be said of an inference beside its model and its inputs.
 
-    outputs: the names of those wanted; by default all.
+    outputs: the names of those wanted, by default all; or arrays in shared memory by name, into
+        which they are written.
     version: of the model; by default the server's choice.
     id: a text that the answer repeats.
     parameters: custom ones, for the model.
@@ -27,7 +33,7 @@ class InferOptions(TypedDict, total=False):
     headers: of this call alone.
     """
 
-    outputs: Sequence[str]
+    outputs: Sequence[str] | Mapping[str, NDArray[Any]]
     version: str
     id: str
     parameters: Parameters
@@ -46,16 +52,24 @@ def make_request(
     inputs: Mapping[str, Any],
     known: ModelMetadata | None,
     options: InferOptions,
+    regions: list[SharedRegion],
 ) -> InferRequest:
-    """Return the request; `known` as `to_tensors` wants it. Raises InvalidRequest."""
+    """Return the request; `known` as `to_tensors` wants it. Raises InvalidRequest.
+
+    Arrays that lie in one of `regions` are not sent, but named.
+    """
     if not model:
         msg = "the name of the model is empty"
         raise InvalidRequest(msg)
     request = InferRequest(model, inputs=to_tensors(inputs, known))
+    if regions:
+        _refer(request.inputs, regions)
     for name, value in options.items():
         if name == "outputs":
             if not request.outputs:
                 request.outputs = [WantedOutput(one) for one in options["outputs"]]
+            if isinstance(value, Mapping):
+                _place(request, value, regions)
         elif name in _OTHERS:
             _others(request, known, options)
         elif name not in _ELSEWHERE:
@@ -83,3 +97,20 @@ def _others(request: InferRequest, known: ModelMetadata | None, options: InferOp
         if names is None:
             names = [one.name for one in known.outputs] if known is not None else []
         request.outputs = [WantedOutput(name, top_k=top_k) for name in names]
+
+
+def _refer(tensors: list[Tensor], regions: list[SharedRegion]) -> None:
+    """Let tensors whose arrays are in shared memory say so."""
+    for tensor in tensors:
+        if isinstance(tensor.data, np.ndarray) and (span := span_in(regions, tensor.data)):
+            tensor.parameters = (tensor.parameters or {}) | span_parameters(span)
+
+
+def _place(
+    request: InferRequest, places: Mapping[str, NDArray[Any]], regions: list[SharedRegion]
+) -> None:
+    for wanted in request.outputs:
+        wanted.place = span_in(regions, places[wanted.name])
+        if wanted.place is None:
+            msg = f"the array for output '{wanted.name}' is not in shared memory of this client"
+            raise InvalidRequest(msg)

@@ -1,8 +1,8 @@
 """Rest: the calls of V2 over REST, and what their answers mean; no input or output."""
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -11,13 +11,14 @@ import orjson
 
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, ServerError, server_error
-from inferd.client.regions import SharedRegion
+from inferd.client.regions import Registration
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata, TensorMetadata
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import Code, InvalidRequest
 from inferd.observe.statistics import ModelStatistics
 from inferd.tensor.dtype import datatype_named
+from inferd.wire.shared_memory import places_of
 from inferd.wire.v2.binary import HEADER, json_length
 from inferd.wire.v2.repository import decode_index, encode_load_request, encode_unload_request
 from inferd.wire.v2.rest.client import decode_infer_response, encode_infer_request
@@ -123,7 +124,7 @@ class RestCalls:
 
     # --- shared memory ---
 
-    def register(self, region: SharedRegion) -> ClientCall[None]:
+    def register(self, region: Registration) -> ClientCall[None]:
         """Make a region of system shared memory known."""
         path = f"/v2/systemsharedmemory/region/{quote(region.name, safe='')}/register"
         body = {"key": region.key, "offset": 0, "byte_size": region.size_bytes}
@@ -153,7 +154,10 @@ class RestCalls:
         else:
             headers = ((HEADER, str(size)),)
         path = _url(request.model, request.version, verb)
-        return ClientCall(path, _read_response, buffers, headers=headers, is_safe=False)
+        read: Callable[[ServerAnswer], InferResponse] = _read_response
+        if places := places_of(request):
+            read = partial(_read_response, places=places)
+        return ClientCall(path, read, buffers, headers=headers, is_safe=False)
 
     def read_message(self, message: memoryview) -> InferResponse:
         """Return one of the answers of a stream. Raises ServerError, BadAnswer."""
@@ -294,8 +298,10 @@ def _tensor(one: _TensorDocument) -> TensorMetadata:
     return TensorMetadata(one.name, datatype_named(one.datatype, one.name), tuple(one.shape))
 
 
-def _read_response(answer: ServerAnswer) -> InferResponse:
+def _read_response(
+    answer: ServerAnswer, places: Mapping[str, memoryview] | None = None
+) -> InferResponse:
     body = answer.body
     header = answer.headers.get(_HEADER_KEY)
     size = len(body) if header is None else json_length(header.encode(), len(body))
-    return decode_infer_response(body, size)
+    return decode_infer_response(body, size, places)

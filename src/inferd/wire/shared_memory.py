@@ -5,6 +5,7 @@ gRPC, so both codecs use this module.
 """
 
 from bisect import bisect_left
+from math import prod
 from typing import Any, NamedTuple
 
 from inferd.aio.inline import INLINE_STRING_BYTES, NotFast
@@ -12,7 +13,7 @@ from inferd.core.request import InferRequest, Resolve, Span, WantedOutput
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
-from inferd.tensor.tensor import Tensor
+from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire.json.document import Output
 
 REGION = "shared_memory_region"
@@ -71,6 +72,37 @@ def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Re
     wrong = SIZE if type(offset) is int and offset >= 0 else OFFSET
     msg = f"{what}: {wrong} must be a number of bytes, 0 or more"
     raise InvalidRequest(msg)
+
+
+def span_parameters(span: Span) -> Parameters:
+    """Return the parameters of a tensor that a client has in `span`, whose region is a name."""
+    _, start, end = span.extent
+    return {REGION: str(span.region), OFFSET: start, SIZE: end - start}
+
+
+def places_of(request: InferRequest) -> dict[str, memoryview]:
+    """Return the shared memory that a client has for the outputs of `request`, by name."""
+    return {one.name: one.place.view for one in request.outputs if one.place is not None}
+
+
+def placed_output(
+    name: str, datatype: DataType, shape: tuple[int, ...], place: memoryview
+) -> Tensor:
+    """Return the output that a server has written to `place`. Raises InvalidRequest."""
+    count = prod(shape)
+    size = count * datatype.size_bytes
+    if datatype is DataType.BYTES:
+        for _ in range(count):
+            size += 4 + int.from_bytes(place[size : size + 4], "little")
+            if size > len(place):
+                break
+    if not 0 <= size <= len(place) or min(shape, default=0) < 0:
+        msg = (
+            f"output '{name}' is {datatype.value} {list(shape)}, which is more than the "
+            f"{len(place)} bytes of shared memory for it"
+        )
+        raise InvalidRequest(msg)
+    return Tensor(name, datatype, shape, place[:size])
 
 
 def output_reference(output: Output) -> Reference | None:

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from inferd.client.aio.io import sleep
 from inferd.client.aio.pool import AsyncConnectionPool
+from inferd.client.aio.shared_memory import AsyncSharedMemory
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, ClientError, Denied, ServerError
 from inferd.client.headers import HeaderLines
@@ -21,6 +22,9 @@ from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError
 from inferd.observe.statistics import ModelStatistics
+
+if TYPE_CHECKING:
+    from inferd.client.regions import SharedRegion
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -44,6 +48,7 @@ class AsyncClient:
         self._protocol: Protocol = protocol_of(self._settings.target)
         self._binary = True if self._settings.target.is_grpc else self._settings.binary
         self._known: dict[tuple[str, str], ModelMetadata] = {}
+        self._regions: list[SharedRegion] = []
 
     async def __aenter__(self) -> Self:
         """Return the client itself; connections are made when there are calls."""
@@ -109,7 +114,7 @@ class AsyncClient:
             known = self._known.get(key)
             if known is None:
                 known = self._known[key] = await self.metadata(*key)
-        return make_request(model, inputs, known, options)
+        return make_request(model, inputs, known, options, self._regions)
 
     async def _is_binary(self) -> bool:
         """Return whether the server takes binary data, as it says in its metadata."""
@@ -182,7 +187,11 @@ class AsyncClient:
         for key in [key for key in self._known if key[0] == model]:
             self._known.pop(key, None)
 
-    # --- settings ---
+    # --- shared memory and settings ---
+
+    def shared_memory(self, size_bytes: int) -> AsyncSharedMemory:
+        """Return shared memory for a `with` block; the server must be on this machine."""
+        return AsyncSharedMemory(size_bytes, self._regions, self._protocol, self._run)
 
     async def trace_settings(
         self, model: str = "", changes: Mapping[str, Any] | None = None

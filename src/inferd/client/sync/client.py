@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, ClientError, Denied, ServerError
@@ -16,12 +16,16 @@ from inferd.client.retry import delay_s
 from inferd.client.settings import ClientOptions, Headers, read_settings
 from inferd.client.sync.io import sleep
 from inferd.client.sync.pool import ConnectionPool
+from inferd.client.sync.shared_memory import SharedMemory
 from inferd.client.tensors import needs_metadata
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError
 from inferd.observe.statistics import ModelStatistics
+
+if TYPE_CHECKING:
+    from inferd.client.regions import SharedRegion
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -45,6 +49,7 @@ class Client:
         self._protocol: Protocol = protocol_of(self._settings.target)
         self._binary = True if self._settings.target.is_grpc else self._settings.binary
         self._known: dict[tuple[str, str], ModelMetadata] = {}
+        self._regions: list[SharedRegion] = []
 
     def __enter__(self) -> Self:
         """Return the client itself; connections are made when there are calls."""
@@ -110,7 +115,7 @@ class Client:
             known = self._known.get(key)
             if known is None:
                 known = self._known[key] = self.metadata(*key)
-        return make_request(model, inputs, known, options)
+        return make_request(model, inputs, known, options, self._regions)
 
     def _is_binary(self) -> bool:
         """Return whether the server takes binary data, as it says in its metadata."""
@@ -183,7 +188,11 @@ class Client:
         for key in [key for key in self._known if key[0] == model]:
             self._known.pop(key, None)
 
-    # --- settings ---
+    # --- shared memory and settings ---
+
+    def shared_memory(self, size_bytes: int) -> SharedMemory:
+        """Return shared memory for a `with` block; the server must be on this machine."""
+        return SharedMemory(size_bytes, self._regions, self._protocol, self._run)
 
     def trace_settings(
         self, model: str = "", changes: Mapping[str, Any] | None = None

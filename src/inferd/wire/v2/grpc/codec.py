@@ -4,6 +4,7 @@ Open Inference Protocol, ModelInferRequest and ModelInferResponse. Tensors trave
 raw contents per tensor, in order. Typed contents are read everywhere and written on demand.
 """
 
+from collections.abc import Mapping
 from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -42,7 +43,9 @@ from inferd.wire.shared_memory import (
     decode_reference,
     no_regions,
     place_output,
+    placed_output,
     read_input,
+    span_parameters,
     take_spans,
 )
 from inferd.wire.v2.grpc.contents import encode_contents, have_contents_fields
@@ -236,18 +239,27 @@ def encode_infer_request(request: InferRequest) -> list[Any]:
         encode_parameters(item.parameters, tensor.parameters or {})
     for wanted in request.outputs:
         output = message.outputs.add(name=wanted.name)
+        if wanted.place is not None:
+            encode_parameters(output.parameters, span_parameters(wanted.place))
         if wanted.top_k:
             output.parameters["classification"].int64_param = wanted.top_k
-    return with_raw(message.SerializeToString(), _RAW_INPUT, request.inputs)
+    sent = [one for one in request.inputs if not (one.parameters and REGION in one.parameters)]
+    return with_raw(message.SerializeToString(), _RAW_INPUT, sent)
 
 
-def decode_infer_response(data: Any) -> InferResponse:
+def decode_infer_response(
+    data: Any, places: Mapping[str, memoryview] | None = None
+) -> InferResponse:
     """Return the answer in a ModelInferResponse; raw outputs are views into `data`.
+
+    `places` is the shared memory of outputs that were requested there.
 
     Its `final` is the parameter triton_final_response, true without it. Raises InferdError when
     the server's answer is malformed.
     """
     try:
+        if places:
+            return _decode_placed_answer(data, places)
         split = split_message(data, _RAW_OUTPUT[0])
         if split is None or not split.raw:
             return _decode_typed_answer(data)
@@ -302,6 +314,27 @@ def _decode_typed_answer(data: Any) -> InferResponse:
         response.outputs = raw_tensors(message.outputs, raw, response.model)
     else:
         response.outputs = typed_tensors(message.outputs, response.model)
+    return response
+
+
+def _decode_placed_answer(data: Any, places: Mapping[str, memoryview]) -> InferResponse:
+    message = parse(_RESPONSE, bytes(data))
+    response = _response(message)
+    response.id = message.id
+    raw = list(message.raw_output_contents)
+    if len(raw) == len(message.outputs):  # those in shared memory have empty entries
+        items = zip(message.outputs, raw, strict=True)
+        raw = [one for item, one in items if item.name not in places]
+    others = [item for item in message.outputs if item.name not in places]
+    tensors = iter(raw_tensors(others, raw, response.model))
+    for item in message.outputs:
+        if item.name in places:
+            tensor, _ = described(item, response.model)
+            place = places[item.name]
+            found = placed_output(tensor.name, tensor.datatype, tensor.shape, place)
+        else:
+            found = next(tensors)
+        response.outputs.append(found)
     return response
 
 

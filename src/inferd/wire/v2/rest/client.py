@@ -1,5 +1,6 @@
 """The client side of V2 over JSON: encodes inference requests, decodes responses."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from inferd.tensor.tensor import Tensor
 from inferd.wire.json import document as json_document
 from inferd.wire.json.data import decode_data, decode_flat, encode_data
 from inferd.wire.json.document import Shape
+from inferd.wire.shared_memory import REGION, placed_output, span_parameters
 from inferd.wire.v2.binary import Blobs
 from inferd.wire.v2.rest.parameters import reserved_parameters, scalars
 
@@ -33,7 +35,9 @@ def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[A
         }
         if tensor.parameters:
             entry["parameters"] = dict(tensor.parameters)
-        if binary:
+        if tensor.parameters and REGION in tensor.parameters:
+            pass  # its data are there
+        elif binary:
             blobs.append(tensor.view())
             entry.setdefault("parameters", {})["binary_data_size"] = tensor.size_bytes
         else:
@@ -58,7 +62,11 @@ def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[A
 
 
 def _output_entry(wanted: WantedOutput, *, binary: bool) -> dict[str, Any]:
-    parameters: dict[str, Any] = {"binary_data": binary if wanted.binary is None else wanted.binary}
+    parameters: dict[str, Any]
+    if wanted.place is not None:
+        parameters = dict(span_parameters(wanted.place))
+    else:
+        parameters = {"binary_data": binary if wanted.binary is None else wanted.binary}
     if wanted.top_k:
         parameters["classification"] = wanted.top_k
     return {"name": wanted.name, "parameters": parameters}
@@ -99,8 +107,12 @@ class _FastDocument(msgspec.Struct, gc=False):
 _decode_fast = msgspec.json.Decoder(_FastDocument).decode
 
 
-def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
+def decode_infer_response(
+    body: memoryview, json_size: int, places: Mapping[str, memoryview] | None = None
+) -> InferResponse:
     """Return the response in `body`, whose first `json_size` bytes are JSON.
+
+    `places` is the shared memory of outputs that were requested there.
 
     Raises InvalidRequest when it is malformed.
     """
@@ -108,7 +120,7 @@ def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
     document: _FastDocument | _ResponseDocument
     try:
         document = _decode_fast(text)
-        outputs = _outputs(document, body, json_size)
+        outputs = _outputs(document, body, json_size, places)
     except (NotFast, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         values = json_document.loads_exact(text)
         try:
@@ -116,7 +128,7 @@ def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
         except msgspec.ValidationError as error:
             msg = f"not an inference response: {error}"
             raise InvalidRequest(msg) from None
-        outputs = _outputs(document, body, json_size)
+        outputs = _outputs(document, body, json_size, places)
     parameters = document.parameters
     return InferResponse(
         document.model_name,
@@ -128,7 +140,10 @@ def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
 
 
 def _outputs(
-    document: _FastDocument | _ResponseDocument, body: memoryview, json_size: int
+    document: _FastDocument | _ResponseDocument,
+    body: memoryview,
+    json_size: int,
+    places: Mapping[str, memoryview] | None,
 ) -> list[Tensor]:
     """Return the outputs. Raises InvalidRequest, NotFast for what is to be read exactly."""
     blobs = Blobs(body, json_size, model=document.model_name)
@@ -136,7 +151,10 @@ def _outputs(
     for one in document.outputs:
         parameters = one.parameters or {}
         size = parameters.get("binary_data_size")
-        if size is not None:
+        if places is not None and one.name in places:
+            datatype = datatype_named(one.datatype, one.name)
+            tensor = placed_output(one.name, datatype, one.shape, places[one.name])
+        elif size is not None:
             datatype = datatype_named(one.datatype, one.name)
             tensor = blobs.take(one.name, datatype, one.shape, size)
         elif isinstance(one.data, msgspec.Raw):
