@@ -23,7 +23,7 @@ from inferd.config.model import (
     SequenceBatching,
     VersionPolicy,
 )
-from inferd.config.pbtxt import decode_pbtxt, parse_json, parse_pbtxt, to_json
+from inferd.config.pbtxt import decode_pbtxt, parse_json, parse_pbtxt, to_json, to_pbtxt
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -421,3 +421,21 @@ def test_what_is_no_comment_is_utf_8(content, where):
     with pytest.raises(InvalidConfig) as caught:
         decode_pbtxt(content, "f")
     assert caught.value.message == f"f is not UTF-8: {where}"
+
+
+def test_a_configuration_is_written_as_a_text_that_says_the_same():
+    text = """
+        name: "m" max_batch_size: 4 response_cache { enable: true }
+        input { name: "\\303\\244\\"" data_type: TYPE_STRING dims: [-1, 2] reshape { shape: [] } }
+        parameters { key: "k" value { string_value: "v" } }
+    """
+    config = parse_pbtxt(text, "a")
+    written = to_pbtxt(config)
+    assert 'name: "ä\\""\n' in written
+    assert "  dims: [-1, 2]\n" in written
+    assert parse_pbtxt(written, "b") == config
+
+
+def test_a_max_batch_size_of_0_is_written_where_it_was_given():
+    assert to_pbtxt(parse_pbtxt("max_batch_size: 0", "a")) == "max_batch_size: 0\n"
+    assert to_pbtxt(parse_pbtxt("", "a")) == ""

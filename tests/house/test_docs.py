@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.cli import infer, models
+from inferd.cli import config, infer, models
 from inferd.cli.route import HELP as ROUTE_HELP
 from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
@@ -38,7 +38,11 @@ OURS_BESIDE_OPTIONS |= {"strict", "format"}  # inferd check
 OURS_BESIDE_OPTIONS |= {"sample", "tolerance"}  # inferd convert
 OURS_BESIDE_OPTIONS |= {"port", "json", "timeout"}  # inferd status, inferd reload
 OURS_BESIDE_OPTIONS |= {"ray", "status", "scale", "wake", "replace", "watch"}  # inferd deploy
-for parser in (infer.parser(), *map(models.parser, ("models", "load", "unload", "stats"))):
+for parser in (
+    infer.parser(),
+    config.parser(),
+    *map(models.parser, ("models", "load", "unload", "stats")),
+):
     OURS_BESIDE_OPTIONS |= set(re.findall(r"--([a-z-]+)", parser.format_help()))
 OURS_BESIDE_OPTIONS |= set(re.findall(r"^  --([a-z-]+) ", ROUTE_HELP, re.MULTILINE))
 

@@ -1,5 +1,6 @@
 """Places: finds the models at the paths that were given, as the server would, and checks each."""
 
+import difflib
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +13,12 @@ from inferd.check.model import ModelCheck
 from inferd.check.sizes import add_size_warnings, memory_bytes
 from inferd.check.surprises import add_surprises
 from inferd.check.version import check_version
-from inferd.errors import InferdError
+from inferd.errors import InferdError, InvalidConfig
+from inferd.repository.layout import FoundModel
 from inferd.repository.local import Reading
 from inferd.repository.repositories import Repositories
+
+_MOST_NAMES = 5
 
 
 class Checked(NamedTuple):
@@ -28,6 +32,34 @@ class Checked(NamedTuple):
     unread: list[str]
 
 
+def check_model(path: Path, reading: Reading, name: str = "") -> ModelCheck:
+    """Return the check of one model: that at `path`, or the one called `name` in the repository.
+
+    Raises InvalidConfig when there is no such model, or more than one.
+    """
+    with _warnings(path, []):
+        repositories = Repositories([path], reading)
+        places = repositories.places()
+        if not name and len(places) != 1:
+            names = ", ".join(list(places)[:_MOST_NAMES]) or "none"
+            msg = f"'{path}' has {len(places)} models ({names}), name the one that is meant"
+            raise InvalidConfig(msg)
+        model = repositories.find(name or next(iter(places)))
+        if model is None:
+            near = difflib.get_close_matches(name, places, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            msg = f"there is no model '{name}' at '{path}'{hint}"
+            raise InvalidConfig(msg)
+        return _checked(model, reading)
+
+
+def _checked(model: FoundModel, reading: Reading) -> ModelCheck:
+    check = ModelCheck(model, reading.gpu_count)
+    for version in model.versions:
+        check_version(check, version)
+    return check
+
+
 def check_paths(paths: Sequence[Path], reading: Reading) -> Checked:
     """Check the models at `paths`, which one server would serve."""
     findings: list[Finding] = []
@@ -38,10 +70,7 @@ def check_paths(paths: Sequence[Path], reading: Reading) -> Checked:
             models = Repositories(sound, reading).find_all()
         except InferdError as error:
             findings.append(Finding("error", "layout", error.message, sound[0]))
-        checks = [ModelCheck(model, reading.gpu_count) for model in models]
-        for check in checks:
-            for version in check.model.versions:
-                check_version(check, version)
+        checks = [_checked(model, reading) for model in models]
         check_ensembles({check.model.name: check for check in checks})
         for check in checks:
             if not check.is_refused:

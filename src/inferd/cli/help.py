@@ -20,6 +20,7 @@ inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Pr
   inferd models|stats [MODEL]       show the models of a server, or what it has counted
   inferd load|unload MODEL...       load models of a server, or take them out of use
   inferd check PATH...              say what is wrong with repositories or models, without a server
+  inferd config MODEL               show the configuration of a model, with what was filled in
   inferd route --places FILE        send requests to many servers that act as one
   inferd status [--port PORT]       show the processes of servers with --workers
   inferd reload [--port PORT]       replace the processes of such a server, one after another

@@ -14,7 +14,7 @@ from inferd.cli.foreign import is_program
 from inferd.errors import InferdError
 
 VERBS = (
-    "serve", "infer", "models", "load", "unload", "stats", "check", "route", "status",
+    "serve", "infer", "models", "load", "unload", "stats", "check", "config", "route", "status",
     "reload", "deploy", "places", "key", "convert",
 )  # fmt: skip
 

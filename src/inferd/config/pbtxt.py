@@ -1,4 +1,4 @@
-"""Reads ModelConfig as protobuf text (config.pbtxt), and reads and writes it as JSON.
+"""Reads and writes ModelConfig as protobuf text (config.pbtxt), and as JSON.
 
 protobuf's own parsers read it by our schema; only their error messages are reworded.
 """
@@ -112,6 +112,17 @@ def to_json(config: ModelConfig) -> dict[str, Any]:
     message = _empty_message()
     write_message(config, message)
     return _message_to_json(message)
+
+
+def to_pbtxt(config: ModelConfig) -> str:
+    """Return `config` as the text of a config.pbtxt, a field in each line."""
+    message = _empty_message()
+    write_message(config, message)
+    text: str = text_format.MessageToString(
+        message, use_short_repeated_primitives=True, as_utf8=True
+    )
+    # A 0 that was written says that nothing is to be filled in.
+    return f"max_batch_size: 0\n{text}" if config.is_unbatched else text
 
 
 # --- messages ---
