@@ -41,7 +41,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow simulate test-compiled test-interop test-platforms test-cluster conform conform-route fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow simulate test-compiled test-interop test-client test-platforms test-cluster conform conform-route fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ test-compiled: $(TESTED) ## the tests with the request path compiled, as wheels 
 
 test-interop: $(DEV) ## programs of other projects: KServe, MLServer, perf_analyzer, ... (ONLY=kserve: one)
 	$(BIN)/python interop/run.py $(ONLY)
+
+test-client: $(DEV) $(PEERS) $(TRITON) ## inferd.client against inferd, MLServer, Triton and KServe (ARGS=NAME)
+	$(BIN)/python interop/run.py --install kserve
+	$(BIN)/python interop/servers/run.py $(ARGS)
 
 test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real frameworks, each in its own environment (PLATFORMS=)
 	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python -m pytest -q tests/platforms -m "not slow" $(ARGS); done

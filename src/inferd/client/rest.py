@@ -6,22 +6,21 @@ from functools import lru_cache, partial
 from typing import Any, Final
 from urllib.parse import quote
 
-import msgspec
 import orjson
 
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, ServerError, server_error
 from inferd.client.regions import Registration
 from inferd.core.load import LoadRequest, UnloadRequest
-from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata, TensorMetadata
+from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import Code, InvalidRequest
 from inferd.observe.statistics import ModelStatistics
-from inferd.tensor.dtype import datatype_named
 from inferd.wire.shared_memory import places_of
 from inferd.wire.v2.binary import HEADER, json_length
 from inferd.wire.v2.repository import decode_index, encode_load_request, encode_unload_request
 from inferd.wire.v2.rest.client import decode_infer_response, encode_infer_request
+from inferd.wire.v2.rest.metadata import decode_model_metadata, decode_server_metadata
 from inferd.wire.v2.statistics import decode_statistics
 
 _JSON: Final = (("Content-Type", "application/json"),)
@@ -74,11 +73,11 @@ class RestCalls:
 
     def server_metadata(self) -> ClientCall[ServerMetadata]:
         """Name, version and extensions of the server."""
-        return _get("/v2", _read_server_metadata)
+        return _get("/v2", lambda answer: decode_server_metadata(answer.body))
 
     def metadata(self, model: str, version: str) -> ClientCall[ModelMetadata]:
         """Inputs and outputs of a model."""
-        return _get(_url(model, version), _read_metadata)
+        return _get(_url(model, version), lambda answer: decode_model_metadata(answer.body))
 
     def config(self, model: str, version: str) -> ClientCall[dict[str, Any]]:
         """The configuration of a model."""
@@ -244,58 +243,6 @@ def _read_object(answer: ServerAnswer) -> dict[str, Any]:
         msg = "the answer is JSON, but no object"
         raise BadAnswer(msg)
     return document
-
-
-class _ServerDocument(msgspec.Struct):
-    name: str = ""
-    version: str = ""
-    extensions: list[str] | None = None
-
-
-class _TensorDocument(msgspec.Struct):
-    name: str
-    datatype: str
-    shape: list[int]
-
-
-class _ModelDocument(msgspec.Struct):
-    name: str
-    versions: list[str] | None = None
-    platform: str | None = None
-    inputs: list[_TensorDocument] | None = None
-    outputs: list[_TensorDocument] | None = None
-
-
-_decode_server = msgspec.json.Decoder(_ServerDocument).decode
-_decode_model = msgspec.json.Decoder(_ModelDocument).decode
-
-
-def _read_server_metadata(answer: ServerAnswer) -> ServerMetadata:
-    try:
-        found = _decode_server(answer.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        msg = f"the answer is no server metadata, so this may be another kind of server: {error}"
-        raise BadAnswer(msg) from None
-    return ServerMetadata(found.name, found.version, found.extensions or [])
-
-
-def _read_metadata(answer: ServerAnswer) -> ModelMetadata:
-    try:
-        found = _decode_model(answer.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        msg = f"the answer is no model metadata, so this may be another kind of server: {error}"
-        raise BadAnswer(msg) from None
-    return ModelMetadata(
-        found.name,
-        found.versions or [],
-        found.platform or "",
-        [_tensor(one) for one in found.inputs or []],
-        [_tensor(one) for one in found.outputs or []],
-    )
-
-
-def _tensor(one: _TensorDocument) -> TensorMetadata:
-    return TensorMetadata(one.name, datatype_named(one.datatype, one.name), tuple(one.shape))
 
 
 def _read_response(

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import orjson
 
-from inferd.core.metadata import ModelMetadata, ReadyReport, ServerMetadata
+from inferd.core.metadata import ModelMetadata, ReadyReport, ServerMetadata, TensorMetadata
 from inferd.errors import InvalidRequest
+from inferd.tensor.dtype import datatype_named
 
 
 def encode_live(*, live: bool) -> bytes:
@@ -42,10 +43,56 @@ def encode_model_metadata(metadata: ModelMetadata) -> bytes:
     return msgspec.json.encode(metadata)
 
 
-def decode_model_metadata(body: bytes) -> ModelMetadata:
+class _ServerDocument(msgspec.Struct):
+    name: str
+    version: str = ""
+    extensions: list[str] | None = None
+
+
+class _TensorDocument(msgspec.Struct):
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class _ModelDocument(msgspec.Struct):
+    """What servers send as metadata of a model; some leave out all but the name."""
+
+    name: str
+    versions: list[str] | None = None
+    platform: str | None = None
+    inputs: list[_TensorDocument] | None = None
+    outputs: list[_TensorDocument] | None = None
+
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def decode_server_metadata(body: memoryview | bytes) -> ServerMetadata:
     """Return the metadata in a server's answer. Raises InvalidRequest."""
     try:
-        return msgspec.json.decode(body, type=ModelMetadata)
-    except msgspec.MsgspecError as error:
+        found = msgspec.json.decode(body, type=_ServerDocument)
+    except _UNREADABLE as error:
+        msg = f"not server metadata, so this may be another kind of server: {error}"
+        raise InvalidRequest(msg) from None
+    return ServerMetadata(found.name, found.version, found.extensions or [])
+
+
+def decode_model_metadata(body: memoryview | bytes) -> ModelMetadata:
+    """Return the metadata in a server's answer. Raises InvalidRequest."""
+    try:
+        found = msgspec.json.decode(body, type=_ModelDocument)
+    except _UNREADABLE as error:
         msg = f"not model metadata: {error}"
         raise InvalidRequest(msg) from None
+    return ModelMetadata(
+        found.name,
+        found.versions or [],
+        found.platform or "",
+        [_tensor(one) for one in found.inputs or []],
+        [_tensor(one) for one in found.outputs or []],
+    )
+
+
+def _tensor(one: _TensorDocument) -> TensorMetadata:
+    return TensorMetadata(one.name, datatype_named(one.datatype, one.name), tuple(one.shape))
