@@ -60,15 +60,21 @@ class Followed:
 
 
 class Load:
-    """Clients that keep their connections, and change over when they are asked to close them."""
+    """Clients that keep their connections, and change over when they are asked to close them.
 
-    def __init__(self, followed, clients=8, model="same", pause_s=PAUSE_S):
+    If they do not `stay`, each request is on a connection of its own, to any place.
+    """
+
+    def __init__(self, followed, clients=8, model="same", pause_s=PAUSE_S, *, stay=True):
         self.counts = Counter()
+        self.answered = set()
+        """The ports that have answered."""
         self.faults = []
         self.longest_s = 0.0
         self._followed = followed
         self._model = model
         self._pause_s = pause_s
+        self._stay = stay
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._be_one) for _ in range(clients)]
         for thread in self._threads:
@@ -92,8 +98,9 @@ class Load:
                 continue
             began = time.monotonic()
             try:
-                is_last = self._ask(connection)
+                is_last = self._ask(connection) or not self._stay
                 self.counts["answered"] += 1
+                self.answered.add(connection.port)
             except Exception as error:  # noqa: BLE001  whatever it is, the request is lost
                 self.counts["lost"] += 1
                 self.faults.append(f"{error!r} from {connection.port}")
