@@ -17,8 +17,8 @@ from running_fleet import is_alive, until
 
 from inferd.cli.main import main
 from inferd.errors import InvalidConfig, InvalidRequest, Unavailable
-from inferd.ray.actors import NAMESPACE, controller_name
 from inferd.ray.connection import RayPlacement
+from inferd.ray.head import NAMESPACE, controller_name
 from inferd.ray.spec import DeploymentSpec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

@@ -25,8 +25,8 @@ from placed_load import Followed
 from ray._private.state import actors
 from running_fleet import until
 
-from inferd.ray.actors import controller_name
 from inferd.ray.connection import RayPlacement
+from inferd.ray.head import controller_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

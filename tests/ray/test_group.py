@@ -7,7 +7,7 @@ from inferd.ray.report import ServingState
 
 def running(count=3, **more):
     world = World(**more.pop("world", {}))
-    world.deployment.follow(spec(group(least=count, **more)))
+    world.deployment.become(spec(group(least=count, **more)))
     world.settle()
     return world
 
@@ -20,7 +20,7 @@ def test_replicas_are_started_until_there_are_as_many_as_wanted():
 
 def test_a_place_is_none_before_its_server_is_ready():
     world = World(load_s=5.0)
-    world.deployment.follow(spec(group()))
+    world.deployment.become(spec(group()))
     world.run(4.0)
     assert world.deployment.places() == ()
     assert world.group().replicas[0].phase == "loading"
@@ -29,10 +29,10 @@ def test_a_place_is_none_before_its_server_is_ready():
 def test_more_and_fewer_replicas_leave_the_others_alone():
     world = running(1)
     [first] = world.ready()
-    world.deployment.follow(spec(group(least=3)))
+    world.deployment.become(spec(group(least=3)))
     world.settle()
     assert first in world.ready()
-    world.deployment.follow(spec(group(least=1)))
+    world.deployment.become(spec(group(least=1)))
     world.settle()
     assert len(world.ready()) == 1
     assert world.forced == []
@@ -40,7 +40,7 @@ def test_more_and_fewer_replicas_leave_the_others_alone():
 
 def test_a_replica_that_leaves_is_known_to_drain_before_its_server_is_stopped():
     world = running(2)
-    world.deployment.follow(spec(group(least=1)))
+    world.deployment.become(spec(group(least=1)))
     world.step()
     [draining] = [each for each in world.deployment.places() if each.is_draining]
     assert world.serving() == 2
@@ -55,7 +55,7 @@ def test_with_a_surge_there_are_never_fewer_while_replicas_are_replaced(surge):
     world = running(3, surge=surge)
     before = {each.name for each in world.ready()}
     world.history.clear()
-    world.deployment.follow(spec(group(least=3, surge=surge), generation=1))
+    world.deployment.become(spec(group(least=3, surge=surge), generation=1))
     world.step()
     world.settle()
     assert min(count for _, count in world.history) == 3
@@ -67,7 +67,7 @@ def test_without_a_surge_there_is_one_fewer_while_replicas_are_replaced():
     world = running(3, surge=0)
     world.room = 3
     world.history.clear()
-    world.deployment.follow(spec(group(least=3, surge=0, models=("/new",))))
+    world.deployment.become(spec(group(least=3, surge=0, models=("/new",))))
     world.step()
     world.settle()
     assert {count for _, count in world.history} == {2, 3}
@@ -76,7 +76,7 @@ def test_without_a_surge_there_is_one_fewer_while_replicas_are_replaced():
 def test_an_update_that_does_not_start_leaves_the_old_replicas_and_is_given_up():
     world = running(3)
     world.broken.add("/new")
-    world.deployment.follow(spec(group(least=3, models=("/new",))))
+    world.deployment.become(spec(group(least=3, models=("/new",))))
     world.until(lambda: world.group().is_given_up)
     assert len(world.ready()) == 3
     assert "no such folder" in world.group().reason
@@ -84,14 +84,14 @@ def test_an_update_that_does_not_start_leaves_the_old_replicas_and_is_given_up()
     starts = world.deployment._last_number
     world.run(200)
     assert world.deployment._last_number == starts
-    world.deployment.follow(spec(group(least=3)))
+    world.deployment.become(spec(group(least=3)))
     world.settle()
 
 
 def test_replicas_that_never_start_are_tried_one_at_a_time_and_ever_later():
     world = World()
     world.broken.add("/m")
-    world.deployment.follow(spec(group(least=3)))
+    world.deployment.become(spec(group(least=3)))
     world.until(lambda: world.group().reason)
     most = 0
     while not world.group().is_given_up:
@@ -104,7 +104,7 @@ def test_replicas_that_never_start_are_tried_one_at_a_time_and_ever_later():
 def test_a_replica_that_hangs_while_it_loads_is_ended_and_tried_again():
     world = World()
     world.hung.add("/m")
-    world.deployment.follow(spec(group(ready_timeout_s=10.0)))
+    world.deployment.become(spec(group(ready_timeout_s=10.0)))
     world.until(lambda: "not ready after 10 s" in world.group().reason)
     world.hung.clear()
     world.settle()
@@ -196,7 +196,7 @@ def test_a_controller_to_which_most_are_silent_drains_none_of_them_for_an_update
         actor.is_cut, actor.answers = True, False
     world.run(20)
     world.start_s = 1000.0
-    world.deployment.follow(spec(group(least=3), generation=1))
+    world.deployment.become(spec(group(least=3), generation=1))
     world.run(60)
     assert len(world.ready()) == 3
 
@@ -213,7 +213,7 @@ def test_a_replica_that_was_replaced_for_its_silence_is_ended_for_good():
 def test_what_ray_cannot_place_is_waited_for_and_says_what_for():
     world = World()
     world.room = 1
-    world.deployment.follow(spec(group(least=2)))
+    world.deployment.become(spec(group(least=2)))
     world.run(5)
     world.deployment.hint(2, "no node has a GPU")
     assert world.group().reason == "no node has a GPU"
@@ -226,16 +226,16 @@ def test_what_ray_cannot_place_is_waited_for_and_says_what_for():
 def test_what_is_not_placed_yet_is_dropped_first():
     world = World()
     world.room = 1
-    world.deployment.follow(spec(group(least=3)))
+    world.deployment.become(spec(group(least=3)))
     world.run(5)
-    world.deployment.follow(spec(group(least=1)))
+    world.deployment.become(spec(group(least=1)))
     world.settle()
     assert sorted(world.forced) == [2, 3]
 
 
 def test_a_server_that_does_not_end_is_ended_with_force():
     world = running(1, world={"drain_s": 1000.0}, stop_timeout_s=20.0)
-    world.deployment.follow(spec())
+    world.deployment.become(spec())
     world.until(lambda: not world.actors)
     assert world.forced == [1]
 
@@ -243,16 +243,16 @@ def test_a_server_that_does_not_end_is_ended_with_force():
 def test_a_removed_group_ends_also_when_it_was_given_up():
     world = running(2)
     world.broken.add("/new")
-    world.deployment.follow(spec(group(least=2, models=("/new",))))
+    world.deployment.become(spec(group(least=2, models=("/new",))))
     world.until(lambda: world.group().is_given_up)
-    world.deployment.follow(spec())
+    world.deployment.become(spec())
     world.until(lambda: not world.actors and not world.deployment.status().groups)
 
 
 def test_the_group_follows_its_load():
     rule = {"pending": 2.0, "up_after_s": 3.0, "down_after_s": 20.0}
     world = World()
-    world.deployment.follow(spec(group(least=1, most=3, rule=rule)))
+    world.deployment.become(spec(group(least=1, most=3, rule=rule)))
     world.settle()
     world.rate = 6.0
     assert world.until(lambda: len(world.ready()) == 3) < 15.0
@@ -263,7 +263,7 @@ def test_the_group_follows_its_load():
 def test_a_group_that_is_idle_ends_and_is_woken():
     world = World()
     rule = {"idle_s": 30.0, "down_after_s": 5.0}
-    world.deployment.follow(spec(group(least=0, most=2, rule=rule)))
+    world.deployment.become(spec(group(least=0, most=2, rule=rule)))
     world.until(lambda: len(world.ready()) == 1)
     world.until(lambda: world.group().desired == 0)
     world.settle()
@@ -280,17 +280,17 @@ def test_whatever_happens_it_ends_as_wanted_and_updates_keep_enough(seed):
     world = World(seed, drain_s=1.0)
     chance = world.random
     wanted = 3
-    world.deployment.follow(spec(group(least=wanted)))
+    world.deployment.become(spec(group(least=wanted)))
     for generation in range(40):
         world.run(chance.choice((0.25, 1, 5)))
         numbers = sorted(world.actors)
         victim = world.actors[chance.choice(numbers)] if numbers else None
         what = chance.choice(("end", "gone", "cut", "update", "scale", "speak"))
         if what == "update" or victim is None:
-            world.deployment.follow(spec(group(least=wanted), generation=generation))
+            world.deployment.become(spec(group(least=wanted), generation=generation))
         elif what == "scale":
             wanted = chance.randint(1, 4)
-            world.deployment.follow(spec(group(least=wanted), generation=generation))
+            world.deployment.become(spec(group(least=wanted), generation=generation))
         elif what == "speak":
             victim.is_cut = False
         elif victim.state is not None:

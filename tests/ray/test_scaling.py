@@ -101,7 +101,7 @@ def test_a_number_that_was_ordered_counts_until_the_load_says_otherwise():
 @pytest.mark.parametrize(("least", "most", "desired"), [(2, 5, 2), (1, 1, 1), (0, 4, 1)])
 def test_other_bounds_change_the_number_only_as_far_as_they_say(least, most, desired):
     followed = Followed()
-    followed.scaling.follow(ScalingRule(least=least, most=most), followed.now)
+    followed.scaling.become(ScalingRule(least=least, most=most), followed.now)
     assert followed.scaling.desired == desired
 
 

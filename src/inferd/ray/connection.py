@@ -11,7 +11,8 @@ import msgspec
 
 import inferd
 from inferd.errors import InferdError, InvalidConfig, Unavailable, Unsupported
-from inferd.ray.actors import NAMESPACE, ControllerActor, controller_name, first_line
+from inferd.ray.controller import ControllerActor
+from inferd.ray.head import NAMESPACE, controller_name, first_line
 from inferd.ray.spec import DEFAULT_NAME, DeploymentSpec
 from inferd.ray.status import DeploymentStatus, ReplicaPlace
 

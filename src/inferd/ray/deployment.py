@@ -28,14 +28,14 @@ class Deployment:
         self._groups: dict[str, ReplicaGroup] = {}
         self._last_number = 0
 
-    def follow(self, spec: DeploymentSpec) -> None:
+    def become(self, spec: DeploymentSpec) -> None:
         """Bring about what `spec` says from now on; groups that it lacks are ended."""
         named = {each.name: each for each in spec.groups}
         for name, group in self._groups.items():
             group.is_removed = name not in named
         for name, one in named.items():
             if name in self._groups:
-                self._groups[name].follow(one, spec.generation)
+                self._groups[name].become(one, spec.generation)
             else:
                 self._groups[name] = ReplicaGroup(
                     one, spec.generation, self._shell, self._clock, self._next_number
@@ -110,7 +110,7 @@ class Deployment:
         serving = (Phase.READY, Phase.DRAINING, Phase.STOPPING)
         return tuple(
             ReplicaPlace(
-                name_of(each),
+                each.name,
                 each.report.host,
                 each.report.http_port,
                 each.report.grpc_port,
@@ -170,7 +170,7 @@ class Deployment:
             phase = "lost" if replica.is_lost else "silent"
         report = replica.report
         return ReplicaStatus(
-            name=name_of(replica),
+            name=replica.name,
             phase=phase,
             is_current=replica.revision == revision,
             age_s=self._clock() - replica.began_s,
@@ -197,8 +197,3 @@ class Deployment:
                 f"node {node} ends all that runs there {seconds:g} s after Ray's head has ended: "
                 f"start Ray with RAY_gcs_rpc_server_reconnect_timeout_s=86400 in its environment"
             )
-
-
-def name_of(replica: Replica) -> str:
-    """Return the name of a replica among all of its deployment."""
-    return f"{replica.group}-{replica.number}"

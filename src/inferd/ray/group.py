@@ -91,7 +91,7 @@ class ReplicaGroup:
         """How many replicas there should be."""
         return 0 if self.is_removed else self._scaling.desired
 
-    def follow(self, spec: GroupSpec, generation: int) -> None:
+    def become(self, spec: GroupSpec, generation: int) -> None:
         """Go on by another spec; replicas are replaced if their revision differs."""
         now = self._clock()
         self.spec = spec
@@ -100,7 +100,7 @@ class ReplicaGroup:
         self._attempts = StartAttempts()  # whoever deploys has perhaps mended it
         if any(each.is_ready for each in self._current()):
             self._attempts.served()
-        self._scaling.follow(spec.scaling, now)
+        self._scaling.become(spec.scaling, now)
 
     def scale(self, count: int) -> None:
         """Have `count` replicas, within the bounds of the spec."""

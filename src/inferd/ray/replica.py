@@ -62,6 +62,11 @@ class Replica:
     """Why it is to end, or what it waits for."""
 
     @property
+    def name(self) -> str:
+        """Its name among all of its deployment."""
+        return f"{self.group}-{self.number}"
+
+    @property
     def is_leaving(self) -> bool:
         """Whether it is on its way out."""
         return self.phase in (Phase.DRAINING, Phase.STOPPING) or self.is_lost

@@ -40,7 +40,7 @@ class Scaling:
         self.desired = min(max(start, rule.least), rule.most)
         """How many replicas there should be."""
 
-    def follow(self, rule: ScalingRule, now: float) -> None:
+    def become(self, rule: ScalingRule, now: float) -> None:
         """Go on by another rule; the number changes only as far as its bounds say."""
         self._rule = rule
         self._set(min(max(self.desired, rule.least), rule.most), now)

@@ -72,7 +72,7 @@ class ServingProcess:
             self._end(f"node {node} has no {missing[0]}")
             return
         self._link = self._start([*models, *_ports(arguments, host)], environment)
-        threading.Thread(target=self._follow, name="inferd-look", daemon=True).start()
+        threading.Thread(target=self._keep_looking, name="inferd-look", daemon=True).start()
 
     def report(self) -> ReplicaReport:
         """Return how it is now."""
@@ -109,7 +109,7 @@ class ServingProcess:
             report = self._examined(report)
         self._report = report
 
-    def _follow(self) -> None:
+    def _keep_looking(self) -> None:
         while self._report.state is not ServingState.ENDED:
             self.look()
             is_ready = self._report.state is ServingState.READY

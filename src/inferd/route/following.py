@@ -44,6 +44,6 @@ async def follow(
             if text != said:
                 said = text
                 trace = None if is_expected else error
-                LOGGER.error("the places stay as they were: %s", text, exc_info=trace)  # noqa: TRY400
+                LOGGER.error("the places stay as they were: %s", text, exc_info=trace)  # noqa: TRY400  see trace
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

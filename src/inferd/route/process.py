@@ -254,7 +254,7 @@ class _Route:
                 await self._supply()
             except (CommandFailed, OSError) as error:  # OSError: no room for the files
                 self._counts.supply_failure_count += 1
-                LOGGER.error("HAProxy is not supplied: %s", error)  # noqa: TRY400
+                LOGGER.error("HAProxy is not supplied: %s", error)  # noqa: TRY400  it says all
                 await asyncio.sleep(_AGAIN_S)
                 self._changed.set()
 
@@ -266,7 +266,7 @@ class _Route:
                 if await self._tls.renew(self._haproxy.runtime):
                     LOGGER.info("the TLS files have changed, and count from now on")
             except InferdError as error:
-                LOGGER.error("the TLS files stay as they were: %s", error.message)  # noqa: TRY400
+                LOGGER.error("the TLS files stay as they were: %s", error.message)  # noqa: TRY400  it says all
         await asyncio.Event().wait()
 
     async def _supply(self) -> None:

@@ -1,0 +1,192 @@
+"""Cluster: makes happen in Ray what a deployment decides, and tells it what happens there.
+
+Calls to Ray's head may wait for as long as it is away, so they are made in a thread, one after the
+other; calls between actors do not need the head.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from inferd.ray.head import NAMESPACE, first_line, replica_name
+from inferd.ray.replica import Phase, Replica
+from inferd.ray.replica_actor import ReplicaActor
+from inferd.ray.report import ReplicaReport
+from inferd.ray.serving import base_url, is_ready
+from inferd.ray.spec import GroupSpec
+from inferd.ray.waiting import NodeResources, waiting_for
+
+if TYPE_CHECKING:
+    from inferd.ray.deployment import Deployment
+
+Answer = TypeVar("Answer")
+
+REPORT_S = 0.5
+"""How long after a report of a replica it is asked for the next one."""
+
+HINT_S = 5.0
+"""How long a replica may wait for a place before it is said what for."""
+
+LOGGER = logging.getLogger("inferd")
+
+
+class Cluster:
+    """The ReplicaShell of a deployment (see inferd.ray.group), which hears what comes of it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.deployment: Deployment
+        """What decides; it is set before anything happens."""
+        self.actors: dict[int, Any] = {}
+        self._listening: dict[int, float] = {}  # when the next report is due; inf: under way
+        self._probing: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._head = asyncio.Lock()
+        self._hint_s = 0.0
+
+    async def ask_head(self, function: Callable[[], Answer]) -> Answer:
+        """Return what a call to Ray's head gives, after those before it."""
+        async with self._head:
+            return await asyncio.to_thread(function)
+
+    def start(self, replica: Replica, spec: GroupSpec) -> None:
+        """See ReplicaShell."""
+        self._begin(self._start(replica, spec))
+
+    def stop(self, replica: Replica) -> None:
+        """See ReplicaShell."""
+        if (actor := self.actors.get(replica.number)) is not None:
+            actor.stop.remote()
+
+    def remove(self, replica: Replica, *, force: bool) -> None:
+        """See ReplicaShell."""
+        self._listening.pop(replica.number, None)
+        actor = self.actors.pop(replica.number, None)
+        if actor is not None and not force:
+            self._begin(_leave(actor))
+        elif actor is not None:
+            self._begin(self._kill(actor))
+
+    def probe(self, replica: Replica) -> None:
+        """See ReplicaShell."""
+        if replica.number not in self._probing:
+            self._probing.add(replica.number)
+            self._begin(self._probe(replica))
+
+    async def rest(self) -> None:
+        """Wait until everything that was begun is done."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def listen(self) -> None:
+        """Ask the replicas whose report is due; say what those wait for that are not placed."""
+        now = time.monotonic()
+        for number, actor in self.actors.items():
+            if self._listening.setdefault(number, 0.0) <= now:
+                self._listening[number] = float("inf")
+                self._begin(self._listen(number, actor))
+        waiting = [
+            each
+            for each in self.deployment.replicas()
+            if each.phase is Phase.PLACING and now - each.since_s >= HINT_S
+        ]
+        if waiting and now - self._hint_s >= HINT_S:
+            self._hint_s = now
+            self._begin(self._hint(waiting))
+
+    def _begin(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            LOGGER.error("the controller of %s: %r", self._name, error)
+
+    async def _start(self, replica: Replica, spec: GroupSpec) -> None:
+        try:
+            actor = await self.ask_head(lambda: _start_replica(self._name, replica, spec))
+        except Exception as error:  # noqa: BLE001  whatever Ray says
+            self.deployment.lost(replica.number, first_line(error))
+            return
+        if any(each is replica for each in self.deployment.replicas()):
+            self.actors[replica.number] = actor
+        else:  # it is not wanted any more
+            await self._kill(actor)
+
+    async def _kill(self, actor: Any) -> None:
+        import ray
+
+        await self.ask_head(lambda: ray.kill(actor))
+
+    async def _listen(self, number: int, actor: Any) -> None:
+        from ray.exceptions import ActorUnavailableError, RayError
+
+        try:
+            report = msgspec.json.decode(await actor.report.remote(), type=ReplicaReport)
+        except ActorUnavailableError:  # for now: it is silent
+            pass
+        except RayError as error:
+            self._listening.pop(number, None)
+            self.deployment.lost(number, first_line(error))
+            return
+        else:
+            self.deployment.report(number, report)
+        if number in self._listening:
+            self._listening[number] = time.monotonic() + REPORT_S
+
+    async def _probe(self, replica: Replica) -> None:
+        try:
+            report = replica.report
+            answers = bool(report.http_port) and await asyncio.to_thread(is_ready, base_url(report))
+            self.deployment.probed(replica.number, answers=answers)
+        finally:
+            self._probing.discard(replica.number)
+
+    async def _hint(self, waiting: list[Replica]) -> None:
+        nodes, free = await self.ask_head(_resources)
+        for replica in waiting:
+            needs = self.deployment.needs(replica.number)
+            self.deployment.hint(replica.number, waiting_for(needs, nodes, free))
+
+
+async def _leave(actor: Any) -> None:
+    """Have an actor end itself."""
+    from ray.exceptions import RayError
+
+    with suppress(RayError):  # that is how it says that it is away
+        await actor.leave.remote()
+
+
+def _start_replica(deployment: str, replica: Replica, spec: GroupSpec) -> Any:
+    import ray
+
+    options = {
+        "name": replica_name(deployment, spec.name, replica.revision, replica.number),
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "max_restarts": 0,
+        "num_cpus": spec.cpus,
+        "num_gpus": spec.gpus,
+        "resources": spec.resources,
+        "scheduling_strategy": "SPREAD",
+    }
+    if spec.memory_bytes:
+        options["memory"] = spec.memory_bytes
+    starter = ray.remote(ReplicaActor).options(**options)
+    return starter.remote(deployment, replica.name, msgspec.json.encode(spec))
+
+
+def _resources() -> tuple[list[NodeResources], dict[str, float]]:
+    import ray
+
+    nodes = [
+        NodeResources(each["NodeName"], each["Resources"]) for each in ray.nodes() if each["Alive"]
+    ]
+    return nodes, ray.available_resources()
