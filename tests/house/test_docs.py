@@ -34,7 +34,7 @@ FOREIGN_FLAGS = {
     "ray start": {"head", "address"},
 }
 OURS_BESIDE_OPTIONS = {"help", "version", "config"}
-OURS_BESIDE_OPTIONS |= {"strict", "format"}  # inferd check
+OURS_BESIDE_OPTIONS |= {"strict", "format", "load", "load-timeout"}  # inferd check
 OURS_BESIDE_OPTIONS |= {"sample", "tolerance"}  # inferd convert
 OURS_BESIDE_OPTIONS |= {"port", "json", "timeout"}  # inferd status, inferd reload
 OURS_BESIDE_OPTIONS |= {"ray", "status", "scale", "wake", "replace", "watch"}  # inferd deploy

@@ -96,6 +96,10 @@ class ModelCheck:
         """Add a warning about the field at `path`, or about the model as a whole."""
         self._add(self._finding("warning", rule, text, path, fix))
 
+    def add_note(self, text: str, rule: str, path: FieldPath = (), fix: str = "") -> None:
+        """Add what is good to know of the field at `path`, or of the model as a whole."""
+        self._add(self._finding("note", rule, text, path, fix))
+
     def io_complaints(self, config: ModelConfig) -> Iterator[Complaint]:
         """Yield what is wrong with inputs and outputs, whatever the model's file may add."""
         is_whole = self.is_complete or bool(config.input and config.output)

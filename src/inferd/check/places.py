@@ -2,7 +2,7 @@
 
 import difflib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -60,17 +60,29 @@ def _checked(model: FoundModel, reading: Reading) -> ModelCheck:
     return check
 
 
-def check_paths(paths: Sequence[Path], reading: Reading) -> Checked:
-    """Check the models at `paths`, which one server would serve."""
+def check_paths(
+    paths: Sequence[Path],
+    reading: Reading,
+    attempt: Callable[[ModelCheck, int, int], None] | None = None,
+) -> Checked:
+    """Check the models at `paths`, which one server would serve.
+
+    `attempt` is called with each model in which nothing is wrong so far, its number from 1, and how
+    many there are: it may load it, and add what it finds.
+    """
     findings: list[Finding] = []
     models = []
-    sound = [path for path in paths if _is_sound(path, reading, findings)]
+    good = [path for path in paths if _is_sound(path, reading, findings)]
     with _warnings(Path(), []):  # they have been told of each path
         try:
-            models = Repositories(sound, reading).find_all()
+            models = Repositories(good, reading).find_all()
         except InferdError as error:
-            findings.append(Finding("error", "layout", error.message, sound[0]))
+            findings.append(Finding("error", "layout", error.message, good[0]))
         checks = [_checked(model, reading) for model in models]
+        if attempt is not None:
+            sound = [check for check in checks if not check.is_refused]
+            for number, check in enumerate(sound, 1):
+                attempt(check, number, len(sound))
         check_ensembles({check.model.name: check for check in checks})
         for check in checks:
             if not check.is_refused:

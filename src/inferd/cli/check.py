@@ -1,12 +1,14 @@
 """inferd check: says what is wrong with model repositories, without a server."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from inferd.check.model import ModelCheck
     from inferd.check.places import Checked
 
 HELP = """\
@@ -14,9 +16,12 @@ inferd check PATH... [options]
 
 Reads model repositories, or single models, as `inferd serve` would, and says what is wrong with
 them: every finding with file, line and column of config.pbtxt, and what was expected. Nothing is
-loaded: models, frameworks and the code in a model.py stay untouched. It is checked by the code
-that serves, so that an error here is an error there.
+loaded without --load: models, frameworks and the code in a model.py stay untouched. It is checked
+by the code that serves, so that an error here is an error there.
 
+  --load                    also load each version for real, in a process of its own, and say how
+                            long that took and how much memory it needs
+  --load-timeout SECONDS    how long a load may take [600]
   --strict                  warnings count as errors
   --json                    findings as one JSON document: --format=json
   --format FORMAT           text (the usual one), json, sarif (SARIF 2.1.0, for code scanning) or
@@ -44,11 +49,26 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write("See inferd check --help.\n")
         return 2
     from inferd.check.places import check_paths
+    from inferd.cli.terminal.progress import ProgressLine
     from inferd.engine.loading.load import gpu_count
     from inferd.repository.local import Reading
 
     reading = Reading(given.model_config_name, gpu_count())
-    checked = check_paths([Path(path) for path in given.path], reading)
+    attempt, progress = None, ProgressLine()
+    if given.load:
+        from inferd.check.trial import try_load
+
+        def attempt(check: "ModelCheck", number: int, count: int) -> None:
+            progress.show((number - 1) / count, f"loading {check.model.name}, {number} of {count}")
+            try_load(check, reading, given.load_timeout)
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ends what has been started
+    try:
+        with progress:
+            checked = check_paths([Path(path) for path in given.path], reading, attempt)
+    except KeyboardInterrupt:
+        sys.stderr.write("inferd check: interrupted\n")
+        return 130
     _write(given.format, checked)
     levels = {one.level for one in checked.findings}
     return 1 if "error" in levels or (given.strict and "warning" in levels) else 0
@@ -73,6 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     usage = "inferd check PATH... [options]"
     parser = argparse.ArgumentParser("inferd check", usage=usage, add_help=False)
     parser.add_argument("path", metavar="PATH", nargs="+")
+    parser.add_argument("--load", action="store_true")
+    parser.add_argument("--load-timeout", type=float, default=600.0)
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--model-config-name", default="")
     parser.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text")
