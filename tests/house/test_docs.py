@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.cli import config, infer, models
+from inferd.cli import bench, config, infer, models
 from inferd.cli.route import HELP as ROUTE_HELP
 from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
@@ -39,6 +39,7 @@ OURS_BESIDE_OPTIONS |= {"sample", "tolerance"}  # inferd convert
 OURS_BESIDE_OPTIONS |= {"port", "json", "timeout"}  # inferd status, inferd reload
 OURS_BESIDE_OPTIONS |= {"ray", "status", "scale", "wake", "replace", "watch"}  # inferd deploy
 for parser in (
+    bench.parser(),
     infer.parser(),
     config.parser(),
     *map(models.parser, ("models", "load", "unload", "stats")),

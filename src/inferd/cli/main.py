@@ -14,8 +14,8 @@ from inferd.cli.foreign import is_program
 from inferd.errors import InferdError
 
 VERBS = (
-    "serve", "infer", "models", "load", "unload", "stats", "check", "config", "route", "status",
-    "reload", "deploy", "places", "key", "convert",
+    "serve", "infer", "bench", "models", "load", "unload", "stats", "check", "config", "route",
+    "status", "reload", "deploy", "places", "key", "convert",
 )  # fmt: skip
 
 _OF_MODELS = ("models", "load", "unload", "stats")

@@ -1,0 +1,389 @@
+"""inferd bench: measures a server under load."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inferd.cli.remote.server import (
+    SERVER_HELP,
+    CommandParser,
+    add_server_arguments,
+    client_of,
+    client_options,
+    failure_text,
+    positive_seconds,
+    url_of,
+)
+from inferd.errors import InferdError, InvalidConfig, InvalidRequest
+
+if TYPE_CHECKING:
+    from inferd.bench.plan import LoadProgress, Plan, Point
+    from inferd.bench.result import PointResult, RunResult
+    from inferd.cli.terminal.progress import ProgressLine
+    from inferd.client import Client
+    from inferd.tensor.tensor import Tensor
+
+DEFAULT_CONCURRENCY = "1:16"
+
+_DESCRIPTION = """\
+Loads a model of any V2 server and says how quickly it answers: percentiles with the interval
+they lie in, where the server says the time went, and its CPU time, if it runs on this machine.
+
+  inferd bench resnet                               1, 2, 4, 8, 16 requests at a time
+  inferd bench resnet --url grpc://host:8001 --concurrency 1:64 --html report.html
+  inferd bench resnet --rate 100:500:100 --poisson  requests a second, as of many users
+  inferd bench llm --stream --input prompt=hello    time to the first answer
+"""
+
+_MORE = f"""\
+With --concurrency, so many requests are under way at a time, and the next is sent when one is
+answered. With --rate, requests are sent at their times, whether others are answered or not, and
+a latency counts from when a request was due: what a slow server makes wait is not left out.
+
+Without --input, the inputs are drawn at random; --shape gives the dims that the model leaves open.
+Where the load generator is at its own limit, or its own time is much of a latency, no latency is
+given: a Python program cannot time a server that answers in 12 µs. --processes moves that limit.
+
+{SERVER_HELP}
+Ctrl-C ends the measurement, and what was measured is shown. The exit code is 0; 1 if nothing was
+answered, or something else than the model answered; 2 for wrong arguments; 130 after Ctrl-C.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Measure a server and show the result. Return the exit code."""
+    given = parser().read(arguments)
+    if isinstance(given, int):
+        return given
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _run(given)
+    except KeyboardInterrupt:
+        sys.stderr.write("inferd bench: interrupted before anything was measured\n")
+        return 130
+    except InferdError as error:
+        sys.stderr.write(f"inferd bench: {failure_text(error, url_of(given))}\n")
+        return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    made = CommandParser("inferd bench", _DESCRIPTION, _MORE)
+    made.add_argument("model", metavar="MODEL")
+    load = made.add_argument_group("the load")
+    load.add_argument(
+        "--concurrency",
+        "-c",
+        metavar="N",
+        help=f"requests at a time: 8, or 1,2,8, or 1:64 (doubling) [{DEFAULT_CONCURRENCY}]",
+    )
+    load.add_argument("--rate", "-r", metavar="R", help="requests a second, in the same forms")
+    load.add_argument(
+        "--poisson", action="store_true", help="at a rate: at random times, as of many users"
+    )
+    load.add_argument(
+        "--seconds", type=positive_seconds, default=5.0, metavar="S", help="for each load [5]"
+    )
+    load.add_argument(
+        "--warmup", type=_seconds, default=1.0, metavar="S", help="before each, not counted [1]"
+    )
+    load.add_argument(
+        "--processes", type=_count, default=1, metavar="N", help="that send requests [1]"
+    )
+    load.add_argument(
+        "--connections",
+        type=_count,
+        default=256,
+        metavar="N",
+        help="at a rate: the most connections [256]",
+    )
+    load.add_argument("--seed", type=int, default=0, metavar="N", help="of random times and inputs")
+    what = made.add_argument_group("the requests")
+    what.add_argument(
+        "--input", "-i", action="append", default=[], metavar="INPUT", help="see inferd infer"
+    )
+    what.add_argument(
+        "--requests",
+        metavar="FILE",
+        help="V2 requests, a line of JSON each, sent in turn, in place of --input",
+    )
+    what.add_argument(
+        "--shape", action="append", default=[], metavar="NAME:D,D", help="dims that may be any"
+    )
+    what.add_argument("--batch", type=_count, default=1, metavar="N", help="rows a request [1]")
+    what.add_argument(
+        "--varied", type=_count, default=1, metavar="N", help="so many different random requests"
+    )
+    what.add_argument("--version", metavar="V", default="", help="the model's version")
+    what.add_argument("--outputs", metavar="A,B", default="", help="only these are wanted")
+    what.add_argument("--text", action="store_true", help="JSON over REST, no binary data")
+    what.add_argument(
+        "--stream", action="store_true", help="requests whose answers come as a stream"
+    )
+    what.add_argument(
+        "--sequence-length", type=int, default=0, metavar="N", help="sequences of N requests"
+    )
+    out = made.add_argument_group("the result")
+    out.add_argument("--json", action="store_true", help="JSON on standard output, no table")
+    out.add_argument("--output", "-o", metavar="FILE", default="", help="write the JSON there")
+    out.add_argument("--html", metavar="FILE", default="", help="write a page with plots")
+    add_server_arguments(made)
+    return made
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 100_000:
+        msg = f"{text} is not at least 1"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e6:
+        msg = f"{text} is not at least 0"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def _run(given: argparse.Namespace) -> int:
+    from inferd.bench.cpu import processes_at
+    from inferd.bench.measure import ServerAccount
+    from inferd.bench.result import as_json
+    from inferd.client.settings import read_settings
+
+    points = _points(given)
+    for file in (given.output, given.html):
+        _check_place(file)
+    settings = read_settings(url_of(given), client_options(given))  # type: ignore[arg-type]
+    with client_of(given) as client:
+        prepared = _prepare(client, settings, given)
+        pids = processes_at(settings.target.host, settings.target.port)
+        account = ServerAccount(lambda: client.statistics(given.model, given.version), pids)
+        result = _measured(prepared, points, account, given)
+    if given.output:
+        _write(given.output, as_json(result))
+    if given.html:
+        from inferd.bench.page import page
+
+        _write(given.html, page(result).encode())
+    if given.json:
+        sys.stdout.write(as_json(result).decode())
+    else:
+        _show(result, given)
+    if not result.is_whole:
+        return 130
+    return 0 if any(one.answered for one in result.points) else 1
+
+
+def _points(given: argparse.Namespace) -> list["Point"]:
+    """Return the loads. Raises InvalidConfig."""
+    from inferd.bench.plan import Point
+    from inferd.bench.sweep import concurrencies, rates
+
+    if given.rate and given.concurrency:
+        msg = "--rate and --concurrency are two ways to load a server: give one"
+        raise InvalidConfig(msg)
+    if given.poisson and not given.rate:
+        msg = "--poisson is for requests at a rate: give --rate"
+        raise InvalidConfig(msg)
+    if given.sequence_length and given.rate:
+        msg = "a sequence goes on when a request is answered: give --concurrency, not --rate"
+        raise InvalidConfig(msg)
+    base = Point(
+        seconds=given.seconds,
+        warmup_s=given.warmup,
+        seed=given.seed,
+        arrivals="poisson" if given.poisson else "constant",
+        connections=given.connections,
+    )
+    if given.rate:
+        return rates(given.rate, base)
+    return concurrencies(given.concurrency or DEFAULT_CONCURRENCY, base)
+
+
+def _check_place(file: str) -> None:
+    folder = Path(file).parent
+    if file and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        msg = f"{file} cannot be written there: name another folder than {folder}"
+        raise InvalidConfig(msg)
+
+
+class Prepared:
+    """What is sent to whom: the plan, and words for the result."""
+
+    def __init__(self, plan: "Plan", url: str, server: str, request: str) -> None:
+        self.plan = plan
+        self.url = url
+        self.server = server
+        self.request = request
+
+
+def _prepare(client: "Client", settings: Any, given: argparse.Namespace) -> Prepared:
+    """Return what is sent, after one request was answered. Raises InferdError."""
+    from inferd.bench.plan import Address
+    from inferd.bench.requests import WantedRequest, plan_of
+    from inferd.cli.remote.model import is_decoupled_model
+    from inferd.client.errors import ServerError
+
+    metadata = client.metadata(given.model, given.version)
+    try:
+        about = client.server_metadata()
+        server = f"{about.name} {about.version}".strip()
+        has_binary = "binary_tensor_data" in about.extensions
+    except ServerError:
+        server, has_binary = "unknown server", True
+    inputs = _inputs(client, metadata, given)
+    target = settings.target
+    is_decoupled = is_decoupled_model(client, given.model, given.version)
+    if is_decoupled and not given.stream:
+        msg = f"{given.model} gives any number of answers to a request: add --stream"
+        raise InvalidConfig(msg)
+    wanted = WantedRequest(
+        given.model,
+        given.version,
+        tuple(one.strip() for one in given.outputs.split(",") if one.strip()),
+        binary=target.is_grpc or (has_binary and not given.text and not given.stream),
+        stream=given.stream,
+        has_one_answer=not is_decoupled,
+        sequence_length=given.sequence_length,
+    )
+    if not given.stream and not given.sequence_length:
+        options: dict[str, Any] = {"outputs": list(wanted.outputs)} if wanted.outputs else {}
+        client.infer(given.model, {one.name: one for one in inputs[0]}, **options)
+    address = Address(
+        target.host,
+        target.port,
+        target.is_grpc,
+        target.is_tls,
+        given.ca_file or "",
+        given.cert_file or "",
+        given.key_file or "",
+    )
+    plan = plan_of(settings, address, inputs, wanted)
+    return Prepared(plan, client.url, server, _words(inputs, wanted, is_grpc=target.is_grpc))
+
+
+def _inputs(client: "Client", metadata: Any, given: argparse.Namespace) -> list[list["Tensor"]]:
+    from inferd.values.drawn import drawn, read_shapes
+    from inferd.values.fitting import fitted
+    from inferd.values.source import read_inputs
+
+    if given.requests:
+        from inferd.bench.recorded import read_requests
+
+        if given.input:
+            msg = "--requests and --input both say what is sent: give one"
+            raise InvalidConfig(msg)
+        return read_requests(given.requests, metadata.inputs)
+    if given.input:
+        found = fitted(read_inputs(given.input), metadata.inputs)
+        for note in found.notes:
+            sys.stderr.write(f"{note}\n")
+        return [found.tensors]
+    import numpy as np
+
+    from inferd.cli.remote.model import is_batched_model
+
+    random = np.random.default_rng(given.seed)
+    shapes = read_shapes(given.shape)
+    is_batched = is_batched_model(client, given.model, given.version)
+    if given.batch > 1 and not is_batched:
+        msg = f"{given.model} takes no batches (max_batch_size): leave --batch away"
+        raise InvalidConfig(msg)
+    return [
+        drawn(metadata.inputs, random, shapes, given.batch, is_batched=is_batched)
+        for _ in range(given.varied)
+    ]
+
+
+def _words(inputs: Sequence[Sequence["Tensor"]], wanted: Any, *, is_grpc: bool) -> str:
+    from inferd.tensor.tensor import dims_text
+
+    shown = ", ".join(
+        f"{one.name} {one.datatype.value} {dims_text(one.shape)}" for one in inputs[0][:4]
+    )
+    more = f" and {len(inputs[0]) - 4} more" if len(inputs[0]) > 4 else ""
+    how = "gRPC" if is_grpc else "REST binary" if wanted.binary else "REST JSON"
+    how += ", streams" if wanted.stream else ""
+    count = f", {len(inputs)} different requests" if len(inputs) > 1 else ""
+    length = wanted.sequence_length
+    return f"{how}: {shown}{more}{count}{f', sequences of {length}' if length else ''}"
+
+
+def _measured(
+    prepared: Prepared, points: Sequence["Point"], account: Any, given: argparse.Namespace
+) -> "RunResult":
+    """Measure all points; Ctrl-C ends that early."""
+    from inferd.bench.measure import measure
+    from inferd.bench.processes import Generators
+    from inferd.bench.result import RunResult
+    from inferd.bench.sweep import total_seconds
+    from inferd.cli.terminal.progress import ProgressLine
+
+    began = datetime.now().astimezone().isoformat(" ", "seconds")
+    found: list[PointResult] = []
+    whole_s, done_s = total_seconds(points), 0.0
+    is_whole = True
+    with ProgressLine() as line, Generators(prepared.plan, given.processes) as generators:
+        for point in points:
+            shown = _Shown(line, done_s / whole_s, (point.warmup_s + point.seconds) / whole_s)
+            try:
+                found.append(measure(generators, prepared.plan, point, account, shown.show))
+            except KeyboardInterrupt:
+                is_whole = False
+                break
+            done_s += point.warmup_s + point.seconds
+            if not found[-1].is_whole:
+                is_whole = False
+                break
+    if not found:
+        raise KeyboardInterrupt
+    return RunResult(
+        given.model, given.version, prepared.url, prepared.server, prepared.request,
+        given.processes, os.cpu_count() or 1, began, found, is_whole,
+    )  # fmt: skip
+
+
+class _Shown:
+    """Shows a point while it is measured: how far it is, and what it was like last."""
+
+    def __init__(self, line: "ProgressLine", before: float, share: float) -> None:
+        self._line = line
+        self._before = before
+        self._share = share
+
+    def show(self, point: "Point", share: float, now: Sequence["LoadProgress"]) -> None:
+        """Show the latest of all processes."""
+        recent = sorted(one for each in now for one in each.latencies_ns)
+        median = f", {recent[len(recent) // 2] / 1e6:.3g} ms" if recent else ""
+        count = sum(one.answered for one in now)
+        errors = sum(one.errors for one in now)
+        failed = f", {errors} errors" if errors else ""
+        words = f"{point.name}: {count} answers{median}{failed}"
+        self._line.show(self._before + self._share * min(max(share, 0.0), 1.0), words)
+
+
+def _write(file: str, content: bytes) -> None:
+    from inferd.values.saved import write_whole
+
+    write_whole(Path(file), content)
+
+
+def _show(result: "RunResult", given: argparse.Namespace) -> None:
+    from inferd.bench import table
+    from inferd.cli.terminal.board import Board, board_text, columns
+
+    board = Board([(table.title(result), table.HEAD, table.rows(result.points))], [])
+    sys.stdout.write(board_text(board, columns()))
+    for text in table.remarks(result):
+        sys.stdout.write(text + "\n")
+    for file in (given.output, given.html):
+        if file:
+            sys.stdout.write(f"written: {file}\n")

@@ -1,0 +1,21 @@
+"""The document of a run."""
+
+import json
+
+from bench_results import UNKNOWN, point, run
+
+from inferd.bench.result import as_json, from_json
+
+
+def test_a_document_is_read_again():
+    result = run(point("1", errors={"x": 2}), point("2", verdict=UNKNOWN))
+    assert from_json(as_json(result)) == result
+    assert result.points[0].error_count == 2
+
+
+def test_scripts_find_percentiles_with_their_intervals():
+    document = json.loads(as_json(run(point("1"), point("2", verdict=UNKNOWN))))
+    first, second = document["points"]
+    median = first["latency"]["percentiles"]["p50"]
+    assert median["low"] <= median["value"] <= median["high"] and document["format"] == 1
+    assert second["latency"] is None and second["verdict"]["trust"] == "none"

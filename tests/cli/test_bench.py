@@ -1,0 +1,126 @@
+"""inferd bench, against a server in this process."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from inferd.cli.main import main
+
+SHORT = ["--seconds", "0.3", "--warmup", "0.1"]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_point_for_each_concurrency_with_the_servers_own_account(command, protocol):
+    said = command("bench", "rows", "-c", "1,2", *SHORT, "--json", protocol=protocol)
+    assert said.code == 0 and not said.err
+    one, two = said.json["points"]
+    assert (one["concurrency"], two["concurrency"]) == (1, 2)
+    for point in (one, two):
+        assert point["answered"] > 0 and point["errors"] == {} and point["per_s"] > 0
+        assert point["server"]["count"] > 0 and point["cpu_us"] > 0
+    how = "gRPC" if protocol == "grpc" else "REST binary"
+    assert said.json["request"] == f"{how}: x FP32 [1,3]"
+
+
+def test_a_table_a_document_and_a_page_are_written(command, tmp_path):
+    files = ["-o", str(tmp_path / "r.json"), "--html", str(tmp_path / "r.html")]
+    said = command("bench", "rows", "-r", "50", "--poisson", *SHORT, *files)
+    assert said.code == 0
+    first, head, row, *lines = said.out.splitlines()
+    assert first.startswith("rows at http://") and head.split()[:2] == ["load", "req/s"]
+    assert row.split()[0] == "50/s" and f"written: {files[3]}" in lines
+    assert json.loads((tmp_path / "r.json").read_text())["points"][0]["rate"] == 50
+    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    "words", [["--text"], ["--batch", "4", "--varied", "3"], ["--processes", "2"]]
+)
+def test_requests_may_be_json_larger_different_and_from_several_processes(command, words):
+    said = command("bench", "rows", "-c", "2", *SHORT, "--json", *words)
+    assert said.code == 0 and said.json["points"][0]["errors"] == {}
+
+
+def test_inputs_come_from_files_too(command, tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
+    said = command("bench", "rows", "-c", "1", *SHORT, "--json", "-i", f"x=@{tmp_path}/x.npy")
+    assert said.json["request"] == "REST binary: x FP32 [2,3]"
+    entry = {"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]}
+    lines = [json.dumps({"inputs": [entry]})] * 2
+    (tmp_path / "r.jsonl").write_text("\n".join(lines))
+    said = command(
+        "bench", "rows", "-c", "1", *SHORT, "--json", "--requests", f"{tmp_path}/r.jsonl"
+    )
+    assert "2 different requests" in said.json["request"]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_streams_have_a_first_answer(command, protocol):
+    words = ["-i", "count=[5]", "--stream", "-c", "2", *SHORT, "--json"]
+    said = command("bench", "counted", *words, protocol=protocol)
+    [point] = said.json["points"]
+    assert point["errors"] == {} and point["answers_per_request"] == 5
+    said = command("bench", "counted", "-i", "count=[5]", *SHORT, protocol=protocol)
+    assert said.code == 2 and "add --stream" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rows", "-c", "0"], "--concurrency 0"),
+        (["rows", "-c", "1", "-r", "1"], "give one"),
+        (["rows", "--poisson"], "give --rate"),
+        (["rows", "--sequence-length", "2", "-r", "1"], "give --concurrency"),
+        (["rows", "--seconds", "0"], "0 is not more than 0"),
+        (["ints"], "--shape x:8"),
+        (["ints", "--shape", "x:4", "--batch", "2"], "takes no batches"),
+        (["rows", "-i", "x=1.5"], "dims [1], input 'x' of the model takes [-1,3]"),
+        (["rows", "--requests", "/nowhere"], "cannot read /nowhere"),
+        (["rows", "-i", "x=1", "--requests", "f"], "give one"),
+        (["rows", "--html", "/nowhere/r.html"], "name another folder than /nowhere"),
+        (["rows", "--processes", "0"], "0 is not at least 1"),
+    ],
+)
+def test_wrong_arguments_are_code_2(command, words, said):
+    found = command("bench", *words)
+    assert found.code == 2 and said in found.err and not found.out
+
+
+def test_unknown_models_and_dead_servers_are_code_1(command, dead_url):
+    said = command("bench", "nobody")
+    assert said.code == 1 and "nobody" in said.err and "inferd models" in said.err
+    said = command("bench", "rows", url=dead_url)
+    assert said.code == 1 and "no server listens at" in said.err
+
+
+def test_ctrl_c_shows_what_was_measured(command, monkeypatch):
+    """The signal comes with the first progress of the second point."""
+    from inferd.cli import bench
+
+    show, points = bench._Shown.show, []
+
+    def interrupted(self, point, share, now):
+        if point.concurrency == 2 and not points:
+            points.append(point)
+            signal.raise_signal(signal.SIGINT)
+        show(self, point, share, now)
+
+    monkeypatch.setattr(bench._Shown, "show", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        said = command(
+            "bench", "rows", "-c", "1,2,4", "--seconds", "0.5", "--warmup", "0", "--json"
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert said.code == 130 and not said.json["is_whole"]
+    assert said.json["points"][0]["name"] == "1"
+    assert len(said.json["points"]) <= 2
+
+
+def test_help_shows_how(capsys):
+    assert main(["bench", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "inferd bench resnet --url grpc://host:8001" in text and "--processes" in text
