@@ -29,6 +29,7 @@ inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Pr
   inferd places --ray ADDRESS       show where they serve
   inferd convert MODEL -o OUT.onnx  make an ONNX model of one of scikit-learn ...
   inferd key NAME FILE              make an API key for --api-key-file
+  inferd completion SHELL           print what makes bash, zsh or fish complete all this
   inferd --version                  print the version
   inferd --help                     print this
 

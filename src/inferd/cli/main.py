@@ -1,7 +1,6 @@
 """The command `inferd`: finds the verb, and imports only what that verb needs."""
 
 import contextlib
-import importlib
 import os
 import signal
 import sys
@@ -11,23 +10,16 @@ from typing import NoReturn
 
 import inferd
 from inferd.cli.foreign import is_program
+from inferd.cli.verbs import VERBS, run_verb
 from inferd.errors import InferdError
-
-VERBS = (
-    "serve", "infer", "bench", "models", "load", "unload", "stats", "check", "config", "route",
-    "status", "reload", "deploy", "places", "key", "convert",
-)  # fmt: skip
-
-_OF_MODELS = ("models", "load", "unload", "stats")
-"""The verbs of one module, which is given the verb, too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `inferd ARGUMENTS` and return its exit code: 0, 1 (it failed) or 2 (wrong arguments).
 
-    Each verb is a module in inferd.cli with a `run(arguments) -> int`. What begins with the program
-    of another server, or was started as one, serves. Without `arguments` this is the process's main
-    function: Ctrl-C ends it with code 130 until the verb handles it itself.
+    What begins with the program of another server, or was started as one, serves. Without
+    `arguments` this is the process's main function: Ctrl-C ends it with code 130 until the verb
+    handles it itself.
     """
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_interrupted)
@@ -50,13 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"inferd: there is no command {verb!r}; {hint}\n")
         return 2
     try:
-        name = "models" if verb in _OF_MODELS else verb
-        run = importlib.import_module(f"inferd.cli.{name}").run
-        code: int = run(words if verb in _OF_MODELS else words[1:])
+        return run_verb(verb, words[1:])
     except InferdError as error:
         sys.stderr.write(f"inferd {verb}: {error.message}\n")
         return 1
-    return code
 
 
 def _end_interrupted(number: int, _frame: FrameType | None) -> NoReturn:

@@ -4,11 +4,8 @@ from collections.abc import Mapping
 
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import MAX_SHOWN, number
-from inferd.config.parameter_names import EXECUTION_TIMEOUT
+from inferd.config.parameter_names import EXECUTION_TIMEOUT, PROCESS
 from inferd.errors import InvalidConfig
-
-PROCESS_PARAMETER = "inferd_process"
-"""Where a model runs: "server" or "worker"."""
 
 PROCESS_SETTING = "process"
 """The setting of --backend-config for models without that parameter."""
@@ -30,8 +27,8 @@ def runs_in_server(
     One whose configuration has a parameter that only a worker can keep runs in a worker, unless it
     says "server" itself. Raises InvalidConfig.
     """
-    what = f"parameter {PROCESS_PARAMETER}"
-    where = config.parameters.get(PROCESS_PARAMETER)
+    what = f"parameter {PROCESS}"
+    where = config.parameters.get(PROCESS)
     if where is None:
         what = f"setting {PROCESS_SETTING} of its backend"
         where = settings.get(PROCESS_SETTING, default)
@@ -39,7 +36,7 @@ def runs_in_server(
             return False
     if where not in ("server", "worker"):
         msg = f"model '{config.name}': {what} is '{where}', expected server or worker"
-        raise InvalidConfig(msg, ("parameters", PROCESS_PARAMETER))
+        raise InvalidConfig(msg, ("parameters", PROCESS))
     return where == "server"
 
 
@@ -52,10 +49,9 @@ def check_in_server(config: ModelConfig, what: str = "") -> None:
         what = what or f"parameter {name}"
     if what:
         msg = (
-            f"model '{config.name}': its {what} needs a process of its own, but "
-            f"{PROCESS_PARAMETER} is server"
+            f"model '{config.name}': its {what} needs a process of its own, but {PROCESS} is server"
         )
-        raise InvalidConfig(msg, ("parameters", PROCESS_PARAMETER))
+        raise InvalidConfig(msg, ("parameters", PROCESS))
 
 
 def _parameter_for_worker(config: ModelConfig) -> str:

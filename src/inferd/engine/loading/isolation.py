@@ -7,13 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from inferd.config.model import ModelConfig
+from inferd.config.parameter_names import PROCESS
 from inferd.core.interfaces import Backend
 from inferd.observe.crash.mark import ModelMarks
 
 log = logging.getLogger("inferd.engine")
-
-PLACE = "inferd_process"
-"""The config parameter that says where a model runs, of backends that can host their models."""
 
 WHY_ISOLATED = "it runs in a worker, because the server crashed twice while it ran"
 
@@ -23,11 +21,11 @@ def isolated(config: ModelConfig, version: int, backend: Backend) -> ModelConfig
     name = config.name
     if not hasattr(backend, "is_in_worker"):
         why = f"backend '{config.backend}' has no workers"
-    elif PLACE in config.parameters:
-        why = f"its configuration says {PLACE} {config.parameters[PLACE]}"
+    elif PROCESS in config.parameters:
+        why = f"its configuration says {PROCESS} {config.parameters[PROCESS]}"
     else:
         log.warning("model '%s' version %d: %s", name, version, WHY_ISOLATED)
-        return replace(config, parameters=config.parameters | {PLACE: "worker"})
+        return replace(config, parameters=config.parameters | {PROCESS: "worker"})
     text = (
         "model '%s' version %d: the server crashed twice while it ran; it stays there, because %s"
     )

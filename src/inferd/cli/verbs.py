@@ -1,0 +1,20 @@
+"""The verbs of the command `inferd`; each is a module here, imported when it is run."""
+
+import importlib
+from collections.abc import Sequence
+
+VERBS = (
+    "serve", "infer", "bench", "models", "load", "unload", "stats", "check", "config", "route",
+    "status", "reload", "deploy", "places", "key", "convert", "completion",
+)  # fmt: skip
+
+_OF_MODELS = ("models", "load", "unload", "stats")
+"""The verbs of one module, which is given the verb, too."""
+
+
+def run_verb(verb: str, words: Sequence[str]) -> int:
+    """Run `inferd VERB WORDS`, and return its exit code. Raises InferdError."""
+    name = "models" if verb in _OF_MODELS else verb
+    run = importlib.import_module(f"inferd.cli.{name}").run
+    code: int = run([verb, *words] if verb in _OF_MODELS else words)
+    return code
