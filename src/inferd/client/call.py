@@ -21,12 +21,12 @@ class ClientCall(Generic[T]):
     """A call: `path` names it, `buffers` are its body, `read` makes a value of its answer.
 
     `verb` is that of HTTP. `is_safe` says that the call changes nothing, so that it may be sent
-    again. `headers` are those of this call alone.
+    again; `is_health` that a refusal is its answer. `headers` are those of this call alone.
     """
 
-    __slots__ = ("buffers", "headers", "is_safe", "path", "read", "size", "verb")
+    __slots__ = ("buffers", "headers", "is_health", "is_safe", "path", "read", "size", "verb")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         path: str,
         read: Callable[[ServerAnswer], T],
@@ -35,6 +35,7 @@ class ClientCall(Generic[T]):
         verb: str = "POST",
         headers: Sequence[tuple[str, str]] = (),
         is_safe: bool = True,
+        is_health: bool = False,
     ) -> None:
         self.path = path
         self.read = read
@@ -42,4 +43,5 @@ class ClientCall(Generic[T]):
         self.verb = verb
         self.headers = headers
         self.is_safe = is_safe
+        self.is_health = is_health
         self.size = sum(map(len, buffers))

@@ -24,6 +24,11 @@ class ConnectFailed(ClientError):
     code = Code.UNAVAILABLE
     is_untaken = True
 
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+        """Whether trying again is no use: TLS does not match."""
+
 
 class ConnectionLost(ClientError):
     """The connection ended before the answer; unless `is_untaken`, the call may have been done."""
@@ -49,16 +54,22 @@ class ServerError(Refused, ClientError):
     """The server answered with an error, whose text is `message`.
 
     `reason` is its status, "404" or "NOT_FOUND"; `code` says the same for both protocols. `headers`
-    are those of the answer. `retry_s`, if not 0, is when the server wants to hear of it again.
+    are those of the answer. `retry_after_s` is when the server wants to hear of it again, None if
+    it does not say, less than 0 for never.
     """
 
     def __init__(
-        self, reason: str, message: str, code: Code, headers: Mapping[str, str], retry_s: float = 0
+        self,
+        reason: str,
+        message: str,
+        code: Code,
+        headers: Mapping[str, str],
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(reason, message)
         self.code = code
         self.headers = headers
-        self.retry_after_s = retry_s
+        self.retry_after_s = retry_after_s
 
     def __str__(self) -> str:
         """Return status and text."""
@@ -93,8 +104,12 @@ KINDS: dict[Code, type[ServerError]] = {
 
 
 def server_error(
-    reason: str, message: str, code: Code, headers: Mapping[str, str], retry_s: float = 0
+    reason: str,
+    message: str,
+    code: Code,
+    headers: Mapping[str, str],
+    retry_after_s: float | None = None,
 ) -> ServerError:
     """Return the error for an answer with the status `reason`."""
     kind = KINDS.get(code, ServerError)
-    return kind(reason, message[:MAX_SHOWN] or code.value, code, headers, retry_s)
+    return kind(reason, message[:MAX_SHOWN] or code.value, code, headers, retry_after_s)

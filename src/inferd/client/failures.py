@@ -29,7 +29,7 @@ def connect_failed(target: ServerTarget, error: Exception) -> ClientError:
         msg = f"no server listens at {target}"
     else:
         msg = f"cannot connect to {target}: {error}"
-    return ConnectFailed(msg)
+    return ConnectFailed(msg, is_final=isinstance(error, ssl.SSLError))
 
 
 def not_http(target: ServerTarget, start: bytes) -> BadAnswer:

@@ -56,18 +56,18 @@ class GrpcCalls:
     def live(self) -> ClientCall[bool]:
         """Whether the server is live."""
         read = messages.decode_live
-        return _call("ServerLive", b"", lambda answer: read(bytes(answer.body)))
+        return _health("ServerLive", b"", lambda answer: read(bytes(answer.body)))
 
     def ready(self) -> ClientCall[bool]:
         """Whether the server is ready."""
         read = messages.decode_ready
-        return _call("ServerReady", b"", lambda answer: read("ServerReady", bytes(answer.body)))
+        return _health("ServerReady", b"", lambda answer: read("ServerReady", bytes(answer.body)))
 
     def model_ready(self, model: str, version: str) -> ClientCall[bool]:
         """Whether a model is ready."""
         message = messages.encode_model_request("ModelReady", model, version)
         read = messages.decode_ready
-        return _call("ModelReady", message, lambda answer: read("ModelReady", bytes(answer.body)))
+        return _health("ModelReady", message, lambda answer: read("ModelReady", bytes(answer.body)))
 
     def server_metadata(self) -> ClientCall[ServerMetadata]:
         """Name, version and extensions of the server."""
@@ -176,14 +176,18 @@ class GrpcCalls:
             return DeadlineExceeded(f"the server gave the call up: {text or 'its time is over'}")
         code = _CODES.get(name, Code.INTERNAL)
         pushback = answer.headers.get("grpc-retry-pushback-ms")
-        retry_s = 0.0
+        retry_s = None
         if pushback is not None:  # anything but a number means never (gRPC A6)
             retry_s = int(pushback) / 1000 if pushback.isdigit() and len(pushback) < 12 else -1.0
-        if name == "RESOURCE_EXHAUSTED" and retry_s:
+        if name == "RESOURCE_EXHAUSTED" and retry_s is not None:
             code = Code.UNAVAILABLE
         error = server_error(name, text, code, answer.headers, retry_s)
         error.is_untaken = code is Code.UNAVAILABLE
         return error
+
+
+def _health(rpc: str, message: bytes, read: Any) -> ClientCall[bool]:
+    return ClientCall(_SERVICE + rpc, read, [message] if message else [], is_health=True)
 
 
 def _call(rpc: str, message: bytes, read: Any, *, is_safe: bool = True) -> ClientCall[Any]:

@@ -61,15 +61,15 @@ class RestCalls:
 
     def live(self) -> ClientCall[bool]:
         """Whether the server is live."""
-        return _get("/v2/health/live", _is_ok)
+        return _health("/v2/health/live")
 
     def ready(self) -> ClientCall[bool]:
         """Whether the server is ready."""
-        return _get("/v2/health/ready", _is_ok)
+        return _health("/v2/health/ready")
 
     def model_ready(self, model: str, version: str) -> ClientCall[bool]:
         """Whether a model is ready."""
-        return _get(_url(model, version, "ready"), _is_ok)
+        return _health(_url(model, version, "ready"))
 
     def server_metadata(self) -> ClientCall[ServerMetadata]:
         """Name, version and extensions of the server."""
@@ -182,6 +182,10 @@ class RestCalls:
         return error
 
 
+def _health(path: str) -> ClientCall[bool]:
+    return ClientCall(path, _is_ok, verb="GET", is_health=True)
+
+
 def _get(path: str, read: Any) -> ClientCall[Any]:
     return ClientCall(path, read, verb="GET")
 
@@ -200,8 +204,8 @@ def _settings(path: str, changes: Mapping[str, Any] | None) -> ClientCall[dict[s
         raise InvalidRequest(msg) from None
 
 
-def _seconds(text: str) -> float:
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0
+def _seconds(text: str) -> float | None:
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _error_text(body: memoryview) -> str:

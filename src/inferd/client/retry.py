@@ -21,19 +21,19 @@ def delay_s(
         error, may_repeat=is_safe or settings.resend
     ):
         return None
-    wanted_s = error.retry_after_s if isinstance(error, ServerError) else 0
-    if wanted_s < 0:
-        return None
-    backoff = min(FIRST_S * 2**attempt, MOST_S)
-    return wanted_s or backoff * random.uniform(0.5, 1.0)
+    wanted_s = error.retry_after_s if isinstance(error, ServerError) else None
+    if wanted_s is not None:
+        return wanted_s if wanted_s >= 0 else None
+    backoff: float = min(FIRST_S * 2**attempt, MOST_S)
+    return backoff * random.uniform(0.5, 1.0)
 
 
 def _may_be_sent(error: ClientError, *, may_repeat: bool) -> bool:
     if isinstance(error, ConnectFailed):
-        return True
+        return not error.is_final
     if isinstance(error, ConnectionLost):
         return error.is_untaken or may_repeat
     # A status says that the server did not execute it; a gateway's 503 without more does not.
     if isinstance(error, Busy):
-        return error.is_untaken or may_repeat or error.retry_after_s != 0
+        return error.is_untaken or may_repeat or error.retry_after_s is not None
     return False

@@ -91,8 +91,9 @@ class AsyncGrpcConnection:
         """
         self._open(call, fields, seconds)
         await self._send_message(call.buffers, call.size, is_last=True)
-        if self._is_greeted and not self._control:
-            await self._reader.more()
+        reader = self._reader
+        if self._is_greeted and not (self._is_ended or self._control or reader.end > reader.start):
+            await reader.more()
             self._read_at_once()
         while not self._is_ended:
             await self._read_frame()

@@ -135,10 +135,14 @@ class AsyncByteStream(asyncio.BufferedProtocol):
         """Return whether nothing has arrived, the end of the connection included."""
         return self._start == self._end and not self._is_ended
 
+    def is_here(self) -> bool:
+        """Return whether it belongs to the running event loop: a client may outlive one."""
+        return self._loop is asyncio.get_running_loop()
+
     def close(self) -> None:
         """Close the connection."""
-        if self._transport is not None:
-            self._transport.abort()
+        if self._transport is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._transport.abort)
 
     async def _until(self, done: asyncio.Future[None]) -> None:
         timer = self._loop.call_later(self.deadline - time.monotonic(), _expire, done)
@@ -171,6 +175,8 @@ async def open_stream(settings: ClientSettings, deadline: float) -> AsyncByteStr
                 AsyncByteStream, target.host, target.port, ssl=settings.tls
             )
     except (OSError, UnicodeError) as error:
+        if isinstance(error, TimeoutError) and time.monotonic() >= deadline:
+            raise out_of_time() from error
         raise connect_failed(target, error) from error
     return stream
 

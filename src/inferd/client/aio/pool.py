@@ -1,13 +1,15 @@
 """AsyncPool: the connections of a client, each with one call at a time."""
 
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakSet
 
 from inferd.client.aio.http1 import AsyncRestConnection
 from inferd.client.aio.http2 import AsyncGrpcConnection
-from inferd.client.aio.io import AsyncByteStream, AsyncCallSlots, open_stream
+from inferd.client.aio.io import AsyncCallSlots, open_stream
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import ClientError, ConnectionLost, DeadlineExceeded
 from inferd.client.failures import out_of_time
@@ -28,6 +30,11 @@ class AsyncConnectionPool:
         self._free: list[tuple[float, AsyncConnection]] = []
         self._kind = AsyncGrpcConnection if settings.target.is_grpc else AsyncRestConnection
         self._is_closed = False
+        _pools.add(self)
+
+    def forget(self) -> None:
+        """Leave the free connections to the process that had them before it forked."""
+        self._free = []
 
     async def ask(self, call: ClientCall[Any], fields: str, deadline: float) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer. Raises ClientError."""
@@ -86,11 +93,12 @@ class AsyncConnectionPool:
         while self._free:
             with suppress(IndexError):  # another thread was faster
                 since, connection = self._free.pop()
-                connection.stream.deadline = deadline
-                if now - since < _IDLE_S and await connection.is_usable():
+                stream = connection.stream
+                stream.deadline = deadline
+                if now - since < _IDLE_S and stream.is_here() and await connection.is_usable():
                     return connection
-                connection.stream.close()
-        stream: AsyncByteStream = await open_stream(self._settings, deadline)
+                stream.close()
+        stream = await open_stream(self._settings, deadline)
         stream.deadline = deadline
         connection = self._kind(stream, self._settings)
         try:
@@ -113,3 +121,15 @@ def _as_client_error(error: OSError) -> ClientError:
     if isinstance(error, TimeoutError):  # Windows has one of its own
         return out_of_time()
     return ConnectionLost(f"the connection to the server broke: {error}")
+
+
+_pools: WeakSet[AsyncConnectionPool] = WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in _pools:
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

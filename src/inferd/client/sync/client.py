@@ -218,6 +218,8 @@ class Client:
                 self._check(answer)
                 return self._read(call.read, answer)
             except ClientError as error:
+                if call.is_health and isinstance(error, ServerError):
+                    raise
                 wait_s = delay_s(error, attempt, settings=self._settings, is_safe=call.is_safe)
                 if wait_s is None or time.monotonic() + wait_s >= deadline:
                     raise

@@ -92,8 +92,9 @@ class GrpcConnection:
         """
         self._open(call, fields, seconds)
         self._send_message(call.buffers, call.size, is_last=True)
-        if self._is_greeted and not self._control:
-            self._reader.more()
+        reader = self._reader
+        if self._is_greeted and not (self._is_ended or self._control or reader.end > reader.start):
+            reader.more()
             self._read_at_once()
         while not self._is_ended:
             self._read_frame()

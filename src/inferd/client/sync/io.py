@@ -48,12 +48,16 @@ class ByteStream:
         if len(buffers) == 1:
             [buffer] = buffers
             sent = self._attempt(self._sock.send, buffer)
-            if sent == len(buffer):
-                return
-            buffers = [memoryview(buffer)[sent:]]
-        self._gather(list(buffers))
+            while sent < len(buffer):
+                sent += self._attempt(self._sock.send, memoryview(buffer)[sent:])
+        else:
+            self._gather(list(buffers))
 
     def _gather(self, buffers: list[Any]) -> None:
+        if not hasattr(self._sock, "sendmsg"):  # Windows
+            for buffer in buffers:
+                self.send([buffer])
+            return
         at = 0
         while at < len(buffers):
             sent = self._attempt(self._sock.sendmsg, buffers[at : at + _MOST_BUFFERS])
@@ -79,6 +83,10 @@ class ByteStream:
     def is_quiet(self) -> bool:
         """Return whether nothing has arrived, the end of the connection included."""
         return not self._readable(0)
+
+    def is_here(self) -> bool:
+        """Return whether it can be used here: in any thread."""
+        return True
 
     def close(self) -> None:
         """Close the connection."""
@@ -177,6 +185,8 @@ def open_stream(settings: ClientSettings, deadline: float) -> ByteStream:
     except (OSError, UnicodeError) as error:
         if sock is not None:
             sock.close()
+        if isinstance(error, TimeoutError) and time.monotonic() >= deadline:
+            raise out_of_time() from error
         raise connect_failed(target, error) from error
     return ByteStream(sock)
 

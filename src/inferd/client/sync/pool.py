@@ -1,10 +1,12 @@
 # Written by tools/build_sync_client.py from ../aio/pool.py: change it there.
 """Pool: the connections of a client, each with one call at a time."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakSet
 
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import ClientError, ConnectionLost, DeadlineExceeded
@@ -12,7 +14,7 @@ from inferd.client.failures import out_of_time
 from inferd.client.settings import ClientSettings
 from inferd.client.sync.http1 import RestConnection
 from inferd.client.sync.http2 import GrpcConnection
-from inferd.client.sync.io import ByteStream, CallSlots, open_stream
+from inferd.client.sync.io import CallSlots, open_stream
 
 _IDLE_S: Final = 50.0
 """A connection that was not used for so long is not used again: servers and proxies drop them."""
@@ -29,6 +31,11 @@ class ConnectionPool:
         self._free: list[tuple[float, Connection]] = []
         self._kind = GrpcConnection if settings.target.is_grpc else RestConnection
         self._is_closed = False
+        _pools.add(self)
+
+    def forget(self) -> None:
+        """Leave the free connections to the process that had them before it forked."""
+        self._free = []
 
     def ask(self, call: ClientCall[Any], fields: str, deadline: float) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer. Raises ClientError."""
@@ -87,11 +94,12 @@ class ConnectionPool:
         while self._free:
             with suppress(IndexError):  # another thread was faster
                 since, connection = self._free.pop()
-                connection.stream.deadline = deadline
-                if now - since < _IDLE_S and connection.is_usable():
+                stream = connection.stream
+                stream.deadline = deadline
+                if now - since < _IDLE_S and stream.is_here() and connection.is_usable():
                     return connection
-                connection.stream.close()
-        stream: ByteStream = open_stream(self._settings, deadline)
+                stream.close()
+        stream = open_stream(self._settings, deadline)
         stream.deadline = deadline
         connection = self._kind(stream, self._settings)
         try:
@@ -114,3 +122,15 @@ def _as_client_error(error: OSError) -> ClientError:
     if isinstance(error, TimeoutError):  # Windows has one of its own
         return out_of_time()
     return ConnectionLost(f"the connection to the server broke: {error}")
+
+
+_pools: WeakSet[ConnectionPool] = WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in _pools:
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
