@@ -69,7 +69,7 @@ class ModelCheck:
             yield
         except BadCode as error:
             place = error.file, error.line, error.column
-            self._add(Finding("error", "file", error.message, *place, self.model.name))
+            self.add(Finding("error", "file", error.message, *place, self.model.name))
         except InferdError as error:
             self.add_error(error, rule)
         except OSError as error:
@@ -88,17 +88,17 @@ class ModelCheck:
 
     def add_problem(self, text: str, rule: str, path: FieldPath = (), fix: str = "") -> None:
         """Add an error about the field at `path`, or about the model as a whole."""
-        self._add(self._finding("error", rule, text, path, fix))
+        self.add(self._finding("error", rule, text, path, fix))
 
     def add_warning(
         self, text: str, rule: str = "surprise", path: FieldPath = (), fix: str = ""
     ) -> None:
         """Add a warning about the field at `path`, or about the model as a whole."""
-        self._add(self._finding("warning", rule, text, path, fix))
+        self.add(self._finding("warning", rule, text, path, fix))
 
     def add_note(self, text: str, rule: str, path: FieldPath = (), fix: str = "") -> None:
         """Add what is good to know of the field at `path`, or of the model as a whole."""
-        self._add(self._finding("note", rule, text, path, fix))
+        self.add(self._finding("note", rule, text, path, fix))
 
     def io_complaints(self, config: ModelConfig) -> Iterator[Complaint]:
         """Yield what is wrong with inputs and outputs, whatever the model's file may add."""
@@ -117,7 +117,8 @@ class ModelCheck:
             place = self.file.path, *position
         return Finding(level, rule, text, *place, self.model.name, fix)
 
-    def _add(self, finding: Finding) -> None:
+    def add(self, finding: Finding) -> None:
+        """Add a finding, unless it has been made before."""
         if all(one.text != finding.text for one in self.findings):
             self.findings.append(finding)
 
@@ -145,11 +146,11 @@ class ModelCheck:
             text = _NAMED.sub("", error.message, count=1)
             line, column = error.line, error.column
             name = self.model.name
-            self._add(Finding("error", "syntax", text, path, line, column, name))
+            self.add(Finding("error", "syntax", text, path, line, column, name))
             return False
         self.file, found = read_config(path, text, self.model.name)
         for one in found:
-            self._add(one)
+            self.add(one)
         return not found
 
     def _assumed(self) -> ModelConfig | None:

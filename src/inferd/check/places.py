@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from inferd.check.archive import archives_at
 from inferd.check.ensemble import check_ensembles
 from inferd.check.finding import Finding
+from inferd.check.foreign import add_foreign_notes
 from inferd.check.model import ModelCheck
 from inferd.check.sizes import add_size_warnings, memory_bytes
 from inferd.check.surprises import add_surprises
@@ -87,6 +89,7 @@ def check_paths(
         for check in checks:
             if not check.is_refused:
                 add_surprises(check)
+                add_foreign_notes(check)
         add_size_warnings(checks, memory_bytes())
     for check in checks:
         findings += check.findings
@@ -96,13 +99,16 @@ def check_paths(
 
 def _is_sound(path: Path, reading: Reading, findings: list[Finding]) -> bool:
     """Add what is wrong with a path itself; tell whether the models there can be found."""
+    archives = list(archives_at(path))
+    findings += archives
     with _warnings(path, findings):
         try:
             places = Repositories([path], reading).places()
         except InferdError as error:
-            findings.append(Finding("error", "layout", error.message, path))
+            if not archives:
+                findings.append(Finding("error", "layout", error.message, path))
             return False
-    if not places:
+    if not places and not archives:
         text = "there is no model here, so that a server of it alone is never ready"
         fix = f"give each model a folder in it: {path.name}/NAME/1/model.onnx"
         findings.append(Finding("error", "layout", text, path, fix=fix))
