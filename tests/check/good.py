@@ -21,6 +21,40 @@ def onnx_model(batch="n", kind=TensorProto.FLOAT, width=4):
     return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
 
 
+def sequence_model():
+    """Return an encoded model with the controls and states of SEQUENCE."""
+
+    def ports(**kinds):
+        return [
+            helper.make_tensor_value_info(name, kind, ["n", width])
+            for name, (kind, width) in kinds.items()
+        ]
+
+    graph = helper.make_graph(
+        [
+            helper.make_node("Identity", ["x"], ["y"]),
+            helper.make_node("Identity", ["in"], ["out"]),
+            helper.make_node("Identity", ["in2"], ["out2"]),
+        ],
+        "graph",
+        ports(
+            **{"x": (TensorProto.FLOAT, 2), "in": (TensorProto.FLOAT, 2)},
+            in2=(TensorProto.INT32, 1),
+            START=(TensorProto.INT32, 1),
+            READY=(TensorProto.FLOAT, 1),
+            END=(TensorProto.BOOL, 1),
+            CORRID=(TensorProto.UINT64, 1),
+        ),
+        ports(
+            y=(TensorProto.FLOAT, 2),
+            out=(TensorProto.FLOAT, 2),
+            out2=(TensorProto.INT32, 1),
+        ),
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
 MODEL_PY = """\
 class TritonPythonModel:
     def execute(self, requests):
@@ -187,7 +221,7 @@ cc_model_filenames { key: "7.5" value: "model_75.bin" }
 
 SEQUENCE = """\
 name: "s"
-backend: "identity"
+backend: "onnxruntime"
 max_batch_size: 4
 input { name: "x" data_type: TYPE_FP32 dims: [ 2 ] }
 output { name: "y" data_type: TYPE_FP32 dims: [ 2 ] }
@@ -304,7 +338,12 @@ EVERYTHING_FILES = {
     "m/warmup/one": ONE,
     "m/1/model.bin": "x",
 }
-SEQUENCE_FILES = {"s/config.pbtxt": SEQUENCE, "s/initial_state/one": ONE, "s/1/x": "", "s/3/x": ""}
+SEQUENCE_FILES = {
+    "s/config.pbtxt": SEQUENCE,
+    "s/initial_state/one": ONE,
+    "s/1/model.onnx": sequence_model(),
+    "s/3/model.onnx": sequence_model(),
+}
 ONNX_FILES = {
     "n/config.pbtxt": ONNX,
     "n/labels.txt": LABELS,

@@ -87,7 +87,6 @@ VALUES = [
         *(EVERYTHING, "decoupled: false", "decoupled: true"),
         *(("response_cache",), "response_cache does not go with a decoupled"),
     ),
-    (EVERYTHING, "[ 1, 2.5, 10 ]", "[ 2.5, 1, 10 ]", ("model_metrics",), "are not in order"),
     (
         *(EVERYTHING, '"model.bin"', '"../model.bin"'),
         *(("default_model_filename",), "leads out of the version folder"),
@@ -147,6 +146,9 @@ VALUES = [
         *(("sequence_batching", "state", 1, "initial_state", 0, "data_file"), "leads out"),
     ),
     (SEQUENCE, "zero_data: true", "zero_data: false", ("sequence_batching", "state", 0), "needs"),
+    (SEQUENCE, '"START"', '"BEGIN"', ("sequence_batching",), "file needs input 'START'"),
+    (SEQUENCE, 'input_name: "in"', 'input_name: "z"', ("sequence_batching",), "file needs input"),
+    (SEQUENCE, "int32_false_true", "fp32_false_true", ("sequence_batching",), "the file has INT32"),
     (OLDEST, "sequences: 16", "sequences: -1", ("sequence_batching", "oldest"), "not 0 or more"),
     (OLDEST, "[ 2, 4 ]", "[ 2, 5 ]", ("sequence_batching", "oldest"), "5 is not between"),
     (
@@ -372,8 +374,18 @@ LAYOUT = [
         "config",
         "has more",
     ),
-    ("sequence", {"s/1/x": GONE, "s/3/x": GONE}, "s", [0], "layout", "no version folder"),
-    ("sequence", {"s/1/x": GONE, "s/3/x": GONE, "s/2/x": ""}, "s", [0], "layout", "allows none"),
+    (
+        "sequence",
+        {"s/1/model.onnx": GONE, "s/3/model.onnx": GONE},
+        "s",
+        [0],
+        "layout",
+        "no version folder",
+    ),
+    (
+        *("sequence", {"s/1/model.onnx": GONE, "s/3/model.onnx": GONE, "s/2/x": ""}, "s"),
+        *([0], "layout", "allows none"),
+    ),
     ("python", {"p/1/model.py": GONE, "p/1/": ""}, "p", [0], "file", "1/ is empty"),
     ("python", {"p/1/model.py": MODEL_PY + "  x"}, "p/1/model.py", [4], "file", "no Python"),
     ("python", {"p/1/model.py": "def f(:\n"}, "p/1/model.py", [1], "file", "no Python"),

@@ -60,6 +60,12 @@ def test_each_field_without_effect_is_told(repository):
             TENSORS + '\nparameters { key: "inferd_alow_pickle" value { string_value: "1" } }',
             *(5, "there is no parameter inferd_alow_pickle [did you mean inferd_allow_pickle?]"),
         ),
+        (
+            TENSORS + "model_metrics { metric_control { metric_identifier { family: "
+            '"nv_inference_first_response_histogram_ms" } '
+            "histogram_options { buckets: [ 2, 1 ] } } }",
+            *(4, "histograms cannot be counted (--metrics-config): the buckets of"),
+        ),
         (TENSORS + "\nversion_policy { specific { versions: [1, 4] } }", 5, "version 4, which is"),
         (
             TENSORS + '\nmodel_warmup { name: "w" inputs { key: "x" value { data_type: TYPE_FP32 '

@@ -52,6 +52,7 @@ def check_version(check: ModelCheck, version: int, directory: Path | None = None
     check.add_complaints(instance_complaints(config))
     check.add_complaints(check.io_complaints(config))
     _check_files(check, files, config)
+    _check_executed(check, files, config, directory)
     if backend is not None:
         _check_run(check, config, backend, report)
 
@@ -92,6 +93,22 @@ def _check_files(check: ModelCheck, files: ModelFiles, config: ModelConfig) -> N
         States(config, files.folder)
 
 
+def _check_executed(
+    check: ModelCheck, files: ModelFiles, config: ModelConfig, directory: Path | None
+) -> None:
+    """Compare the model's file with all that it is given, controls and states of sequences too."""
+    if config.sequence_batching is None or check.is_refused:
+        return
+    with check.noting("file"):
+        report = _report(as_executed(config), files, None, directory)
+        counts = {"input": len(config.input), "output": len(config.output)}
+        for complaint in report.complaints:
+            top, *rest = complaint.path or ("",)
+            is_own = not rest or (isinstance(rest[0], int) and rest[0] < counts.get(str(top), 0))
+            path = complaint.path if is_own else ("sequence_batching",)
+            check.add_problem(complaint.text, "file", path)
+
+
 def _check_run(
     check: ModelCheck, config: ModelConfig, backend: Backend, report: OfflineReport
 ) -> None:
@@ -107,7 +124,8 @@ def _check_run(
     with check.noting("config"):
         may_run_inline(config, backend, ())
     with check.noting("config"):
-        counts_of(config, with_summaries=False, with_histograms=True)
+        counts_of(config, with_summaries=False, with_histograms=False)
+        _tell_histograms(check, config)
     if config.sequence_batching is not None:
         with check.noting("config"):
             queue_policy(config)
@@ -115,6 +133,16 @@ def _check_run(
         joining = joining_of(config, report.verdict, joins=getattr(backend, "joins", False))
         if report.is_complete:
             _tell_joining(check, joining)
+
+
+def _tell_histograms(check: ModelCheck, config: ModelConfig) -> None:
+    """Warn of what a server with histograms would refuse."""
+    try:
+        counts_of(config, with_summaries=False, with_histograms=True)
+    except InvalidConfig as error:
+        text = error.message.removeprefix(f"model '{config.name}': ")
+        text = f"histograms cannot be counted (--metrics-config): {text}"
+        check.add_warning(text, path=error.path)
 
 
 def _tell_joining(check: ModelCheck, joining: Joining) -> None:

@@ -1,6 +1,6 @@
 """Signature: the inputs and outputs a model file declares, compared with a configuration."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
@@ -180,7 +180,7 @@ def signature_complaints(config: ModelConfig, signature: Signature) -> Iterator[
             f": the file needs input {_quoted(missing)}, the configuration has only "
             f"{_quoted(given)}"
         )
-        yield Complaint(text, ("input",))
+        yield Complaint(text, _place_of_missing(config, takes))
     for number, output in enumerate(config.output):
         path = ("output", number)
         declared = signature.outputs.get(output.name)
@@ -188,6 +188,13 @@ def signature_complaints(config: ModelConfig, signature: Signature) -> Iterator[
             yield _unknown("output", path, output.name, signature.outputs)
             continue
         yield from _tensor_complaints(config, path, output, declared)
+
+
+def _place_of_missing(config: ModelConfig, takes: Mapping[str, Declared]) -> FieldPath:
+    """Return the field to blame for a missing input: one that names another, or `input`."""
+    if _scheduler_inputs(config) <= takes.keys():
+        return ("input",)
+    return ("sequence_batching",) if config.sequence_batching else ("batch_input",)
 
 
 def _counts_batch_dim(config: ModelConfig, signature: Signature) -> bool:
