@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.client.incoming import PREFIX, whole_answer, without_padding
-from inferd.http.h2.frames import DATA, HEADERS, encode_frame
+from inferd.http.h2.frames import DATA, HEADERS, ConnectionFault, encode_frame
 
 KNOWN = {b"h": {":status": "200"}, b"t": {"grpc-status": "0"}}
 
@@ -61,3 +61,6 @@ def test_an_answer_of_which_some_is_missing_is_left():
 def test_padding_is_left_out():
     assert without_padding(b"\x02abcxx", 0x8) == b"abc"
     assert without_padding(b"abc", 0) == b"abc"
+    for payload in (b"", b"\x01", b"\x04abc"):
+        with pytest.raises(ConnectionFault):
+            without_padding(payload, 0x8)

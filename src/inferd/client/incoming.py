@@ -61,7 +61,10 @@ _LAST_FLAGS: Final = frames.END_HEADERS | frames.END_STREAM
 
 
 def without_padding(payload: bytes, flags: int) -> bytes:
-    """Return what a HEADERS frame has beside its padding."""
+    """Return what a HEADERS frame has beside its padding. Raises ConnectionFault."""
     if not flags & frames.PADDED:
         return payload
+    if not payload or payload[0] >= len(payload):
+        msg = "a HEADERS frame is all padding"
+        raise frames.ConnectionFault(frames.ErrorCode.PROTOCOL_ERROR, msg)
     return payload[1 : len(payload) - payload[0]]

@@ -1,5 +1,6 @@
 """What a client's end of HTTP/2 sends: its greeting, header blocks of calls, pieces of bodies."""
 
+import struct
 from functools import lru_cache
 from typing import Final
 
@@ -41,6 +42,47 @@ def header_block(scheme: str, authority: str, path: str, fields: str, timeout: b
         if colon:
             head.append((name.lower().encode("latin-1"), value.encode("latin-1")))
     return encode_fields(head)
+
+
+class SendWindows:
+    """What the peer allows to be sent (RFC 9113, section 5.2), to one stream at a time."""
+
+    def __init__(self) -> None:
+        self.frame_bytes = frames.DEFAULT_FRAME_BYTES
+        self._stream = self._initial = self._connection = frames.DEFAULT_WINDOW
+
+    def begin(self) -> None:
+        """Begin the next stream."""
+        self._stream = self._initial
+
+    def room(self) -> int:
+        """Return how many bytes of DATA may be sent; less than 1 is none."""
+        return min(self._stream, self._connection)
+
+    def spend(self, count: int) -> None:
+        """Count bytes of DATA that are sent."""
+        self._stream -= count
+        self._connection -= count
+
+    def widen(self, payload: bytes, *, of_connection: bool) -> None:
+        """Do what a WINDOW_UPDATE says. Raises struct.error."""
+        (increment,) = struct.unpack(">L", payload)
+        if of_connection:
+            self._connection += increment & frames.MAX_WINDOW
+        else:
+            self._stream += increment & frames.MAX_WINDOW
+
+    def apply(self, payload: bytes) -> None:
+        """Do what SETTINGS say; our blocks use no table, so the size of one is no matter.
+
+        Raises ConnectionFault.
+        """
+        for name, value in frames.decode_settings(payload):
+            if name == Setting.INITIAL_WINDOW_SIZE:
+                self._stream += value - self._initial
+                self._initial = value
+            elif name == Setting.MAX_FRAME_SIZE:
+                self.frame_bytes = value
 
 
 class BodyPieces:

@@ -22,12 +22,13 @@ from inferd.client.outgoing import (
     MAX_LIST_BYTES,
     START,
     BodyPieces,
+    SendWindows,
     header_block,
     timeout_text,
 )
 from inferd.client.settings import ClientSettings
 from inferd.http.h2 import frames
-from inferd.http.h2.frames import ConnectionFault, ErrorCode, Setting
+from inferd.http.h2.frames import ConnectionFault, ErrorCode
 from inferd.http.h2.hpack import HeaderDecoder
 
 _KNOWN_BLOCKS: Final = 16
@@ -51,9 +52,7 @@ class AsyncGrpcConnection:
         self._control = b""  # frames that go out with what is sent next
         self._is_greeted = False
         # What the peer allows.
-        self._window = self._initial_window = frames.DEFAULT_WINDOW
-        self._connection_window = frames.DEFAULT_WINDOW
-        self._frame_bytes = frames.DEFAULT_FRAME_BYTES
+        self._windows = SendWindows()
         # What was received since windows were last renewed.
         self._used = self._stream_used = 0
         # The current stream.
@@ -130,14 +129,14 @@ class AsyncGrpcConnection:
         self._is_ended = False
         self._prefix, self._message, self._filled = b"", None, 0
         self._messages = []
-        self._window = self._initial_window
+        self._windows.begin()
         self._stream_used = 0
         for name, value in call.headers:
             fields += f"{name}: {value}\r\n"
         target = self._target
         timeout = timeout_text(seconds)
         block = header_block(self._scheme, target.authority, call.path, fields, timeout)
-        self._control += frames.encode_headers(self._id, block, 0, self._frame_bytes)
+        self._control += frames.encode_headers(self._id, block, 0, self._windows.frame_bytes)
 
     def _answer(self) -> ServerAnswer:
         headers = self._head or {}
@@ -165,17 +164,16 @@ class AsyncGrpcConnection:
         prefix = PREFIX.pack(0, size)
         total = size + len(prefix)
         flags = frames.END_STREAM if is_last else 0
-        room = min(self._window, self._connection_window, self._frame_bytes)
-        if total <= room:
-            self._window -= total
-            self._connection_window -= total
+        windows = self._windows
+        if total <= min(windows.room(), windows.frame_bytes):
+            windows.spend(total)
             start = self._take_control()
             start += frames.frame_header(total, frames.DATA, flags, self._id) + prefix
             await self._send([start, *buffers], total)
             return
         pieces = BodyPieces([memoryview(prefix), *(memoryview(one) for one in buffers)])
         while total and not self._is_ended:
-            room = min(self._window, self._connection_window)
+            room = windows.room()
             if room <= 0:
                 if self._control:
                     await self._send([self._take_control()], 0)
@@ -184,15 +182,14 @@ class AsyncGrpcConnection:
             out: list[Any] = [self._take_control()]
             sent = 0
             while room and total:
-                step = min(room, total, self._frame_bytes)
+                step = min(room, total, windows.frame_bytes)
                 total -= step
                 room -= step
                 sent += step
                 kind = flags if not total else 0
                 out.append(frames.frame_header(step, frames.DATA, kind, self._id))
                 out += pieces.take(step)
-            self._window -= sent
-            self._connection_window -= sent
+            windows.spend(sent)
             await self._send(out, sent)
 
     async def _send(self, buffers: list[Any], size: int) -> None:
@@ -371,7 +368,8 @@ class AsyncGrpcConnection:
             if not flags & frames.ACK:
                 self._apply(kind, payload)
         elif kind == frames.WINDOW_UPDATE:
-            self._widen(stream_id, payload)
+            if stream_id in (0, self._id):
+                self._windows.widen(payload, of_connection=not stream_id)
         elif kind == frames.RST_STREAM:
             if stream_id == self._id and not self._is_ended:
                 self._end_early(payload)
@@ -381,25 +379,13 @@ class AsyncGrpcConnection:
             msg = f"{self._target} pushes, which was turned off"
             raise BadAnswer(msg)
 
-    def _widen(self, stream_id: int, payload: bytes) -> None:
-        (increment,) = struct.unpack(">L", payload)
-        if not stream_id:
-            self._connection_window += increment & frames.MAX_WINDOW
-        elif stream_id == self._id:
-            self._window += increment & frames.MAX_WINDOW
-
     def _apply(self, kind: int, payload: bytes) -> None:
-        """Answer SETTINGS or PING. Our blocks use no table, so the size of one is no matter."""
+        """Answer SETTINGS or PING."""
         if kind == frames.PING:
             self._control += frames.encode_frame(frames.PING, frames.ACK, 0, payload)
-            return
-        for name, value in frames.decode_settings(payload):
-            if name == Setting.INITIAL_WINDOW_SIZE:
-                self._window += value - self._initial_window
-                self._initial_window = value
-            elif name == Setting.MAX_FRAME_SIZE:
-                self._frame_bytes = value
-        self._control += frames.encode_frame(frames.SETTINGS, frames.ACK, 0)
+        else:
+            self._windows.apply(payload)
+            self._control += frames.encode_frame(frames.SETTINGS, frames.ACK, 0)
 
     def _end_early(self, payload: bytes) -> None:
         (code,) = struct.unpack(">L", payload)

@@ -265,8 +265,8 @@ def decode_infer_response(
             return _decode_typed_answer(data)
         found = _remembered_answer if len(split.rest) <= _MAX_REMEMBERED_BYTES else _answer_head
         head = found(split.rest)
-        check_entries(split.raw, head.outputs, head.response.model)
         known = head.response
+        check_entries(split.raw, [tensor for tensor, _ in head.outputs], known.model)
         outputs = [
             _with_data(tensor, count, data, known.model)
             for (tensor, count), data in zip(head.outputs, split.raw, strict=True)
