@@ -8,8 +8,10 @@ import sys
 from inferd.bench.cpu import cpu_seconds, is_here, processes_at
 
 LISTEN = """
-import os, socket, sys
+import os, socket, sys, time
 one = socket.create_server(("127.0.0.1", 0))
+while time.process_time() < 0.05:
+    pass
 if os.fork():
     print(one.getsockname()[1], flush=True)
 sys.stdin.read()
@@ -22,7 +24,7 @@ def test_a_process_that_listens_is_found_with_its_descendants():
         port = int(process.stdout.readline())
         found = processes_at("127.0.0.1", port)
         assert process.pid in found and len(found) == 2
-        assert cpu_seconds(found) > 0
+        assert cpu_seconds(found) >= 0.04
         process.stdin.close()
 
 

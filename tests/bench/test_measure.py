@@ -20,7 +20,7 @@ def sample(latency_us=2000, count=1000, *, cpu_s=0.05, errors=None, **more):
     given = {
         "firsts": b"", "part_count": 0, "answered": count, "errors": errors or {},
         "late_share": 0.0, "waiting_share": 0.0, "cpu_s": cpu_s, "waited_s": 0.0,
-        "used_s": 1.0, "used_count": count, **more,
+        "used_s": 1.0, "used_count": count, "runs": 0, **more,
     }  # fmt: skip
     return LoadSample(0, 1_000_000_000, sent.tobytes(), latencies.tobytes(), **given)
 

@@ -13,7 +13,8 @@ SHORT = ["--seconds", "0.3", "--warmup", "0.1"]
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_point_for_each_concurrency_with_the_servers_own_account(command, protocol):
-    said = command("bench", "rows", "-c", "1,2", *SHORT, "--json", protocol=protocol)
+    words = ["-c", "1,2", "--seconds", "1", "--warmup", "0.2", "--json"]
+    said = command("bench", "rows", *words, protocol=protocol)
     assert said.code == 0 and not said.err
     one, two = said.json["points"]
     assert (one["concurrency"], two["concurrency"]) == (1, 2)
@@ -124,3 +125,16 @@ def test_help_shows_how(capsys):
     assert main(["bench", "--help"]) == 0
     text = capsys.readouterr().out
     assert "inferd bench resnet --url grpc://host:8001" in text and "--processes" in text
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("model", ["rows", "texts"])
+def test_tensors_may_lie_in_shared_memory(command, protocol, model):
+    words = ["-c", "3", *SHORT, "--json", "--shared-memory"]
+    words += ["--shape", "x:4"] if model == "texts" else ["--varied", "2"]
+    said = command("bench", model, *words, protocol=protocol)
+    [point] = said.json["points"]
+    assert point["errors"] == {} and point["answered"] > 0
+    assert said.json["request"].endswith("in shared memory")
+    said = command("bench", model, *words, "--stream", protocol=protocol)
+    assert said.code == 2 and "one answer each" in said.err

@@ -195,3 +195,13 @@ def test_help_shows_how(capsys):
     assert main(["infer", "--help"]) == 0
     text = capsys.readouterr().out
     assert "inferd infer digits --input image=@seven.png" in text and "NAME=@FILE" in text
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_the_answers_of_a_stream_are_shown_one_by_one(command, protocol):
+    words = ["infer", "counted", "-i", "count=3", "--stream"]
+    lines = command(*words, "--json", protocol=protocol).out.splitlines()
+    values = [np.ravel(json.loads(one)["outputs"]["output"]["data"]).tolist() for one in lines]
+    assert values == [[0], [1], [2]]
+    assert command(*words, protocol=protocol).out.count("counted, version 1") == 3
+    assert command(*words, "--repeat", "2").code == 2

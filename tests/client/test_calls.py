@@ -258,6 +258,9 @@ def test_arrays_in_shared_memory_are_not_sent_and_outputs_are_written_there(clie
         left, right = memory.array((1, 4), np.float32), memory.array((1, 4), np.float32)
         total = memory.array((2, 4), np.float32)
         left[...], right[...] = X, X + 1
+        assert bytes(memory.span_of(right).view) == bytes(right)
+        with pytest.raises(InvalidRequest, match="does not lie in this shared memory"):
+            memory.span_of(X)
         inputs = {"INPUT0": left, "INPUT1": right}
         result = client.infer("m", inputs, outputs={"OUTPUT0": total})
         np.testing.assert_array_equal(total[:1], 2 * X + 1)

@@ -112,7 +112,7 @@ def _verdict(found: Sequence[LoadSample], latencies: Samples) -> TrustVerdict:
     """Return what the measurement is worth: as much as that of the busiest process."""
     median_us = float(np.median(latencies)) / 1e3 if len(latencies) else 0.0
     uses = [
-        GeneratorUse(one.used_s, one.cpu_s, one.waited_s, one.used_count, one.late_share)
+        GeneratorUse(one.used_s, one.cpu_s, one.waited_s, one.used_count, one.late_share, one.runs)
         for one in found
     ]
     verdicts = [verdict(use, median_us, len(found)) for use in uses]

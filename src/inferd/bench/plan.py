@@ -123,6 +123,7 @@ class LoadSample(msgspec.Struct, frozen=True, tag="sample"):
     waited_s: float
     used_s: float
     used_count: int
+    runs: int
 
 
 class StartPoint(msgspec.Struct, frozen=True, tag="start"):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from inferd.bench.plan import PLACEHOLDER, Address, Message, Plan, varint
+from inferd.bench.shared import Places
 from inferd.client.headers import HeaderLines
 from inferd.client.outgoing import header_block, timeout_text
 from inferd.client.protocol import protocol_of
@@ -40,16 +41,25 @@ def plan_of(
     address: Address,
     inputs: Sequence[Sequence[Tensor]],
     wanted: WantedRequest,
+    places: Places = (),
 ) -> Plan:
-    """Return the plan: each of `inputs` is a request, sent in turn. Raises InvalidRequest."""
+    """Return the plan: each of `inputs` is a request, sent in turn. Raises InvalidRequest.
+
+    With `places` in shared memory there are as many requests, each with the next of `inputs`.
+    """
     if wanted.sequence_length and len(inputs) > 1:
         msg = "the requests of a sequence have the same inputs: give one"
         raise InvalidRequest(msg)
     encode = _encoder(settings, wanted)
     head = b""
     if not wanted.sequence_length:
-        messages = [Message(encode(_request(one, wanted, None))[1]) for one in inputs]
-        head = encode(_request(inputs[0], wanted, None))[0]
+        count = max(len(inputs), len(places))
+        requests = [_request(inputs[at % len(inputs)], wanted, None) for at in range(count)]
+        for request, place in zip(requests, places, strict=False):
+            request.outputs = [WantedOutput(name, place=span) for name, span in place.items()]
+        encoded = [encode(request) for request in requests]
+        messages = [Message(content) for _, content in encoded]
+        head = encoded[0][0]
     else:
         messages = []
         for start, end in ((True, False), (False, False), (False, True), (True, True)):

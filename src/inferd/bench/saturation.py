@@ -30,6 +30,23 @@ class GeneratorUse(msgspec.Struct, frozen=True):
     request_count: int
     late_share: float = 0.0
     """Of requests at a rate, how many were sent notably later than they should have been."""
+    runs: int = 0
+    """How often it was given a core; 0 where the system does not tell."""
+
+    def own_us(self) -> float:
+        """Return how much of a latency is the generator's: its work, and waits for its work.
+
+        Answers that come while it waits for a core are taken together when it has one: each has
+        waited for that as long as a run does on average, and for the work on half of the others.
+        """
+        each_us = self.cpu_s / self.request_count * 1e6
+        if self.runs:
+            together = max(1.0, self.request_count / self.runs)
+            return each_us * (together + 1) / 2 + self.waited_s / self.runs * 1e6
+        taken = min((self.cpu_s + self.waited_s) / self.elapsed_s, 0.99)
+        # One queue whose work is even, served by a program that is busy for that share.
+        waited_us = self.waited_s / self.request_count * 1e6
+        return (each_us + waited_us) * (1 + taken / (2 * (1 - taken)))
 
 
 class Trust(enum.Enum):
@@ -56,16 +73,14 @@ def verdict(use: GeneratorUse, median_us: float, process_count: int) -> TrustVer
         return TrustVerdict(Trust.NONE, 0.0, 0.0, "nothing was answered")
     busy = use.cpu_s / use.elapsed_s
     taken = min((use.cpu_s + use.waited_s) / use.elapsed_s, 0.99)
-    each_us = (use.cpu_s + use.waited_s) / use.request_count * 1e6
-    # Its own time, and the wait for a busy generator: that of one queue whose work is even.
-    own_us = min(each_us * (1 + taken / (2 * (1 - taken))), median_us)
+    own_us = min(use.own_us(), median_us)
     share = own_us / median_us if median_us else 1.0
     remedy = _remedy(process_count)
     if busy >= BUSY:
         reason = f"the load generator is at its limit ({busy:.0%} of a core): {remedy}"
         return TrustVerdict(Trust.NONE, own_us, busy, reason)
     waited = use.waited_s / use.elapsed_s
-    if taken >= BUSY or (share > TOO_MUCH and use.waited_s > use.cpu_s):
+    if taken >= BUSY or (share > TOO_MUCH and waited > busy):
         reason = (
             f"the load generator waited for a core for {waited:.0%} of the time, {own_us:.0f} µs a "
             "request: what else runs here, the server too, takes them; send the load from elsewhere"

@@ -22,11 +22,10 @@ from inferd.cli.remote.server import (
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 
 if TYPE_CHECKING:
-    from inferd.bench.plan import LoadProgress, Plan, Point
+    from inferd.bench.plan import LoadProgress, Point
     from inferd.bench.result import PointResult, RunResult
+    from inferd.cli.remote.requests import Prepared
     from inferd.cli.terminal.progress import ProgressLine
-    from inferd.client import Client
-    from inferd.tensor.tensor import Tensor
 
 DEFAULT_CONCURRENCY = "1:16"
 
@@ -123,6 +122,11 @@ def parser() -> CommandParser:
     what.add_argument("--outputs", metavar="A,B", default="", help="only these are wanted")
     what.add_argument("--text", action="store_true", help="JSON over REST, no binary data")
     what.add_argument(
+        "--shared-memory",
+        action="store_true",
+        help="inputs and outputs lie in memory of this machine, in place of the socket",
+    )
+    what.add_argument(
         "--stream", action="store_true", help="requests whose answers come as a stream"
     )
     what.add_argument(
@@ -156,17 +160,18 @@ def _run(given: argparse.Namespace) -> int:
     from inferd.bench.cpu import processes_at
     from inferd.bench.measure import ServerAccount
     from inferd.bench.result import as_json
+    from inferd.cli.remote.requests import prepared
     from inferd.client.settings import read_settings
 
     points = _points(given)
     for file in (given.output, given.html):
         _check_place(file)
     settings = read_settings(url_of(given), client_options(given))  # type: ignore[arg-type]
-    with client_of(given) as client:
-        prepared = _prepare(client, settings, given)
+    most = max(one.concurrency or one.connections for one in points)
+    with client_of(given) as client, prepared(client, settings, most, given) as load:
         pids = processes_at(settings.target.host, settings.target.port)
         account = ServerAccount(lambda: client.statistics(given.model, given.version), pids)
-        result = _measured(prepared, points, account, given)
+        result = _measured(load, points, account, given)
     if given.output:
         _write(given.output, as_json(result))
     if given.html:
@@ -193,6 +198,9 @@ def _points(given: argparse.Namespace) -> list["Point"]:
     if given.poisson and not given.rate:
         msg = "--poisson is for requests at a rate: give --rate"
         raise InvalidConfig(msg)
+    if given.shared_memory and (given.stream or given.sequence_length or given.text):
+        msg = "--shared-memory is for requests with one answer each: no --stream, --text, sequences"
+        raise InvalidConfig(msg)
     if given.sequence_length and given.rate:
         msg = "a sequence goes on when a request is answered: give --concurrency, not --rate"
         raise InvalidConfig(msg)
@@ -215,110 +223,8 @@ def _check_place(file: str) -> None:
         raise InvalidConfig(msg)
 
 
-class Prepared:
-    """What is sent to whom: the plan, and words for the result."""
-
-    def __init__(self, plan: "Plan", url: str, server: str, request: str) -> None:
-        self.plan = plan
-        self.url = url
-        self.server = server
-        self.request = request
-
-
-def _prepare(client: "Client", settings: Any, given: argparse.Namespace) -> Prepared:
-    """Return what is sent, after one request was answered. Raises InferdError."""
-    from inferd.bench.plan import Address
-    from inferd.bench.requests import WantedRequest, plan_of
-    from inferd.cli.remote.model import is_decoupled_model
-    from inferd.client.errors import ServerError
-
-    metadata = client.metadata(given.model, given.version)
-    try:
-        about = client.server_metadata()
-        server = f"{about.name} {about.version}".strip()
-        has_binary = "binary_tensor_data" in about.extensions
-    except ServerError:
-        server, has_binary = "unknown server", True
-    inputs = _inputs(client, metadata, given)
-    target = settings.target
-    is_decoupled = is_decoupled_model(client, given.model, given.version)
-    if is_decoupled and not given.stream:
-        msg = f"{given.model} gives any number of answers to a request: add --stream"
-        raise InvalidConfig(msg)
-    wanted = WantedRequest(
-        given.model,
-        given.version,
-        tuple(one.strip() for one in given.outputs.split(",") if one.strip()),
-        binary=target.is_grpc or (has_binary and not given.text and not given.stream),
-        stream=given.stream,
-        has_one_answer=not is_decoupled,
-        sequence_length=given.sequence_length,
-    )
-    if not given.stream and not given.sequence_length:
-        options: dict[str, Any] = {"outputs": list(wanted.outputs)} if wanted.outputs else {}
-        client.infer(given.model, {one.name: one for one in inputs[0]}, **options)
-    address = Address(
-        target.host,
-        target.port,
-        target.is_grpc,
-        target.is_tls,
-        given.ca_file or "",
-        given.cert_file or "",
-        given.key_file or "",
-    )
-    plan = plan_of(settings, address, inputs, wanted)
-    return Prepared(plan, client.url, server, _words(inputs, wanted, is_grpc=target.is_grpc))
-
-
-def _inputs(client: "Client", metadata: Any, given: argparse.Namespace) -> list[list["Tensor"]]:
-    from inferd.values.drawn import drawn, read_shapes
-    from inferd.values.fitting import fitted
-    from inferd.values.source import read_inputs
-
-    if given.requests:
-        from inferd.bench.recorded import read_requests
-
-        if given.input:
-            msg = "--requests and --input both say what is sent: give one"
-            raise InvalidConfig(msg)
-        return read_requests(given.requests, metadata.inputs)
-    if given.input:
-        found = fitted(read_inputs(given.input), metadata.inputs)
-        for note in found.notes:
-            sys.stderr.write(f"{note}\n")
-        return [found.tensors]
-    import numpy as np
-
-    from inferd.cli.remote.model import is_batched_model
-
-    random = np.random.default_rng(given.seed)
-    shapes = read_shapes(given.shape)
-    is_batched = is_batched_model(client, given.model, given.version)
-    if given.batch > 1 and not is_batched:
-        msg = f"{given.model} takes no batches (max_batch_size): leave --batch away"
-        raise InvalidConfig(msg)
-    return [
-        drawn(metadata.inputs, random, shapes, given.batch, is_batched=is_batched)
-        for _ in range(given.varied)
-    ]
-
-
-def _words(inputs: Sequence[Sequence["Tensor"]], wanted: Any, *, is_grpc: bool) -> str:
-    from inferd.tensor.tensor import dims_text
-
-    shown = ", ".join(
-        f"{one.name} {one.datatype.value} {dims_text(one.shape)}" for one in inputs[0][:4]
-    )
-    more = f" and {len(inputs[0]) - 4} more" if len(inputs[0]) > 4 else ""
-    how = "gRPC" if is_grpc else "REST binary" if wanted.binary else "REST JSON"
-    how += ", streams" if wanted.stream else ""
-    count = f", {len(inputs)} different requests" if len(inputs) > 1 else ""
-    length = wanted.sequence_length
-    return f"{how}: {shown}{more}{count}{f', sequences of {length}' if length else ''}"
-
-
 def _measured(
-    prepared: Prepared, points: Sequence["Point"], account: Any, given: argparse.Namespace
+    load: "Prepared", points: Sequence["Point"], account: Any, given: argparse.Namespace
 ) -> "RunResult":
     """Measure all points; Ctrl-C ends that early."""
     from inferd.bench.measure import measure
@@ -331,11 +237,11 @@ def _measured(
     found: list[PointResult] = []
     whole_s, done_s = total_seconds(points), 0.0
     is_whole = True
-    with ProgressLine() as line, Generators(prepared.plan, given.processes) as generators:
+    with ProgressLine() as line, Generators(load.plan, given.processes) as generators:
         for point in points:
             shown = _Shown(line, done_s / whole_s, (point.warmup_s + point.seconds) / whole_s)
             try:
-                found.append(measure(generators, prepared.plan, point, account, shown.show))
+                found.append(measure(generators, load.plan, point, account, shown.show))
             except KeyboardInterrupt:
                 is_whole = False
                 break
@@ -346,7 +252,7 @@ def _measured(
     if not found:
         raise KeyboardInterrupt
     return RunResult(
-        given.model, given.version, prepared.url, prepared.server, prepared.request,
+        given.model, given.version, load.url, load.server, load.request,
         given.processes, os.cpu_count() or 1, began, found, is_whole,
     )  # fmt: skip
 

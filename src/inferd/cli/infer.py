@@ -117,6 +117,9 @@ def parser() -> CommandParser:
         metavar="N",
         help="send it N times, and say how long that took",
     )
+    made.add_argument(
+        "--stream", action="store_true", help="show any number of answers, each when it is there"
+    )
     made.add_argument("--json", action="store_true", help="the answer as one line of JSON")
     add_server_arguments(made)
     return made
@@ -133,10 +136,15 @@ def _count(text: str) -> int:
 def _run(given: argparse.Namespace) -> int:
     from inferd.values.saved import check_suffix, save
 
+    if given.stream and (given.output or given.repeat > 1):
+        msg = "--stream shows answers as they come: no --output, no --repeat"
+        raise InvalidRequest(msg)
     if given.output:
         check_suffix(given.output)
     with _client(given) as (client, model):
         request = _request(client, model, given)
+        if given.stream:
+            return _stream(client, model, request, given)
         result, seconds = _repeated(client, model, request, given)
         tensors = [result.tensor(name) for name in result]
     if given.output:
@@ -243,6 +251,23 @@ def _repeated(
             raise
     assert first is not None
     return first, seconds
+
+
+def _stream(
+    client: "Client", model: str, tensors: list["Tensor"], given: argparse.Namespace
+) -> int:
+    """Show the answers of a stream when they come; with --json a line each."""
+    inputs = {one.name: one for one in tensors}
+    began_s = time.perf_counter()
+    for result in client.stream(model, inputs, **_options(given)):
+        seconds = [time.perf_counter() - began_s]
+        found = [result.tensor(name) for name in result]
+        if given.json:
+            _write_json(result, found, seconds)
+        else:
+            _write_text(result, found, seconds)
+        sys.stdout.flush()
+    return 0
 
 
 def _options(given: argparse.Namespace) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from inferd.bench.generator.record import MOST_KINDS_OF_ERRORS, LoadRecord
 from inferd.bench.generator.usage import ProcessUsage, usage
 from inferd.bench.plan import samples
 
-BEFORE, AFTER = ProcessUsage(1e-6, 1.0, 0.5), ProcessUsage(3e-6, 1.5, 0.75)
+BEFORE, AFTER = ProcessUsage(1e-6, 1.0, 0.5, 10), ProcessUsage(3e-6, 1.5, 0.75, 15)
 
 
 def sample(record, began_ns=1000, ended_ns=2000):
@@ -22,7 +22,7 @@ def test_requests_that_were_due_in_the_measured_time_count():
     assert samples(found.latencies).tolist() == [400, 501]
     assert found.answered == 2  # in that time: those that ended at 1400 and 1500
     assert (found.cpu_s, found.waited_s) == (0.5, 0.25)
-    assert found.used_count == 4 and np.isclose(found.used_s, 2e-6)
+    assert found.runs == 5 and found.used_count == 4 and np.isclose(found.used_s, 2e-6)
 
 
 def test_answers_of_streams_have_a_first():
@@ -51,4 +51,4 @@ def test_usage_grows():
     sum(range(100_000))
     after = usage()
     assert after.at_s >= before.at_s and after.cpu_s > before.cpu_s
-    assert after.waited_s >= before.waited_s >= 0
+    assert after.waited_s >= before.waited_s >= 0 and after.runs >= before.runs

@@ -72,4 +72,5 @@ class LoadRecord:
             after.waited_s - before.waited_s,
             after.at_s - before.at_s,
             used_count,
+            after.runs - before.runs,
         )

@@ -10,14 +10,17 @@ class ProcessUsage(NamedTuple):
     at_s: float
     cpu_s: float
     waited_s: float
+    runs: int
+    """How often it was given a core; 0 where the system does not tell."""
 
 
 def usage() -> ProcessUsage:
     """Return what the process has used; of the wait for a core, what its main thread did."""
-    waited_s = 0.0
+    waited_s, runs = 0.0, 0
     try:
         with open("/proc/self/schedstat", "rb") as file:
-            waited_s = int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):  # another system, or one without these figures
+            _, waited_ns, slices = map(int, file.read().split())
+        waited_s, runs = waited_ns / 1e9, slices
+    except (OSError, ValueError):  # another system, or one without these figures
         pass
-    return ProcessUsage(time.monotonic(), time.process_time(), waited_s)
+    return ProcessUsage(time.monotonic(), time.process_time(), waited_s, runs)

@@ -9,6 +9,8 @@ from inferd.client.call import ClientCall
 from inferd.client.errors import ClientError
 from inferd.client.protocol import Protocol
 from inferd.client.regions import SharedRegion
+from inferd.core.request import Span
+from inferd.errors import InvalidRequest
 
 
 class AsyncSharedMemory:
@@ -68,3 +70,11 @@ class AsyncSharedMemory:
             msg = "the shared memory is used outside of its block"
             raise ClientError(msg)
         return self._region.array(shape, dtype)
+
+    def span_of(self, array: NDArray[Any]) -> Span:
+        """Return where `array`, made here, lies. Raises InvalidRequest for another."""
+        span = self._region.span_of(array) if self._region is not None else None
+        if span is None:
+            msg = "the array does not lie in this shared memory"
+            raise InvalidRequest(msg)
+        return span

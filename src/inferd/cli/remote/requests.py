@@ -1,0 +1,151 @@
+"""What `inferd bench` sends to a model, as its arguments say."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from inferd.cli.remote.model import is_batched_model, is_decoupled_model
+from inferd.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from inferd.bench.plan import Plan
+    from inferd.bench.requests import WantedRequest
+    from inferd.client import Client
+    from inferd.client.settings import ClientSettings
+    from inferd.tensor.tensor import Tensor
+
+
+class Prepared:
+    """What is sent to whom: the plan, and words for the result."""
+
+    def __init__(self, plan: "Plan", url: str, server: str, request: str) -> None:
+        self.plan = plan
+        self.url = url
+        self.server = server
+        self.request = request
+
+
+@contextmanager
+def prepared(
+    client: "Client", settings: "ClientSettings", most: int, given: argparse.Namespace
+) -> Iterator[Prepared]:
+    """Yield what is sent, after one request was answered; `most` may be under way at a time.
+
+    Raises InferdError.
+    """
+    from inferd.bench.plan import Address
+    from inferd.bench.requests import WantedRequest, plan_of
+    from inferd.bench.shared import MOST_PLACES, placed_inputs, places_in, size_of
+    from inferd.client.errors import ServerError
+
+    metadata = client.metadata(given.model, given.version)
+    try:
+        about = client.server_metadata()
+        server = f"{about.name} {about.version}".strip()
+        has_binary = "binary_tensor_data" in about.extensions
+    except ServerError:
+        server, has_binary = "unknown server", True
+    inputs = _inputs(client, metadata, given)
+    target = settings.target
+    is_decoupled = is_decoupled_model(client, given.model, given.version)
+    if is_decoupled and not given.stream:
+        msg = f"{given.model} gives any number of answers to a request: add --stream"
+        raise InvalidConfig(msg)
+    wanted = WantedRequest(
+        given.model,
+        given.version,
+        tuple(one.strip() for one in given.outputs.split(",") if one.strip()),
+        binary=target.is_grpc or (has_binary and not given.text and not given.stream),
+        stream=given.stream,
+        has_one_answer=not is_decoupled,
+        sequence_length=given.sequence_length,
+    )
+    sizes = _answer_sizes(client, inputs[0], wanted)
+    address = Address(
+        target.host,
+        target.port,
+        target.is_grpc,
+        target.is_tls,
+        given.ca_file or "",
+        given.cert_file or "",
+        given.key_file or "",
+    )
+    words = _words(inputs, wanted, is_grpc=target.is_grpc)
+    if not given.shared_memory:
+        yield Prepared(plan_of(settings, address, inputs, wanted), client.url, server, words)
+        return
+    places = min(most, MOST_PLACES)
+    with client.shared_memory(size_of(inputs, sizes, places)) as memory:
+        placed = placed_inputs(memory, inputs)
+        plan = plan_of(settings, address, placed, wanted, places_in(memory, sizes, places))
+        yield Prepared(plan, client.url, server, f"{words}, in shared memory")
+
+
+def _answer_sizes(
+    client: "Client", inputs: Sequence["Tensor"], wanted: "WantedRequest"
+) -> dict[str, int]:
+    """Send one request, and return the sizes of the outputs in bytes, with room for longer strings.
+
+    Requests of streams and sequences, of which one alone says nothing, are not sent.
+    """
+    from inferd.tensor.dtype import DataType
+
+    if wanted.stream or wanted.sequence_length:
+        return {}
+    options: dict[str, Any] = {"outputs": list(wanted.outputs)} if wanted.outputs else {}
+    if wanted.version:
+        options["version"] = wanted.version
+    result = client.infer(wanted.model, {one.name: one for one in inputs}, **options)
+    found = {}
+    for name in result:
+        tensor = result.tensor(name)
+        spare = tensor.size_bytes + 4096 if tensor.datatype is DataType.BYTES else 0
+        found[name] = max(1, tensor.size_bytes + spare)
+    return found
+
+
+def _inputs(client: "Client", metadata: Any, given: argparse.Namespace) -> list[list["Tensor"]]:
+    from inferd.values.drawn import drawn, read_shapes
+    from inferd.values.fitting import fitted
+    from inferd.values.source import read_inputs
+
+    if given.requests:
+        from inferd.bench.recorded import read_requests
+
+        if given.input:
+            msg = "--requests and --input both say what is sent: give one"
+            raise InvalidConfig(msg)
+        return read_requests(given.requests, metadata.inputs)
+    if given.input:
+        found = fitted(read_inputs(given.input), metadata.inputs)
+        for note in found.notes:
+            sys.stderr.write(f"{note}\n")
+        return [found.tensors]
+    import numpy as np
+
+    random = np.random.default_rng(given.seed)
+    shapes = read_shapes(given.shape)
+    is_batched = is_batched_model(client, given.model, given.version)
+    if given.batch > 1 and not is_batched:
+        msg = f"{given.model} takes no batches (max_batch_size): leave --batch away"
+        raise InvalidConfig(msg)
+    return [
+        drawn(metadata.inputs, random, shapes, given.batch, is_batched=is_batched)
+        for _ in range(given.varied)
+    ]
+
+
+def _words(inputs: Sequence[Sequence["Tensor"]], wanted: "WantedRequest", *, is_grpc: bool) -> str:
+    from inferd.tensor.tensor import dims_text
+
+    shown = ", ".join(
+        f"{one.name} {one.datatype.value} {dims_text(one.shape)}" for one in inputs[0][:4]
+    )
+    more = f" and {len(inputs[0]) - 4} more" if len(inputs[0]) > 4 else ""
+    how = "gRPC" if is_grpc else "REST binary" if wanted.binary else "REST JSON"
+    how += ", streams" if wanted.stream else ""
+    count = f", {len(inputs)} different requests" if len(inputs) > 1 else ""
+    length = wanted.sequence_length
+    return f"{how}: {shown}{more}{count}{f', sequences of {length}' if length else ''}"
