@@ -48,6 +48,7 @@ PROGRAMS = ("tests/conftest.py", "tests/clients_h2/conftest.py", "tests/clients_
 # What sleeps by design: models that hang, and clients that pause as people do.
 SLEEPERS = (
     "tests/backends/python/drill/ways.py",
+    "tests/ray/follow_load.py",
     "tests/ray/head_away.py",
     "tests/support/fleet_under_load.py",
     "tests/support/route_silence.py",

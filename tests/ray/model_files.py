@@ -4,13 +4,13 @@ IDENTITY = 'backend: "identity" max_batch_size: 0 '
 IDENTITY += 'input { name: "x" data_type: TYPE_INT32 dims: [ -1 ] } '
 IDENTITY += 'output { name: "x" data_type: TYPE_INT32 dims: [ -1 ] } '
 SLOW = """
-import time
+import threading
 import inferd, numpy as np
 from numpy.typing import NDArray
 
 @inferd.model
 def slow(x: NDArray[np.int32]) -> NDArray[np.int32]:
-    time.sleep(0.05)  # it waits for something else
+    threading.Event().wait(0.05)
     return x
 """
 

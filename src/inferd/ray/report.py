@@ -1,8 +1,13 @@
 """What a replica tells its controller, and what both call its states."""
 
 import enum
+import re
+from collections import defaultdict
 
 import msgspec
+
+_LINE = re.compile(r"^(\w+)(?:\{.*\})? (\S+)", re.MULTILINE)
+"""A line of metrics."""
 
 
 class ServingState(enum.Enum):
@@ -42,3 +47,19 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True):
     load: ReplicaLoad = ReplicaLoad()
     at_s: float = 0.0
     reconnect_s: float = 60.0
+
+
+def read_load(text: str) -> ReplicaLoad:
+    """Return the load that the metrics of a server tell: sums over its models.
+
+    The steps of an ensemble are requests, too.
+    """
+    sums: defaultdict[str, float] = defaultdict(float)
+    for found in _LINE.finditer(text):
+        sums[found[1]] += float(found[2])
+    return ReplicaLoad(
+        inflight=sums["inferd_inflight_requests"],
+        request_count=sums["nv_inference_request_success"],
+        duration_us=sums["nv_inference_request_duration_us"],
+        cpu_s=sums["process_cpu_seconds_total"],
+    )

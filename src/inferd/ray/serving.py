@@ -20,8 +20,7 @@ from pathlib import Path
 import msgspec
 
 from inferd.ray.keeper import KILL, STOP
-from inferd.ray.metrics import read_load
-from inferd.ray.report import ReplicaReport, ServingState
+from inferd.ray.report import ReplicaReport, ServingState, read_load
 from inferd.server.address import host_and_port
 
 _LIVE = re.compile(r"is live at (https?)://(\S+):(\d+)(?: and (\S+):(\d+))?")

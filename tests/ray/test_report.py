@@ -1,5 +1,4 @@
-from inferd.ray.metrics import read_load
-from inferd.ray.report import ReplicaLoad
+from inferd.ray.report import ReplicaLoad, read_load
 
 TEXT = """\
 # HELP nv_inference_request_success Number of successful inference requests
