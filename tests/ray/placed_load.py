@@ -47,6 +47,10 @@ class Followed:
     def ready(self):
         return [one for one in self.places or () if one.state is PlaceState.READY]
 
+    def wake(self, name):
+        """See inferd.route.place.Source."""
+        self._loop.call_soon_threadsafe(self.source.wake, name)
+
     def close(self):
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._task.cancel)

@@ -150,7 +150,8 @@ class World:
 
     def ready(self):
         """The places that fronts send new requests to."""
-        return [each for each in self.deployment.places() if not each.is_draining]
+        places = self.deployment.places()
+        return [each for each in places if not each.is_draining and not each.is_asleep]
 
     def group(self, name="g"):
         return next(each for each in self.deployment.status().groups if each.name == name)

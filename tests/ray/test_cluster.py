@@ -20,6 +20,7 @@ from inferd.errors import InvalidConfig, InvalidRequest, Unavailable
 from inferd.ray.connection import RayPlacement
 from inferd.ray.head import NAMESPACE, controller_name
 from inferd.ray.spec import DeploymentSpec
+from inferd.route.place import PlaceState
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -175,6 +176,8 @@ def test_a_group_ends_when_nobody_asks_and_is_woken(placement, models, followed)
     placement.deploy(DeploymentSpec(groups=(group(models, 0, 1, rule=rule),)))
     until(lambda: followed.ready)
     status_that(placement, lambda now: now.is_settled and not replicas(now))
-    until(lambda: not followed.places)
-    placement.wake("g")
+    until(lambda: [one.state for one in followed.places] == [PlaceState.ASLEEP])
+    [asleep] = followed.places
+    assert asleep.models == {"same"}
+    followed.wake(asleep.name)
     until(lambda: followed.ready)

@@ -3,6 +3,7 @@ from simulated import World, group, spec
 
 from inferd.ray.attempts import MOST_FAILURES
 from inferd.ray.report import ServingState
+from inferd.ray.status import ReplicaPlace
 
 
 def running(count=3, **more):
@@ -264,13 +265,18 @@ def test_a_group_that_is_idle_ends_and_is_woken():
     world = World()
     rule = {"idle_s": 30.0, "down_after_s": 5.0}
     world.deployment.become(spec(group(least=0, most=2, rule=rule)))
+    world.run(0.25)
+    assert world.deployment.places() == ()  # nobody knows yet which models it has
     world.until(lambda: len(world.ready()) == 1)
     world.until(lambda: world.group().desired == 0)
     world.settle()
     assert world.actors == {}
-    assert world.group().models == ("m",)
+    [asleep] = world.deployment.places()
+    assert asleep == ReplicaPlace("g", "", 0, 0, ("m",), is_asleep=True)
     world.deployment.wake("g")
-    world.until(lambda: len(world.ready()) == 1, 5.0)
+    world.run(0.5)
+    assert world.deployment.places() == (asleep,)  # until there is one that serves
+    world.until(lambda: [each.name for each in world.ready()] == ["g-2"], 5.0)
 
 
 @pytest.mark.slow

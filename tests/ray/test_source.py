@@ -21,6 +21,8 @@ def test_a_place_is_what_fronts_call_one():
     other = place_of(ReplicaPlace("g-2", "h", 80, 80, None, is_draining=True))
     assert other.models is None
     assert other.state is PlaceState.DRAINING
+    asleep = place_of(ReplicaPlace("g", "", 0, 0, ("a",), is_asleep=True))
+    assert asleep == Place("g", "", 0, 0, frozenset({"a"}), PlaceState.ASLEEP)
 
 
 @pytest.mark.slow

@@ -103,6 +103,15 @@ def test_the_map_has_group_and_kind_of_each_model_and_whether_places_differ():
     ]
 
 
+def test_models_that_sleep_are_known_and_keep_streams_from_no_place():
+    """A stream that names no model is not for them."""
+    assert dict(map_lines(Arranger(2, 1).arrange((B,), {"m", "z", "with blank"}))) == {
+        "m": "all.repeatable",
+        "z": "asleep.once",
+        "//": "needs-model",
+    }
+
+
 def test_versions_that_differ_do_not_keep_streams_from_any_place():
     """A stream need not say its model as long as all places have all models."""
     known = [A._replace(versions={"m": {"1"}}), A._replace(place=B.place, versions={"m": {"2"}})]

@@ -55,7 +55,7 @@ class World:
 async def world(stack):
     folder = Path(stack.enter_context(TemporaryDirectory()))
     found, channels = World(folder), Channels()
-    control = ControlCalls(lambda: found.places, found.refresh)
+    control = ControlCalls(lambda: found.places, found.refresh, "{} is woken".format)
     own = OwnServer(
         RestControl(control), GrpcControl(control, channels, str(found.front)).methods()
     )

@@ -243,7 +243,10 @@ def test_sequences_do_not_go_elsewhere_because_all_checks_fail(started, site):
 def test_a_place_that_drains_is_no_last_resort(started, site):
     async def test(haproxy, arranger):
         async with site({HEALTH: (200, b""), "/v2": (200, b"drains")}) as site_a:
-            places = [Place("a", "h", site_a.port, 1, None, state) for state in PlaceState]
+            places = [
+                Place("a", "h", site_a.port, 1, None, state)
+                for state in (PlaceState.READY, PlaceState.DRAINING)
+            ]
             ready, draining = (KnownPlace(one, "127.0.0.1", {}) for one in places)
             await haproxy.supply(arranger.arrange([ready]))
             await checked(haproxy, "UP")
@@ -287,3 +290,29 @@ def test_when_places_end_together_requests_reach_the_one_that_is_left(started):
         return [answer, *await asyncio.gather(*hanging)]
 
     assert started(test) == [(200, b"left")] * 4
+
+
+def test_whoever_asks_for_a_model_that_sleeps_is_sent_to_who_wakes_it(started):
+    """The question whether it is ready wakes nobody."""
+
+    async def test(haproxy, arranger):
+        heads = []
+
+        async def serve(reader, writer):
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 503 No\r\nContent-Length: 5\r\n\r\nwakes")
+            writer.close()
+
+        server = await asyncio.start_unix_server(serve, haproxy.paths.control_socket)
+        await haproxy.supply(arranger.arrange([], ["a b", "a%b"]))
+        is_ready = await answer_of(haproxy, "/v2/models/a%25b/ready")
+        count = len(heads)
+        answer = await answer_of(haproxy, "/v2/models/a%25b")
+        server.close()
+        return is_ready[0], count, answer, heads
+
+    is_ready, count, answer, [head] = started(test)
+    assert (is_ready, count) == (503, 0)
+    assert answer == (503, b"wakes")
+    assert head.startswith(b"GET /inferd-route/wake HTTP/1.1\r\n")
+    assert b"inferd-asleep: a%25b\r\n" in head

@@ -8,7 +8,8 @@ from inferd.cli.cluster.arguments import add_ray_arguments
 
 _DESCRIPTION = """\
 Shows the places where replicas of a deployment on Ray serve, as fronts are to know them: those that
-are ready, and those that drain, which get no new requests.
+are ready, and those that drain, which get no new requests. A group that has none, but had, is
+asleep: inferd route wakes it when somebody asks for its models.
 """
 
 

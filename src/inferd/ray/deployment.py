@@ -103,12 +103,12 @@ class Deployment:
         return {}
 
     def places(self) -> tuple[ReplicaPlace, ...]:
-        """Return where requests can be sent, by name.
+        """Return where requests can be sent, and what has to be woken for that.
 
-        A silent replica is none only if its server does not answer either.
+        A silent replica is no place only if its server does not answer either.
         """
         serving = (Phase.READY, Phase.DRAINING, Phase.STOPPING)
-        return tuple(
+        places = tuple(
             ReplicaPlace(
                 each.name,
                 each.report.host,
@@ -120,6 +120,13 @@ class Deployment:
             for each in self.replicas()
             if each.phase in serving and each.ready_s is not None and not each.is_silent
         )
+        named = {each.name for each in places}
+        asleep = (
+            ReplicaPlace(name, "", 0, 0, group.models, is_asleep=True)
+            for name, group in self._groups.items()
+            if group.may_sleep and named.isdisjoint(one.name for one in group.replicas.values())
+        )
+        return (*places, *asleep)
 
     def status(self) -> DeploymentStatus:
         """Return how everything is."""

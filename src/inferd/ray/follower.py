@@ -2,7 +2,7 @@
 
 Ray ends a process that has lost its head for too long, or finds another one there: not by an error,
 but at once. `inferd route` must survive that, so what follows Ray for it is a process of its own,
-which ends when its standard input does.
+which ends when its standard input does. Each line of that is the name of a group to be woken.
 
     python -m inferd.ray.follower ADDRESS NAME
 """
@@ -10,6 +10,7 @@ which ends when its standard input does.
 import os
 import sys
 import threading
+from contextlib import suppress
 
 import msgspec
 
@@ -28,10 +29,10 @@ def main() -> int:
     address, name = sys.argv[1:]
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray writes to its standard output, too
-    threading.Thread(target=_end_with_input, daemon=True).start()
     version = 0
     try:
         with RayPlacement(address, name) as placement:
+            threading.Thread(target=_wake, args=(placement,), daemon=True).start()
             while True:
                 last, places = placement.places(version, WAIT_S if version else 0.0)
                 if last != version:
@@ -44,8 +45,11 @@ def main() -> int:
         return 1
 
 
-def _end_with_input() -> None:
-    sys.stdin.buffer.read()
+def _wake(placement: RayPlacement) -> None:
+    """Wake each group that is named in a line of the input; end the process with that."""
+    for line in sys.stdin:
+        with suppress(InferdError):  # it is gone, or the head is away: the next request tries again
+            placement.wake(line.strip())
     os._exit(0)
 
 

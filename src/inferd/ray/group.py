@@ -91,6 +91,11 @@ class ReplicaGroup:
         """How many replicas there should be."""
         return 0 if self.is_removed else self._scaling.desired
 
+    @property
+    def may_sleep(self) -> bool:
+        """Whether it may have no replica, and it is known which models would be there."""
+        return not self.is_removed and self.spec.scaling.least == 0 and bool(self.models)
+
     def become(self, spec: GroupSpec, generation: int) -> None:
         """Go on by another spec; replicas are replaced if their revision differs."""
         now = self._clock()

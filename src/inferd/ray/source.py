@@ -33,13 +33,14 @@ class RaySource:
         self.name = f"deployment {deployment} on Ray at {address}"
         self._words = (address, deployment)
         self._began_s = -AGAIN_S
+        self._process: asyncio.subprocess.Process | None = None
 
     async def follow(self) -> AsyncIterator[tuple[Place, ...]]:
         """See Source."""
         await asyncio.sleep(max(self._began_s + AGAIN_S - time.monotonic(), 0.0))
         self._began_s = time.monotonic()
         with tempfile.TemporaryFile() as errors:
-            process = await self._start(errors)
+            self._process = process = await self._start(errors)
             assert process.stdout is not None
             try:
                 while line := await process.stdout.readline():
@@ -52,10 +53,16 @@ class RaySource:
                     await process.wait()
             raise SourceFailed(_reason(errors))
 
+    def wake(self, name: str) -> None:
+        """See Source; `name` is a group."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(f"{name}\n".encode())
+
     async def _start(self, errors: IO[bytes]) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "inferd.ray.follower", *self._words),
-            stdin=asyncio.subprocess.PIPE,  # its end, however this process ends, ends the other
+            # Groups to be woken; its end, however this process ends, ends the other.
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
             env=dict([_PATIENCE]) | os.environ,
@@ -65,13 +72,14 @@ class RaySource:
 
 def place_of(one: ReplicaPlace) -> Place:
     """Return a replica's place as fronts know it."""
+    state = PlaceState.DRAINING if one.is_draining else PlaceState.READY
     return Place(
         one.name,
         one.host,
         one.http_port,
         one.grpc_port,
         None if one.models is None else frozenset(one.models),
-        PlaceState.DRAINING if one.is_draining else PlaceState.READY,
+        PlaceState.ASLEEP if one.is_asleep else state,
     )
 
 

@@ -4,7 +4,11 @@ import msgspec
 
 
 class ReplicaPlace(msgspec.Struct, frozen=True):
-    """Where a replica serves; `models` None: any. `is_draining`: it is going to end."""
+    """Where a replica serves; `models` None: any. `is_draining`: it is going to end.
+
+    `is_asleep`: it is a group of that name, which has no replica until it is woken, and had these
+    models; there are no ports.
+    """
 
     name: str
     host: str
@@ -12,6 +16,7 @@ class ReplicaPlace(msgspec.Struct, frozen=True):
     grpc_port: int
     models: tuple[str, ...] | None
     is_draining: bool = False
+    is_asleep: bool = False
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,7 +71,8 @@ class Arrangement(NamedTuple):
     `slots` are numbered from 0; `groups` are the numbers of slots in each group, by its number from
     1; `models` are (group, kind) by name, or by name/version. `left_out` are places for which there
     was no slot, `lost_models` models for which there was no group. `mixed_models` are texts: the
-    models whose newest version is not the same at all places, and which place has which.
+    models whose newest version is not the same at all places, and which place has which. `asleep`
+    are models that only places have which sleep.
     """
 
     slots: tuple[SlotContent, ...]
@@ -80,6 +81,7 @@ class Arrangement(NamedTuple):
     left_out: tuple[str, ...] = ()
     lost_models: tuple[str, ...] = ()
     mixed_models: tuple[str, ...] = ()
+    asleep: tuple[str, ...] = ()
 
 
 class Arranger:
@@ -92,8 +94,8 @@ class Arranger:
         self._freed_at = [0] * slot_count  # the slot free for longest is used first
         self._round = 0
 
-    def arrange(self, known: Iterable[KnownPlace]) -> Arrangement:
-        """Return the arrangement for all places that are `known` now."""
+    def arrange(self, known: Iterable[KnownPlace], asleep: Iterable[str] = ()) -> Arrangement:
+        """Return the arrangement for all places that are `known` now; others have `asleep`."""
         self._round += 1
         by_name = {one.place.name: one for one in known}
         slots, left_out = self._slots(by_name)
@@ -116,7 +118,15 @@ class Arranger:
             if found in group_of
         }
         taking = [by_name[one.name] for one in slots if one.use is SlotUse.READY]
-        self.last = Arrangement(slots, groups, models, left_out, lost, tuple(_mixed(taking)))
+        self.last = Arrangement(
+            slots,
+            groups,
+            models,
+            left_out,
+            lost,
+            tuple(_mixed(taking)),
+            tuple(sorted(one for one in asleep if one not in kinds and " " not in one)),
+        )
         return self.last
 
     def _slots(

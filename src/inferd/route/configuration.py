@@ -131,6 +131,9 @@ def configuration(
     return _MARK.sub(lambda found: values[found[1]](), text)
 
 
+ASLEEP = "asleep"
+"""What the map has in place of a group for models whose places sleep."""
+
 CHECKS = "checks"
 """The kind of the one backend that nothing is sent to: sequences look at its checks."""
 
@@ -176,10 +179,12 @@ def map_lines(arrangement: Arrangement) -> Iterator[tuple[str, str]]:
     """Yield the keys and values of the map of models."""
     for model, (group, kind) in arrangement.models.items():
         yield model, f"{group}.{kind.value}"
+    for model in arrangement.asleep:
+        yield model, f"{ASLEEP}.{ModelKind.ONCE.value}"
     kinds = {kind for _, kind in arrangement.models.values()}
     if any(group != ALL for model, (group, _) in arrangement.models.items() if "/" not in model):
         yield DIFFER, "differ"
-    if arrangement.groups or ModelKind.SEQUENCE in kinds:
+    if arrangement.groups or arrangement.asleep or ModelKind.SEQUENCE in kinds:
         yield NEEDS_MODEL, "needs-model"
 
 

@@ -21,6 +21,7 @@ from inferd.http.routes import Routes
 from inferd.route.asking import Channels, ask_rest
 from inferd.route.configuration import CONTROL_METHODS, V2_SERVICE
 from inferd.route.place import Place, PlaceState
+from inferd.route.waking import MODEL_HEADER, RETRY_AFTER_S, WAKE_METHOD, WAKE_PATH
 from inferd.route.whole import (
     NotDone,
     PlaceAnswer,
@@ -69,13 +70,20 @@ NO_MODEL = (
 
 
 class ControlCalls:
-    """Knows the places to ask. `refresh` is awaited after a change of models, before its answer."""
+    """Knows the places to ask. `refresh` is awaited after a change of models, before its answer.
+
+    `wake` has a place of a model start, and returns what to tell: see inferd.route.waking.
+    """
 
     def __init__(
-        self, places: Callable[[], Sequence[Place]], refresh: Callable[[], Awaitable[None]]
+        self,
+        places: Callable[[], Sequence[Place]],
+        refresh: Callable[[], Awaitable[None]],
+        wake: Callable[[str], str],
     ) -> None:
         self._places = places
         self.refresh = refresh
+        self.wake = wake
 
     def places(self, model: str = "") -> list[Place]:
         """Return the places to ask, about a model if one is given: those that may have it.
@@ -122,7 +130,12 @@ class RestControl(Routes):
         return HttpAnswer(500, [encode_error("inferd route failed; see its log")])
 
     async def _answer(self, request: HttpRequest) -> HttpAnswer:
-        words = path_of(request.target).decode("latin-1").strip("/").split("/")
+        path = path_of(request.target).decode("latin-1")
+        if path == WAKE_PATH:
+            text = self._control.wake(request.headers.get(MODEL_HEADER.encode(), b"").decode())
+            later = f"Retry-After: {RETRY_AFTER_S}\r\n".encode()
+            return HttpAnswer(503, [encode_error(text)], headers=later)
+        words = path.strip("/").split("/")
         if words[0] == "api":
             answer = await self._ask(request)
             await self._control.refresh()
@@ -186,7 +199,13 @@ class GrpcControl:
         infer, stream = f"{V2_SERVICE}ModelInfer", f"{V2_SERVICE}ModelStreamInfer"
         found[infer] = Unary(partial(self._unpacked, infer))
         found[stream] = Stream(_refuse_stream)
+        found[WAKE_METHOD] = Stream(self._wake)
         return found
+
+    async def _wake(self, _: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
+        models = [str(value) for key, value in call.metadata if key == MODEL_HEADER]
+        raise GrpcFault(UNAVAILABLE, self._control.wake("".join(models)))
+        yield []
 
     async def _unpacked(self, path: str, message: bytes, call: Call) -> list[Any]:
         """Return the answer to an inference; its message is not compressed any more."""

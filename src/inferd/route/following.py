@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from inferd.errors import InferdError
 from inferd.route.metrics import RouteCounts
-from inferd.route.place import Place, Source
+from inferd.route.place import Place, PlaceState, Source
 
 LOGGER = logging.getLogger("inferd")
 
@@ -34,7 +34,7 @@ async def follow(
                     LOGGER.info("%s tells its places again", source.name)
                 pause_s, said = first_pause_s, ""
                 counts.is_source_failing = False
-                counts.place_count = len(places)
+                counts.place_count = sum(one.state is not PlaceState.ASLEEP for one in places)
                 take(places)
         except Exception as error:
             counts.is_source_failing = True

@@ -15,6 +15,8 @@ class PlaceState(enum.Enum):
     """Requests, as long as it says itself that it is ready, or none of the others does."""
     DRAINING = "draining"
     """Only requests of sequences that it has already: it is going to end."""
+    ASLEEP = "asleep"
+    """Nothing: there is no server. Its source starts one when it is told to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,9 @@ class Place:
     """One server, which has a `name` of its own among the places.
 
     `models` are those that it is meant to have; None: every model. `http_port` may equal
-    `grpc_port`, if the server has one port for everything. A server that comes back with other
-    models, or at another address, is the same place as long as it has the same name.
+    `grpc_port`, if the server has one port for everything; one that sleeps has none. A server that
+    comes back with other models, or at another address, is the same place as long as it has the
+    same name.
     """
 
     name: str
@@ -49,4 +52,8 @@ class Source(Protocol):
         Raises SourceFailed when it cannot tell; `follow` may be called again after that, and then
         begins with all places. The iterator has no end, and may be closed at any time.
         """
+        ...
+
+    def wake(self, name: str) -> None:
+        """Have a place that sleeps serve; it is told by `follow` when it does."""
         ...

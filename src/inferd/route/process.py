@@ -25,13 +25,14 @@ from inferd.route.following import follow
 from inferd.route.haproxy import Haproxy
 from inferd.route.metrics import RouteCounts, RouteMetrics
 from inferd.route.own_server import OwnServer
-from inferd.route.place import Source
+from inferd.route.place import Place, Source
 from inferd.route.program import Program, check_configuration, find_program
 from inferd.route.runtime import CommandFailed
 from inferd.route.settings import RouteSettings
 from inferd.route.survey import Survey
 from inferd.route.tls import LOOK_S as TLS_LOOK_S
 from inferd.route.tls import FrontTls
+from inferd.route.waking import Sleepers
 from inferd.server.address import host_and_port
 from inferd.server.systemd.notify import READY, STOPPING, Notifier
 
@@ -161,7 +162,8 @@ class _Route:
         self._survey = Survey(self._changed.set, _headers(settings), self._silenced)
         self._silent: list[int] = []  # slots whose places do not answer at all
         self._channels = Channels()
-        control = ControlCalls(self._survey.places, self._refresh)
+        self._sleepers = Sleepers(source.wake)
+        control = ControlCalls(self._survey.places, self._refresh, self._sleepers.wake)
         grpc_control = GrpcControl(control, self._channels, self._haproxy.paths.front_socket)
         self._own = OwnServer(RestControl(control), grpc_control.methods())
         self._metrics = OwnServer(
@@ -185,7 +187,7 @@ class _Route:
         tasks = [
             asyncio.create_task(one)
             for one in (
-                follow(self._source, self._counts, self._survey.follow),
+                follow(self._source, self._counts, self._take),
                 self._keep_supplied(),
                 self._haproxy.keep(),
                 self._keep_renewing(),
@@ -238,6 +240,9 @@ class _Route:
 
     # --- places ---
 
+    def _take(self, places: tuple[Place, ...]) -> None:
+        self._survey.follow(self._sleepers.without(places))
+
     async def _refresh(self) -> None:
         """Look at all places, and wait until HAProxy has what they have."""
         await self._survey.refresh()
@@ -270,7 +275,7 @@ class _Route:
         await asyncio.Event().wait()
 
     async def _supply(self) -> None:
-        arrangement = self._arranger.arrange(self._survey.known())
+        arrangement = self._arranger.arrange(self._survey.known(), self._sleepers.models)
         self._counts.arrangement = arrangement
         self._counts.restart_count = self._haproxy.restart_count
         self._warn(arrangement)
@@ -279,7 +284,7 @@ class _Route:
         for slot in silent:
             await self._haproxy.cut(slot)
         self._say_served(arrangement)
-        if arrangement.models:
+        if arrangement.models or arrangement.asleep:
             self._notifier.note(READY)
 
     def _silenced(self, name: str) -> None:

@@ -53,12 +53,14 @@ def test_places_are_a_table():
     places = [
         ReplicaPlace("g-1", "::1", 8000, 0, None),
         ReplicaPlace("g-22", "h", 80, 81, ("m", "n"), is_draining=True),
+        ReplicaPlace("z", "", 0, 0, ("o",), is_asleep=True),
     ]
     assert board_text(places_board(places)) == (
-        "2 places\n"
+        "3 places\n"
         "  place  state     host  http  grpc  models\n"
         "  g-1    ready     ::1   8000  -     any\n"
         "  g-22   draining  h     80    81    m, n\n"
+        "  z      asleep    -     -     -     o\n"
     )
 
 

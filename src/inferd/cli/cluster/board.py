@@ -28,10 +28,9 @@ def places_board(places: Iterable["ReplicaPlace"]) -> Board:
     rows = []
     for each in places:
         models = "any" if each.models is None else _models(each.models)
-        state = "draining" if each.is_draining else "ready"
-        rows.append(
-            (each.name, state, each.host, _port(each.http_port), _port(each.grpc_port), models)
-        )
+        state = "asleep" if each.is_asleep else "draining" if each.is_draining else "ready"
+        ports = _port(each.http_port), _port(each.grpc_port)
+        rows.append((each.name, state, each.host or "-", *ports, models))
     title = "1 place" if len(rows) == 1 else f"{len(rows)} places"
     return Board([(title, _PLACE_HEAD, rows)], [])
 

@@ -29,6 +29,9 @@ class FileSource:
         self._path = path
         self._look_s = look_s
 
+    def wake(self, name: str) -> None:
+        """See Source; nothing sleeps here."""
+
     def read(self) -> tuple[Place, ...]:
         """Return the places that the file has now. Raises InvalidConfig."""
         return read_places(self._path)
@@ -139,11 +142,11 @@ def _models(value: object, where: str) -> frozenset[str]:
 
 
 def _state(value: object, where: str) -> PlaceState:
-    try:
-        return PlaceState(value)
-    except ValueError as error:
-        msg = f"{where}: state is {_shown(value)}, expected ready or draining"
-        raise InvalidConfig(msg) from error
+    for state in (PlaceState.READY, PlaceState.DRAINING):
+        if value == state.value:
+            return state
+    msg = f"{where}: state is {_shown(value)}, expected ready or draining"
+    raise InvalidConfig(msg)
 
 
 def _shown(value: object) -> str:

@@ -112,6 +112,9 @@ class KubernetesSource:
                 msg = f"{self.name}: the API answers with something else: {error!r}"
                 raise SourceFailed(msg) from error
 
+    def wake(self, name: str) -> None:
+        """See Source; nothing sleeps here."""
+
     async def _list(self) -> tuple[dict[str, Any], str]:
         """Return all slices by name, and their version. Raises SourceFailed."""
         try:
