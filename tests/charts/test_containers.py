@@ -13,7 +13,7 @@ from rendering import ROOT, VALUES, documents, named
 from server_process import Process
 
 import inferd
-from inferd.cli.flags import read_command_line
+from inferd.cli.command_line.flags import read_command_line
 from inferd.config.sources import read_settings
 
 SCALING = ("HorizontalPodAutoscaler", "ScaledObject")

@@ -11,7 +11,7 @@ import pytest
 from server_thread import server_in_thread
 from stock_runtimes import STOCK
 
-from inferd.cli.foreign import is_program
+from inferd.cli.command_line.foreign import is_program
 from inferd.config.server import ServerConfig
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.cli.flags import read_command_line
+from inferd.cli.command_line.flags import read_command_line
 from inferd.cli.running import read_words
 from inferd.config.server import ServerConfig
 from inferd.config.sources import read_settings

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from inferd.cli import bench, config, infer, models
-from inferd.cli.route import HELP as ROUTE_HELP
+from inferd.cli.completion import help_of, options_of_help
+from inferd.cli.verbs import VERBS
 from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
 
@@ -33,19 +33,9 @@ FOREIGN_FLAGS = {
     "docker": {"build-arg", "cap-drop", "read-only", "time", "tmpfs"},
     "ray start": {"head", "address"},
 }
-OURS_BESIDE_OPTIONS = {"help", "version", "config"}
-OURS_BESIDE_OPTIONS |= {"strict", "format", "load", "load-timeout"}  # inferd check
-OURS_BESIDE_OPTIONS |= {"sample", "tolerance"}  # inferd convert
-OURS_BESIDE_OPTIONS |= {"port", "json", "timeout"}  # inferd status, inferd reload
-OURS_BESIDE_OPTIONS |= {"ray", "status", "scale", "wake", "replace", "watch"}  # inferd deploy
-for parser in (
-    bench.parser(),
-    infer.parser(),
-    config.parser(),
-    *map(models.parser, ("models", "load", "unload", "stats")),
-):
-    OURS_BESIDE_OPTIONS |= set(re.findall(r"--([a-z-]+)", parser.format_help()))
-OURS_BESIDE_OPTIONS |= set(re.findall(r"^  --([a-z-]+) ", ROUTE_HELP, re.MULTILINE))
+OURS = {"help", "version", "config"} | {
+    option.name for verb in VERBS for option in options_of_help(help_of(verb))
+}
 
 
 def anchors(page):
@@ -132,7 +122,7 @@ def test_each_file_that_is_named_is_there(page):
 )
 def test_each_option_a_guide_names_is_one(page):
     options = options_of(ServerConfig).values()
-    known = OURS_BESIDE_OPTIONS.union(*FOREIGN_FLAGS.values())
+    known = OURS.union(*FOREIGN_FLAGS.values())
     known |= {
         name
         for one in options

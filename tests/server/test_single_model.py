@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, save
 from server_thread import server_in_thread
 from tritonclient.grpc import InferenceServerClient
 
-from inferd.cli.flags import read_command_line
+from inferd.cli.command_line.flags import read_command_line
 from inferd.config.sources import read_settings
 
 ROOT = Path(__file__).parents[2]

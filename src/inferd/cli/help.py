@@ -18,6 +18,7 @@ inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Pr
   inferd serve --help               every option of the server
   inferd infer MODEL --input X=@F   send one inference to a server, or to a model file
   inferd bench MODEL                measure a server under load
+  inferd tune MODEL --goal LIMITS   find the settings with which a model serves most
   inferd models|stats [MODEL]       show the models of a server, or what it has counted
   inferd load|unload MODEL...       load models of a server, or take them out of use
   inferd check PATH...              say what is wrong with repositories or models, without a server

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import NoReturn
 
 import inferd
-from inferd.cli.foreign import is_program
+from inferd.cli.command_line.foreign import is_program
 from inferd.cli.verbs import VERBS, run_verb
 from inferd.errors import InferdError
 

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inferd.cli.flags import read_command_line
-from inferd.cli.foreign import understand
+from inferd.cli.command_line.flags import read_command_line
+from inferd.cli.command_line.foreign import understand
 from inferd.config.sources import read_settings
 from inferd.config.workers import worker_count
 from inferd.errors import InvalidConfig

@@ -4,8 +4,8 @@ import importlib
 from collections.abc import Sequence
 
 VERBS = (
-    "serve", "infer", "bench", "models", "load", "unload", "stats", "check", "config", "route",
-    "status", "reload", "deploy", "places", "key", "convert", "completion",
+    "serve", "infer", "bench", "tune", "models", "load", "unload", "stats", "check", "config",
+    "route", "status", "reload", "deploy", "places", "key", "convert", "completion",
 )  # fmt: skip
 
 _OF_MODELS = ("models", "load", "unload", "stats")

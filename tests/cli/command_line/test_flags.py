@@ -1,6 +1,6 @@
 import pytest
 
-from inferd.cli.flags import read_command_line
+from inferd.cli.command_line.flags import read_command_line
 from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
 from inferd.config.sources import read_settings

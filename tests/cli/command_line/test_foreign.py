@@ -1,7 +1,7 @@
 import pytest
 
-from inferd.cli.flags import read_command_line
-from inferd.cli.foreign import FOREIGN, is_program, understand
+from inferd.cli.command_line.flags import read_command_line
+from inferd.cli.command_line.foreign import FOREIGN, is_program, understand
 from inferd.cli.main import main
 from inferd.config.sources import read_settings
 

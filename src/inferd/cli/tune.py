@@ -1,0 +1,212 @@
+"""inferd tune: finds the settings with which a model serves most under a goal."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inferd.cli.remote.server import CommandParser, positive_seconds
+from inferd.cli.terminal.board import Board, board_text, columns
+from inferd.cli.terminal.progress import ProgressLine
+from inferd.errors import InferdError, InvalidConfig, InvalidRequest
+
+if TYPE_CHECKING:
+    from inferd.client import Client
+    from inferd.tensor.tensor import Tensor
+    from inferd.tune.front import TunePoint
+    from inferd.tune.session import Session
+
+_DESCRIPTION = """\
+Finds the settings of a model with which it serves most: instances, threads, batches, delays, in
+the server's process or in workers, execution provider. MODEL is its folder in a repository. Each
+candidate is measured in a server of its own on this machine; about a tenth of them are.
+
+  inferd tune models/resnet --goal p99=20ms
+  inferd tune models/resnet --goal p99=20ms,memory=2GB --concurrency 32 --html tuned.html --write
+"""
+
+_MORE = """\
+A goal has limits: p50, p90, p95 or p99 in us, ms or s, and memory in MB or GB (of the whole
+server). Of the settings that hold them, those with the most requests a second are best; if none
+holds them, those that come nearest. Without a goal only the requests count.
+
+The load is --concurrency requests at a time: choose what you expect. Without --input, inputs are
+drawn at random. What clients may send does not change: max_batch_size never becomes smaller.
+
+--write puts the best into config.pbtxt; the file that was there becomes config.pbtxt.old. Ctrl-C
+ends the search, and what was measured counts. The exit code is 0; 1 if nothing could be measured,
+or the goal does not hold; 2 for wrong arguments; 130 after Ctrl-C.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Tune a model and show the result. Return the exit code."""
+    given = parser().read(arguments)
+    if isinstance(given, int):
+        return given
+    try:
+        return _run(given)
+    except InferdError as error:
+        sys.stderr.write(f"inferd tune: {error.message}\n")
+        return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
+
+
+def parser() -> CommandParser:
+    """Return what reads the arguments."""
+    made = CommandParser("inferd tune", _DESCRIPTION, _MORE)
+    made.add_argument("model", metavar="MODEL", help="its folder: models/resnet")
+    made.add_argument("--goal", metavar="LIMITS", default="", help="such as p99=20ms,memory=2GB")
+    load = made.add_argument_group("the load")
+    load.add_argument(
+        "--concurrency", "-c", type=_count, default=16, metavar="N", help="requests at a time [16]"
+    )
+    load.add_argument(
+        "--seconds", type=positive_seconds, default=2.0, metavar="S", help="for each candidate [2]"
+    )
+    load.add_argument("--grpc", action="store_true", help="over gRPC, not REST")
+    load.add_argument(
+        "--processes", type=_count, default=1, metavar="N", help="that send requests [1]"
+    )
+    load.add_argument(
+        "--input", "-i", action="append", default=[], metavar="INPUT", help="see inferd infer"
+    )
+    load.add_argument(
+        "--shape", action="append", default=[], metavar="NAME:D,D", help="dims that may be any"
+    )
+    search = made.add_argument_group("the search")
+    search.add_argument(
+        "--trials", type=_count, metavar="N", help="the most candidates [a tenth of all]"
+    )
+    search.add_argument(
+        "--cores", type=_count, metavar="N", help="of this machine, for the model [all]"
+    )
+    search.add_argument(
+        "--provider", action="append", default=[], metavar="NAME", help="an accelerator to try, too"
+    )
+    out = made.add_argument_group("the result")
+    out.add_argument("--write", action="store_true", help="into the model's config.pbtxt")
+    out.add_argument("--html", metavar="FILE", default="", help="write a page with a plot")
+    out.add_argument("--json", action="store_true", help="JSON on standard output, no table")
+    return made
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 100_000:
+        msg = f"{text} is not at least 1"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def _run(given: argparse.Namespace) -> int:
+    from inferd.tune.goal import read_goal
+    from inferd.tune.measuring import TuneLoad
+    from inferd.tune.session import Session, TuneTask
+
+    goal = read_goal(given.goal)
+    folder = Path(given.model).absolute()
+    for place in (Path(given.html).parent if given.html else None, folder if given.write else None):
+        if place and not (place.is_dir() and os.access(place, os.W_OK)):
+            msg = f"nothing can be written to {place}"
+            raise InvalidConfig(msg)
+    load = TuneLoad(given.concurrency, given.seconds, processes=given.processes, grpc=given.grpc)
+    cores = given.cores or os.cpu_count() or 1
+    wanted = TuneTask(folder.parent, folder.name, goal, load, cores, given.provider, given.trials)
+    with ProgressLine() as line:
+        session = Session(wanted, _inputs(folder.name, given), line.show)
+        interrupted = session.run()
+    best = session.best
+    if given.json:
+        sys.stdout.write(_json(session))
+    else:
+        _show(session)
+    if given.html:
+        _write(Path(given.html), session.page())
+    if best is None:
+        return 130 if interrupted else 1
+    if given.write:
+        session.write()
+        sys.stderr.write(f"written: {folder / 'config.pbtxt'}\n")
+    if interrupted:
+        return 130
+    return 0 if goal.worst(best.cost) <= 1 else 1
+
+
+def _inputs(model: str, given: argparse.Namespace) -> "Callable[[Client], list[Tensor]]":
+    """Return what gives the inputs of a request, by asking a server that has the model."""
+
+    def inputs(client: "Client") -> "list[Tensor]":
+        import numpy as np
+
+        from inferd.cli.remote.model import is_batched_model
+        from inferd.values.drawn import drawn, read_shapes
+        from inferd.values.fitting import fitted
+        from inferd.values.source import read_inputs
+
+        declared = client.metadata(model).inputs
+        if given.input:
+            return fitted(read_inputs(given.input), declared).tensors
+        shapes = read_shapes(given.shape)
+        is_batched = is_batched_model(client, model, "")
+        return drawn(declared, np.random.default_rng(0), shapes, is_batched=is_batched)
+
+    return inputs
+
+
+_HEAD = ("", "requests/s", "p50", "p99", "memory", "settings")
+
+
+def _row(mark: str, point: "TunePoint") -> tuple[str, ...]:
+    cost = point.cost
+    p50, p99 = (f"{cost.latency_ms[name]:.3g} ms" for name in ("p50", "p99"))
+    return mark, f"{cost.per_s:,.0f}", p50, p99, f"{cost.memory_bytes / 1e6:,.0f} MB", point.text
+
+
+def _show(session: "Session") -> None:
+    best = session.best
+    first = session.points[:1]
+    rows = [_row("before", one) for one in first]
+    rows += [_row("best" if one == best else "", one) for one in session.front]
+    count = len(session.points)
+    title = (
+        f"{count} of {len(session.space.candidates)} candidates measured; none beats these in both:"
+    )
+    lines = [f"could not be measured: {one}" for one in session.failures]
+    if best is not None and session.goal.worst(best.cost) > 1:
+        lines.append(f"none holds the goal {session.goal.text}; this is the nearest")
+    board = Board([(title, _HEAD, rows)] if rows else [], lines)
+    sys.stdout.write(board_text(board, columns()))
+
+
+def _json(session: "Session") -> str:
+    def plain(point: "TunePoint") -> dict[str, object]:
+        return {
+            "settings": dict(point.settings),
+            "requests_per_s": point.cost.per_s,
+            "latency_ms": point.cost.latency_ms,
+            "memory_bytes": point.cost.memory_bytes,
+        }
+
+    best = session.best
+    document = {
+        "model": session.model,
+        "goal": session.goal.text,
+        "candidates": len(session.space.candidates),
+        "best": plain(best) if best else None,
+        "holds": best is not None and session.goal.worst(best.cost) <= 1,
+        "measured": [plain(one) for one in session.points],
+        "failures": session.failures,
+    }
+    return json.dumps(document) + "\n"
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text)
+    except OSError as error:
+        msg = f"cannot write {file}: {error.strerror}"
+        raise InvalidConfig(msg) from error
+    sys.stderr.write(f"written: {file}\n")

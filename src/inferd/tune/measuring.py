@@ -1,0 +1,138 @@
+"""Measuring: a server of its own for each candidate, a load, and what that has cost."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from inferd.bench.cpu import processes_at
+from inferd.bench.measure import ServerAccount, measure
+from inferd.bench.plan import Address, LoadProgress, Point
+from inferd.bench.processes import Generators
+from inferd.bench.requests import WantedRequest, plan_of
+from inferd.bench.result import PointResult
+from inferd.client import Client
+from inferd.client.settings import read_settings
+from inferd.errors import InferdError, LoadFailed, Unavailable
+from inferd.tensor.tensor import Tensor
+from inferd.tune.goal import QUANTILES, Cost
+
+END_S = 60.0
+LOAD_S = 600.0
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class TuneLoad(NamedTuple):
+    """The load under which settings are compared: `concurrency` requests at a time, over gRPC or
+    REST with binary data, for `seconds` after a warm-up."""
+
+    concurrency: int = 16
+    seconds: float = 2.0
+    warmup_s: float = 0.5
+    processes: int = 1
+    grpc: bool = False
+
+
+class ServerUnderTest(NamedTuple):
+    """A server under test, with the model loaded."""
+
+    client: Client
+    url: str
+
+
+@contextmanager
+def served(
+    repository: Path, model: str, config: str | None, load: TuneLoad
+) -> Iterator[ServerUnderTest]:
+    """Run a server, and have it load the model, with `config`, JSON, in place of its file if given.
+
+    Raises LoadFailed with the server's words, Unavailable if it does not start.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "inferd.tune.served", str(repository)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,  # Ctrl-C is for this process, which ends it
+    )
+    try:
+        assert process.stdout is not None
+        words = process.stdout.readline().split()  # empty if it has ended
+        if not words:
+            msg = "the server under test does not start"
+            raise Unavailable(msg)
+        url = f"grpc://{words[1]}" if load.grpc else words[0]
+        with Client(url, timeout_s=LOAD_S) as client:
+            try:
+                client.load(model, config=config)
+            except InferdError as error:
+                raise LoadFailed(error.message) from error
+            yield ServerUnderTest(client, url)
+    finally:
+        _end(process)
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """End a server by the end of its input, or after some time by force."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+
+
+def measured(
+    server: ServerUnderTest,
+    model: str,
+    inputs: Sequence[Tensor],
+    load: TuneLoad,
+    show: Callable[[float], None],
+) -> Cost:
+    """Load the server, and return what the settings cost. Raises InferdError."""
+    settings = read_settings(server.url, {})
+    target = settings.target
+    address = Address(target.host, target.port, target.is_grpc, target.is_tls)
+    plan = plan_of(settings, address, [list(inputs)], WantedRequest(model))
+    point = Point(load.concurrency, seconds=load.seconds, warmup_s=load.warmup_s)
+    pids = processes_at(target.host, target.port)
+    account = ServerAccount(None, pids)
+
+    def shown(_point: Point, share: float, _now: Sequence[LoadProgress]) -> None:
+        show(share)
+
+    with Generators(plan, load.processes) as generators:
+        result = measure(generators, plan, point, account, shown)
+    if not result.is_whole:
+        raise KeyboardInterrupt
+    return cost_of(result, memory_of(pids))
+
+
+def cost_of(result: PointResult, memory_bytes: float) -> Cost:
+    """Return the cost. Where too few answers came to tell a quantile, the slowest stands for it.
+
+    Raises Unavailable if there is no latency: the load generator was at its limit.
+    """
+    if result.latency is None:
+        msg = f"{result.verdict.reason}: settings cannot be told apart"
+        raise Unavailable(msg)
+    found = {}
+    for quantile in QUANTILES:
+        estimate = result.latency.percentiles.get(quantile)
+        found[quantile] = (estimate.value if estimate else result.latency.most_us) / 1e3
+    return Cost(result.per_s, found, memory_bytes)
+
+
+def memory_of(pids: Sequence[int]) -> float:
+    """Return the memory that processes have in use, in bytes."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError, ValueError, IndexError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    return float(total)

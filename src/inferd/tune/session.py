@@ -1,0 +1,173 @@
+"""Session: a model is tuned: its configuration read, candidates measured, the best one written."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from inferd.client import Client
+from inferd.config.model import ModelConfig
+from inferd.config.pbtxt import decode_pbtxt, parse_json, parse_pbtxt, to_json, to_pbtxt
+from inferd.errors import InferdError, InvalidConfig, ModelNotFound
+from inferd.tensor.tensor import Tensor
+from inferd.tune.front import TunePoint, front, page
+from inferd.tune.goal import Cost, Goal
+from inferd.tune.measuring import ServerUnderTest, TuneLoad, measured, served
+from inferd.tune.search import Candidate, Search
+from inferd.tune.settings import configured, knobs, start
+from inferd.tune.space import Space
+
+CONFIG_FILE = "config.pbtxt"
+
+
+class TuneTask(NamedTuple):
+    """What is tuned, for what: the model in its repository, the goal, the load, the machine."""
+
+    repository: Path
+    model: str
+    goal: Goal
+    load: TuneLoad
+    cores: int
+    providers: Sequence[str] = ()
+    most_trials: int | None = None
+
+
+class Session:
+    """Tunes a model. `inputs` gives those of a request, by asking a server that has the model."""
+
+    def __init__(
+        self,
+        wanted: TuneTask,
+        inputs: Callable[[Client], Sequence[Tensor]],
+        show: Callable[[float, str], None] = lambda _share, _text: None,
+    ) -> None:
+        self._wanted = wanted
+        self._inputs = inputs
+        self._show = show
+        self._tensors: Sequence[Tensor] = ()
+        self._file = self._read_file()
+        self._config = self._file
+        self.space = Space([])
+        self.points: list[TunePoint] = []
+        self.failures: list[str] = []
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._wanted.model
+
+    @property
+    def goal(self) -> Goal:
+        """What is wanted of it."""
+        return self._wanted.goal
+
+    @property
+    def quantile(self) -> str:
+        """The quantile that the goal limits first; p99 if it limits none."""
+        limited = [one.what for one in self.goal.limits if one.what != "memory"]
+        return limited[0] if limited else "p99"
+
+    @property
+    def best(self) -> TunePoint | None:
+        """The best point; None if none was measured."""
+        return min(self.points, key=lambda one: self.goal.rank(one.cost), default=None)
+
+    @property
+    def front(self) -> list[TunePoint]:
+        """The points that none other beats."""
+        return front(self.points, self.quantile)
+
+    def run(self) -> bool:
+        """Measure candidates until the budget is spent; return whether Ctrl-C ended that.
+
+        Raises InferdError if the model cannot be tuned.
+        """
+        try:
+            self._run()
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    def _run(self) -> None:
+        wanted = self._wanted
+        self._show(0.0, f"loading {wanted.model}")
+        with served(wanted.repository, wanted.model, None, wanted.load) as server:
+            text = json.dumps(server.client.config(wanted.model))
+            self._config = parse_json(text, "the configuration in force")
+            self._tensors = self._inputs(server.client)
+            server.client.infer(wanted.model, {one.name: one for one in self._tensors})
+        found = knobs(self._config, self._file, wanted.cores, wanted.providers)
+        self.space = Space(found)
+        search = Search(self.space, wanted.goal, start(found, self._config))
+        if wanted.most_trials is not None:
+            search.budget = min(wanted.most_trials, len(self.space.candidates))
+        while (candidate := search.propose()) is not None:
+            search.tell(candidate, self._cost(search, candidate))
+
+    def page(self) -> str:
+        """Return an HTML page with all that was measured."""
+        return page(self.model, self.points, self.best, self.goal, self.quantile)
+
+    def configuration(self, point: TunePoint) -> ModelConfig:
+        """Return the model's configuration with the settings of a point, as its file has it."""
+        found = configured(self._file, self._config, point.settings)
+        return replace(found, name=self._wanted.model)
+
+    def write(self) -> None:
+        """Write the best into the model's file; what was there becomes config.pbtxt.old.
+
+        Raises InvalidConfig if it cannot be written.
+        """
+        best = self.best
+        assert best is not None
+        file = self._wanted.repository / self._wanted.model / CONFIG_FILE
+        latency = f"{self.quantile} {best.cost.latency_ms[self.quantile]:.3g} ms"
+        goal = f"; goal {self.goal.text}" if self.goal.text else ""
+        head = (
+            f"# Found by inferd tune: {best.text}:\n# {best.cost.per_s:.0f} requests/s, {latency} "
+            f"with {self._wanted.load.concurrency} requests at a time{goal}.\n"
+        )
+        new = file.with_name(f"{CONFIG_FILE}.new")
+        try:
+            new.write_text(head + to_pbtxt(self.configuration(best)))
+            if file.exists():
+                file.replace(file.with_name(f"{CONFIG_FILE}.old"))
+            new.replace(file)
+        except OSError as error:
+            msg = f"cannot write {file}: {error.strerror}"
+            raise InvalidConfig(msg) from error
+
+    def _cost(self, search: Search, candidate: Candidate) -> Cost | None:
+        wanted, settings = self._wanted, self.space.named(candidate)
+        point = TunePoint(settings, Cost(0.0, {}))
+        number = len(search.trials) + len(search.failed)
+
+        def show(share: float) -> None:
+            self._show((number + share) / search.budget, f"{number + 1}: {point.text}")
+
+        show(0.0)
+        config = json.dumps(to_json(self.configuration(point)))
+        try:
+            with served(wanted.repository, wanted.model, config, wanted.load) as server:
+                cost = self._measured(server, show)
+        except InferdError as error:
+            self.failures.append(f"{point.text}: {error.message}")
+            return None
+        self.points.append(point._replace(cost=cost))
+        return cost
+
+    def _measured(self, server: ServerUnderTest, show: Callable[[float], None]) -> Cost:
+        return measured(server, self._wanted.model, self._tensors, self._wanted.load, show)
+
+    def _read_file(self) -> ModelConfig:
+        """Return what the model's file says, a configuration without anything if there is none."""
+        folder = self._wanted.repository / self._wanted.model
+        file = folder / CONFIG_FILE
+        if not folder.is_dir():
+            msg = f"there is no model '{self._wanted.model}' in {self._wanted.repository}"
+            raise ModelNotFound(msg)
+        if not file.is_file():
+            return ModelConfig(name=self._wanted.model)
+        text = decode_pbtxt(file.read_bytes(), CONFIG_FILE)
+        return parse_pbtxt(text, CONFIG_FILE)
