@@ -47,3 +47,20 @@ def test_nothing_is_logged(repository, caplog):
     folder = repository({"a/config.pbtxt": SOUND, "a/1/x": "", "left.onnx": "x"})
     check_paths([folder], Reading())
     assert caplog.records == []
+
+
+def test_a_python_file_that_defines_models_is_read_and_not_run(tmp_path):
+    app = tmp_path / "app.py"
+    app.write_text("raise SystemExit(3)")
+    [one] = check_paths([app], Reading()).findings
+    assert (one.level, one.file) == ("note", app)
+    app.write_text("def f(:")
+    [one] = check_paths([app], Reading()).findings
+    assert (one.level, one.line) == ("error", 1)
+
+
+def test_a_name_that_is_at_two_paths_is_an_error(repository):
+    folder = repository({"a/m/config.pbtxt": SOUND, "b/m/config.pbtxt": SOUND, "a/m/1/x": ""})
+    repository({"b/m/1/x": ""})
+    [one] = check_paths([folder / "a", folder / "b"], Reading()).findings
+    assert "appears in two or more repositories" in one.text

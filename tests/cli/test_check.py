@@ -63,6 +63,11 @@ def test_wrong_arguments_end_with_2(words, capsys):
     assert capsys.readouterr().err.endswith("See inferd check --help.\n")
 
 
+def test_a_repository_in_a_cloud_is_not_read(capsys):
+    assert main(["check", "s3://bucket/models"]) == 2
+    assert "copy it, and check the copy" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("word", ["--help", "-h"])
 def test_help_is_printed(word, capsys):
     assert main(["check", word]) == 0

@@ -14,7 +14,7 @@ from inferd.config.pbtxt import parse_pbtxt
 from inferd.config.positions import Position, Positions
 from inferd.errors import InvalidConfig
 
-_MOST_ERRORS = 50
+_MOST_ERRORS = 20
 _PREFIX = re.compile(r"\A(?:model '[^']*', )?[^\s:]*:(?:\d+:\d+:)? ")
 
 
@@ -27,7 +27,7 @@ class ConfigFile(NamedTuple):
 
 
 def read_config(path: Path, text: str, model: str) -> tuple[ConfigFile, list[Finding]]:
-    """Return the configuration in `text`, and what is wrong with the text, at most 50 errors."""
+    """Return the configuration in `text`, and what is wrong with the text, at most 20 errors."""
     whole = Positions(text)
     positions, found = whole, list[Finding]()
     blanks: list[int] = []

@@ -1,5 +1,6 @@
 """Places: finds the models at the paths that were given, as the server would, and checks each."""
 
+import ast
 import difflib
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from inferd.check.surprises import add_surprises
 from inferd.check.version import check_version
 from inferd.errors import InferdError, InvalidConfig
 from inferd.repository.layout import FoundModel
-from inferd.repository.local import Reading
+from inferd.repository.local import Reading, is_app
 from inferd.repository.repositories import Repositories
 
 _MOST_NAMES = 5
@@ -99,6 +100,9 @@ def check_paths(
 
 def _is_sound(path: Path, reading: Reading, findings: list[Finding]) -> bool:
     """Add what is wrong with a path itself; tell whether the models there can be found."""
+    if is_app(path):
+        _check_app(path, findings)
+        return False
     archives = list(archives_at(path))
     findings += archives
     with _warnings(path, findings):
@@ -113,6 +117,22 @@ def _is_sound(path: Path, reading: Reading, findings: list[Finding]) -> bool:
         fix = f"give each model a folder in it: {path.name}/NAME/1/model.onnx"
         findings.append(Finding("error", "layout", text, path, fix=fix))
     return True
+
+
+def _check_app(path: Path, findings: list[Finding]) -> None:
+    """Add what is wrong with a Python file that defines models, as far as it need not be run."""
+    try:
+        ast.parse(path.read_bytes())
+    except SyntaxError as error:
+        place = path, error.lineno or 0, error.offset or 0
+        findings.append(Finding("error", "file", f"this is no Python: {error.msg}", *place))
+    except (OSError, ValueError) as error:
+        findings.append(Finding("error", "file", f"this is no Python: {error}", path))
+    else:
+        text = (
+            "a Python file that defines models, which are known only when it is run: inferd serve"
+        )
+        findings.append(Finding("note", "file", text, path))
 
 
 @contextmanager

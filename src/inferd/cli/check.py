@@ -48,6 +48,11 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit:  # argparse has said what is wrong
         sys.stderr.write("See inferd check --help.\n")
         return 2
+    if clouds := [path for path in given.path if "://" in path]:
+        sys.stderr.write(
+            f"inferd check: {clouds[0]} is not on this machine; copy it, and check the copy\n"
+        )
+        return 2
     from inferd.check.places import check_paths
     from inferd.cli.terminal.progress import ProgressLine
     from inferd.engine.loading.load import gpu_count

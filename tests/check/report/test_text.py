@@ -1,6 +1,7 @@
 """Findings as people read them."""
 
 import io
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +79,11 @@ def test_a_path_is_shown_as_people_would_type_it_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert shown_path(tmp_path / "a" / "b") == "a/b"
     assert shown_path(tmp_path.parent / "c") == str(tmp_path.parent / "c")
+
+
+def test_what_a_terminal_would_obey_is_not_written(findings):
+    findings[0].file.write_text("a\nb\x1b[2J\x9bc\r\n")
+    out = io.StringIO()
+    write_text([*findings[:1], Finding("error", "layout", "no \x07", Path("\x1b"))], 1, out)
+    assert not set("\x1b\x07\x9b\r") & set(out.getvalue())
+    assert "    2 | b\ufffd[2J\ufffdc\n" in out.getvalue()

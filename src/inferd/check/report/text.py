@@ -1,6 +1,7 @@
 """Findings for people: each with its line and what to do, in colours where a terminal is."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -11,6 +12,9 @@ Piece = tuple[str, str]
 """Text and its style, as rich calls it."""
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+"""Characters of files and names that a terminal would obey."""
+
 _MOST_SHOWN = 200
 _MOST_NAMES = 5
 
@@ -46,6 +50,10 @@ def write_text(
         more = f" and {len(unread) - _MOST_NAMES} more" if len(unread) > _MOST_NAMES else ""
         text = f"not read without a framework, so only --load tells more: {names}{more}"
         lines.append([(text, "")])
+    lines = [
+        [(_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text), style) for text, style in line]
+        for line in lines
+    ]
     if not _write_rich(lines, out):
         out.writelines("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
 
