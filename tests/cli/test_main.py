@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -78,3 +79,14 @@ def test_an_early_interrupt_is_one_line(name):
     command = [sys.executable, "-c", INTERRUPTED.format(name=name)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (130, "inferd: interrupted\n")
+
+
+def test_a_reader_that_has_gone_is_no_error_to_tell():
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        words = [sys.executable, "-m", "inferd", "serve", "--help"]
+        done = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")

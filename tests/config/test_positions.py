@@ -25,7 +25,8 @@ PLACES = {
     ("name",): (2, 1),
     ("max_batch_size",): (3, 1),
     ("input",): (4, 1),
-    ("input", 0): (4, 1),
+    ("input", 0): (5, 3),
+    ("input", 0, "dims", 0): (5, 23),
     ("input", 0, "name"): (5, 5),
     ("input", 0, "dims"): (5, 15),
     ("input", 0, "dims", 1): (5, 26),
@@ -36,7 +37,7 @@ PLACES = {
     ("input", 1, "dims", 1): (7, 23),
     ("input", 2, "data_type"): (9, 19),
     ("parameters", 'a"b'): (10, 1),
-    ("parameters", "c"): (11, 1),
+    ("parameters", "c"): (11, 14),
     ("parameters", "d"): (11, 57),
     ("parameters", "c", "string_value"): (11, 34),
     ("dynamic_batching", "priority_queue_policy", 7): (13, 2),
@@ -45,7 +46,7 @@ PLACES = {
 
 ABSENT = {
     ("backend",): None,
-    ("input", 0, "data_type"): (4, 1),
+    ("input", 0, "data_type"): (5, 3),
     ("input", 1, "reshape", "shape", 3): (7, 3),
     ("input", 9, "name"): (4, 1),
     ("parameters", "e"): (10, 1),

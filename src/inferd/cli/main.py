@@ -42,10 +42,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"inferd: there is no command {verb!r}; {hint}\n")
         return 2
     try:
-        return run_verb(verb, words[1:])
+        code = run_verb(verb, words[1:])
+        sys.stdout.flush()  # here, where it is no surprise that nobody reads any more
     except InferdError as error:
         sys.stderr.write(f"inferd {verb}: {error.message}\n")
         return 1
+    except BrokenPipeError:  # who reads, such as head, has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    return code
 
 
 def _end_interrupted(number: int, _frame: FrameType | None) -> NoReturn:

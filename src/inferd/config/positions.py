@@ -45,9 +45,13 @@ class _Broken(Exception):
 
 @dataclass(slots=True)
 class _Value:
-    """One value of a field: where it begins and ends, its text, and its fields if it is a block."""
+    """One value of a field: where it begins and ends, its text, and its fields if it is a block.
+
+    `name` is where the name of its field begins; one that is not in a list begins there, too.
+    """
 
     begin: int
+    name: int = 0
     end: int = 0
     text: str = ""
     fields: dict[str, list["_Value"]] = field(default_factory=lambda: defaultdict(list))
@@ -64,7 +68,7 @@ class Positions:
         self._text = text
         self._lines = [0, *(found.end() for found in re.finditer("\n", text))]
         self._spans: list[tuple[int, int]] = []  # of the fields, from their names to their ends
-        self._root = _Value(0, len(text))
+        self._root = _Value(0, 0, len(text))
         self._tokens = self._read_tokens()
         self._next: re.Match[str] | None = next(self._tokens, None)
         self.is_whole = True
@@ -79,8 +83,8 @@ class Positions:
 
         None if not even that is there: the field would be at the top.
         """
-        found = self._found(path)
-        return None if found is self._root else self._position(found.begin)
+        offset = self._offset(path)
+        return None if offset is None else self._position(offset)
 
     def without(self, place: Position | FieldPath) -> Remainder | None:
         """Return the text with blanks for the field at `place`; None if there is none.
@@ -92,10 +96,10 @@ class Positions:
         if isinstance(place, Position):
             offset = self._lines[min(place.line, len(self._lines)) - 1] + place.column - 1
         else:
-            found = self._found(place)
-            if found is self._root:
+            there = self._offset(place)
+            if there is None:
                 return None
-            offset = found.begin
+            offset = there
         around = [span for span in self._spans if span[0] <= offset < span[1]]
         if not around:
             return None
@@ -111,24 +115,28 @@ class Positions:
         line = bisect_right(self._lines, offset)
         return Position(line, offset - self._lines[line - 1] + 1)
 
-    def _found(self, path: FieldPath) -> _Value:
-        value = self._root
+    def _offset(self, path: FieldPath) -> int | None:
+        """Return where the field at `path` is, or the message it would be in; None: at the top."""
+        value, offset = self._root, None
         way = list(path)
         while way:
             values = value.fields.get(str(way.pop(0)))
             if not values:
-                return value
+                break
             value = values[0]
+            offset = value.name
             keyed = {_key(one): one for one in values if "key" in one.fields}
             if way and keyed and str(way[0]) in keyed:
                 value = keyed[str(way.pop(0))]
+                offset = value.begin
                 if way:
                     way.insert(0, "value")
             elif way and isinstance(way[0], int) and way[0] < len(values):
                 value = values[int(way.pop(0))]
+                offset = value.begin
             elif way and (keyed or isinstance(way[0], int)):
-                return value
-        return value
+                break
+        return offset
 
     # --- reading ---
 
@@ -173,7 +181,7 @@ class Positions:
         if self._peek() == "[":
             end = self._read_list(values, begin, depth)
         else:
-            value = self._read_value(begin, depth)
+            value = self._read_value(begin, begin, depth)
             values.append(value)
             end = value.end
         self._spans[place] = (begin, end)
@@ -182,21 +190,21 @@ class Positions:
 
     def _read_list(self, values: list[_Value], begin: int, depth: int) -> int:
         self._take()
-        is_first = True
+        is_empty = True
         while self._peek() != "]":
             assert self._next is not None
             start = self._next.start(self._next.lastgroup or 0)
-            values.append(self._read_value(begin if is_first else start, depth))
-            is_first = False
+            values.append(self._read_value(start, begin, depth))
+            is_empty = False
             if self._peek() == ",":
                 self._take()
-        if is_first:
-            values.append(_Value(begin))
+        if is_empty:
+            values.append(_Value(begin, begin))
         return self._take().end()
 
-    def _read_value(self, begin: int, depth: int) -> _Value:
+    def _read_value(self, begin: int, name: int, depth: int) -> _Value:
         token = self._take()
-        value = _Value(begin, token.end(), token[token.lastgroup or 0])
+        value = _Value(begin, name, token.end(), token[token.lastgroup or 0])
         if value.text in ("{", "<"):
             self._read_fields(value, _CLOSES[value.text], depth + 1)
         elif token.lastgroup == "quoted":

@@ -87,3 +87,17 @@ def test_what_a_terminal_would_obey_is_not_written(findings):
     write_text([*findings[:1], Finding("error", "layout", "no \x07", Path("\x1b"))], 1, out)
     assert not set("\x1b\x07\x9b\r") & set(out.getvalue())
     assert "    2 | b\ufffd[2J\ufffdc\n" in out.getvalue()
+
+
+def test_of_a_long_line_the_part_around_the_place_is_shown(findings, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "dumb")
+    findings[0].file.write_text("\n" + "a" * 60 + "WRONG" + "b" * 60)
+    for column, part in ((61, "..."), (1, "a" * 29 + "..."), (125, "...")):
+        one = Finding("error", "syntax", "no", findings[0].file, 2, column)
+        out = Terminal()
+        write_text([one], 1, out)
+        source, mark = out.getvalue().splitlines()[1:3]
+        assert len(source) == 40
+        assert part in source
+        assert (source + " ")[mark.index("^")] == "aWb"[(column > 60) + (column > 65)]

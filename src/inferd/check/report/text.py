@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -16,6 +17,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 """Characters of files and names that a terminal would obey."""
 
 _MOST_SHOWN = 200
+_MARGIN = " " * 5 + " | "
+_CUT = "..."
 _MOST_NAMES = 5
 
 
@@ -42,7 +45,8 @@ def write_text(
 
     `unread` are models of which only their frameworks can tell more.
     """
-    lines = [line for one in findings for line in _lines(one)]
+    width = shutil.get_terminal_size().columns if out.isatty() else 0
+    lines = [line for one in findings for line in _lines(one, width)]
     style = "bold red" if any(one.level == "error" for one in findings) else "bold green"
     lines.append([(summary(findings, model_count), style)])
     if unread:
@@ -62,20 +66,35 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _lines(finding: Finding) -> Iterator[list[Piece]]:
+def _lines(finding: Finding, width: int = 0) -> Iterator[list[Piece]]:
+    """Yield the lines of a finding, for a terminal with `width` columns; 0: as long as they are."""
     place = shown_path(finding.file)
     if finding.line:
         place += f":{finding.line}:{finding.column}"
     level = finding.level
     yield [(f"{place}: ", "bold"), (f"{level}: ", _STYLES[level]), (finding.text, "")]
     if finding.line and (source := _source(finding)):
-        number = f"{finding.line:>5} | "
-        yield [(number, "dim"), (source[:_MOST_SHOWN], "")]
-        if finding.column <= min(len(source) + 1, _MOST_SHOWN):
-            before = "".join("\t" if one == "\t" else " " for one in source[: finding.column - 1])
-            yield [(" " * 5 + " | ", "dim"), (f"{before}^", _STYLES[level])]
+        source, column = _window(source, finding.column, (width or _MOST_SHOWN) - len(_MARGIN))
+        yield [(f"{finding.line:>5} | ", "dim"), (source, "")]
+        if 1 <= column <= len(source) + 1:
+            before = "".join("\t" if one == "\t" else " " for one in source[: column - 1])
+            yield [(_MARGIN, "dim"), (f"{before}^", _STYLES[level])]
     if finding.fix:
         yield [("      fix: ", "green"), (finding.fix, "")]
+
+
+def _window(source: str, column: int, room: int) -> tuple[str, int]:
+    """Return the part of a line around a column that has `room`, and the column in it."""
+    room = max(room, 2 * len(_CUT) + 1)
+    if len(source) <= room:
+        return source, column
+    begin = max(0, min(column - 1 - room // 2, len(source) - room))
+    part = source[begin : begin + room]
+    if begin:
+        part = _CUT + part[len(_CUT) :]
+    if begin + room < len(source):
+        part = part[: -len(_CUT)] + _CUT
+    return part, column - begin
 
 
 def _source(finding: Finding) -> str:
