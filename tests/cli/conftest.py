@@ -79,7 +79,7 @@ def dead_url():
 
 @pytest.fixture
 def other_server():
-    """other_server(answer) listens and answers each connection with these bytes; its host:port."""
+    """other_server(answer) answers the first request of each connection with bytes; host:port."""
     sockets = []
 
     def start(answer):
@@ -94,8 +94,8 @@ def other_server():
                     return
                 with one:
                     try:
-                        one.recv(65536)
-                        one.sendall(answer)
+                        request = one.recv(65536)
+                        one.sendall(answer(request) if callable(answer) else answer)
                     except OSError:
                         continue
 

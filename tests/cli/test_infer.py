@@ -139,7 +139,9 @@ def test_no_server_is_said_with_what_to_do(command, dead_url):
 
 def test_a_port_of_another_protocol_is_named(command, served):
     said = command("infer", "rows", ROWS, url=f"http://{served.grpc_url}")
-    assert said.code == 1 and "grpc://" in said.err
+    assert said.code == 1 and "grpc://" in said.err and "See --url" not in said.err
+    said = command("infer", "rows", ROWS, url=served.metrics_url.removesuffix("/metrics"))
+    assert said.code == 1 and "a server that speaks V2? See --url" in said.err
     said = command("infer", "rows", ROWS, url=served.http_url.replace("http", "grpc"))
     assert said.code == 1 and "http://" in said.err
     said = command("infer", "rows", ROWS, url=served.http_url.replace("http", "https"))
@@ -151,6 +153,11 @@ def test_a_server_of_another_kind_is_noticed(command, other_server):
     assert said.code == 1 and "a server that speaks V2?" in said.err
     said = command("infer", "rows", ROWS, url=other_server(b"SSH-2.0-OpenSSH_9.2\r\n"))
     assert said.code == 1 and "does not answer with HTTP" in said.err
+
+
+def test_a_server_that_streams_over_grpc_alone_is_noticed(command, other_server):
+    said = command("infer", "rows", ROWS, "--stream", url=other_server(NGINX))
+    assert said.code == 1 and "streams over gRPC: --url grpc://..." in said.err
 
 
 def test_a_url_that_is_none_is_code_1_or_2(command):

@@ -68,6 +68,18 @@ def test_statistics_are_averages(command, protocol):
     assert found["inference_stats"]["success"]["count"] >= 1
 
 
+def test_a_server_without_statistics_is_told_apart(command, other_server):
+    body = b'{"name":"other","version":"1","extensions":[],"error":"no stats"}'
+    site = other_server(
+        lambda request: (
+            b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b"
+            % (b"404 No" if b"stats" in request else b"200 OK", len(body), body)
+        )
+    )
+    said = command("stats", url=site)
+    assert said.code == 1 and "has no statistics, an extension of Triton's: no stats" in said.err
+
+
 def statistics(count, ns):
     each = {name: Duration(count, ns) for name in InferStatistics.__struct_fields__}
     each |= {"fail": Duration(1, 0), "cache_hit": Duration(0, 0)}

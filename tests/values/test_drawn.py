@@ -35,6 +35,11 @@ def test_dims_that_may_be_any_are_to_be_given():
         draw(DataType.FP32, (-1, 3), [("x", (5, 4))])
 
 
+def test_nothing_is_drawn_for_a_model_that_declares_nothing():
+    with pytest.raises(InvalidRequest, match="give --input"):
+        drawn([], np.random.default_rng(0), {})
+
+
 def test_the_batch_is_a_dim_before_those_that_are_given():
     assert draw(DataType.FP32, (-1, 3), batch=4, is_batched=True).shape == (4, 3)
     made = draw(DataType.FP32, (-1, -1), [("x", (7,))], batch=2, is_batched=True)

@@ -81,6 +81,20 @@ def test_bytes_are_packed_elements_or_one_string():
     assert "has dims [4]" in refused(InputValue("w.raw", None, content=b"1234" * 4))
 
 
+def test_a_model_that_declares_nothing_gets_values_as_they_are():
+    values = {"a": InputValue("it", np.array([1])), "b": InputValue("it", objects([b"t"]))}
+    made = fitted(values, []).tensors
+    assert [(one.name, one.datatype.value, one.shape) for one in made] == [
+        ("a", "INT64", (1,)),
+        ("b", "BYTES", (1,)),
+    ]
+    typed = InputValue("it", np.zeros(2, np.float32), DataType.FP32)
+    assert fitted({"x": typed}, []).tensors[0].datatype is DataType.FP32
+    for name, value in (("", np.zeros(1)), ("x", None), ("x", np.zeros(1, complex))):
+        with pytest.raises(InvalidRequest, match="it"):
+            fitted({name: InputValue("it", value, content=b"x")}, [])
+
+
 def test_a_picture_takes_the_models_form_or_stays_a_file():
     picture = InputValue(
         "p.png", np.full((4, 4, 3), 255, np.uint8), is_picture=True, content=b"file"

@@ -63,6 +63,13 @@ def test_a_v2_request_says_datatypes_and_dims(tmp_path):
     assert value.array.tolist() == [[1, 2]]
 
 
+def test_a_name_may_have_a_datatype():
+    value = read("x:FP16=[1,2]")["x"]
+    assert value.datatype is DataType.FP16 and value.array.dtype == np.float16
+    assert read("a:b=1")["a:b"].datatype is None
+    assert "2.5 is no INT8" in refused("x:INT8=2.5")
+
+
 def test_standard_input_is_json():
     assert only("x=@-", stdin=b"[1,2]").tolist() == [1, 2]
     assert read("@-", stdin=b'{"a": [1], "b": ["t"]}')["b"].array.tolist() == [b"t"]

@@ -66,7 +66,8 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write("inferd bench: interrupted before anything was measured\n")
         return 130
     except InferdError as error:
-        sys.stderr.write(f"inferd bench: {failure_text(error, url_of(given))}\n")
+        text = failure_text(error, url_of(given), stream=given.stream)
+        sys.stderr.write(f"inferd bench: {text}\n")
         return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
 
 

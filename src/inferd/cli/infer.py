@@ -38,6 +38,7 @@ or, without --url, the file or the folder of a model, which is then run here wit
 _INPUTS = f"""\
 inputs:
   NAME=VALUE     JSON: a number, a string, nested lists; what is no JSON is a string
+  NAME:FP32=...  the same with a datatype, for a model that declares nothing
   NAME=@FILE     .npy .npz:NAME .json .csv .tsv .parquet .txt (lines), pictures (.png .jpg ...),
                  other files as they are; @- is JSON on standard input
   @FILE          all inputs: .npz, .json (a V2 request, or an object of arrays), or a table with
@@ -63,7 +64,8 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write("inferd infer: interrupted\n")
         return 130
     except InferdError as error:
-        sys.stderr.write(f"inferd infer: {failure_text(error, url_of(given))}\n")
+        text = failure_text(error, url_of(given), stream=given.stream)
+        sys.stderr.write(f"inferd infer: {text}\n")
         return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
 
 

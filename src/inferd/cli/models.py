@@ -17,7 +17,7 @@ from inferd.cli.remote.server import (
     url_of,
 )
 from inferd.cli.terminal.board import Board, screen
-from inferd.errors import InferdError, InvalidConfig
+from inferd.errors import InferdError, InvalidConfig, Unsupported
 
 if TYPE_CHECKING:
     from inferd.client import Client
@@ -207,12 +207,28 @@ def _stats(client: "Client", given: argparse.Namespace) -> int:
         nonlocal before, before_s
         import msgspec
 
-        rows, now_s = client.statistics(given.model), time.monotonic()
+        rows, now_s = _statistics(client, given.model), time.monotonic()
         board = stats_board(rows, before, now_s - before_s if before_s else 0.0)
         before, before_s = {(row.name, row.version): row for row in rows}, now_s
         return board, msgspec.to_builtins(rows)
 
     return _shown(given, look)
+
+
+def _statistics(client: "Client", model: str) -> "list[ModelStatistics]":
+    from inferd.client.errors import ClientError, ServerError
+
+    try:
+        return client.statistics(model)
+    except ServerError as error:
+        try:
+            extensions = client.server_metadata().extensions
+        except ClientError:
+            raise error from None
+        if "statistics" in extensions:
+            raise
+        msg = f"{client.url} has no statistics, an extension of Triton's: {error.message}"
+        raise Unsupported(msg) from error
 
 
 _STATS_HEAD = (

@@ -1,6 +1,6 @@
 """Values drawn at random for a model's inputs, the same for the same seed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def read_shapes(words: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def drawn(
-    declared: Iterable[TensorMetadata],
+    declared: Sequence[TensorMetadata],
     random: np.random.Generator,
     shapes: Mapping[str, tuple[int, ...]],
     batch: int = 1,
@@ -43,6 +43,9 @@ def drawn(
     Dims that are -1 come from `shapes`, by the input's name, without the batch if the model has one
     (`is_batched`: the first dim is then `batch`). Raises InvalidRequest for one that is not given.
     """
+    if not declared:
+        msg = "the model does not say what it takes, so nothing can be drawn for it: give --input"
+        raise InvalidRequest(msg)
     return [
         _drawn(one, random, _dims(one, shapes, batch, is_batched=is_batched)) for one in declared
     ]

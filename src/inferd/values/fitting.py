@@ -29,9 +29,12 @@ def fitted(
     A value without a name ("") is for the only input; columns of a table and an array by another
     name are refused, as are inputs that are missing: the model may have optional ones, so a missing
     input is only refused where nothing is given for it at all. `pixels` is one of SCALES, "" for
-    what is usual for the datatype. Raises InvalidRequest.
+    what is usual for the datatype. A model that declares nothing, as many of MLServer's, gets the
+    values as they are. Raises InvalidRequest.
     """
     inputs = {one.name: one for one in declared}
+    if not inputs and values:
+        return Fitted([_as_it_is(name, value) for name, value in values.items()], [])
     fitting: list[Tensor] = []
     notes: list[str] = []
     for name, value in _named(values, inputs).items():
@@ -40,6 +43,23 @@ def fitted(
         if note:
             notes.append(f"{name}: {value.source} {note}")
     return Fitted(fitting, notes)
+
+
+def _as_it_is(name: str, value: InputValue) -> Tensor:
+    """Return a value in the datatype that it has: JSON's numbers are INT64 or FP64."""
+    if not name or value.array is None:
+        msg = (
+            f"the model does not say what it takes: give each input a name, and a file that has a "
+            f"datatype, unlike {value.source}"
+        )
+        raise InvalidRequest(msg)
+    try:
+        datatype = value.datatype or datatype_of(value.array.dtype)
+        array = value.array if value.datatype else cast(value.array, datatype)
+    except TypeError as error:
+        msg = f"{value.source}: {error}"
+        raise InvalidRequest(msg) from error
+    return _tensor(name, datatype, array, value)
 
 
 def _named(

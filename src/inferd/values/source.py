@@ -9,12 +9,13 @@ from zipfile import BadZipFile
 import numpy as np
 
 from inferd.errors import InvalidRequest
+from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.values.json_text import json_array, read_json
 from inferd.values.picture import SUFFIXES as PICTURES
 from inferd.values.picture import read_picture
 from inferd.values.table import SUFFIXES as TABLES
 from inferd.values.table import joined_columns, read_table
-from inferd.values.value import Array, InputValue, objects
+from inferd.values.value import Array, InputValue, cast, objects
 
 STDIN = "-"
 
@@ -23,6 +24,8 @@ def read_inputs(
     words: Iterable[str], stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read()
 ) -> dict[str, InputValue]:
     """Return the inputs that `words` give: NAME=@FILE, NAME=JSON, or @FILE for several at once.
+
+    NAME:DATATYPE says the datatype, for models that declare none.
 
     The name is "" for the only input of a model. Raises InvalidRequest.
     """
@@ -40,6 +43,10 @@ def _read_word(word: str, stdin: Callable[[], bytes]) -> Mapping[str, InputValue
     if word.startswith("@"):
         return read_file(word[1:], stdin)
     name, equals, text = word.partition("=")
+    plain, _, kind = name.rpartition(":")
+    if plain and kind in DATATYPES:
+        [value] = _read_word(f"{plain}={text}", stdin).values()
+        return {plain: _typed(value, DATATYPES[kind])}
     if not equals or not name:
         msg = f"--input {word} is neither NAME=VALUE nor NAME=@FILE nor @FILE"
         raise InvalidRequest(msg)
@@ -62,6 +69,17 @@ def _read_word(word: str, stdin: Callable[[], bytes]) -> Mapping[str, InputValue
         msg += f", or one of them as --input {name}=@{path}:NAME" if path.endswith(".npz") else ""
         raise InvalidRequest(msg)
     return {name: next(iter(values.values()))}
+
+
+def _typed(value: InputValue, datatype: DataType) -> InputValue:
+    """Return a value in the datatype that the command line says."""
+    if value.array is None:
+        return value
+    try:
+        return value._replace(array=cast(value.array, datatype), datatype=datatype)
+    except (ValueError, OverflowError, TypeError) as error:
+        msg = f"{value.source} cannot be {datatype.value}: {error}"
+        raise InvalidRequest(msg) from None
 
 
 def _names(values: Mapping[str, InputValue]) -> str:

@@ -127,17 +127,22 @@ def client_of(given: argparse.Namespace) -> "Client":
     return Client(url_of(given), **client_options(given))
 
 
-def failure_text(error: InferdError, url: str) -> str:
-    """Return the text of an error, with what to do next where the error does not say it."""
+def failure_text(error: InferdError, url: str, *, stream: bool = False) -> str:
+    """Return the text of an error, with what to do next where the error does not say it.
+
+    `stream` says that a stream was wanted, which some servers, as Triton, have over gRPC alone.
+    """
     from inferd.client.errors import BadAnswer, ConnectFailed, Denied, NotFound
 
     text = error.message
+    if stream and url.startswith("http") and (isinstance(error, NotFound) or text[:4] == "404:"):
+        return f"{text}; servers without infer_stream have streams over gRPC: --url grpc://..."
     if isinstance(error, ConnectFailed) and "no server listens" in text:
         return f"{text}; start one with inferd serve, or name another with --url"
     if isinstance(error, Denied):
         return f"{text}; give a key with --api-key-file, or the variable {KEY_VARIABLE}"
-    if isinstance(error, NotFound) and "model" in text.lower():
+    if isinstance(error, NotFound) and "model" in text.lower() and "/v2/" not in text:
         return f"{text}; inferd models --url {url} lists those of the server"
-    if isinstance(error, NotFound | BadAnswer) and "speak" not in text:
+    if isinstance(error, NotFound | BadAnswer) and "; it is " not in text:
         return f"{text}. Is {url} a server that speaks V2? See --url"
     return text
