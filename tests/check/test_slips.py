@@ -16,6 +16,11 @@ DYNAMIC, CONTROL = "dynamic_batching", ("sequence_batching", "control_input")
 WARMUP = ("model_warmup", 0, "inputs", "INPUT1")
 STEP = ("ensemble_scheduling", "step")
 
+ACCELERATED = """
+optimization { execution_accelerators { cpu_execution_accelerator { name: "warp" } } }
+"""
+THREADS = 'parameters { key: "intra_op_thread_count" value { string_value: "many" } }\n'
+
 # base, what is replaced, by what, the path of the field that is blamed, words
 VALUES = [
     (EVERYTHING, 'name: "m"', 'name: "n"', ("name",), "expected 'm'"),
@@ -185,6 +190,18 @@ VALUES = [
     ("onnx", "dims: [ 4 ] }", "dims: [ 5 ] }", ("input", 0, "dims"), "the file has shape [-1, 4]"),
     ("onnx", "dims: [ 4 ] }", "dims: [ 4 ] optional: true }", ("input", 0, "optional"), "optional"),
     ("onnx", "size: 16", "size: 0", ("input", 0), "the file has shape [-1, 4]", ("output", 0)),
+    (
+        *("onnx", "max_batch_size", "optimization { graph { level: 7 } }\nmax_batch_size"),
+        *(("optimization",), "expected one of"),
+    ),
+    (
+        *("onnx", "max_batch_size", f"{ACCELERATED}max_batch_size"),
+        *(("optimization",), "accelerator 'warp', known are"),
+    ),
+    (
+        *("onnx", "max_batch_size", f"{THREADS}max_batch_size"),
+        *(("parameters", "intra_op_thread_count"), "expected a whole number"),
+    ),
     ("ensemble", '"ensemble"', '"ensembles"', ("platform",), "needs platform 'ensemble'"),
     ("ensemble", 'platform: "ensemble"', "", ("ensemble_scheduling",), "which is not given"),
     ("ensemble", "max_batch_size: 8", "max_batch_size: 99", ("max_batch_size",), "at most 16"),

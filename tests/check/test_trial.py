@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import partial
 
+import onnx
 import pytest
 from good import onnx_model
 
@@ -24,6 +25,13 @@ def model_py(*lines):
         f"class TritonPythonModel:\n    def initialize(self, args):\n        {body}\n\n"
         f"    def execute(self, requests):\n        return []\n"
     )
+
+
+def model_with_untyped_output():
+    """Return a model of whose output only ONNX Runtime tells the type, which it infers."""
+    made = onnx.ModelProto.FromString(onnx_model())
+    made.graph.output[0].ClearField("type")
+    return made.SerializeToString()
 
 
 def load(repository, files, timeout_s=60.0):
@@ -57,9 +65,13 @@ def test_what_goes_wrong_in_a_model_is_told(repository):
 
 @pytest.mark.slow
 def test_an_error_of_the_configuration_is_told_at_its_field(repository):
-    text = '\n\nparameters { key: "intra_op_thread_count" value { string_value: "many" } }'
-    [one] = load(repository, {"m/1/model.onnx": onnx_model(), "m/config.pbtxt": text})
-    assert (one.level, one.rule, one.line) == ("error", "load", 3)
+    text = (
+        'max_batch_size: 2\n\ninput { name: "x" data_type: TYPE_FP32 dims: 4 }\n'
+        'output { name: "t" data_type: TYPE_FP32 dims: 4 }'
+    )
+    untyped = model_with_untyped_output()
+    [one] = load(repository, {"m/1/model.onnx": untyped, "m/config.pbtxt": text})
+    assert (one.level, one.rule, one.line) == ("error", "load", 4)
 
 
 @pytest.mark.slow

@@ -29,8 +29,7 @@ from inferd.repository.contents import read_limited
 from inferd.repository.layout import FoundModel, derived, version_folders
 from inferd.repository.local import MAX_CONFIG_BYTES
 
-_NAMED = re.compile(r"\A(?:model '.*?'(?:, [\w/.-]*\.pbtxt)?(?:: |, )|[^\s:]+\.pbtxt: )")
-"""How texts of errors begin; findings have the model and the file beside them."""
+_FILE = re.compile(r"[^\s:,]+\.pbtxt: ")
 
 
 class ModelCheck:
@@ -78,7 +77,7 @@ class ModelCheck:
     def add_error(self, error: InferdError, rule: str = "") -> None:
         """Add what the server says when it refuses the model."""
         path = error.path if isinstance(error, InvalidConfig) else ()
-        text = _NAMED.sub("", error.message.replace(f"{self.model.folder}/", ""), count=1)
+        text = self._bare(error.message.replace(f"{self.model.folder}/", ""))
         self.add_problem(text, rule or ("config" if path else "layout"), path)
 
     def add_complaints(self, complaints: Iterable[Complaint], rule: str = "config") -> None:
@@ -107,6 +106,14 @@ class ModelCheck:
             is_own = complaint.path[0] in ("input", "output") and "reshape" not in complaint.path
             if is_whole or is_own:
                 yield complaint
+
+    def _bare(self, text: str) -> str:
+        """Return the text of an error without the model and the file, which are beside it."""
+        rest = text.removeprefix(f"model '{self.model.name}'")
+        if rest != text and rest[:2] in (": ", ", "):
+            text = rest[2:]
+        found = _FILE.match(text)
+        return text[found.end() :] if found else text
 
     def _finding(self, level: Level, rule: str, text: str, path: FieldPath, fix: str) -> Finding:
         place: tuple[Path, int, int] = self.model.file or self.model.folder, 0, 0
@@ -143,7 +150,7 @@ class ModelCheck:
         try:
             text = decode_pbtxt(read_limited(path, MAX_CONFIG_BYTES, place), place)
         except InvalidConfig as error:
-            text = _NAMED.sub("", error.message, count=1)
+            text = self._bare(error.message)
             line, column = error.line, error.column
             name = self.model.name
             self.add(Finding("error", "syntax", text, path, line, column, name))

@@ -15,9 +15,11 @@ from inferd.backends.onnx.limited import TimedInstance, limit_s
 from inferd.backends.onnx.settings import (
     Provider,
     Threads,
+    check_accelerators,
     onnxruntime,
     providers,
     session_options,
+    session_settings,
     usual_threads,
 )
 from inferd.backends.onnx.signature import Loaded
@@ -70,6 +72,8 @@ class OnnxBackend(CompletingBackend):
             msg = f"model '{config.name}': '{name}' is no ONNX model, or is cut off"
             raise InvalidConfig(msg)
         find_libraries(files, config)
+        session_settings(config, self._threads)
+        check_accelerators(config)
         signature = declared_signature(model)
         if signature is None:
             return OfflineReport(config, is_complete=False)

@@ -72,6 +72,61 @@ def usual_threads(settings: Mapping[str, str]) -> Threads:
     return Threads(intra_op, whole_setting(settings, "inter_op_thread_count", 1))
 
 
+class SessionSettings(NamedTuple):
+    """What a configuration says of a session, read without ONNX Runtime.
+
+    `level` is the name of a GraphOptimizationLevel.
+    """
+
+    threads: Threads
+    is_parallel: bool
+    has_arena: bool
+    has_pattern: bool
+    level: str
+
+
+def session_settings(config: ModelConfig, usual: Threads) -> SessionSettings:
+    """Return the settings of `config`, with the `usual` threads if it has no others.
+
+    Raises InvalidConfig for an invalid value.
+    """
+    level = _GRAPH_LEVELS.get(config.optimization.graph_level)
+    if level is None:
+        msg = (
+            f"model '{config.name}': optimization graph level is "
+            f"{config.optimization.graph_level}, expected one of {sorted(_GRAPH_LEVELS)}"
+        )
+        raise InvalidConfig(msg, ("optimization", "graph", "level"))
+    return SessionSettings(
+        Threads(
+            whole_number(config, "intra_op_thread_count", usual.intra_op, 0, _MOST),
+            whole_number(config, "inter_op_thread_count", usual.inter_op, 0, _MOST),
+        ),
+        bool(whole_number(config, "execution_mode", 0, 0, 1)),
+        is_on(config, "enable_mem_arena", default=True),
+        is_on(config, "enable_mem_pattern", default=True),
+        level,
+    )
+
+
+def check_accelerators(config: ModelConfig) -> None:
+    """Raise InvalidConfig for an accelerator that no build of ONNX Runtime has here."""
+    optimization = config.optimization
+    for device, wanted in (
+        ("gpu", optimization.gpu_execution_accelerator),
+        ("cpu", optimization.cpu_execution_accelerator),
+    ):
+        for number, accelerator in enumerate(wanted):
+            if accelerator.name not in _ACCELERATORS[device]:
+                msg = (
+                    f"model '{config.name}' asks for the {device} execution accelerator "
+                    f"'{accelerator.name}', known are {', '.join(_ACCELERATORS[device])}"
+                )
+                field = f"{device}_execution_accelerator"
+                path = ("optimization", "execution_accelerators", field, number)
+                raise InvalidConfig(msg, path)
+
+
 def session_options(config: ModelConfig, usual: Threads) -> Any:
     """Return onnxruntime.SessionOptions for `config`, with the `usual` threads if it has no others.
 
@@ -79,27 +134,17 @@ def session_options(config: ModelConfig, usual: Threads) -> Any:
     model. Parameters that start with `session.` are passed to ONNX Runtime unchanged, and may
     override this. Unknown parameters are ignored. Raises InvalidConfig for an invalid value.
     """
+    found = session_settings(config, usual)
     ort = onnxruntime()
     options = ort.SessionOptions()
     options.log_severity_level = _FATAL
-    options.intra_op_num_threads = whole_number(
-        config, "intra_op_thread_count", usual.intra_op, 0, _MOST
-    )
-    options.inter_op_num_threads = whole_number(
-        config, "inter_op_thread_count", usual.inter_op, 0, _MOST
-    )
-    if whole_number(config, "execution_mode", 0, 0, 1):
+    options.intra_op_num_threads = found.threads.intra_op
+    options.inter_op_num_threads = found.threads.inter_op
+    if found.is_parallel:
         options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
-    options.enable_cpu_mem_arena = is_on(config, "enable_mem_arena", default=True)
-    options.enable_mem_pattern = is_on(config, "enable_mem_pattern", default=True)
-    level = _GRAPH_LEVELS.get(config.optimization.graph_level)
-    if level is None:
-        msg = (
-            f"model '{config.name}': optimization graph level is "
-            f"{config.optimization.graph_level}, expected one of {sorted(_GRAPH_LEVELS)}"
-        )
-        raise InvalidConfig(msg)
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    options.enable_cpu_mem_arena = found.has_arena
+    options.enable_mem_pattern = found.has_pattern
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, found.level)
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     for key, value in config.parameters.items():
