@@ -22,6 +22,7 @@ _WORDS = (
     (r"\bawait ", ""),
     (r"\bAwaitable\[(\w+)\]", r"\1"),
     (r"\bAwaitable, ", ""),
+    (r"\bAsyncGenerator\[(.+), None\]", r"Generator[\1, None, None]"),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\baclosing\b", "closing"),

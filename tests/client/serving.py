@@ -18,9 +18,9 @@ class Served:
         return self.grpc_url if protocol == "grpc" else self.http_url
 
 
-def serve(*arguments):
+def serve(*arguments, models=MODELS):
     """Yield a Served; the server ends with the generator."""
-    process = Process(MODELS, *ON_FREE_PORTS, *arguments)
+    process = Process(models, *ON_FREE_PORTS, *arguments)
     try:
         live = process.wait_for(LIVE.replace("http:", "https?:"))
         process.wait_for(r"\bready$")

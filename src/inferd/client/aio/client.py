@@ -1,7 +1,8 @@
 """AsyncClient: a client of any V2 server."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from inferd.client.aio.io import sleep
@@ -85,7 +86,7 @@ class AsyncClient:
 
     async def stream(
         self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]
-    ) -> AsyncIterator[InferResult]:
+    ) -> AsyncGenerator[InferResult, None]:
         """Run `model` on `inputs`, and yield its answers as they come: any number of them.
 
         The deadline is for the whole. Over REST the server must have infer_stream, as inferd and
@@ -97,13 +98,14 @@ class AsyncClient:
         call = self._protocol.stream(request, binary=self._binary)
         deadline = self._deadline(options.get("timeout_s"))
         fields = self._headers.lines(options.get("headers"))
-        async for message in self._pool.stream(call, fields, deadline):
-            if isinstance(message, ServerAnswer):
-                self._check(message)
-            else:
-                response = self._read(self._protocol.read_message, message)
-                if response.outputs or not response.final:
-                    yield InferResult(response)
+        async with aclosing(self._pool.stream(call, fields, deadline)) as messages:
+            async for message in messages:
+                if isinstance(message, ServerAnswer):
+                    self._check(message)
+                else:
+                    response = self._read(self._protocol.read_message, message)
+                    if response.outputs or not response.final:
+                        yield InferResult(response)
 
     async def _request(
         self, model: str, inputs: Mapping[str, Any], options: InferOptions

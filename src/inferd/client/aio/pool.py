@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakSet
@@ -55,7 +55,7 @@ class AsyncConnectionPool:
 
     async def stream(
         self, call: ClientCall[Any], fields: str, deadline: float
-    ) -> AsyncIterator[memoryview | ServerAnswer]:
+    ) -> AsyncGenerator[memoryview | ServerAnswer, None]:
         """Send `call`, and yield the messages that answer it; last, an answer without any.
 
         Raises ClientError. Whoever does not read to the end closes the connection.

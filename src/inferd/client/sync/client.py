@@ -2,7 +2,8 @@
 """Client: a client of any V2 server."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from inferd.client.call import ClientCall, ServerAnswer
@@ -86,7 +87,7 @@ class Client:
 
     def stream(
         self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]
-    ) -> Iterator[InferResult]:
+    ) -> Generator[InferResult, None, None]:
         """Run `model` on `inputs`, and yield its answers as they come: any number of them.
 
         The deadline is for the whole. Over REST the server must have infer_stream, as inferd and
@@ -98,13 +99,14 @@ class Client:
         call = self._protocol.stream(request, binary=self._binary)
         deadline = self._deadline(options.get("timeout_s"))
         fields = self._headers.lines(options.get("headers"))
-        for message in self._pool.stream(call, fields, deadline):
-            if isinstance(message, ServerAnswer):
-                self._check(message)
-            else:
-                response = self._read(self._protocol.read_message, message)
-                if response.outputs or not response.final:
-                    yield InferResult(response)
+        with closing(self._pool.stream(call, fields, deadline)) as messages:
+            for message in messages:
+                if isinstance(message, ServerAnswer):
+                    self._check(message)
+                else:
+                    response = self._read(self._protocol.read_message, message)
+                    if response.outputs or not response.final:
+                        yield InferResult(response)
 
     def _request(
         self, model: str, inputs: Mapping[str, Any], options: InferOptions

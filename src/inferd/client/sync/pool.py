@@ -3,7 +3,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakSet
@@ -56,7 +56,7 @@ class ConnectionPool:
 
     def stream(
         self, call: ClientCall[Any], fields: str, deadline: float
-    ) -> Iterator[memoryview | ServerAnswer]:
+    ) -> Generator[memoryview | ServerAnswer, None, None]:
         """Send `call`, and yield the messages that answer it; last, an answer without any.
 
         Raises ClientError. Whoever does not read to the end closes the connection.
