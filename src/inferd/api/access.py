@@ -33,6 +33,12 @@ class KeyRing(Keys):
             msg = f"the API key is not good for the {api} calls"
             raise Forbidden(msg)
 
+    def name_of(self, headers: Headers) -> str:
+        """Return the name of the key in `headers`, "" if there is none, or an unknown one."""
+        given = _given_key(headers)
+        key = self.keys.get(hash_key(given)) if given else None
+        return "" if key is None else key.name
+
 
 def _given_key(headers: Headers) -> bytes:
     scheme, _, token = headers.get(_BEARER, b"").partition(b" ")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferd.aio.inline import NotFast
 from inferd.aio.offload import Work
+from inferd.api.access_log.codec import NotedCodec
 from inferd.api.header_forward import add_forwarded
 from inferd.api.tracing import OVER_GRPC, OVER_HTTP, TRACEPARENT, until_sent
 from inferd.core.request import InferRequest, InferResponse
@@ -39,7 +40,7 @@ class Inference:
         refuses_when_full: bool = False,
     ) -> None:
         self.engine = engine
-        self.codec = codec
+        self.codec = NotedCodec(codec) if engine.notes_requests else codec
         self._tracer = engine.tracer
         self._capacity = engine.capacity
         self._offload = engine.offload

@@ -8,6 +8,7 @@ wherever Triton has the option. Where a default differs, a comment gives the rea
 from dataclasses import dataclass
 from functools import partial
 
+from inferd.config.options.access_log import ACCESS_LOG_FORMATS
 from inferd.config.options.log import LOG_FORMATS
 from inferd.config.options.option import option
 
@@ -449,6 +450,17 @@ class ServerConfig:
     log_info: bool = _logging(True, "Log what happens.")
     log_warning: bool = _logging(True, "Log warnings.")
     log_error: bool = _logging(True, "Log errors.")
+    access_log: str | None = _logging(
+        None,
+        "Append a line for each request to this file; - means standard error.",
+        word="FILE",
+        shown="none",
+    )
+    access_log_format: str = _logging(
+        "text",
+        "Text, one JSON object per line, or the Common Log Format of web servers.",
+        choices=ACCESS_LOG_FORMATS,
+    )
 
     # Metrics and traces
 

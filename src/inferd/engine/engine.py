@@ -137,6 +137,8 @@ class Engine:
         self._is_loaded = False
         self._has_failed = False
         self._is_draining = False
+        self.notes_requests = False
+        """Whether requests are logged, so that each call notes what it is about."""
         self.is_replaced = False
         """Whether another process has taken the place of this one, so that the server is ready."""
 

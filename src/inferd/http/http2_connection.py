@@ -12,12 +12,14 @@ from typing import Any, Final, cast
 from inferd.compiled import mypyc_attr
 from inferd.http.grpc.call import QUEUED_BYTES, GrpcCall, prepare
 from inferd.http.grpc.endpoint import Carrier, GrpcEndpoint
+from inferd.http.grpc.logged import LoggedGrpcCall
 from inferd.http.grpc.messages import is_grpc
 from inferd.http.h2.connection import H2Connection
 from inferd.http.h2.frames import DEFAULT_FRAME_BYTES, ErrorCode
 from inferd.http.h2.request import RequestHead, trimmed
 from inferd.http.h2.stream import H2Stream
 from inferd.http.receive_low_water import ReceiveLowWater
+from inferd.http.request_log import ClientLog, RequestLog, address_of
 from inferd.http.rest_exchange import RestExchange, WrongExchange
 from inferd.http.turns import Connection
 
@@ -412,6 +414,29 @@ class Http2Connection(Connection):
             self._pings_without_data += 1
             h2.ping(_KEEPALIVE_PING)
             self.flush()
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class LoggedHttp2Connection(Http2Connection):
+    """A connection with a line in `log` for each call."""
+
+    def __init__(self, endpoint: GrpcEndpoint, log: RequestLog) -> None:
+        super().__init__(endpoint)
+        self._log = log
+        self._client = ClientLog()  # until the client is known
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BufferedProtocol."""
+        address = address_of(transport.get_extra_info("peername"))
+        self._client = self._log.client(address, "gRPC")
+        super().connection_made(transport)
+
+    def _open_stream(self, h2: H2Connection, stream_id: int, head: RequestHead) -> H2Stream:
+        if not head.use:  # the first one like it, or no call
+            stream = super()._open_stream(h2, stream_id, head)
+            if not head.use:
+                return stream
+        return LoggedGrpcCall(h2, stream_id, head, self._carrier, self._client)
 
 
 def _is_waited_for(stream: H2Stream) -> bool:

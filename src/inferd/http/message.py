@@ -25,7 +25,8 @@ class HttpRequest(Record):
     `began_ns` is when the first part of the body arrived, by time.perf_counter_ns; 0 if the body
     arrived with the head, or requests are not timed. `forwarded` are the headers to be forwarded to
     the call, None if there are none. Where `slot` is set, the end of the body was received there,
-    and `body` is only what comes before it.
+    and `body` is only what comes before it. `notes` is where the call notes what it is about, if
+    requests are logged (RequestLog).
     """
 
     _fields = (
@@ -38,6 +39,7 @@ class HttpRequest(Record):
         "began_ns",
         "forwarded",
         "slot",
+        "notes",
     )
     __slots__ = _fields
 
@@ -52,6 +54,7 @@ class HttpRequest(Record):
         began_ns: int = 0,
         forwarded: dict[str, str] | None = None,
         slot: BlockSlot | None = None,
+        notes: Any = None,
     ) -> None:
         self.method = method
         self.target = target
@@ -62,6 +65,7 @@ class HttpRequest(Record):
         self.began_ns = began_ns
         self.forwarded = forwarded
         self.slot = slot
+        self.notes = notes
 
     def __copy__(self) -> "HttpRequest":
         """Return a shallow copy."""
@@ -75,6 +79,7 @@ class HttpRequest(Record):
             self.began_ns,
             self.forwarded,
             self.slot,
+            self.notes,
         )
 
 

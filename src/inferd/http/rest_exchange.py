@@ -78,6 +78,9 @@ class RestExchange(H2Stream):
         self.drop_bytes = 1 << 22
         self._carrier = carrier
         self._routes = rest.routes
+        if rest.is_logged:
+            address = carrier.peer.partition(":")[2]
+            self._routes = rest.routes_for(address or "unix", "HTTP/2")
         self._limits = rest.limits
         self._capacity = carrier.endpoint.capacity
 

@@ -11,6 +11,7 @@ from inferd.server.options import http_options
 if TYPE_CHECKING:
     from inferd.api.access import KeyRing
     from inferd.api.apis import Apis
+    from inferd.http.request_log import RequestLog
     from inferd.http.routes import Routes
     from inferd.transport.http_server import HttpServer
 
@@ -26,7 +27,12 @@ class CloudPort(NamedTuple):
 
 
 def health_port(
-    config: ServerConfig, engine: Engine, ring: "KeyRing | None", apis: "Apis | None", address: str
+    config: ServerConfig,
+    engine: Engine,
+    address: str,
+    ring: "KeyRing | None",
+    apis: "Apis | None",
+    request_log: "RequestLog | None" = None,
 ) -> Iterator[CloudPort]:
     """Yield the port for health checks, if `config` asks for one other than the HTTP port."""
     if not has_health_port(config):
@@ -35,7 +41,7 @@ def health_port(
     from inferd.http.failure import FailureLog
     from inferd.transport.http_server import HttpServer, v2_routes
 
-    options = http_options(config, ring, apis=apis)
+    options = http_options(config, ring, apis=apis, log=request_log)
     v2 = v2_routes(engine, options)
     routes = TableRoutes(v2.health, v2.tracer, FailureLog(log), access=options.access)
     server = HttpServer(engine, options, routes=routes)
@@ -43,7 +49,11 @@ def health_port(
 
 
 def cloud_ports(
-    config: ServerConfig, engine: Engine, ring: "KeyRing | None", default_address: str
+    config: ServerConfig,
+    engine: Engine,
+    default_address: str,
+    ring: "KeyRing | None",
+    request_log: "RequestLog | None" = None,
 ) -> Iterator[CloudPort]:
     """Yield the ports that `config` asks for, with the limits and guards of HTTP but without TLS.
 
@@ -53,7 +63,7 @@ def cloud_ports(
         return
     from inferd.transport.http_server import HttpServer, v2_routes
 
-    options = http_options(config, ring)
+    options = http_options(config, ring, log=request_log)
     v2 = v2_routes(engine, options)
 
     def server(routes: "Routes") -> "HttpServer":

@@ -147,7 +147,7 @@ class _Member:
                 message.sockets, message.restart_count
             ),
             Follow: lambda _message: engine.follow_repositories(),
-            Reopen: lambda _message: log.reopen(),
+            Reopen: lambda _message: self._server.reopen_logs(),
             Leave: lambda _message: engine.drain(),
             Drain: lambda message: self._drain(is_replaced=message.is_replaced),
         }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from inferd.config.model_name import is_model_name
+from inferd.config.options.access_log import STANDARD_ERROR
 from inferd.config.options.cache import LocalCacheSettings, read_cache_config
 from inferd.config.options.delay import read_delayed_start
 from inferd.config.options.gpu_limit import read_gpu_limits
@@ -25,6 +26,7 @@ from inferd.config.server import ServerConfig
 from inferd.core.processes import ALONE, Processes
 from inferd.engine.loading.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
+from inferd.observe.line_file import LineFile
 from inferd.observe.tracing.file import TraceWriter
 from inferd.observe.tracing.spans import SpanSender
 from inferd.observe.tracing.tracer import Tracer
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from inferd.api.access import KeyRing
     from inferd.api.apis import Apis
+    from inferd.http.request_log import RequestLog
     from inferd.server.crashes import Crashes
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
@@ -75,6 +78,13 @@ def tracer(config: ServerConfig, processes: Processes = ALONE) -> Tracer:
     return Tracer(settings, writer, allowed, numbers)
 
 
+def access_log_file(config: ServerConfig) -> LineFile | None:
+    """Return the file for lines about requests, None if there is to be none."""
+    if not (name := config.access_log):
+        return None
+    return LineFile(None if name == STANDARD_ERROR else Path(name), "the access log")
+
+
 def load_options(
     config: ServerConfig, crashes: "Crashes | None" = None, process_count: int = 1
 ) -> LoadOptions:
@@ -108,11 +118,14 @@ def load_options(
 
 
 def grpc_options(
-    config: ServerConfig, ring: "KeyRing | None" = None, apis: "Apis | None" = None
+    config: ServerConfig,
+    ring: "KeyRing | None" = None,
+    apis: "Apis | None" = None,
+    log: "RequestLog | None" = None,
 ) -> "GrpcOptions":
     """Return the options of the gRPC server; `ring` has the API keys, if any are needed.
 
-    `apis` are those to be offered, without them V2.
+    `apis` are those to be offered, without them V2. `log` is for lines about requests.
     """
     from inferd.api.apis import V2_ALONE
     from inferd.server.access import grpc_access
@@ -126,6 +139,7 @@ def grpc_options(
         compression_level=config.grpc_infer_response_compression_level,
         access=grpc_access(config, ring),
         apis=apis or V2_ALONE,
+        request_log=log,
     )
 
 
@@ -134,10 +148,11 @@ def http_options(
     ring: "KeyRing | None" = None,
     tls: "ssl.SSLContext | None" = None,
     apis: "Apis | None" = None,
+    log: "RequestLog | None" = None,
 ) -> "HttpOptions":
     """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
 
-    `apis` are those to be offered, without them V2.
+    `apis` are those to be offered, without them V2. `log` is for lines about requests.
     """
     from inferd.api.apis import V2_ALONE
     from inferd.server.access import http_access
@@ -156,6 +171,7 @@ def http_options(
         apis=apis or V2_ALONE,
         # A port shared with gRPC also follows gRPC's option.
         reuse_port=config.reuse_http_port or (is_one_port(config) and config.reuse_grpc_port),
+        request_log=log,
     )
 
 

@@ -37,7 +37,7 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
 
     0: ended as asked, all requests finished. 1: could not start, models failed and
     --exit-on-error is set, or requests were cut because --exit-timeout-secs had passed. A second
-    signal ends the process at once with 128 plus its number. SIGHUP reopens the log file.
+    signal ends the process at once with 128 plus its number. SIGHUP reopens the log files.
     Raises InvalidConfig when the log file cannot be opened.
     """
     log = Log(log_settings(config), log_folder(config))
@@ -185,11 +185,11 @@ class _ServerProcess:
             loop.add_signal_handler(signal.SIGHUP, self._hang_up, signal.SIGHUP)
 
     def _hang_up(self, number: signal.Signals) -> None:
-        """Reopen the log file; a server that logs to a terminal ends with the terminal."""
+        """Reopen the log files; a server that logs to a terminal ends with the terminal."""
         if self._is_on_terminal and self._log.settings.file is None:
             self._end(number)
         else:
-            self._log.reopen()
+            self._server.reopen_logs()
 
     def _end(self, number: signal.Signals) -> None:
         if self._stop.is_set():

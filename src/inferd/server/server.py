@@ -22,6 +22,7 @@ from inferd.config.server import ServerConfig
 from inferd.core.interfaces import GivenModel
 from inferd.core.processes import ALONE, Processes
 from inferd.engine.engine import Engine
+from inferd.errors import InvalidConfig
 from inferd.memory.capacity import Capacity
 from inferd.observe.devices import Cpu, Devices
 from inferd.observe.log import Log
@@ -29,6 +30,7 @@ from inferd.observe.nvml import Gpus
 from inferd.server.address import is_loopback
 from inferd.server.cloud_port import CloudPort, cloud_ports, health_port
 from inferd.server.options import (
+    access_log_file,
     grpc_options,
     http_options,
     load_options,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from inferd.api.access import KeyRing
     from inferd.api.apis import Apis
     from inferd.api.metrics import MetricsRoutes
+    from inferd.http.request_log import RequestLog
     from inferd.server.crashes import Crashes
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
 _NAME = "inferd"
 _LAST_WAIT_S = 0.5  # for requests that are cut to notice that
 _LAST_TRACES_S = 2.0  # for traces that are still to be written
+_LAST_LINES_S = 1.0  # the same for lines about requests
 
 
 class Membership(NamedTuple):
@@ -123,6 +127,9 @@ class Server:
         self._grpc: GrpcServer | Http2Server | None = None
         self._metrics: HttpServer | None = None
         self._ring: KeyRing | None = None
+        self._lines = access_log_file(config)
+        self._request_log: RequestLog | None = None
+        self.engine.notes_requests = self._lines is not None
         self._apis: Apis | None = None
         self._watcher = FileWatcher()
         self._takers: dict[str, HttpServer | Http2Server] = {}
@@ -160,6 +167,7 @@ class Server:
         Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be used.
         """
         self._read_keys()
+        self._open_access_log()
         self._apis = self._mounted()
         self.engine.tracer.open()
         try:
@@ -214,7 +222,15 @@ class Server:
             self._metrics = None
         self.http_port = self.grpc_port = self.metrics_port = 0
         await self.engine.close(_LAST_WAIT_S)
+        if self._lines is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._lines.close, _LAST_LINES_S)
         await self.engine.tracer.close(min(_LAST_TRACES_S, self.config.exit_timeout_secs / 4))
+
+    def reopen_logs(self) -> None:
+        """Open the server's log and the access log again by name, as they may have been renamed."""
+        self.engine.log.reopen()
+        if self._lines is not None:
+            self._lines.reopen()
 
     async def take(self, protocol: str, connection: socket.socket) -> None:
         """Serve a connection that was accepted elsewhere, on the port of `protocol`.
@@ -268,10 +284,26 @@ class Server:
             read = functools.partial(fill_ring, self._ring, path)
             self._watcher.read("the API keys", read, path)
 
+    def _open_access_log(self) -> None:
+        """Open the access log, if there is to be one. Raises InvalidConfig."""
+        if self._lines is None:
+            return
+        from inferd.api.access_log.log import AccessLog
+
+        config = self.config
+        try:
+            self._lines.open()
+        except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+            reason = error.strerror if isinstance(error, OSError) else error
+            msg = f"--access-log: cannot open {config.access_log}: {reason}"
+            raise InvalidConfig(msg) from error
+        self._request_log = AccessLog(self._lines, config.access_log_format, self._ring)
+
     async def _open_http(self) -> None:
         from inferd.transport.http_server import HttpServer
 
-        options = http_options(self.config, self._ring, self._http_tls(), self._apis)
+        tls = self._http_tls()
+        options = http_options(self.config, self._ring, tls, self._apis, self._request_log)
         self._http = HttpServer(self.engine, options)
         if self._is_one_port:
             self._share_port(self._http)
@@ -308,14 +340,14 @@ class Server:
         from inferd.transport.http2_server import Http2Server
         from inferd.transport.one_port import share_port
 
-        options = grpc_options(self.config, self._ring, self._apis)
+        options = grpc_options(self.config, self._ring, self._apis, self._request_log)
         self._grpc = Http2Server(self.engine, options, http=http)
         share_port(http, self._grpc)
 
     async def _open_grpc(self) -> None:
         from inferd.transport.http2_server import Http2Server
 
-        options = grpc_options(self.config, self._ring, self._apis)
+        options = grpc_options(self.config, self._ring, self._apis, self._request_log)
         with _listening("gRPC", "grpc", self.grpc_address, self.config.grpc_port):
             if self.config.grpc_transport == "own":
                 self._grpc = Http2Server(self.engine, options)
@@ -338,9 +370,10 @@ class Server:
 
     async def _open_cloud(self) -> None:
         config, engine, ring, address = self.config, self.engine, self._ring, self.http_address
+        log = self._request_log
         ports = [
-            *health_port(config, engine, ring, self._apis, address),
-            *cloud_ports(config, engine, ring, address),
+            *health_port(config, engine, address, ring, self._apis, log),
+            *cloud_ports(config, engine, address, ring, log),
         ]
         for each in ports:
             self._cloud.append(each)

@@ -14,6 +14,7 @@ from inferd.errors import InvalidConfig
 from inferd.http.access import OPEN, Access
 from inferd.http.grpc.handler import Method
 from inferd.http.limits import GrpcLimits
+from inferd.http.request_log import RequestLog
 
 WATCH_INTERVAL_S = 1.0
 """How often a Watch checks the engine's readiness."""
@@ -24,7 +25,8 @@ class GrpcOptions(GrpcLimits, frozen=True, kw_only=True):
 
     `typed_answers`: typed requests get typed answers. Metadata whose keys match
     `header_forward_pattern` become parameters of an inference. TLS files are PEM; `use_ssl_mutual`
-    asks clients for a certificate signed by `root_cert`. The limits from `max_connections` on are
+    asks clients for a certificate signed by `root_cert`. Each call leaves a line in `request_log`,
+    if there is one. The limits from `max_connections` on are
     for our own transport; grpcio has none of them.
     """
 
@@ -38,6 +40,7 @@ class GrpcOptions(GrpcLimits, frozen=True, kw_only=True):
     root_cert: str | None
     access: Access = OPEN
     apis: Apis = V2_ALONE
+    request_log: RequestLog | None = None
 
     @property
     def has_tls(self) -> bool:

@@ -9,8 +9,8 @@ import functools
 import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from time import monotonic
-from typing import Any, cast
+from time import monotonic, time_ns
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import grpc.aio
@@ -20,10 +20,15 @@ from inferd.errors import Overloaded
 from inferd.http.access import Guard, joined
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, Metadata, Method, StreamHandler, Unary, refusal_of
-from inferd.http.grpc.messages import SMALL_BYTES
+from inferd.http.grpc.messages import CANCELLED, OK, SMALL_BYTES
 from inferd.http.grpc.status import RETRY_PUSHBACK, status_of
+from inferd.http.h2.request import RequestHead
+from inferd.http.request_log import ClientLog, Notes, RequestLog
 from inferd.memory.capacity import Capacity
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context, port_methods
+
+if TYPE_CHECKING:
+    from inferd.http.h2.hpack import Field
 
 logger = logging.getLogger("inferd.grpc")
 
@@ -51,7 +56,7 @@ class GrpcServer:
         cannot be used.
         """
         server = grpc.aio.server(options=_channel_arguments(self._options))
-        handlers = cast("Any", _Handlers(self._methods, self._capacity))
+        handlers = cast("Any", _Handlers(self._methods, self._capacity, self._options.request_log))
         server.add_generic_rpc_handlers((handlers,))
         host = f"[{address}]" if ":" in address else address
         try:
@@ -104,9 +109,35 @@ class GrpcServer:
 class AioCall:
     """A Call carried by grpc.aio."""
 
-    __slots__ = ("_buffered_bytes", "_capacity", "_context", "_status", "_trailing", "initial")
+    __slots__ = (
+        "_began_ns",
+        "_buffered_bytes",
+        "_capacity",
+        "_client",
+        "_context",
+        "_head",
+        "_line_count",
+        "_status",
+        "_trailing",
+        "initial",
+        "notes",
+        "sent_bytes",
+        "taken_bytes",
+    )
 
-    def __init__(self, context: Any, capacity: Capacity) -> None:
+    def __init__(
+        self, context: Any, capacity: Capacity, path: str = "", log: RequestLog | None = None
+    ) -> None:
+        self.notes: Notes | None = None
+        self.taken_bytes = self.sent_bytes = self._line_count = 0
+        if log is not None:
+            self.notes = Notes()
+            self._began_ns = time_ns()
+            found = context.invocation_metadata() or ()
+            fields: list[Field] = [(key.encode(), _as_bytes(value)) for key, value in found]
+            self._head = RequestHead(b"POST", path.encode(), fields, 0)
+            address = str(context.peer()).partition(":")[2] or "unix"
+            self._client: ClientLog = log.client(address, "gRPC")
         self._capacity = capacity
         self._context = context
         self._buffered_bytes = 0
@@ -148,8 +179,22 @@ class AioCall:
         self._capacity.hold(-size_bytes)
 
     def end(self) -> None:
-        """Release all that is held."""
+        """Release all that is held, and log the call."""
         self.release(self._buffered_bytes)
+        status = self._status[0]
+        if self.notes is not None and (status != OK or not self._line_count):
+            self._client.called(
+                self._head, self.notes, status, self.taken_bytes, self.sent_bytes, self._began_ns
+            )
+
+    def note_request(self, notes: Notes, status: int, taken: int, sent: int, began_ns: int) -> None:
+        """See Call."""
+        self._line_count += 1
+        self._client.called(self._head, notes, status, taken, sent, began_ns)
+
+    def note_cancelled(self) -> None:
+        """Note that the client has given up the call."""
+        self._status = (CANCELLED, "")
 
     def note(self, error: Exception) -> None:
         """Keep the status for `error`, not `error` itself: it keeps frames and data alive."""
@@ -175,15 +220,21 @@ class AioCall:
 class _Handlers:
     """Finds grpcio's handler of a call, before its messages have arrived."""
 
-    def __init__(self, methods: dict[str, Method], capacity: Capacity) -> None:
+    def __init__(
+        self, methods: dict[str, Method], capacity: Capacity, log: RequestLog | None
+    ) -> None:
         self._capacity = capacity
+        self._log = log
         failures = FailureLog(logger)
+        begin = functools.partial(AioCall, capacity=capacity, log=log)
         self._handlers = {
-            path: _adapted(path, method, failures, capacity) for path, method in methods.items()
+            path: _adapted(path, method, failures, begin) for path, method in methods.items()
         }
         # Registered as streams, so that grpcio does not wait for the message.
         self._refusing = {
-            path: grpc.stream_stream_rpc_method_handler(functools.partial(self._refuse, method))
+            path: grpc.stream_stream_rpc_method_handler(
+                functools.partial(self._refuse, path, method)
+            )
             for path, method in methods.items()
             if method.is_refusable and isinstance(method, Unary)
         }
@@ -195,24 +246,25 @@ class _Handlers:
             return self._refusing[path]
         return self._handlers.get(path)
 
-    async def _refuse(self, method: Method, _messages: Any, context: Any) -> None:
-        call = AioCall(context, self._capacity)
+    async def _refuse(self, path: str, method: Method, _messages: Any, context: Any) -> None:
+        call = AioCall(context, self._capacity, path, self._log)
         error = self._capacity.too_many_requests()
+        call.note(error)
+        call.end()
         if (refusal := refusal_of(method, error)) is not None:
             await context.write(b"".join(refusal))
             return
-        call.note(error)
         await call.fail()
 
 
-def _adapted(path: str, method: Method, failures: FailureLog, capacity: Capacity) -> Any:
-    """Return grpcio's handler of `method`."""
+def _adapted(path: str, method: Method, failures: FailureLog, begin: Callable[..., AioCall]) -> Any:
+    """Return grpcio's handler of `method`; `begin` makes the Call of each call."""
     if method.guard is not None:
         method = _guarded(method, method.guard)
     if isinstance(method, Unary):
-        unary = _adapted_unary(path, method, failures, capacity)
+        unary = _adapted_unary(path, method, failures, begin)
         return grpc.unary_unary_rpc_method_handler(unary)
-    stream = _adapted_stream(path, method.handler, failures, capacity)
+    stream = _adapted_stream(path, method.handler, failures, begin)
     return grpc.stream_stream_rpc_method_handler(stream)
 
 
@@ -231,18 +283,23 @@ def _as_bytes(value: str | bytes) -> bytes:
 
 
 def _adapted_unary(
-    path: str, method: Unary, failures: FailureLog, capacity: Capacity
+    path: str, method: Unary, failures: FailureLog, begin: Callable[..., AioCall]
 ) -> Callable[[bytes, Any], Any]:
     async def run(data: bytes, context: Any) -> Any:
-        call = AioCall(context, capacity)
+        call = begin(context, path=path)
+        call.taken_bytes = len(data)
         try:
             if method.is_refusable or len(data) > SMALL_BYTES:  # health checks are never refused
                 call.hold(len(data))
             begun = method.handler(data, call)
             answer = b"".join(begun if isinstance(begun, list) else await begun)
+            call.sent_bytes = len(answer)
             if call.initial:
                 await context.send_initial_metadata(tuple(call.initial))
             return answer
+        except asyncio.CancelledError:
+            call.note_cancelled()
+            raise
         except Exception as error:  # noqa: BLE001  the wall
             failures.note(path, error)
             if (refusal := refusal_of(method, error)) is not None:
@@ -257,10 +314,10 @@ def _adapted_unary(
 
 
 def _adapted_stream(
-    path: str, handler: StreamHandler, failures: FailureLog, capacity: Capacity
+    path: str, handler: StreamHandler, failures: FailureLog, begin: Callable[..., AioCall]
 ) -> Callable[[Any, Any], Any]:
     async def run(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        call = AioCall(context, capacity)
+        call = begin(context, path=path)
         try:
             async for buffers in handler(messages, call):
                 if call.initial:
@@ -268,6 +325,9 @@ def _adapted_stream(
                     call.initial = []
                 yield b"".join(buffers)
             return
+        except (asyncio.CancelledError, GeneratorExit):
+            call.note_cancelled()
+            raise
         except Exception as error:  # noqa: BLE001  the wall
             failures.note(path, error)
             call.note(error)

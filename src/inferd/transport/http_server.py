@@ -16,6 +16,7 @@ from inferd.http.access import OPEN, Access
 from inferd.http.h1.connection import HttpConnection
 from inferd.http.h1.endpoint import HttpEndpoint
 from inferd.http.limits import HttpLimits
+from inferd.http.request_log import RequestLog
 from inferd.http.routes import Routes
 from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity
@@ -33,7 +34,8 @@ class HttpOptions(HttpLimits, frozen=True, kw_only=True):
     """The server's options; sizes in bytes, times in seconds. Defaults are ServerConfig's.
 
     Headers whose names match `header_forward_pattern` become parameters of the inference. With
-    `reuse_port` other processes may listen on the same port.
+    `reuse_port` other processes may listen on the same port. Each request leaves a line in
+    `request_log`, if there is one.
     """
 
     max_input_bytes: int
@@ -46,6 +48,7 @@ class HttpOptions(HttpLimits, frozen=True, kw_only=True):
     cors_origins: frozenset[str] = frozenset()
     apis: Apis = V2_ALONE
     reuse_port: bool = False
+    request_log: RequestLog | None = None
 
 
 class AsyncioConnection(HttpConnection, asyncio.BufferedProtocol):
@@ -73,7 +76,7 @@ class HttpServer:
         routes = routes or _with_cors(v2_routes(engine, options), options.cors_origins)
         turns = Turns(engine.regions.round_number)
         self.endpoint = HttpEndpoint(
-            options, routes, capacity or engine.capacity, turns, now=clock()
+            options, routes, capacity or engine.capacity, turns, clock(), options.request_log
         )
         self.connect: Callable[[], HttpConnection] = self._connect
         self._clock = clock

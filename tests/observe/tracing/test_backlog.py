@@ -2,10 +2,8 @@ import logging
 import threading
 import time
 
-import pytest
-
 from inferd.config.options.trace import TraceSettings
-from inferd.observe.tracing.backlog import Backlog, Complaints
+from inferd.observe.tracing.backlog import Backlog
 from inferd.observe.tracing.trace import Trace
 
 PATIENCE_S = 30
@@ -110,14 +108,3 @@ def test_a_failure_costs_those_traces_and_no_others(caplog):
     backlog.close(PATIENCE_S)
     assert written.ids == [2]
     assert "unexpected failure in writing traces" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("counts", "reported"), [([1, 1], ["1"]), ([7, 5], ["7", "12"]), ([1000, 1], ["1000"])]
-)
-def test_complaints_are_made_each_time_ten_times_as_much_is_lost(caplog, counts, reported):
-    complaints = Complaints("were lost")
-    with caplog.at_level(logging.WARNING, "inferd.trace"):
-        for count in counts:
-            complaints.add(count, ": no room")
-    assert caplog.messages == [f"{count} were lost: no room" for count in reported]

@@ -21,6 +21,7 @@ from inferd.errors import InferdError, InvalidRequest, UnknownCall, Unsupported
 from inferd.http.access import Access
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, Method, Stream, Unary
+from inferd.http.grpc.status import status_of as status_of_grpc
 from inferd.http.header_forward import HeaderForward
 from inferd.wire.trtis import grpc as trtis_grpc
 from inferd.wire.trtis.answer import Answer
@@ -249,6 +250,7 @@ class TrtisStream(InferStream):
         """See InferStream."""
         try:
             response = await pending.engine.infer(request)
+            pending.version = response.version
             answer: list[Any] = await self.inference.encode(
                 request, response, pending.message, self._call
             )
@@ -260,6 +262,7 @@ class TrtisStream(InferStream):
         """See InferStream."""
         if pending.trace is not None:
             pending.trace.fail(error)
+        pending.status = status_of_grpc(error)[0]
         return self._owner.failed("StreamInfer", pending.message, error)
 
 

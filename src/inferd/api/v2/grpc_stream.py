@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
 from inspect import CORO_CREATED, getcoroutinestate
+from time import time_ns
 from typing import Any, cast
 
 from inferd.aio.promise import is_cancelled, resume
@@ -28,6 +29,7 @@ from inferd.errors import Cancelled, Code, Unavailable
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, StreamHandler
 from inferd.http.grpc.status import GRPC_STATUS, status_of
+from inferd.http.request_log import Notes
 from inferd.observe.tracing import trace as times
 from inferd.observe.tracing.trace import Trace
 from inferd.wire.v2.grpc import codec as v2_grpc
@@ -74,7 +76,20 @@ def stream_handler(
 class StreamRequest:
     """One request under way: from its message until its last answer has been sent."""
 
-    __slots__ = ("engine", "message", "outcome", "request", "request_id", "size_bytes", "trace")
+    __slots__ = (
+        "began_ns",
+        "engine",
+        "message",
+        "notes",
+        "outcome",
+        "request",
+        "request_id",
+        "sent_bytes",
+        "size_bytes",
+        "status",
+        "trace",
+        "version",
+    )
 
     def __init__(self, engine: Engine, size_bytes: int) -> None:
         self.engine: Engine | TracedEngine = engine
@@ -84,6 +99,11 @@ class StreamRequest:
         self.trace: Trace | None = None
         self.outcome: Outcome | None = None  # while it waits in line
         self.message: Any = None  # what another protocol's codec decodes
+        self.notes: Notes | None = None  # of a request that is logged, with what follows
+        self.began_ns = 0
+        self.sent_bytes = 0
+        self.status = 0
+        self.version = ""
 
 
 class InferStream:
@@ -136,7 +156,7 @@ class InferStream:
                     if isinstance(outcome, Exception):
                         raise outcome
                     if outcome is not None:
-                        _stamp(pending.trace, times.GRPC_SEND_START)
+                        _note_sending(pending, outcome)
                         yield outcome
                         _stamp(pending.trace, times.GRPC_SEND_END)
                     if is_last:
@@ -178,6 +198,8 @@ class InferStream:
         self._size_bytes += pending.size_bytes
         self._call.hold(pending.size_bytes)
         self._began_count += 1
+        if self._call.notes is not None:
+            pending.notes, pending.began_ns = Notes(), time_ns()
         try:
             request = await self.decode(data, pending)
             if self._is_stopping and not _goes_on(request):
@@ -230,6 +252,7 @@ class InferStream:
         try:
             response = await pending.engine.infer(request)
             response.final = True
+            pending.version = response.version
             return self.inference.codec.encode_stream(request, response)
         except Exception as error:  # noqa: BLE001  reported to the client, or raised by `answers`
             return self.fail(pending, error)
@@ -259,6 +282,7 @@ class InferStream:
             async with aclosing(pending.engine.stream(request)) as responses:
                 async for response in responses:
                     is_final = response.final
+                    pending.version = response.version
                     if response.error is None:
                         self._put(pending, self.inference.codec.encode_stream(request, response))
                     else:
@@ -291,9 +315,11 @@ class InferStream:
         if pending.trace is not None:
             pending.trace.fail(error)
         if self._ends_at_error:
+            pending.status = status_of(error)[0]
             return error
         self._failures.note("ModelStreamInfer", error)
         code, text = status_of(error)
+        pending.status = code
         request = pending.request
         has_run = code == GRPC_STATUS[Code.INTERNAL] or (request and request.started_ns)
         if request is None or not has_run:
@@ -320,6 +346,17 @@ class InferStream:
         self._may_read.set()
         if pending.trace is not None:
             self._engine.tracer.finish(pending.trace)
+        if pending.notes is not None:
+            self._log(pending, pending.notes)
+
+    def _log(self, pending: StreamRequest, notes: Notes) -> None:
+        call = self._call
+        if call.notes is not None:  # those of the call itself keep no request of the stream
+            call.notes.about = None
+        notes.about, notes.version = pending.request, pending.version
+        call.note_request(
+            notes, pending.status, pending.size_bytes, pending.sent_bytes, pending.began_ns
+        )
 
     async def _give_up(self) -> None:
         """End everything still under way: the stream has ended, or its client has gone."""
@@ -335,6 +372,7 @@ class InferStream:
         for pending in list(self._under_way):
             if pending.trace is not None and not pending.trace.error:
                 pending.trace.fail(Cancelled())
+            pending.status = pending.status or GRPC_STATUS[Code.CANCELLED]
             self._end(pending)
 
     def _start(self, running: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -350,6 +388,12 @@ class InferStream:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _note_sending(pending: StreamRequest, answer: list[Any]) -> None:
+    _stamp(pending.trace, times.GRPC_SEND_START)
+    if pending.notes is not None:
+        pending.sent_bytes += sum(map(len, answer))
 
 
 def _goes_on(request: InferRequest) -> bool:

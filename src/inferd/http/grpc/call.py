@@ -40,6 +40,7 @@ from inferd.http.grpc.status import RETRY_PUSHBACK, status_of
 from inferd.http.h2.frames import ErrorCode
 from inferd.http.h2.hpack import Field, encode_fields
 from inferd.http.h2.request import RequestHead
+from inferd.http.request_log import Notes
 
 COMPRESS_BYTES: Final = 1024
 """Answers below this size are not compressed."""
@@ -63,6 +64,7 @@ class GrpcCall(GrpcInput):
     _is_head_sent = False
     _initial: list[Field] | None = None
     _trailing: list[Field] | None = None
+    notes: Notes | None = None
 
     # --- what the handler sees ---
 
@@ -75,6 +77,9 @@ class GrpcCall(GrpcInput):
     def peer(self) -> str:
         """See Call."""
         return self._carrier.peer
+
+    def note_request(self, notes: Notes, status: int, taken: int, sent: int, began_ns: int) -> None:
+        """See Call."""
 
     def add_initial(self, metadata: Metadata) -> None:
         """See Call."""

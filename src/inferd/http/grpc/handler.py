@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from inferd.errors import InferdError, Overloaded, TooLarge
 from inferd.http.access import Guard
+from inferd.http.request_log import Notes
 
 Metadata = list[tuple[str, str | bytes]]
 """Pairs in order, keys in lower case; the values of keys that end in -bin are bytes."""
@@ -38,6 +39,18 @@ class Call(Protocol):
     @property
     def peer(self) -> str:
         """The client's address as the transport writes it, such as ipv4:127.0.0.1:5000."""
+        ...
+
+    @property
+    def notes(self) -> Notes | None:
+        """Where the handler notes what the call is about; None if requests are not logged."""
+        ...
+
+    def note_request(self, notes: Notes, status: int, taken: int, sent: int, began_ns: int) -> None:
+        """Log one request of a stream, whose message has `taken` bytes, and its answers `sent`.
+
+        `status` is its gRPC code; it came at `began_ns`, by time.time_ns.
+        """
         ...
 
     def hold(self, size_bytes: int) -> None:

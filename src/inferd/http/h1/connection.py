@@ -34,6 +34,7 @@ from inferd.http.message import (
 )
 from inferd.http.outflow import Outflow
 from inferd.http.overload import check_head
+from inferd.http.request_log import address_of
 from inferd.http.turns import Connection
 from inferd.http.unread import has_unread
 
@@ -112,6 +113,9 @@ class HttpConnection(Connection):
         """See asyncio.BufferedProtocol."""
         self._transport = cast("asyncio.Transport", transport)
         endpoint = self._endpoint
+        if endpoint.is_logged:
+            address = address_of(transport.get_extra_info("peername"))
+            self._routes = endpoint.routes_for(address, "HTTP/1.1")
         self._since = endpoint.now
         endpoint.connections.add(self)
         self._limit_life()

@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
+from inferd.observe.complaints import Complaints
 from inferd.observe.tracing.trace import Trace
 
 LOGGER = logging.getLogger("inferd.trace")
@@ -31,7 +32,9 @@ class Backlog:
         # Each is increased by one thread only; the difference is what waits.
         self._taken_bytes = 0
         self._written_bytes = 0
-        self._dropped = Complaints("traces were dropped, because they come too fast to be written")
+        self._dropped = Complaints(
+            LOGGER, "traces were dropped, because they come too fast to be written"
+        )
 
     def open(self) -> None:
         """See Sink.open."""
@@ -77,20 +80,3 @@ class Backlog:
         while found[-1] is not None and len(found) < _MOST_AT_ONCE and not self._queue.empty():
             found.append(self._queue.get())
         return found
-
-
-class Complaints:
-    """Logs how much was lost: at the first loss, then whenever the count passes a power of 10."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._count = 0
-        self._next = 1
-
-    def add(self, count: int, reason: str = "") -> None:
-        """Add `count` losses, for `reason`."""
-        self._count += count
-        if self._count >= self._next:
-            LOGGER.warning("%d %s%s", self._count, self._text, reason)
-            while self._next <= self._count:
-                self._next *= 10

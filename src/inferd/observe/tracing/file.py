@@ -17,8 +17,9 @@ import orjson
 
 from inferd.errors import InvalidRequest
 from inferd.observe.allowed import open_plain
+from inferd.observe.complaints import Complaints
 from inferd.observe.log import printable
-from inferd.observe.tracing.backlog import Backlog, Complaints
+from inferd.observe.tracing.backlog import LOGGER, Backlog
 from inferd.observe.tracing.trace import Trace, TracedTensor
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import half_to_float32
@@ -37,7 +38,7 @@ class TraceWriter(Backlog):
         self._is_shared = is_shared
         self._own_file = own_file
         self._files: dict[Path, TraceFile] = {}
-        self._failed = Complaints("traces were lost, because their file cannot be written")
+        self._failed = Complaints(LOGGER, "traces were lost, because their file cannot be written")
 
     def _write(self, traces: Sequence[Trace]) -> None:
         for path, of_path in groupby(traces, lambda trace: trace.settings.file):

@@ -1,0 +1,84 @@
+"""NotedCodec: a codec that tells the log of requests which inference a request is."""
+
+from typing import Any
+
+from inferd.compiled import mypyc_attr
+from inferd.core.request import InferRequest, InferResponse
+from inferd.http.message import HttpRequest
+from inferd.http.request_log import Notes
+from inferd.wire.infer_codec import InferCodec
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class NotedCodec(InferCodec):
+    """Does what `codec` does, and puts the inference into the notes of its call."""
+
+    def __init__(self, codec: InferCodec) -> None:
+        self._codec = codec
+
+    def decode(self, message: Any, call: Any) -> InferRequest:
+        """See InferCodec."""
+        request = self._codec.decode(message, call)
+        note(call, request)
+        return request
+
+    def decode_large(self, message: Any, call: Any) -> InferRequest:
+        """See InferCodec."""
+        request = self._codec.decode_large(message, call)
+        note(call, request)
+        return request
+
+    def decode_slowly(self, message: Any, call: Any) -> InferRequest:
+        """See InferCodec."""
+        request = self._codec.decode_slowly(message, call)
+        note(call, request)
+        return request
+
+    def body_of(self, message: Any, call: Any) -> Any:
+        """See InferCodec."""
+        return self._codec.body_of(message, call)
+
+    def model_of(self, message: Any, call: Any) -> tuple[str, str]:
+        """See InferCodec."""
+        return self._codec.model_of(message, call)
+
+    def note_wait(self, request: InferRequest, message: Any, call: Any) -> None:
+        """See InferCodec."""
+        self._codec.note_wait(request, message, call)
+
+    def encode(
+        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+    ) -> Any:
+        """See InferCodec."""
+        notes = notes_of(call)
+        if notes is not None:
+            notes.version = response.version
+        return self._codec.encode(request, response, message, call)
+
+    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Any]:
+        """See InferCodec."""
+        return self._codec.encode_stream(request, response)
+
+    def encode_large(
+        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+    ) -> Any:
+        """See InferCodec."""
+        return self._codec.encode_large(request, response, message, call)
+
+
+def notes_of(call: Any) -> Notes | None:
+    """Return the notes of an HTTP request or a call of gRPC, None if it is not logged."""
+    if isinstance(call, HttpRequest):
+        found: Notes | None = call.notes
+        return found
+    if call is None:  # an event of a stream, which has no call of its own
+        return None
+    noted: Notes | None = call.notes
+    return noted
+
+
+def note(call: Any, request: InferRequest) -> None:
+    """Note that `call` is about `request`."""
+    notes = notes_of(call)
+    if notes is not None:
+        notes.about = request
