@@ -232,6 +232,10 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "model_load_gpu_limit",
         "cache_config",
         "host_policy",
+        "access_log",
+        "access_log_format",
+        "payload_log",
+        "payload_log_config",
     }
     acted_on = {each.name for each in options_of(ServerConfig).values() if each.acted_on}
     assert acted_on == own | set(HTTP) | set(GRPC) | set(LOAD)

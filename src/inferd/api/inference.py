@@ -3,12 +3,13 @@
 from collections.abc import Awaitable
 from contextlib import suppress
 from time import monotonic_ns, perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from inferd.aio.inline import NotFast
 from inferd.aio.offload import Work
 from inferd.api.access_log.codec import NotedCodec
 from inferd.api.header_forward import add_forwarded
+from inferd.api.payload_codec import SampledCodec
 from inferd.api.tracing import OVER_GRPC, OVER_HTTP, TRACEPARENT, until_sent
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
@@ -31,6 +32,8 @@ class Inference:
     With `refuses_when_full`, a large request that would be refused is not decoded first.
     """
 
+    protocol: ClassVar[str] = ""
+
     def __init__(
         self,
         engine: Engine,
@@ -40,6 +43,8 @@ class Inference:
         refuses_when_full: bool = False,
     ) -> None:
         self.engine = engine
+        if engine.payloads is not None:
+            codec = SampledCodec(codec, engine.payloads, self.protocol)
         self.codec = NotedCodec(codec) if engine.notes_requests else codec
         self._tracer = engine.tracer
         self._capacity = engine.capacity
@@ -171,6 +176,8 @@ class Inference:
 class HttpInference(Inference):
     """Inference over HTTP: the calls are HttpRequests, the answers HttpAnswers."""
 
+    protocol: ClassVar[str] = "http"
+
     def begin_trace(self, model: str, call: Any) -> Trace | None:
         """See Inference."""
         http_request: HttpRequest = call
@@ -195,6 +202,8 @@ class HttpInference(Inference):
 
 class GrpcInference(Inference):
     """Inference over gRPC: the answers are buffers. `forward` chooses among the metadata."""
+
+    protocol: ClassVar[str] = "grpc"
 
     def __init__(self, engine: Engine, codec: InferCodec, forward: HeaderForward | None) -> None:
         super().__init__(engine, codec, forwards=forward is not None)

@@ -450,6 +450,17 @@ class ServerConfig:
     log_info: bool = _logging(True, "Log what happens.")
     log_warning: bool = _logging(True, "Log warnings.")
     log_error: bool = _logging(True, "Log errors.")
+    payload_log: str | None = _logging(
+        None,
+        "Log what inferences contain: send it as CloudEvents to this URL, or append it to this "
+        "file, as lines of JSON.",
+        word="URL|FILE",
+        shown="none",
+    )
+    payload_log_config: tuple[str, ...] = _logging(
+        (),
+        "[MODEL,]SETTING=VALUE: which payloads are logged, and how. May be repeated.",
+    )
     access_log: str | None = _logging(
         None,
         "Append a line for each request to this file; - means standard error.",

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import inferd
 from inferd.aio.offload import Offload
@@ -53,6 +53,9 @@ from inferd.repository.cloud_url import cloud_url
 from inferd.shm.placing import is_large, place_now, place_outputs
 from inferd.shm.regions import Regions
 from inferd.tensor.classification import Labels
+
+if TYPE_CHECKING:
+    from inferd.observe.payloads.log import PayloadLog
 
 log = logging.getLogger("inferd.engine")
 
@@ -139,6 +142,7 @@ class Engine:
         self._is_draining = False
         self.notes_requests = False
         """Whether requests are logged, so that each call notes what it is about."""
+        self.payloads: PayloadLog | None = None
         self.is_replaced = False
         """Whether another process has taken the place of this one, so that the server is ready."""
 

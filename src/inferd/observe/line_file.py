@@ -40,7 +40,7 @@ class LineFile:
         self._is_reopening = False
         self._wake = threading.Event()
         self._end = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._writer: threading.Thread | None = None
         self._descriptor = -1
         self._is_torn = False  # the last write ended within a line
         self._lost = Complaints(LOGGER, f"lines of {name} were lost")
@@ -68,21 +68,21 @@ class LineFile:
     def close(self, timeout_s: float) -> None:
         """Write what is left, and close the file; give up after `timeout_s` seconds."""
         self._end.set()
-        if self._thread is not None:
+        if self._writer is not None:
             self._wake.set()
-            self._thread.join(timeout_s)
-            if self._thread.is_alive():
+            self._writer.join(timeout_s)
+            if self._writer.is_alive():
                 return  # it hangs in a write
-            self._thread = None
+            self._writer = None
         if self._descriptor > _STDERR:
             os.close(self._descriptor)
         self._descriptor = -1
 
     def _wake_up(self) -> None:
-        if self._thread is None:
+        if self._writer is None:
             # A daemon: a disk that hangs must not keep the process from ending.
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
+            self._writer = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._writer.start()
         self._wake.set()
 
     # --- in the thread ---

@@ -19,6 +19,7 @@ from inferd.config.options.host_policy import read_host_policies
 from inferd.config.options.log import LogSettings
 from inferd.config.options.metrics import read_metrics_config
 from inferd.config.options.origin import read_origins
+from inferd.config.options.payload_log import read_payload_config
 from inferd.config.options.rate_limit import read_resources
 from inferd.config.options.trace import OPENTELEMETRY, in_effect, read_trace_config
 from inferd.config.ports import is_one_port
@@ -27,6 +28,9 @@ from inferd.core.processes import ALONE, Processes
 from inferd.engine.loading.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.line_file import LineFile
+from inferd.observe.payloads.file import EventFile
+from inferd.observe.payloads.log import PayloadLog, PayloadSink
+from inferd.observe.payloads.receiver import EventSender
 from inferd.observe.tracing.file import TraceWriter
 from inferd.observe.tracing.spans import SpanSender
 from inferd.observe.tracing.tracer import Tracer
@@ -83,6 +87,27 @@ def access_log_file(config: ServerConfig) -> LineFile | None:
     if not (name := config.access_log):
         return None
     return LineFile(None if name == STANDARD_ERROR else Path(name), "the access log")
+
+
+def payload_log(config: ServerConfig, processes: Processes = ALONE) -> PayloadLog | None:
+    """Return the log of payloads, None if there is to be none. Raises InvalidConfig.
+
+    Each of several processes has files of its own.
+    """
+    settings = read_payload_config(config.payload_log_config)
+    if not (where := config.payload_log):
+        return None
+    if not settings.service:
+        settings = replace(settings, service=os.environ.get(SERVICE_NAME, ""))
+    sink: PayloadSink
+    if "://" in where:
+        sink = EventSender(where)
+    else:
+        path = Path(where)
+        if processes.count > 1:
+            path = path.with_stem(f"{path.stem}-{processes.number}")
+        sink = EventFile(path, settings.file_bytes, settings.file_count)
+    return PayloadLog(settings, sink)
 
 
 def load_options(

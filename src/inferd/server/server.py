@@ -37,6 +37,7 @@ from inferd.server.options import (
     log_folder,
     log_settings,
     metrics_options,
+    payload_log,
     tracer,
 )
 from inferd.server.places import places
@@ -61,6 +62,7 @@ _NAME = "inferd"
 _LAST_WAIT_S = 0.5  # for requests that are cut to notice that
 _LAST_TRACES_S = 2.0  # for traces that are still to be written
 _LAST_LINES_S = 1.0  # the same for lines about requests
+_LAST_PAYLOADS_S = 2.0  # and for payloads
 
 
 class Membership(NamedTuple):
@@ -130,6 +132,10 @@ class Server:
         self._lines = access_log_file(config)
         self._request_log: RequestLog | None = None
         self.engine.notes_requests = self._lines is not None
+        self._payloads = payload_log(config, processes)
+        if self._payloads is not None:
+            self.engine.payloads = self._payloads
+            self.engine.whole.sources.append(self._payloads.families)
         self._apis: Apis | None = None
         self._watcher = FileWatcher()
         self._takers: dict[str, HttpServer | Http2Server] = {}
@@ -168,6 +174,7 @@ class Server:
         """
         self._read_keys()
         self._open_access_log()
+        self._open_payload_log()
         self._apis = self._mounted()
         self.engine.tracer.open()
         try:
@@ -222,8 +229,11 @@ class Server:
             self._metrics = None
         self.http_port = self.grpc_port = self.metrics_port = 0
         await self.engine.close(_LAST_WAIT_S)
+        loop = asyncio.get_running_loop()
         if self._lines is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._lines.close, _LAST_LINES_S)
+            await loop.run_in_executor(None, self._lines.close, _LAST_LINES_S)
+        if self._payloads is not None:
+            await loop.run_in_executor(None, self._payloads.close, _LAST_PAYLOADS_S)
         await self.engine.tracer.close(min(_LAST_TRACES_S, self.config.exit_timeout_secs / 4))
 
     def reopen_logs(self) -> None:
@@ -298,6 +308,17 @@ class Server:
             msg = f"--access-log: cannot open {config.access_log}: {reason}"
             raise InvalidConfig(msg) from error
         self._request_log = AccessLog(self._lines, config.access_log_format, self._ring)
+
+    def _open_payload_log(self) -> None:
+        """Open the log of payloads, if there is to be one. Raises InvalidConfig."""
+        if self._payloads is None:
+            return
+        try:
+            self._payloads.open()
+        except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+            reason = error.strerror if isinstance(error, OSError) else error
+            msg = f"--payload-log: cannot open {self.config.payload_log}: {reason}"
+            raise InvalidConfig(msg) from error
 
     async def _open_http(self) -> None:
         from inferd.transport.http_server import HttpServer

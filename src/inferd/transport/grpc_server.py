@@ -249,11 +249,12 @@ class _Handlers:
     async def _refuse(self, path: str, method: Method, _messages: Any, context: Any) -> None:
         call = AioCall(context, self._capacity, path, self._log)
         error = self._capacity.too_many_requests()
-        call.note(error)
-        call.end()
         if (refusal := refusal_of(method, error)) is not None:
+            call.end()
             await context.write(b"".join(refusal))
             return
+        call.note(error)
+        call.end()
         await call.fail()
 
 

@@ -38,6 +38,17 @@ class InferCodec:
         """
         return "", ""
 
+    def rest_body(self, call: Any) -> tuple[list[Any], int | None] | None:
+        """Return the body of `call` in parts, and the size of its JSON if there is more in it.
+
+        None unless the body is an inference of V2 over REST.
+        """
+        return None
+
+    def rest_answer(self, answer: Any) -> tuple[list[Any], int | None] | None:
+        """Return the same of an encoded answer."""
+        return None
+
     def note_wait(self, request: InferRequest, message: Any, call: Any) -> None:
         """Note that `request` was decoded on the event loop and waits for its model."""
 

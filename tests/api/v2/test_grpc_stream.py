@@ -440,9 +440,10 @@ async def test_all_answers_come_after_the_client_has_said_all(streaming):
 
 
 class Memory:
-    """A Call of no transport: what is held, and no metadata."""
+    """A Call of no transport: what is held, no metadata, and no log."""
 
     metadata = ()
+    notes = None
 
     def __init__(self):
         self.held = self.most = 0
@@ -722,7 +723,7 @@ async def test_a_request_hears_of_a_client_that_leaves_in_the_same_breath():
         yield asked("once", id="a").SerializeToString()
         await asyncio.Event().wait()
 
-    call = SimpleNamespace(metadata=(), hold=lambda _: None, release=lambda _: None)
+    call = SimpleNamespace(metadata=(), notes=None, hold=lambda _: None, release=lambda _: None)
     handler = stream_handler(GrpcInference(engine, V2Grpc(engine.regions.span), None))
     answers = handler(messages(), call)
     reading = asyncio.ensure_future(anext(answers))

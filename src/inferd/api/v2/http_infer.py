@@ -139,6 +139,23 @@ class RestCodec(InferCodec):
         http_request.body, http_request.slot = memoryview(text + data), None
         return None
 
+    def rest_body(self, call: Any) -> tuple[list[Any], int | None] | None:
+        """See InferCodec."""
+        http_request: HttpRequest = call
+        parts: list[Any] = [http_request.body]
+        if http_request.slot is not None:
+            parts.append(http_request.slot.view())
+        declared = http_request.headers.get(HEADER_KEY)
+        return parts, None if declared is None else int(declared)
+
+    def rest_answer(self, answer: Any) -> tuple[list[Any], int | None] | None:
+        """See InferCodec."""
+        http_answer: HttpAnswer = answer
+        if http_answer.content_type != _OCTETS:
+            return http_answer.buffers, None
+        declared = http_answer.headers.partition(b":")[2].partition(b"\r")[0]
+        return http_answer.buffers, int(declared)
+
     def decode_large(self, message: Any, call: Any) -> InferRequest:
         """See InferCodec."""
         model, version = _names(message)

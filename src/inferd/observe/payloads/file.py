@@ -1,0 +1,61 @@
+"""EventFile: events as lines of JSON, in files of a limited size and number."""
+
+import os
+from pathlib import Path
+
+from inferd.observe.payloads.event import PayloadEvent, as_line
+
+
+class EventFile:
+    """Appends to the file `path`; full, it becomes PATH.1, that one PATH.2, up to `count` files."""
+
+    def __init__(self, path: Path, file_bytes: int, count: int) -> None:
+        self._path = path
+        self._file_bytes = file_bytes
+        self._count = count
+        self._descriptor = -1
+        self._size = 0
+
+    def open(self) -> None:
+        """See PayloadSink."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        self._descriptor = os.open(self._path, flags, 0o600)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def write(self, event: PayloadEvent, attributes: dict[str, str]) -> None:
+        """See PayloadSink."""
+        line = as_line(event, attributes)
+        if self._descriptor < 0:
+            self.open()
+        if self._size and self._size + len(line) > self._file_bytes:
+            self._rotate()
+        start, view = self._size, memoryview(line)
+        try:
+            while view:
+                count = os.write(self._descriptor, view)
+                self._size += count
+                view = view[count:]
+        except OSError:
+            os.ftruncate(self._descriptor, start)  # no half lines
+            self._size = start
+            raise
+
+    def _rotate(self) -> None:
+        self.close()
+        for number in range(self._count - 1, 0, -1):
+            older = self._numbered(number)
+            newer = self._numbered(number - 1)
+            if newer.exists():
+                newer.replace(older)
+        if self._count == 1:
+            self._path.unlink(missing_ok=True)
+        self.open()
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
+
+    def close(self) -> None:
+        """See PayloadSink."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1

@@ -1,0 +1,78 @@
+"""EventSender: sends events to a receiver over HTTP, one POST for each, as KServe's logger does."""
+
+import http.client
+import ssl
+from typing import Final
+from urllib.parse import urlsplit
+
+from inferd.errors import InvalidConfig
+from inferd.observe.payloads.event import PayloadEvent, as_headers
+
+TIMEOUT_S: Final = 5.0
+"""For so long, a receiver may be silent."""
+
+_MOST_ANSWER_BYTES = 1 << 20
+
+
+class NotTaken(Exception):
+    """A receiver answered that it did not take an event."""
+
+
+class EventSender:
+    """Sends events to `url`, over one connection that is kept alive.
+
+    Raises InvalidConfig for a URL that cannot be used.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        parts = urlsplit(url)
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if not host or parts.scheme not in ("http", "https"):
+            msg = f"--payload-log: '{url}' is no URL that events can be sent to"
+            raise InvalidConfig(msg)
+        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            self._connection = http.client.HTTPSConnection(
+                host, port, timeout=timeout_s, context=context
+            )
+        else:
+            self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+
+    def open(self) -> None:
+        """See PayloadSink; the receiver may come later."""
+
+    def write(self, event: PayloadEvent, attributes: dict[str, str]) -> None:
+        """See PayloadSink. Raises NotTaken, too."""
+        headers = as_headers(attributes)
+        is_fresh = self._connection.sock is None
+        try:
+            status = self._sent(event, headers)
+        except ConnectionError:  # an idle connection may be closed at any time
+            if is_fresh:
+                raise
+            status = self._sent(event, headers)
+        if not status.startswith("2"):
+            msg = f"the receiver answers {status}"
+            raise NotTaken(msg)
+
+    def _sent(self, event: PayloadEvent, headers: dict[str, str]) -> str:
+        """Return the status of the answer, with its text."""
+        try:
+            self._connection.request("POST", self._target, event.data, headers)
+            answer = self._connection.getresponse()
+            answer.read(_MOST_ANSWER_BYTES)
+        except BaseException:
+            self._connection.close()
+            raise
+        if not answer.isclosed():  # what it says is longer than anybody wants to know
+            self._connection.close()
+        return f"{answer.status} {answer.reason}"
+
+    def close(self) -> None:
+        """See PayloadSink."""
+        self._connection.close()
