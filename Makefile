@@ -115,6 +115,7 @@ bench: $(if $(PLAIN),$(DEV),$(COMPILED)) ## CPU time per request against a C flo
 	$(MEASURED)/python bench/scheduling.py $(if $(QUICK),--quick)
 	$(MEASURED)/python bench/python.py $(if $(QUICK),--seconds 1 --repeats 1)
 	$(MEASURED)/python bench/metrics.py $(if $(QUICK),--quick)
+	$(MEASURED)/python bench/logs.py $(if $(QUICK),--quick)
 	$(MEASURED)/python bench/scrape.py
 
 bench-workers: $(if $(PLAIN),$(DEV),$(COMPILED)) ## what 1, 2, 4, ... processes cost and give (PLAIN=1: not compiled; ARGS=)

@@ -29,6 +29,7 @@ inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Pr
   inferd deploy FILE --ray ADDRESS  run replicas on a Ray cluster, as a models.toml says
   inferd places --ray ADDRESS       show where they serve
   inferd convert MODEL -o OUT.onnx  make an ONNX model of one of scikit-learn ...
+  inferd replay LOG --url URL       send the requests of a payload log again, compare the answers
   inferd key NAME FILE              make an API key for --api-key-file
   inferd completion SHELL           print what makes bash, zsh or fish complete all this
   inferd --version                  print the version

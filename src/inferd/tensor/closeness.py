@@ -29,7 +29,10 @@ NaN equals NaN, and an infinity itself.
 """
 
 
-def difference(expected: Sequence[Tensor], found: Sequence[Tensor]) -> str:
+Limits = Mapping[DataType, tuple[float, float]]
+
+
+def difference(expected: Sequence[Tensor], found: Sequence[Tensor], limits: Limits = LIMITS) -> str:
     """Return how the outputs of one answer differ from those `expected`, "" if they agree.
 
     Outputs that were not expected do not matter: others may have asked for them.
@@ -45,19 +48,20 @@ def difference(expected: Sequence[Tensor], found: Sequence[Tensor]) -> str:
             return f"output '{one.name}' is {other.datatype.value} {list(other.shape)}, not {was}"
         if one.view() == other.view():
             continue
-        differs = _differences(one, other)
-        if not differs.any() or (one.datatype not in LIMITS and _are_ties(differs, floats)):
+        differs = _differences(one, other, limits)
+        is_chosen = one.datatype not in LIMITS
+        if not differs.any() or (is_chosen and _are_ties(differs, floats, limits)):
             continue
         where = tuple(int(index) for index in np.argwhere(differs)[0])
         return f"output '{one.name}' differs in {int(differs.sum())} elements, as at {list(where)}"
     return ""
 
 
-def _differences(expected: Tensor, found: Tensor) -> Array:
-    """Return which elements differ by more than LIMITS allows."""
-    if expected.datatype not in LIMITS:
+def _differences(expected: Tensor, found: Tensor, limits: Limits) -> Array:
+    """Return which elements differ by more than `limits` allow."""
+    if expected.datatype not in limits:
         return np.asarray(expected.numpy() != found.numpy(), bool)
-    relative, absolute = LIMITS[expected.datatype]
+    relative, absolute = limits[expected.datatype]
     ours, theirs = _floats(expected), _floats(found)
     with np.errstate(all="ignore"):
         return ~np.isclose(theirs, ours, rtol=relative, atol=absolute, equal_nan=True)
@@ -69,7 +73,7 @@ def _floats(tensor: Tensor) -> Array:
     return half_to_float32(array, tensor.datatype) if tensor.datatype in halves else array
 
 
-def _are_ties(differs: Array, floats: Sequence[Tensor]) -> bool:
+def _are_ties(differs: Array, floats: Sequence[Tensor], limits: Limits) -> bool:
     """Tell whether some output has close scores wherever `differs` is true."""
     lead = differs.shape[:-1] if differs.shape[-1:] == (1,) else differs.shape
     for tensor in floats:
@@ -79,7 +83,7 @@ def _are_ties(differs: Array, floats: Sequence[Tensor]) -> bool:
         if scores.shape[1] < 2 or np.isnan(scores).any():
             continue
         second, first = np.sort(scores, axis=1)[:, -2:].T
-        relative, absolute = LIMITS[tensor.datatype]
+        relative, absolute = limits[tensor.datatype]
         with np.errstate(all="ignore"):
             if np.isclose(second, first, rtol=2 * relative, atol=2 * absolute).all():
                 return True

@@ -1,0 +1,1 @@
+"""Sending logged requests again, and comparing what comes back with the logged answers."""

@@ -1,0 +1,141 @@
+"""Reads payload logs: each logged request, with the answers that it had."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from inferd.errors import InvalidConfig
+from inferd.observe.payloads.event import REQUEST, RESPONSE
+
+
+class LoggedBody(NamedTuple):
+    """A body of V2 over REST; `json_size` is None if all of it is JSON. `is_cut`: not whole."""
+
+    data: bytes
+    json_size: int | None
+    is_cut: bool
+
+
+class LoggedRequest(NamedTuple):
+    """A request, where it is in the log, and its answers."""
+
+    where: str
+    id: str
+    model: str
+    version: str
+    body: LoggedBody
+    answers: list[LoggedBody]
+
+
+class LineError(Exception):
+    """A line of a log is no event; the text says which, and why."""
+
+
+class PayloadReader:
+    """The events in the files `paths`, oldest first.
+
+    Only where they are is kept, so that a log may be larger than the memory. `faults` says which
+    lines are no events. Raises InvalidConfig for a file that cannot be read.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.faults: list[str] = []
+        self._paths = paths
+        self._requests: list[tuple[str, _Place]] = []
+        self._answers: dict[str, list[_Place]] = {}
+        for path in paths:
+            try:
+                self._look_through(path)
+            except OSError as error:
+                msg = f"cannot read {path}: {error.strerror}"
+                raise InvalidConfig(msg) from error
+
+    def __len__(self) -> int:
+        """Return how many requests there are."""
+        return len(self._requests)
+
+    def _look_through(self, path: Path) -> None:
+        with path.open("rb") as file:
+            at = number = 0
+            for line in file:
+                number += 1
+                place = _Place(path, number, at)
+                at += len(line)
+                try:
+                    event = _event(line, place)
+                except LineError as error:
+                    self.faults.append(str(error))
+                    continue
+                if event["type"] == REQUEST:
+                    self._requests.append((event["id"], place))
+                elif event["type"] == RESPONSE:
+                    self._answers.setdefault(event["id"], []).append(place)
+
+    def requests(self) -> Iterator[LoggedRequest]:
+        """Yield the requests in their order, each with its answers."""
+        files: dict[Path, BinaryIO] = {}
+        try:
+            for id, place in self._requests:
+                event = _read(files, place)
+                answers = [_read(files, one) for one in self._answers.get(id, ())]
+                yield LoggedRequest(
+                    str(place),
+                    id,
+                    event.get("modelname", ""),
+                    event.get("modelversion", ""),
+                    _body(event),
+                    [_body(one) for one in answers],
+                )
+        finally:
+            for file in files.values():
+                file.close()
+
+
+class _Place(NamedTuple):
+    path: Path
+    number: int
+    at: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.number}"
+
+
+def _read(files: dict[Path, BinaryIO], place: _Place) -> dict[str, str]:
+    if place.path not in files:
+        files[place.path] = place.path.open("rb")
+    files[place.path].seek(place.at)
+    return _event(files[place.path].readline(), place)
+
+
+def _event(line: bytes, place: _Place) -> dict[str, str]:
+    """Return the event in `line`. Raises LineError."""
+    try:
+        event = json.loads(line)
+    except ValueError as error:
+        msg = f"{place}: this is no line of JSON, {error}"
+        raise LineError(msg) from None
+    if not isinstance(event, dict) or not isinstance(event.get("type"), str):
+        msg = f"{place}: this is no event of a payload log, it has no type"
+        raise LineError(msg)
+    if not isinstance(event.get("id"), str):
+        msg = f"{place}: the event has no id"
+        raise LineError(msg)
+    try:
+        _body(event)
+    except (ValueError, TypeError, binascii.Error) as error:
+        msg = f"{place}: the data of the event cannot be read, {error}"
+        raise LineError(msg) from None
+    return event
+
+
+def _body(event: dict[str, str]) -> LoggedBody:
+    if "data_base64" in event:
+        data = base64.b64decode(event["data_base64"], validate=True)
+    else:
+        data = json.dumps(event.get("data"), ensure_ascii=False).encode()
+    size = event.get("inferenceheadercontentlength")
+    is_cut = str(event.get("truncated", "false")).lower() == "true"
+    return LoggedBody(data, None if size is None else int(size), is_cut)

@@ -1,0 +1,128 @@
+"""ReplayTarget: the server that gets logged requests again, over V2's REST."""
+
+import http.client
+import ssl
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from inferd.errors import InvalidConfig
+from inferd.replay.entries import LoggedBody, LoggedRequest
+
+_LENGTH = "Inference-Header-Content-Length"
+_SHOWN = 300
+
+
+class Unreachable(Exception):
+    """The server cannot be reached, or is none of V2; the text says what to do."""
+
+
+class ReplayAnswer(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    body: LoggedBody
+
+    def text(self) -> str:
+        """Return the status and the beginning of the body, which is that of an error."""
+        shown = self.body.data[:_SHOWN].decode(errors="replace")
+        return f"{self.status} {shown}"
+
+
+class ReplayTarget:
+    """Sends requests to `url` over one connection, with `headers` of the caller's.
+
+    Raises InvalidConfig for a URL that cannot be used.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = port = None
+        if not host or parts.scheme not in ("http", "https"):
+            msg = f"--url {url} is no address of a server, expected http://HOST:PORT"
+            raise InvalidConfig(msg)
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self._prefix = parts.path.rstrip("/")
+        self._headers = dict(headers)
+        kind = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
+        self._connection = kind(host, port, timeout=timeout_s)
+
+    def check(self) -> None:
+        """Raise Unreachable unless this is a server of V2 that is ready."""
+        status = self._ask("GET", "/v2/health/ready", None, {}).status
+        if status == 404:
+            msg = f"{self.url} is no server of V2: it does not know /v2/health/ready"
+            raise Unreachable(msg)
+        if status != 200:
+            msg = f"the server at {self.url} is not ready: it answers {status}"
+            raise Unreachable(msg)
+
+    def send(self, request: LoggedRequest) -> ReplayAnswer:
+        """Send `request` and return the reply. Raises Unreachable."""
+        path = f"/v2/models/{quote(request.model, safe='')}"
+        if request.version:
+            path += f"/versions/{quote(request.version, safe='')}"
+        headers = {"Content-Type": "application/json"}
+        if request.body.json_size is not None:
+            headers = {
+                "Content-Type": "application/octet-stream",
+                _LENGTH: str(request.body.json_size),
+            }
+        return self._ask("POST", f"{path}/infer", request.body.data, headers)
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> ReplayAnswer:
+        is_fresh = self._connection.sock is None
+        try:
+            return self._asked(method, path, body, headers)
+        except (ConnectionError, http.client.RemoteDisconnected) as error:
+            if is_fresh:
+                raise self._unreachable(error) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        try:
+            return self._asked(method, path, body, headers)  # it had closed an idle connection
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+
+    def _asked(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> ReplayAnswer:
+        connection = self._connection
+        try:
+            connection.request(method, self._prefix + path, body, {**self._headers, **headers})
+            answer = connection.getresponse()
+            data = answer.read()
+        except BaseException:
+            connection.close()
+            raise
+        size = answer.headers.get(_LENGTH)
+        is_number = size is not None and size.isascii() and size.isdigit()
+        return ReplayAnswer(
+            answer.status, LoggedBody(data, int(size or 0) if is_number else None, False)
+        )
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            why = f"its certificate is not trusted here ({error.verify_message})"
+        elif isinstance(error, ssl.SSLError):
+            why = "it does not speak TLS; try http://"
+        elif isinstance(error, TimeoutError):
+            why = "it does not answer in time; --timeout makes it longer"
+        elif isinstance(error, ConnectionRefusedError):
+            why = "nothing listens there; is the server started, and is this its HTTP port?"
+        elif isinstance(error, http.client.BadStatusLine):
+            why = "it does not speak HTTP/1.1; is this its HTTP port, and not that of gRPC or TLS?"
+        else:
+            why = str(getattr(error, "strerror", None) or error or type(error).__name__)
+        return Unreachable(f"cannot use the server at {self.url}: {why}")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()

@@ -1,0 +1,105 @@
+"""Reading payload logs: requests with their answers, and lines that are none."""
+
+import base64
+import json
+
+import pytest
+
+from inferd.errors import InvalidConfig
+from inferd.observe.payloads.event import REQUEST, RESPONSE
+from inferd.replay.entries import LoggedBody, PayloadReader
+
+
+@pytest.fixture
+def log(tmp_path):
+    """log(event or line, ..., name=file) writes a log and returns its path."""
+
+    def write(*events, name="log.jsonl"):
+        lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in events]
+        path = tmp_path / name
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        return path
+
+    return write
+
+
+def event(id, kind=REQUEST, **more):
+    return {"id": id, "type": kind, "modelname": "m"} | (more or {"data": {"a": 1}})
+
+
+def test_requests_have_their_answers_wherever_these_are(log):
+    paths = [
+        log(event("1"), event("2"), event("2", RESPONSE, data=[2]), name="a"),
+        log(event("1", RESPONSE, data=[1]), event("3"), event("1", RESPONSE, data=[0]), name="b"),
+    ]
+    reader = PayloadReader(paths)
+    found = list(reader.requests())
+    assert [(one.where, one.id) for one in found] == [
+        (f"{paths[0]}:1", "1"),
+        (f"{paths[0]}:2", "2"),
+        (f"{paths[1]}:2", "3"),
+    ]
+    assert [[body.data for body in one.answers] for one in found] == [
+        [b"[1]", b"[0]"],
+        [b"[2]"],
+        [],
+    ]
+    assert len(reader) == 3 and reader.faults == []
+
+
+def test_json_and_binary_bodies_are_as_they_were_sent(log):
+    data = b'{"x":1}\x00\xff'
+    binary = event(
+        "1",
+        data_base64=base64.b64encode(data).decode(),
+        inferenceheadercontentlength="7",
+        modelversion="3",
+    )
+    cut = event("2", data_base64="e30=", truncated="true", fullsize="99")
+    one, other = PayloadReader([log(binary, cut)]).requests()
+    assert one.body == LoggedBody(data, 7, False) and one.version == "3"
+    assert other.body == LoggedBody(b"{}", None, True)
+
+
+def test_other_events_do_not_matter(log):
+    reader = PayloadReader([log(event("1", "org.example.other"), event("2"))])
+    assert [one.id for one in reader.requests()] == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        (b"nonsense", "this is no line of JSON"),
+        (b'{"id": "1", "type": "org.kube', "this is no line of JSON"),
+        (b"[]", "this is no event of a payload log, it has no type"),
+        (b'{"id": "1"}', "this is no event of a payload log, it has no type"),
+        (b'{"type": "%b"}' % REQUEST.encode(), "the event has no id"),
+        (
+            b'{"type": "%b", "id": "1", "data_base64": "="}' % REQUEST.encode(),
+            "the data of the event cannot be read",
+        ),
+        (
+            b'{"type": "%b", "id": "1", "data": {}, "inferenceheadercontentlength": "x"}'
+            % REQUEST.encode(),
+            "the data of the event cannot be read",
+        ),
+        (b"\xff\xfe", "this is no line of JSON"),
+    ],
+)
+def test_a_line_that_is_no_event_is_told_and_the_others_are_read(log, line, fault):
+    path = log(line, event("2"))
+    reader = PayloadReader([path])
+    assert [one.id for one in reader.requests()] == ["2"]
+    [found] = reader.faults
+    assert found.startswith(f"{path}:1: {fault}")
+
+
+def test_an_empty_log_has_no_requests(log):
+    reader = PayloadReader([log()])
+    assert list(reader.requests()) == [] and len(reader) == 0
+
+
+@pytest.mark.parametrize("name", ["nothing", "."])
+def test_a_file_that_cannot_be_read_is_told(tmp_path, name):
+    with pytest.raises(InvalidConfig, match=f"cannot read {tmp_path / name}: "):
+        PayloadReader([tmp_path / name])
