@@ -1,5 +1,11 @@
 """Which models are found at the paths, and what is said of the paths themselves."""
 
+import json
+import subprocess
+import sys
+
+from good import BASES, MODEL_PY
+
 from inferd.check.places import check_paths
 from inferd.repository.local import Reading
 
@@ -64,3 +70,24 @@ def test_a_name_that_is_at_two_paths_is_an_error(repository):
     repository({"b/m/1/x": ""})
     [one] = check_paths([folder / "a", folder / "b"], Reading()).findings
     assert "appears in two or more repositories" in one.text
+
+
+FRAMEWORKS = {"onnxruntime", "torch", "tensorflow", "openvino", "sklearn", "xgboost", "lightgbm"}
+
+
+def test_no_framework_is_loaded(repository):
+    """Neither one that runs a model nor the code of a model.py."""
+    files = {name: text for base in BASES.values() for name, text in base.items()}
+    files |= {"k/1/model.py": MODEL_PY + "\nraise SystemExit(9)\n", "x/1/model.ubj": "x"}
+    files |= {"w/1/model.pt": "x", "z/1/model.skops": "x", "v/1/model.tflite": "x"}
+    folder = repository(files)
+    code = f"""
+import sys
+from inferd.cli.main import main
+code = main(["check", {str(folder)!r}, "--json"])
+print(*sorted({FRAMEWORKS!r} & sys.modules.keys()), file=sys.stderr)
+sys.exit(code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr == "\n"
+    assert json.loads(done.stdout)["models"] == len(BASES) + 5

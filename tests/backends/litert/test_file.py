@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from inferd.backends.litert.backend import LitertBackend
 from inferd.backends.litert.file import MAX_ITEMS, FlatTable, check_file
+from inferd.config.model import ModelConfig
+from inferd.core.interfaces import ModelFiles
 from inferd.errors import InvalidConfig
 
 ROOT = Path(__file__).parents[3]
@@ -121,3 +124,15 @@ def test_damage_of_any_kind_is_told_or_passes(content):
             check_file(bytes(content), "m")
         except InvalidConfig as error:
             assert error.message.startswith("m")  # noqa: PT017
+
+
+def test_without_litert_the_file_is_checked(tmp_path):
+    def report(file):
+        return LitertBackend().read_offline(
+            ModelFiles(tmp_path, 1, tmp_path, file), ModelConfig("m")
+        )
+
+    assert not report(FILES[0]).is_complete
+    (tmp_path / "model.tflite").write_bytes(FILES[0].read_bytes()[:200])
+    with pytest.raises(InvalidConfig, match=r"'model\.tflite'"):
+        report(tmp_path / "model.tflite")

@@ -95,6 +95,32 @@ def test_a_configuration_is_completed_without_pytorch(save):
     )
 
 
+def test_everything_that_does_not_fit_is_reported_without_pytorch(save):
+    config = ModelConfig(
+        "m",
+        max_batch_size=2,
+        input=(ModelInput("image", DataType.FP16, (9,)),),
+        output=(
+            ModelOutput("digit", DataType.INT64, (1,)),
+            ModelOutput("share", DataType.BF16, ()),
+        ),
+    )
+    report = PytorchBackend().read_offline(save(), config)
+    assert report.is_complete
+    assert [one.path for one in report.complaints] == [
+        ("input", 0, "data_type"),
+        ("input", 0, "dims"),
+        ("output", 1, "dims"),
+    ]
+
+
+def test_of_torchscript_only_pytorch_tells_anything(save):
+    file = save().file.with_suffix(".pt")
+    file.write_bytes(b"")
+    files = ModelFiles(file.parent.parent, 1, file.parent, file)
+    assert not PytorchBackend().read_offline(files, ModelConfig("m")).is_complete
+
+
 def test_a_configuration_that_says_something_else_is_refused(save):
     config = ModelConfig("m", input=(ModelInput("image", DataType.FP32, (9,)),), max_batch_size=2)
     with pytest.raises(InvalidConfig, match="'image'"):

@@ -1,8 +1,10 @@
 import pytest
 
+from inferd.backends.tensorflow.backend import TensorflowBackend
 from inferd.backends.tensorflow.files import read_graph, read_saved_model
 from inferd.backends.tensorflow.graph import reaches_outside
-from inferd.config.model import ModelConfig, ModelOutput
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.interfaces import ModelFiles
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -123,3 +125,24 @@ def test_a_graph_tells_its_placeholders_and_asks_for_outputs(tmp_path, write):
     file.write_bytes(b"")
     with pytest.raises(InvalidConfig, match="has no nodes: it is no GraphDef"):
         read_graph(file, OUT, "m")
+
+
+def test_without_tensorflow_everything_that_does_not_fit_is_reported(folder, relu):
+    place = folder(serving_default=relu)
+    files = ModelFiles(place, 1, place, place)
+    report = TensorflowBackend().read_offline(files, CONFIG)
+    assert report.is_complete
+    assert [one.name for one in report.config.input] == ["x"]
+    assert report.complaints == []
+    wrong = ModelConfig(
+        "m",
+        input=(ModelInput("x", DataType.FP64, (-1, 4)),),
+        output=(ModelOutput("z", DataType.INT64, (-1,)),),
+    )
+    found = TensorflowBackend().read_offline(files, wrong).complaints
+    assert [one.path for one in found] == [
+        ("input", 0, "data_type"),
+        ("input", 0, "dims"),
+        ("output", 0, "name"),
+    ]
+    assert found[0].text == "input 'x': the file has FP32, the configuration says FP64"

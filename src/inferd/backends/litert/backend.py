@@ -1,7 +1,7 @@
 """LitertBackend: runs TensorFlow Lite files (.tflite) in LiteRT."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from inferd.config.parameter import whole_number
 from inferd.core.arrays import Array, ArrayInstance, Run
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.offline import OfflineReport
 from inferd.core.pool import Pool
 from inferd.core.signature import Declared, Signature, check_config
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, foreign_text
@@ -23,11 +24,17 @@ SERVING = "serving_default"
 class LitertBackend(CompletingBackend):
     """Runs .tflite files. Each thread takes its own interpreter, over one mapping of the file."""
 
-    def __init__(self) -> None:
+    @cached_property
+    def _litert(self) -> Any:
         from ai_edge_litert import interpreter  # only when a model needs it
 
-        super().__init__()
-        self._litert = interpreter
+        return interpreter
+
+    def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
+        """See OfflineBackend.read_offline: whether LiteRT may read the file at all."""
+        what = f"model '{config.name}', '{files.file.name}'"
+        check_file(files.file.read_bytes(), what)
+        return OfflineReport(config, is_complete=bool(config.input and config.output))
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete."""
