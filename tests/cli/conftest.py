@@ -20,6 +20,7 @@ MODELS = {
     "rows": IDENTITY.format(batch=8, datatype="FP32", dims="[ 3 ]"),
     "ints": IDENTITY.format(batch=0, datatype="INT32", dims="[ -1 ]"),
     "texts": IDENTITY.format(batch=0, datatype="STRING", dims="[ -1 ]"),
+    "seq": IDENTITY.format(batch=4, datatype="FP32", dims="[ 1 ]") + "sequence_batching { }",
     "pixels": IDENTITY.format(batch=0, datatype="UINT8", dims="[ 2, 2, 3 ]"),
 }
 

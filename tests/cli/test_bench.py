@@ -67,6 +67,15 @@ def test_streams_have_a_first_answer(command, protocol):
     assert said.code == 2 and "add --stream" in said.err
 
 
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_sequences_are_sent_in_order_to_their_end(command, protocol):
+    words = ["-c", "2", *SHORT, "--sequence-length", "3", "--json"]
+    said = command("bench", "seq", *words, protocol=protocol)
+    [point] = said.json["points"]
+    assert point["errors"] == {} and point["answered"] > 0
+    assert said.json["request"].endswith("sequences of 3")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

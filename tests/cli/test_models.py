@@ -13,7 +13,7 @@ from inferd.observe.statistics import Duration, InferStatistics, ModelStatistics
 def test_the_models_of_a_server_are_a_table(command, served, protocol):
     said = command("models", protocol=protocol)
     title, head, *rows = said.out.splitlines()
-    assert title.endswith(": 5 models") and head.split() == ["model", "version", "state", "reason"]
+    assert title.endswith(": 6 models") and head.split() == ["model", "version", "state", "reason"]
     assert ["counted", "1", "READY"] in [row.split() for row in rows]
     found = command("models", "--json", protocol=protocol).json
     assert {"name": "rows", "version": "1", "state": "READY", "reason": ""} in found

@@ -153,8 +153,9 @@ class PointLoad:
     # --- requests ---
 
     def _send(self, connection: LoadConnection, due_ns: int) -> None:
-        if self._point.concurrency and (self._is_ending or due_ns >= self._end_ns):
-            self._settle()
+        is_over = self._is_ending or due_ns >= self._end_ns
+        if self._point.concurrency and is_over and not connection.step:
+            self._settle()  # a sequence that has begun is sent to its end, not to be left there
             return
         connection.due_ns = due_ns
         connection.answers = 0
@@ -191,7 +192,7 @@ class PointLoad:
         if connection.is_lost:
             if connection in self._connections:
                 self._connections.remove(connection)
-            if not self._is_ending and self._point.concurrency:
+            if self._point.concurrency and not self._is_ending:
                 self._reopen(connection.place)
             elif not self._point.concurrency:
                 self._use_more()
