@@ -58,7 +58,8 @@ def test_nodes_that_are_killed_lose_what_they_had_under_way(models, count):
             settled(placement)
             took_s = time.monotonic() - began
         placement.remove()
-    assert load.counts["lost"] <= CLIENTS, load.faults
+    # One that loses a request at the first may just have come to the second.
+    assert load.counts["lost"] <= CLIENTS * count, load.faults
     most = 0 if count == 1 else CLIENTS
     assert load_of_front.counts["lost"] <= most, (load_of_front.faults, front.said)
     assert count > 1 or took_s < 20.0
