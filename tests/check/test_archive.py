@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import zipfile
 
 import pytest
@@ -93,3 +94,9 @@ def test_a_list_of_tensorflow_serving_is_told(repository):
 def test_elsewhere_nothing_is_found(repository, tmp_path):
     assert list(archives_at(repository({"m/1/model.onnx": "x", "m/config.pbtxt": "x"}))) == []
     assert list(archives_at(tmp_path / "nowhere")) == []
+
+
+def test_a_pipe_is_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "a.mar")
+    os.mkfifo(tmp_path / "models.config")
+    assert list(archives_at(tmp_path)) == list(archives_at(tmp_path / "a.mar")) == []

@@ -63,3 +63,8 @@ def test_what_is_wrong_before_a_block_without_an_end_is_told_itself():
 def test_of_very_many_errors_twenty_are_told():
     _, findings = read_config(FILE, "max_batch: 1\n" * 200, "m")
     assert [one.line for one in findings] == list(range(1, 21))
+
+
+def test_a_very_long_text_is_read_once():
+    _, findings = read_config(FILE, "max_batch: 1\n" * 25_000, "m")
+    assert [one.line for one in findings] == [1]

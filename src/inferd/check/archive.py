@@ -40,7 +40,7 @@ _MODULE = re.compile(r"^module:\s*(\S+)", re.MULTILINE)
 
 def archives_at(path: Path) -> Iterator[Finding]:
     """Yield what is at `path`, or below it, and is for another server."""
-    if path.suffix == ".mar":
+    if _is_archive(path):
         yield _of_archive(path)
         return
     if not path.is_dir():
@@ -57,10 +57,15 @@ def archives_at(path: Path) -> Iterator[Finding]:
 def _found(folder: Path, depth: int) -> Iterator[Path]:
     """Yield the archives below a folder."""
     for entry in _entries(folder):
-        if entry.suffix == ".mar":
+        if _is_archive(entry):
             yield entry
         elif depth > 1 and entry.is_dir() and not entry.is_symlink():
             yield from _found(entry, depth - 1)
+
+
+def _is_archive(path: Path) -> bool:
+    """Tell whether `path` is called like an archive; a pipe, which may block, is none."""
+    return path.suffix == ".mar" and (path.is_file() or path.is_dir())
 
 
 def _entries(folder: Path) -> list[Path]:

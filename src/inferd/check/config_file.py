@@ -15,6 +15,7 @@ from inferd.config.positions import Position, Positions
 from inferd.errors import InvalidConfig
 
 _MOST_ERRORS = 20
+_MOST_REREAD = 1 << 18  # characters: a longer text, which nobody writes by hand, is read once
 _PREFIX = re.compile(r"\A(?:model '[^']*', )?[^\s:]*:(?:\d+:\d+:)? ")
 
 
@@ -46,7 +47,7 @@ def read_config(path: Path, text: str, model: str) -> tuple[ConfigFile, list[Fin
             # What a field lacks may be what was blanked out.
             if rest is None or not any(rest.begin < begin < rest.end for begin in blanks):
                 found.append(_finding(path, error, place or Position(1, 1), model))
-            if rest is None or rest.text == text:
+            if rest is None or rest.text == text or len(text) > _MOST_REREAD:
                 break
             blanks.append(rest.begin)
             text = rest.text
