@@ -32,8 +32,15 @@ class Blocking:
     @contextlib.contextmanager
     def block(self, manager):
         """Enter and leave an asynchronous context manager."""
-        yield self.loop.run_until_complete(manager.__aenter__())
-        self.loop.run_until_complete(manager.__aexit__(None, None, None))
+        entered = self.loop.run_until_complete(manager.__aenter__())
+        try:
+            yield entered
+        finally:
+            self.loop.run_until_complete(manager.__aexit__(None, None, None))
+
+    def of(self, asynchronous):
+        """Return a RequestStream's calls, each run on the loop."""
+        return Stepping(self.loop, asynchronous)
 
     def _iterate(self, stream):
         try:
@@ -60,6 +67,17 @@ class Blocking:
             self.loop.run_until_complete(self.client.close())
             self.loop.run_until_complete(asyncio.sleep(0))  # transports close in the next round
         self.loop.close()
+
+
+class Stepping:
+    """Runs each call of an AsyncRequestStream on a loop."""
+
+    def __init__(self, loop, stream):
+        self.loop, self.stream = loop, stream
+
+    def __getattr__(self, name):
+        call = getattr(self.stream, name)
+        return lambda *given, **options: self.loop.run_until_complete(call(*given, **options))
 
 
 KINDS = {"sync": Client, "async": Blocking}

@@ -12,7 +12,8 @@ from serving import MODELS, serve
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/guide/python_client.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-PRINTED = ["[[4]] 1", "10", "[3]\n[1]\n[2]", "[4]"]
+PRINTED = ["[[4]] 1", "10", "[3]\n[1]\n[2]"]
+PRINTED += ["0 [[4]] True\n1 [[4]] True\n2 [[4]] True", "[4]"]
 
 
 @pytest.fixture(scope="module")

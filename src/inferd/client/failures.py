@@ -1,8 +1,16 @@
 """Failures of connections as errors of the client, with what to look at next."""
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from inferd.client.errors import BadAnswer, ClientError, ConnectFailed, DeadlineExceeded
+from inferd.client.errors import (
+    BadAnswer,
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    DeadlineExceeded,
+)
 from inferd.client.target import ServerTarget
 
 _SHOWN = 60
@@ -50,3 +58,21 @@ def not_http2(target: ServerTarget, start: bytes) -> BadAnswer:
     elif start.startswith(b"HTTP/"):
         hint = "; it is HTTP/1: write http:// if this is the port for REST"
     return BadAnswer(f"{target} does not answer with HTTP/2 but {start[:_SHOWN]!r}{hint}")
+
+
+def as_client_error(error: OSError) -> ClientError:
+    """Return the error for a connection that broke; a DeadlineExceeded is one already."""
+    if isinstance(error, ClientError):
+        return error
+    if isinstance(error, TimeoutError):  # Windows has one of its own
+        return out_of_time()
+    return ConnectionLost(f"the connection to the server broke: {error}")
+
+
+@contextmanager
+def client_errors() -> Iterator[None]:
+    """Raise errors of the system as errors of the client."""
+    try:
+        yield
+    except OSError as error:
+        raise as_client_error(error) from None

@@ -158,6 +158,10 @@ class GrpcCalls:
         path = _SERVICE + "ModelStreamInfer"
         return ClientCall(path, _no_answer, encode_infer_request(request), is_safe=False)
 
+    def open_stream(self) -> ClientCall[InferResponse]:
+        """A stream of any number of requests, which follow."""
+        return ClientCall(_SERVICE + "ModelStreamInfer", _no_answer, is_safe=False)
+
     def read_message(self, message: memoryview) -> InferResponse:
         """Return one of the answers of a stream. Raises ServerError, BadAnswer."""
         error, inner = _stream_answer(message)

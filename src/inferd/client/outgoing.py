@@ -35,8 +35,9 @@ def header_block(scheme: str, authority: str, path: str, fields: str, timeout: b
         (b":authority", authority.encode()),
         (b"te", b"trailers"),
         (b"content-type", b"application/grpc"),
-        (b"grpc-timeout", timeout),
     ]
+    if timeout:
+        head.append((b"grpc-timeout", timeout))
     for line in fields.split("\r\n"):
         name, colon, value = line.partition(": ")
         if colon:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import orjson
 
 from inferd.client.call import ClientCall, ServerAnswer
-from inferd.client.errors import BadAnswer, ServerError, server_error
+from inferd.client.errors import BadAnswer, InvalidTarget, ServerError, server_error
 from inferd.client.regions import Registration
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
@@ -157,6 +157,11 @@ class RestCalls:
         if places := places_of(request):
             read = partial(_read_response, places=places)
         return ClientCall(path, read, buffers, headers=headers, is_safe=False)
+
+    def open_stream(self) -> ClientCall[InferResponse]:
+        """Raise InvalidTarget: a stream of many requests is gRPC's."""
+        msg = "REST has no stream of many requests; open a client of grpc://"
+        raise InvalidTarget(msg)
 
     def read_message(self, message: memoryview) -> InferResponse:
         """Return one of the answers of a stream. Raises ServerError, BadAnswer."""

@@ -24,15 +24,17 @@ class InferResult(Mapping[str, NDArray[Any]]):
     """An answer: a mapping from the names of outputs to arrays.
 
     The arrays are views of what was received, BF16 aside, which becomes float32; BYTES are object
-    arrays of `bytes`. `parameters` are those of the answer.
+    arrays of `bytes`. `parameters` are those of the answer; `final` is false if more answers to
+    the request follow.
     """
 
-    __slots__ = ("_arrays", "_tensors", "id", "model_name", "model_version", "parameters")
+    __slots__ = ("_arrays", "_tensors", "final", "id", "model_name", "model_version", "parameters")
 
     def __init__(self, response: InferResponse) -> None:
         self.model_name = response.model
         self.model_version = response.version
         self.id = response.id
+        self.final = response.final
         self.parameters: Parameters = response.parameters
         self._tensors = {tensor.name: tensor for tensor in response.outputs}
         self._arrays: dict[str, NDArray[Any]] = {}

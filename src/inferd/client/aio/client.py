@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from inferd.client.aio.io import sleep
 from inferd.client.aio.pool import AsyncConnectionPool
+from inferd.client.aio.request_stream import AsyncRequestStream
 from inferd.client.aio.shared_memory import AsyncSharedMemory
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, ClientError, Denied, ServerError
@@ -106,6 +107,19 @@ class AsyncClient:
                     response = self._read(self._protocol.read_message, message)
                     if response.outputs or not response.final:
                         yield InferResult(response)
+
+    def open_stream(
+        self, *, timeout_s: float | None = None, headers: Headers | None = None
+    ) -> AsyncRequestStream:
+        """Return a stream for many requests, to be used as a `with` block; only over gRPC.
+
+        `timeout_s` is for each step: sending one request, receiving one answer.
+        """
+        seconds = self._settings.timeout_s if timeout_s is None else timeout_s
+        fields = self._headers.lines(headers)
+        return AsyncRequestStream(
+            self._pool, self._protocol, self._request, self._read, fields, seconds
+        )
 
     async def _request(
         self, model: str, inputs: Mapping[str, Any], options: InferOptions

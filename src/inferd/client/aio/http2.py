@@ -88,8 +88,8 @@ class AsyncGrpcConnection:
 
         Raises OSError, ConnectionLost, BadAnswer and DeadlineExceeded.
         """
-        self._open(call, fields, seconds)
-        await self._send_message(call.buffers, call.size, is_last=True)
+        self.open(call, fields, seconds)
+        await self.send_message(call.buffers, call.size, is_last=True)
         reader = self._reader
         if self._is_greeted and not (self._is_ended or self._control or reader.end > reader.start):
             await reader.more()
@@ -102,18 +102,25 @@ class AsyncGrpcConnection:
         self, call: ClientCall[Any], fields: str, seconds: float
     ) -> ServerAnswer | None:
         """Send `call`, whose answers `messages` yields. Raises as `ask`."""
-        self._open(call, fields, seconds)
-        await self._send_message(call.buffers, call.size, is_last=True)
+        self.open(call, fields, seconds)
+        await self.send_message(call.buffers, call.size, is_last=True)
         return None
+
+    async def next_message(self) -> memoryview | None:
+        """Return the next message, None when the call has ended. Raises as `ask`."""
+        while not self._messages and not self._is_ended:
+            await self._read_frame()
+        return self._messages.pop(0) if self._messages else None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the call has ended, and all of it was read."""
+        return self._is_ended and not self._messages
 
     async def messages(self) -> AsyncIterator[memoryview]:
         """Yield the messages of a call; the last thing read is its `outcome`. Raises as `ask`."""
-        while True:
-            for message in self._take_messages():
-                yield message
-            if self._is_ended:
-                break
-            await self._read_frame()
+        while (message := await self.next_message()) is not None:
+            yield message
 
     def outcome(self) -> ServerAnswer:
         """Return the status of a call whose messages were read, as an answer without any."""
@@ -121,7 +128,8 @@ class AsyncGrpcConnection:
 
     # --- a call ---
 
-    def _open(self, call: ClientCall[Any], fields: str, seconds: float) -> None:
+    def open(self, call: ClientCall[Any], fields: str, seconds: float | None) -> None:
+        """Begin a stream, which goes out with its first message; without `seconds` for long."""
         self._id += 2
         if self._id >= _LAST_STREAM:
             self.is_reusable = False
@@ -134,7 +142,7 @@ class AsyncGrpcConnection:
         for name, value in call.headers:
             fields += f"{name}: {value}\r\n"
         target = self._target
-        timeout = timeout_text(seconds)
+        timeout = b"" if seconds is None else timeout_text(seconds)
         block = header_block(self._scheme, target.authority, call.path, fields, timeout)
         self._control += frames.encode_headers(self._id, block, 0, self._windows.frame_bytes)
 
@@ -154,13 +162,12 @@ class AsyncGrpcConnection:
         body = self._messages[0] if self._messages else memoryview(b"")
         return ServerAnswer(int(code), headers if headers is trailers else headers | trailers, body)
 
-    def _take_messages(self) -> list[memoryview]:
-        found, self._messages = self._messages, []
-        return found
-
     # --- sending ---
 
-    async def _send_message(self, buffers: Sequence[Any], size: int, *, is_last: bool) -> None:
+    async def send_message(self, buffers: Sequence[Any], size: int, *, is_last: bool) -> None:
+        """Send a message of `size` bytes, unless the call has ended. Raises as `ask`."""
+        if self._is_ended:
+            return
         prefix = PREFIX.pack(0, size)
         total = size + len(prefix)
         flags = frames.END_STREAM if is_last else 0
@@ -191,6 +198,12 @@ class AsyncGrpcConnection:
                 out += pieces.take(step)
             windows.spend(sent)
             await self._send(out, sent)
+
+    async def end(self) -> None:
+        """Say that no more messages follow. Raises as `ask`."""
+        if not self._is_ended:
+            last = frames.frame_header(0, frames.DATA, frames.END_STREAM, self._id)
+            await self._send([self._take_control() + last], 0)
 
     async def _send(self, buffers: list[Any], size: int) -> None:
         if size <= SMALL_BYTES:

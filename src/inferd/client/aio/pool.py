@@ -11,8 +11,8 @@ from inferd.client.aio.http1 import AsyncRestConnection
 from inferd.client.aio.http2 import AsyncGrpcConnection
 from inferd.client.aio.io import AsyncCallSlots, open_stream
 from inferd.client.call import ClientCall, ServerAnswer
-from inferd.client.errors import ClientError, ConnectionLost, DeadlineExceeded
-from inferd.client.failures import out_of_time
+from inferd.client.errors import ClientError
+from inferd.client.failures import as_client_error, client_errors
 from inferd.client.settings import ClientSettings
 
 _IDLE_S: Final = 50.0
@@ -46,7 +46,7 @@ class AsyncConnectionPool:
             self._put_back(connection)
             connection = None
         except OSError as error:
-            raise _as_client_error(error) from error
+            raise as_client_error(error) from None
         finally:
             if connection is not None:
                 connection.stream.close()
@@ -73,11 +73,29 @@ class AsyncConnectionPool:
             connection = None
             yield answer
         except OSError as error:
-            raise _as_client_error(error) from error
+            raise as_client_error(error) from None
         finally:
             if connection is not None:
                 connection.stream.close()
             self._slots.give_back()
+
+    async def lend(self, deadline: float) -> AsyncConnection:
+        """Return a connection, to be given back. Raises ClientError."""
+        await self._slots.take(deadline)
+        try:
+            with client_errors():
+                return await self._connection(deadline)
+        except BaseException:
+            self._slots.give_back()
+            raise
+
+    def give_back(self, connection: AsyncConnection, *, is_usable: bool) -> None:
+        """Take back what `lend` returned."""
+        if is_usable:
+            self._put_back(connection)
+        else:
+            connection.stream.close()
+        self._slots.give_back()
 
     def close(self) -> None:
         """Close the connections that are free; those in use follow when their calls are done."""
@@ -113,14 +131,6 @@ class AsyncConnectionPool:
             self._free.append((time.monotonic(), connection))
         else:
             connection.stream.close()
-
-
-def _as_client_error(error: OSError) -> ClientError:
-    if isinstance(error, DeadlineExceeded):
-        return error
-    if isinstance(error, TimeoutError):  # Windows has one of its own
-        return out_of_time()
-    return ConnectionLost(f"the connection to the server broke: {error}")
 
 
 _pools: WeakSet[AsyncConnectionPool] = WeakSet()

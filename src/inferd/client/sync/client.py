@@ -17,6 +17,7 @@ from inferd.client.retry import delay_s
 from inferd.client.settings import ClientOptions, Headers, read_settings
 from inferd.client.sync.io import sleep
 from inferd.client.sync.pool import ConnectionPool
+from inferd.client.sync.request_stream import RequestStream
 from inferd.client.sync.shared_memory import SharedMemory
 from inferd.client.tensors import needs_metadata
 from inferd.core.load import LoadRequest, UnloadRequest
@@ -107,6 +108,17 @@ class Client:
                     response = self._read(self._protocol.read_message, message)
                     if response.outputs or not response.final:
                         yield InferResult(response)
+
+    def open_stream(
+        self, *, timeout_s: float | None = None, headers: Headers | None = None
+    ) -> RequestStream:
+        """Return a stream for many requests, to be used as a `with` block; only over gRPC.
+
+        `timeout_s` is for each step: sending one request, receiving one answer.
+        """
+        seconds = self._settings.timeout_s if timeout_s is None else timeout_s
+        fields = self._headers.lines(headers)
+        return RequestStream(self._pool, self._protocol, self._request, self._read, fields, seconds)
 
     def _request(
         self, model: str, inputs: Mapping[str, Any], options: InferOptions

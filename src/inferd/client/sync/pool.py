@@ -9,8 +9,8 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from inferd.client.call import ClientCall, ServerAnswer
-from inferd.client.errors import ClientError, ConnectionLost, DeadlineExceeded
-from inferd.client.failures import out_of_time
+from inferd.client.errors import ClientError
+from inferd.client.failures import as_client_error, client_errors
 from inferd.client.settings import ClientSettings
 from inferd.client.sync.http1 import RestConnection
 from inferd.client.sync.http2 import GrpcConnection
@@ -47,7 +47,7 @@ class ConnectionPool:
             self._put_back(connection)
             connection = None
         except OSError as error:
-            raise _as_client_error(error) from error
+            raise as_client_error(error) from None
         finally:
             if connection is not None:
                 connection.stream.close()
@@ -74,11 +74,29 @@ class ConnectionPool:
             connection = None
             yield answer
         except OSError as error:
-            raise _as_client_error(error) from error
+            raise as_client_error(error) from None
         finally:
             if connection is not None:
                 connection.stream.close()
             self._slots.give_back()
+
+    def lend(self, deadline: float) -> Connection:
+        """Return a connection, to be given back. Raises ClientError."""
+        self._slots.take(deadline)
+        try:
+            with client_errors():
+                return self._connection(deadline)
+        except BaseException:
+            self._slots.give_back()
+            raise
+
+    def give_back(self, connection: Connection, *, is_usable: bool) -> None:
+        """Take back what `lend` returned."""
+        if is_usable:
+            self._put_back(connection)
+        else:
+            connection.stream.close()
+        self._slots.give_back()
 
     def close(self) -> None:
         """Close the connections that are free; those in use follow when their calls are done."""
@@ -114,14 +132,6 @@ class ConnectionPool:
             self._free.append((time.monotonic(), connection))
         else:
             connection.stream.close()
-
-
-def _as_client_error(error: OSError) -> ClientError:
-    if isinstance(error, DeadlineExceeded):
-        return error
-    if isinstance(error, TimeoutError):  # Windows has one of its own
-        return out_of_time()
-    return ConnectionLost(f"the connection to the server broke: {error}")
 
 
 _pools: WeakSet[ConnectionPool] = WeakSet()
