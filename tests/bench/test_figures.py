@@ -28,6 +28,7 @@ def test_the_order_of_answers_is_of_no_matter():
     assert distribution(latencies, sent) == distribution(latencies[order], sent[order])
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_true_value_about_as_often_as_they_say():
     """Of 60 measurements of one known distribution, 95 % are to hold it; 88 % is too few."""
     true = {one: np.exp(0.3 * z) * 1e3 for one, z in ((50, 0.0), (95, 1.6449), (99, 2.3263))}

@@ -10,6 +10,8 @@ from inferd.bench.plan import Address, Message, Plan, Point, samples
 from inferd.bench.processes import Generators, Hooks
 from inferd.errors import Unavailable
 
+pytestmark = pytest.mark.slow
+
 REQUEST = b"POST /%b HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
 
 

@@ -11,6 +11,7 @@ from inferd.cli.main import main
 SHORT = ["--seconds", "0.3", "--warmup", "0.1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_point_for_each_concurrency_with_the_servers_own_account(command, protocol):
     words = ["-c", "1,2", "--seconds", "1", "--warmup", "0.2", "--json"]
@@ -25,6 +26,7 @@ def test_a_point_for_each_concurrency_with_the_servers_own_account(command, prot
     assert said.json["request"] == f"{how}: x FP32 [1,3]"
 
 
+@pytest.mark.slow
 def test_a_table_a_document_and_a_page_are_written(command, tmp_path):
     files = ["-o", str(tmp_path / "r.json"), "--html", str(tmp_path / "r.html")]
     said = command("bench", "rows", "-r", "50", "--poisson", *SHORT, *files)
@@ -39,11 +41,13 @@ def test_a_table_a_document_and_a_page_are_written(command, tmp_path):
 @pytest.mark.parametrize(
     "words", [["--text"], ["--batch", "4", "--varied", "3"], ["--processes", "2"]]
 )
+@pytest.mark.slow
 def test_requests_may_be_json_larger_different_and_from_several_processes(command, words):
     said = command("bench", "rows", "-c", "2", *SHORT, "--json", *words)
     assert said.code == 0 and said.json["points"][0]["errors"] == {}
 
 
+@pytest.mark.slow
 def test_inputs_come_from_files_too(command, tmp_path):
     np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
     said = command("bench", "rows", "-c", "1", *SHORT, "--json", "-i", f"x=@{tmp_path}/x.npy")
@@ -57,6 +61,7 @@ def test_inputs_come_from_files_too(command, tmp_path):
     assert "2 different requests" in said.json["request"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_streams_have_a_first_answer(command, protocol):
     words = ["-i", "count=[5]", "--stream", "-c", "2", *SHORT, "--json"]
@@ -67,6 +72,7 @@ def test_streams_have_a_first_answer(command, protocol):
     assert said.code == 2 and "add --stream" in said.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_sequences_are_sent_in_order_to_their_end(command, protocol):
     words = ["-c", "2", *SHORT, "--sequence-length", "3", "--json"]
@@ -105,6 +111,7 @@ def test_unknown_models_and_dead_servers_are_code_1(command, dead_url):
     assert said.code == 1 and "no server listens at" in said.err
 
 
+@pytest.mark.slow
 def test_ctrl_c_shows_what_was_measured(command, monkeypatch):
     """The signal comes with the first progress of the second point."""
     from inferd.cli import bench
@@ -136,6 +143,7 @@ def test_help_shows_how(capsys):
     assert "inferd bench resnet --url grpc://host:8001" in text and "--processes" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("model", ["rows", "texts"])
 def test_tensors_may_lie_in_shared_memory(command, protocol, model):

@@ -165,6 +165,7 @@ def test_a_url_that_is_none_is_code_1_or_2(command):
     assert said.code in (1, 2) and "grpc://HOST:PORT" in said.err
 
 
+@pytest.mark.slow
 def test_a_model_file_needs_no_server(command, tmp_path):
     (tmp_path / "same" / "1").mkdir(parents=True)
     config = 'backend: "identity"\ninput { name: "x" data_type: TYPE_INT32 dims: [ -1 ] }\n'

@@ -9,6 +9,8 @@ from inferd.bench.generator.load import MOST_FAILURES, PointLoad
 from inferd.bench.plan import Address, Message, Plan, Point, samples
 from inferd.errors import Unavailable
 
+pytestmark = pytest.mark.slow
+
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
 MESSAGES = (Message(REQUEST),)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
