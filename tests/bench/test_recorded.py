@@ -1,7 +1,9 @@
 """Requests from a file."""
 
+import base64
 import json
 
+import numpy as np
 import pytest
 
 from inferd.bench.recorded import read_requests
@@ -20,8 +22,44 @@ def request(*values):
 def test_each_line_is_a_request(tmp_path):
     lines = [request(1, 2), {"time": 3, "request": request(3, 4)}]
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n\n")
-    found = read_requests(str(tmp_path / "r.jsonl"), DECLARED)
+    found = read_requests(str(tmp_path / "r.jsonl"), DECLARED, "m")
     assert [one.numpy().tolist() for [one] in found] == [[[1, 2]], [[3, 4]]]
+
+
+def event(data, model="m", **more):
+    kind = "org.kubeflow.serving.inference.request"
+    made = {"specversion": "1.0", "id": "1", "type": kind, "modelname": model, **more}
+    return made | ({"data": data} if isinstance(data, dict) else {"data_base64": data})
+
+
+def test_a_payload_log_gives_the_whole_requests_of_the_model(tmp_path):
+    head = json.dumps(
+        {
+            "inputs": [
+                {
+                    "name": "x",
+                    "datatype": "FP32",
+                    "shape": [1, 2],
+                    "parameters": {"binary_data_size": 8},
+                }
+            ]
+        }
+    ).encode()
+    body = base64.b64encode(head + np.array([5, 6], np.float32).tobytes()).decode()
+    lines = [
+        event(request(1, 2)),
+        event(request(3, 4), model="other"),
+        event(body, inferenceheadercontentlength=str(len(head))),
+        event(request(7, 8), truncated="true"),
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    found = read_requests(str(tmp_path / "log.jsonl"), DECLARED, "m")
+    assert [one.numpy().tolist() for [one] in found] == [[[1, 2]], [[5, 6]]]
+    with pytest.raises(InvalidRequest, match="no whole request of model 'nobody'"):
+        read_requests(str(tmp_path / "log.jsonl"), DECLARED, "nobody")
+    (tmp_path / "log.jsonl").write_text(json.dumps(event({"inputs": 1})))
+    with pytest.raises(InvalidRequest, match=r"log.jsonl:1: "):
+        read_requests(str(tmp_path / "log.jsonl"), DECLARED, "m")
 
 
 @pytest.mark.parametrize(
@@ -31,6 +69,6 @@ def test_each_line_is_a_request(tmp_path):
 def test_a_line_that_is_none_is_named(tmp_path, text, said):
     (tmp_path / "r.jsonl").write_text(text)
     with pytest.raises(InvalidRequest, match=said):
-        read_requests(str(tmp_path / "r.jsonl"), DECLARED)
+        read_requests(str(tmp_path / "r.jsonl"), DECLARED, "m")
     with pytest.raises(InvalidRequest, match="No such file"):
-        read_requests(str(tmp_path / "none"), DECLARED)
+        read_requests(str(tmp_path / "none"), DECLARED, "m")

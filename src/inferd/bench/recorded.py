@@ -1,25 +1,30 @@
-"""Recorded requests: V2 requests as lines of JSON."""
+"""Recorded requests: V2 requests as lines of JSON, or the payload log of a server."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from inferd.core.metadata import TensorMetadata
-from inferd.errors import InvalidRequest
+from inferd.errors import InferdError, InvalidRequest
+from inferd.replay.entries import PayloadReader
 from inferd.tensor.tensor import Tensor
 from inferd.values.fitting import fitted
 from inferd.values.json_text import read_json
+from inferd.wire.v2.rest.codec import JsonRules, V2Rest
 
 MOST_REQUESTS = 100_000
 
 
-def read_requests(file: str, declared: Sequence[TensorMetadata]) -> list[list[Tensor]]:
+def read_requests(file: str, declared: Sequence[TensorMetadata], model: str) -> list[list[Tensor]]:
     """Return the inputs of each request in a file. Raises InvalidRequest, which names the line.
 
-    A line is a V2 request, or an object whose `request` is one, as logs of requests have.
+    A line is a V2 request, or an object whose `request` is one. In a payload log only the requests
+    of `model` count, and those that were not cut.
     """
     found: list[list[Tensor]] = []
     try:
+        if _is_payload_log(Path(file)):
+            return _logged(Path(file), model)
         with Path(file).open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.strip():
@@ -33,6 +38,39 @@ def read_requests(file: str, declared: Sequence[TensorMetadata]) -> list[list[Te
         raise InvalidRequest(msg) from error
     if not found:
         msg = f"{file} has no requests"
+        raise InvalidRequest(msg)
+    return found
+
+
+def _is_payload_log(file: Path) -> bool:
+    """Return whether the first line is an event, as payload logs have them."""
+    with file.open("rb") as lines:
+        first = lines.readline()
+    try:
+        event = json.loads(first)
+    except ValueError:
+        return False
+    return isinstance(event, dict) and "specversion" in event
+
+
+def _logged(file: Path, model: str) -> list[list[Tensor]]:
+    codec = V2Rest(JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**31))
+    found: list[list[Tensor]] = []
+    for one in PayloadReader([file]).requests():
+        if one.model != model or one.body.is_cut:
+            continue
+        body = memoryview(one.body.data)
+        size = len(body) if one.body.json_size is None else one.body.json_size
+        try:
+            request = codec.decode_slowly(model, one.version, body, size)
+        except InferdError as error:
+            msg = f"{one.where}: {error.message}"
+            raise InvalidRequest(msg) from error
+        found.append(request.inputs)
+        if len(found) >= MOST_REQUESTS:
+            break
+    if not found:
+        msg = f"{file} has no whole request of model '{model}'"
         raise InvalidRequest(msg)
     return found
 

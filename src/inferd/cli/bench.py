@@ -110,7 +110,7 @@ def parser() -> CommandParser:
     what.add_argument(
         "--requests",
         metavar="FILE",
-        help="V2 requests, a line of JSON each, sent in turn, in place of --input",
+        help="V2 requests, a line of JSON each, or a payload log; in place of --input",
     )
     what.add_argument(
         "--shape", action="append", default=[], metavar="NAME:D,D", help="dims that may be any"

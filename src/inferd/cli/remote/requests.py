@@ -117,7 +117,7 @@ def _inputs(client: "Client", metadata: Any, given: argparse.Namespace) -> list[
         if given.input:
             msg = "--requests and --input both say what is sent: give one"
             raise InvalidConfig(msg)
-        return read_requests(given.requests, metadata.inputs)
+        return read_requests(given.requests, metadata.inputs, given.model)
     if given.input:
         found = fitted(read_inputs(given.input), metadata.inputs)
         for note in found.notes:
