@@ -94,6 +94,11 @@ def test_a_line_that_is_no_event_is_told_and_the_others_are_read(log, line, faul
     assert found.startswith(f"{path}:1: {fault}")
 
 
+def test_a_parquet_file_is_refused_by_name(tmp_path):
+    with pytest.raises(InvalidConfig, match="only logs of JSON lines can be sent again"):
+        PayloadReader([tmp_path / "log.parquet"])
+
+
 def test_an_empty_log_has_no_requests(log):
     reader = PayloadReader([log()])
     assert list(reader.requests()) == [] and len(reader) == 0

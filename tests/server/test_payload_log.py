@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import tritonclient.grpc as over_grpc
 import tritonclient.http as over_http
@@ -427,3 +428,12 @@ def test_strings_are_logged_with_their_lengths(serve, log, shared, repository, t
     request, response = events_in(log)
     assert of_inputs(request)[1] == {"INPUT0": data}
     assert bytes(of_outputs(response).outputs[0].data) == data
+
+
+def test_a_log_may_be_a_parquet_file(serve, tmp_path, body):
+    path = tmp_path / "log.parquet"
+    with serve(payload_log=str(path)) as server:
+        posted(server.http_port, body)
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    assert [row["type"] for row in rows] == [REQUEST, RESPONSE]
+    assert rows[0]["data"] == body

@@ -453,7 +453,7 @@ class ServerConfig:
     payload_log: str | None = _logging(
         None,
         "Log what inferences contain: send it as CloudEvents to this URL, or append it to this "
-        "file, as lines of JSON.",
+        "file, as lines of JSON, or as a table if its name ends in .parquet.",
         word="URL|FILE",
         shown="none",
     )

@@ -47,6 +47,9 @@ class PayloadReader:
         self._requests: list[tuple[str, _Place]] = []
         self._answers: dict[str, list[_Place]] = {}
         for path in paths:
+            if path.suffix == ".parquet":
+                msg = f"{path} is a Parquet file; only logs of JSON lines can be sent again"
+                raise InvalidConfig(msg)
             try:
                 self._look_through(path)
             except OSError as error:

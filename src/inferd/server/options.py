@@ -30,6 +30,7 @@ from inferd.observe.allowed import AllowedFolder
 from inferd.observe.line_file import LineFile
 from inferd.observe.payloads.file import EventFile
 from inferd.observe.payloads.log import PayloadLog, PayloadSink
+from inferd.observe.payloads.parquet import EventTable
 from inferd.observe.payloads.receiver import EventSender
 from inferd.observe.tracing.file import TraceWriter
 from inferd.observe.tracing.spans import SpanSender
@@ -106,7 +107,8 @@ def payload_log(config: ServerConfig, processes: Processes = ALONE) -> PayloadLo
         path = Path(where)
         if processes.count > 1:
             path = path.with_stem(f"{path.stem}-{processes.number}")
-        sink = EventFile(path, settings.file_bytes, settings.file_count)
+        kind = EventTable if path.suffix == EventTable.suffix else EventFile
+        sink = kind(path, settings.file_bytes, settings.file_count)
     return PayloadLog(settings, sink)
 
 

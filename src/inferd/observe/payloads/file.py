@@ -1,6 +1,7 @@
 """EventFile: events as lines of JSON, in files of a limited size and number."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 from inferd.observe.payloads.event import PayloadEvent, as_line
@@ -42,20 +43,20 @@ class EventFile:
 
     def _rotate(self) -> None:
         self.close()
-        for number in range(self._count - 1, 0, -1):
-            older = self._numbered(number)
-            newer = self._numbered(number - 1)
-            if newer.exists():
-                newer.replace(older)
-        if self._count == 1:
-            self._path.unlink(missing_ok=True)
+        shift(self._path, self._count)
         self.open()
-
-    def _numbered(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
 
     def close(self) -> None:
         """See PayloadSink."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
+
+
+def shift(path: Path, count: int) -> None:
+    """Make room for a new file `path`: it becomes PATH.1, that one PATH.2, up to `count` files."""
+    files = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, count))]
+    files[-1].unlink(missing_ok=True)
+    for newer, older in reversed(list(pairwise(files))):
+        if newer.exists():
+            newer.replace(older)

@@ -1,0 +1,96 @@
+"""EventTable: events as rows of Parquet files, with pyarrow."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from inferd.errors import InvalidConfig
+from inferd.observe.payloads.event import PayloadEvent
+from inferd.observe.payloads.file import shift
+
+COLUMNS = (
+    "id",
+    "type",
+    "source",
+    "time",
+    "datacontenttype",
+    "modelname",
+    "modelversion",
+    "protocol",
+    "inferenceheadercontentlength",
+    "truncated",
+    "fullsize",
+    "inferenceservicename",
+    "namespace",
+    "component",
+    "endpoint",
+)
+"""The attributes that have a column, all of them texts."""
+
+_GROUP_BYTES = 8 << 20
+"""With about so much, rows are written to the file."""
+
+_ROW_BYTES = 200
+
+
+class EventTable:
+    """Writes to PATH.part, which becomes `path` when it is full, or closed; see EventFile."""
+
+    suffix: ClassVar[str] = ".parquet"
+
+    def __init__(self, path: Path, file_bytes: int, count: int) -> None:
+        self._path = path
+        self._part = path.with_name(f"{path.name}.part")
+        self._file_bytes = file_bytes
+        self._count = count
+        self._writer: Any = None
+        self._rows: list[dict[str, Any]] = []
+        self._row_bytes = 0
+        self._written_bytes = 0
+
+    def open(self) -> None:
+        """See PayloadSink."""
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError as error:
+            msg = "--payload-log: Parquet needs pyarrow: pip install 'inferd[tables]'"
+            raise InvalidConfig(msg) from error
+        texts = [pyarrow.field(name, pyarrow.string()) for name in COLUMNS]
+        schema = pyarrow.schema([*texts, pyarrow.field("data", pyarrow.binary())])
+        self._part.touch(mode=0o600)
+        self._writer = pyarrow.parquet.ParquetWriter(self._part, schema)
+        self._written_bytes = 0
+
+    def write(self, event: PayloadEvent, attributes: dict[str, str]) -> None:
+        """See PayloadSink."""
+        if self._writer is None:
+            self.open()
+        row: dict[str, Any] = {name: attributes.get(name) for name in COLUMNS}
+        self._rows.append(row | {"data": event.data})
+        self._row_bytes += len(event.data) + _ROW_BYTES
+        if self._written_bytes + self._row_bytes >= self._file_bytes:
+            self.close()
+        elif self._row_bytes >= _GROUP_BYTES:
+            self._write_rows()
+
+    def _write_rows(self) -> None:
+        import pyarrow
+
+        rows, self._rows = self._rows, []
+        self._written_bytes += self._row_bytes
+        self._row_bytes = 0
+        if rows:
+            self._writer.write_table(pyarrow.Table.from_pylist(rows, self._writer.schema))
+
+    def close(self) -> None:
+        """See PayloadSink."""
+        if self._writer is None:
+            return
+        self._write_rows()
+        self._writer.close()
+        self._writer = None
+        if self._written_bytes:
+            shift(self._path, self._count)
+            self._part.replace(self._path)
+        else:
+            self._part.unlink()
