@@ -41,3 +41,10 @@ def test_the_floors_below_the_frameworks_need_numpy_and_msgspec_at_most(module):
     if module == "engine.engine":
         allowed |= {"google", "orjson"}  # config.pbtxt and its JSON form
     assert foreign(f"import inferd.{module}") <= allowed
+
+
+@pytest.mark.slow
+def test_the_client_loads_protobuf_only_for_grpc():
+    heavy = {"google", "grpc", "onnxruntime", "uvloop", "httptools"}
+    assert not foreign("from inferd.client import Client\nClient('http://h')") & heavy
+    assert foreign("from inferd.client import Client\nClient('grpc://h')") & heavy == {"google"}

@@ -1,4 +1,4 @@
-"""Call: what is sent to a server, and how its answer is read; Answer: what was received."""
+"""ClientCall: what is sent, and how its answer is read; ServerAnswer: what was received."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar

@@ -1,4 +1,4 @@
-"""Grpc: the calls of V2 over gRPC, and what their answers mean; no input or output."""
+"""GrpcCalls: the calls of V2 over gRPC, and what their answers mean; no input or output."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

@@ -1,4 +1,7 @@
-"""Rest: the calls of V2 over REST, and what their answers mean; no input or output."""
+"""RestCalls: the calls of V2 over REST, and what their answers mean; no input or output.
+
+The codecs that gRPC has, too, are imported where they are used: protobuf takes a while to load.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +21,8 @@ from inferd.errors import Code, InvalidRequest
 from inferd.observe.statistics import ModelStatistics
 from inferd.wire.shared_memory import places_of
 from inferd.wire.v2.binary import HEADER, json_length
-from inferd.wire.v2.repository import decode_index, encode_load_request, encode_unload_request
 from inferd.wire.v2.rest.client import decode_infer_response, encode_infer_request
 from inferd.wire.v2.rest.metadata import decode_model_metadata, decode_server_metadata
-from inferd.wire.v2.statistics import decode_statistics
 
 _JSON: Final = (("Content-Type", "application/json"),)
 _HEADER_KEY: Final = HEADER.lower()
@@ -85,6 +86,8 @@ class RestCalls:
 
     def statistics(self, model: str, version: str) -> ClientCall[list[ModelStatistics]]:
         """The statistics of a model, or of all."""
+        from inferd.wire.v2.statistics import decode_statistics
+
         path = _url(model, version, "stats") if model else "/v2/models/stats"
         return _get(path, lambda answer: decode_statistics(_checked(answer)))
 
@@ -92,18 +95,24 @@ class RestCalls:
 
     def index(self, *, ready: bool) -> ClientCall[list[IndexEntry]]:
         """The models of the repository."""
+        from inferd.wire.v2.repository import decode_index
+
         body = orjson.dumps({"ready": ready})
         path = "/v2/repository/index"
         return _post(path, lambda answer: decode_index(_checked(answer)), body, is_safe=True)
 
     def load(self, load: LoadRequest) -> ClientCall[None]:
         """Load a model."""
+        from inferd.wire.v2.repository import encode_load_request
+
         path = f"/v2/repository/models/{quote(load.model, safe='')}/load"
         body = encode_load_request(load) if load.files or load.config is not None else b"{}"
         return _post(path, _read_nothing, body)
 
     def unload(self, unload: UnloadRequest) -> ClientCall[None]:
         """Unload a model."""
+        from inferd.wire.v2.repository import encode_unload_request
+
         path = f"/v2/repository/models/{quote(unload.model, safe='')}/unload"
         body = encode_unload_request(unload) if unload.unload_dependents else b"{}"
         return _post(path, _read_nothing, body)

@@ -1,4 +1,4 @@
-"""Options of a client, and the Settings that they become."""
+"""Options of a client, and the ClientSettings that they become."""
 
 import ssl
 from collections.abc import Callable, Mapping

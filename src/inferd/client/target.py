@@ -1,4 +1,4 @@
-"""Target: which server a URL names, and how it is spoken to."""
+"""ServerTarget: which server a URL names, and how it is spoken to."""
 
 from typing import NamedTuple
 from urllib.parse import urlsplit

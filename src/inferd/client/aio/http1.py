@@ -1,4 +1,4 @@
-"""AsyncHttp1Connection: one call of REST after the other on a connection (RFC 9112)."""
+"""AsyncRestConnection: one call of REST after the other on a connection (RFC 9112)."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Final

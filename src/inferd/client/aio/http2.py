@@ -1,4 +1,4 @@
-"""AsyncHttp2Connection: one call of gRPC after the other on a connection (RFC 9113).
+"""AsyncGrpcConnection: one call of gRPC after the other on a connection (RFC 9113).
 
 A connection has one stream at a time: calls side by side have connections of their own. So nothing
 waits behind the answer of another call, and there is no window to be shared.

@@ -1,4 +1,4 @@
-"""AsyncByteStream: a connection's bytes, for asyncio; AsyncSlots: how many there may be.
+"""AsyncByteStream: a connection's bytes, for asyncio; AsyncCallSlots: how many there may be.
 
 The other side is inferd.client.sync.io.
 """

@@ -1,4 +1,4 @@
-"""AsyncPool: the connections of a client, each with one call at a time."""
+"""AsyncConnectionPool: the connections of a client, each with one call at a time."""
 
 import os
 import time

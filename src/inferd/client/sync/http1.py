@@ -1,5 +1,5 @@
 # Written by tools/build_sync_client.py from ../aio/http1.py: change it there.
-"""Http1Connection: one call of REST after the other on a connection (RFC 9112)."""
+"""RestConnection: one call of REST after the other on a connection (RFC 9112)."""
 
 from collections.abc import Iterator
 from typing import Any, Final

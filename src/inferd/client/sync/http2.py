@@ -1,5 +1,5 @@
 # Written by tools/build_sync_client.py from ../aio/http2.py: change it there.
-"""Http2Connection: one call of gRPC after the other on a connection (RFC 9113).
+"""GrpcConnection: one call of gRPC after the other on a connection (RFC 9113).
 
 A connection has one stream at a time: calls side by side have connections of their own. So nothing
 waits behind the answer of another call, and there is no window to be shared.

@@ -1,4 +1,4 @@
-"""ByteStream: a connection's bytes, for a thread that waits; Slots: how many there may be.
+"""ByteStream: a connection's bytes, for a thread that waits; CallSlots: how many there may be.
 
 The other side is inferd.client.aio.io; what stands on them is written there and generated here.
 """

@@ -1,5 +1,5 @@
 # Written by tools/build_sync_client.py from ../aio/pool.py: change it there.
-"""Pool: the connections of a client, each with one call at a time."""
+"""ConnectionPool: the connections of a client, each with one call at a time."""
 
 import os
 import time
