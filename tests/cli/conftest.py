@@ -1,6 +1,7 @@
 """A server in this process, commands against it, and servers that are none."""
 
 import json
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -53,6 +54,14 @@ def served(tmp_path_factory):
     options = {"model_control_mode": "explicit", "load_model": ["*"], "log_info": False}
     with inferd.Server(counted, model_repository=[str(folder)], **options) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def same_interrupt():
+    """What Ctrl-C does is as before, whatever a command has made of it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

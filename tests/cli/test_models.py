@@ -1,6 +1,7 @@
 """inferd models, load, unload, stats."""
 
 import json
+import signal
 
 import pytest
 
@@ -17,6 +18,20 @@ def test_the_models_of_a_server_are_a_table(command, served, protocol):
     assert ["counted", "1", "READY"] in [row.split() for row in rows]
     found = command("models", "--json", protocol=protocol).json
     assert {"name": "rows", "version": "1", "state": "READY", "reason": ""} in found
+
+
+def test_watching_goes_on_until_ctrl_c(command, monkeypatch):
+    """Between two looks there is a pause; in the second the signal comes."""
+    pauses = []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("inferd.cli.models.time.sleep", pause)
+    said = command("stats", "rows", "--watch", "--json")
+    assert said.code == 130 and said.out.count("\n") == 2 and not said.err
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

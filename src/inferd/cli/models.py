@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(given, int):
         return given
     given.verb = verb
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that a live table is taken down
     try:
         with client_of(given) as client:
             return _VERBS[verb](client, given)

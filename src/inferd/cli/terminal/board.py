@@ -30,14 +30,22 @@ def board_text(board: Board, width: int = 0) -> str:
     for title, head, rows in board.tables:
         if title:
             lines.append(title)
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        if width and sum(widths) + 2 * len(widths) > width:
+        widths = _widths(head, rows)
+        if not _fits(widths, width):
             lines += _narrow(head, rows)
             continue
         for row in (head, *rows) if rows else ():
             cells = [cell.ljust(size) for cell, size in zip(row, widths, strict=True)]
             lines.append("  " + "  ".join(cells).rstrip())
     return "\n".join([*lines, *board.lines]) + "\n"
+
+
+def _widths(head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+
+
+def _fits(widths: Sequence[int], width: int) -> bool:
+    return not width or sum(widths) + 2 * len(widths) <= width
 
 
 def _narrow(head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -113,6 +121,9 @@ def _live() -> _LiveScreen | None:
     def render(board: Board) -> Group:
         parts: list[Table | Text] = []
         for title, head, rows in board.tables:
+            if not _fits(_widths(head, rows), columns()):
+                parts.append(Text("\n".join([title, *_narrow(head, rows)])))
+                continue
             table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
             for name in head:
                 table.add_column(name)
