@@ -56,7 +56,7 @@ def test_no_key_and_a_wrong_one(kind, protocol, secured, certificates):
 def test_a_large_body_that_the_server_does_not_read(kind, protocol, secured, certificates):
     options = {"ca_file": str(certificates / "ca.pem"), "timeout_s": 20}
     with kind(secured.url(protocol), **options) as client, pytest.raises(Denied):
-        client.infer("all", {"IN_FP32": np.zeros(20_000_000, np.float32)})
+        client.infer("all", {"IN_FP32": np.zeros(6_000_000, np.float32)})
 
 
 def test_the_port_of_the_other_protocol_over_tls(kind, secured, certificates):

@@ -46,6 +46,7 @@ def package(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_it_asks_a_server_without_anything_of_inferd(package, served):
     command = [sys.executable, "-c", PROGRAM, served.http_url, served.grpc_url]
     done = subprocess.run(

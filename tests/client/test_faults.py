@@ -175,7 +175,7 @@ def test_a_server_that_says_nothing_is_given_up(kind, scheme):
 def test_a_server_that_reads_nothing_is_given_up(kind, protocol):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"{protocol}://127.0.0.1:{listener.getsockname()[1]}"
-        with kind(url, timeout_s=0.2, binary=True) as client, pytest.raises(DeadlineExceeded):
+        with kind(url, timeout_s=0.1, binary=True) as client, pytest.raises(DeadlineExceeded):
             client.infer("m", {"x": np.zeros(10_000_000, np.float32)})
 
 

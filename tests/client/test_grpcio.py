@@ -66,7 +66,7 @@ def client(kind, echo):
         yield made
 
 
-@pytest.mark.parametrize("count", [0, 10, 16_000, 1_000_000, 8_000_000])
+@pytest.mark.parametrize("count", [0, 10, 16_000, 200_000, 2_000_000])
 def test_messages_larger_than_windows(client, count):
     array = np.arange(count, dtype=np.float32)
     for _ in range(2):

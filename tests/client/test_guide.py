@@ -28,6 +28,7 @@ def test_each_block_is_tried():
     assert len(BLOCKS) == len(PRINTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(PRINTED)))
 def test_a_block_prints_what_it_should(server, number):
     imports = "" if "import numpy" in BLOCKS[number] else BLOCKS[0].partition("\nwith")[0] + "\n"

@@ -141,19 +141,22 @@ def changed(data, steps):
     return data
 
 
-@settings(max_examples=400)
+@pytest.mark.slow
+@settings(max_examples=1500)
 @given(st.sampled_from((BINARY, CHUNKED)), changes, st.sampled_from((3, 65536)))
 def test_changed_bytes_over_rest(whole, steps, step):
     assert isinstance(ask("rest", changed(whole, steps), step), dict | InferdError)
 
 
-@settings(max_examples=400)
+@pytest.mark.slow
+@settings(max_examples=1500)
 @given(changes, st.sampled_from((3, 65536)))
 def test_changed_bytes_over_grpc(steps, step):
     assert isinstance(ask("grpc", changed(GRPC, steps), step), dict | InferdError)
 
 
-@settings(max_examples=200)
+@pytest.mark.slow
+@settings(max_examples=1500)
 @given(changes)
 def test_changed_messages_of_grpc(steps):
     message = changed(MESSAGE, steps)
