@@ -1,6 +1,8 @@
 """Tables as columns."""
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from inferd.errors import InvalidRequest
@@ -60,3 +62,22 @@ def test_columns_are_joined_as_numbers_or_as_strings():
     assert joined_columns(mixed, "it").tolist() == [[b"1", b"x"]]
     with pytest.raises(InvalidRequest, match="more than one value a row"):
         joined_columns({"a": np.ones((2, 2))}, "it")
+
+
+def test_parquet_has_columns_of_numbers_strings_and_lists(tmp_path):
+    table = {"a": [1, 2], "b": [0.5, None], "t": ["x", "ä"], "v": [[1.0, 2.0], [3.0, 4.0]]}
+    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "t.parquet")
+    found = read_table(tmp_path / "t.parquet")
+    assert found["a"].tolist() == [1, 2] and found["v"].tolist() == [[1, 2], [3, 4]]
+    assert found["b"][0] == 0.5 and np.isnan(found["b"][1])
+    assert found["t"].tolist() == [b"x", "ä".encode()]
+
+
+def test_parquet_of_other_kinds_is_refused(tmp_path):
+    file = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"v": [[1.0], [2.0, 3.0]]}), file)
+    with pytest.raises(InvalidRequest, match="column 'v' holds list"):
+        read_table(file)
+    file.write_bytes(b"no Parquet")
+    with pytest.raises(InvalidRequest, match="cannot be read as Parquet"):
+        read_table(file)

@@ -7,8 +7,10 @@ from inferd.cli.remote.server import (
     CommandParser,
     add_server_arguments,
     client_options,
+    failure_text,
     url_of,
 )
+from inferd.client.errors import ConnectFailed, ConnectionLost, DeadlineExceeded
 from inferd.errors import InvalidConfig
 
 
@@ -48,6 +50,22 @@ def test_headers_and_files_for_tls_are_passed_on(given):
     words = ["--header", "a: b", "--header", "c:d:e", "--ca-file", "ca.pem", "--timeout", "2"]
     options = client_options(given(*words))
     assert options == {"timeout_s": 2.0, "headers": {"a": "b", "c": "d:e"}, "ca_file": "ca.pem"}
+
+
+@pytest.mark.parametrize(
+    ("error", "url", "said"),
+    [
+        (ConnectFailed("not trusted; name its authority with ca_file"), "https://h", "--ca-file"),
+        (DeadlineExceeded("longer than its time limit (timeout_s)"), "http://h", "(--timeout)"),
+        (ConnectionLost("it closed"), "grpc://h", "If it speaks TLS, write grpcs://"),
+        (ConnectionLost("it closed"), "grpcs://h", "it closed"),
+        (ConnectFailed("no server listens at h"), "http://h", "start one with inferd serve"),
+    ],
+)
+def test_errors_say_what_to_do_in_the_words_of_the_command_line(error, url, said):
+    text = failure_text(error, url)
+    assert text.endswith(said) or said in text
+    assert "_s" not in text and "ca_file" not in text
 
 
 @pytest.mark.parametrize("words", [["--timeout", "0"], ["--timeout", "x"], ["--urll", "x"], ["x"]])

@@ -127,16 +127,25 @@ def client_of(given: argparse.Namespace) -> "Client":
     return Client(url_of(given), **client_options(given))
 
 
+_FLAGS = {"connect_timeout_s": "--timeout", "timeout_s": "--timeout", "ca_file": "--ca-file"}
+"""What the client's texts call options by their names in Python, and what they are here."""
+
+
 def failure_text(error: InferdError, url: str, *, stream: bool = False) -> str:
     """Return the text of an error, with what to do next where the error does not say it.
 
     `stream` says that a stream was wanted, which some servers, as Triton, have over gRPC alone.
     """
-    from inferd.client.errors import BadAnswer, ConnectFailed, Denied, NotFound
+    from inferd.client.errors import BadAnswer, ConnectFailed, ConnectionLost, Denied, NotFound
 
     text = error.message
+    for option, flag in _FLAGS.items():
+        text = text.replace(option, flag)
     if stream and url.startswith("http") and (isinstance(error, NotFound) or text[:4] == "404:"):
         return f"{text}; servers without infer_stream have streams over gRPC: --url grpc://..."
+    scheme = url.partition("://")[0]
+    if isinstance(error, ConnectionLost) and not scheme.endswith("s"):
+        return f"{text}. If it speaks TLS, write {scheme}s://"
     if isinstance(error, ConnectFailed) and "no server listens" in text:
         return f"{text}; start one with inferd serve, or name another with --url"
     if isinstance(error, Denied):
