@@ -4,11 +4,12 @@ Its data are a body of V2 over REST: JSON, or JSON with binary data behind it, w
 `inferenceheadercontentlength` tells (docs/guide/payload_log.md).
 """
 
-import base64
 import json
 from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote
+
+import msgspec
 
 REQUEST = "org.kubeflow.serving.inference.request"
 RESPONSE = "org.kubeflow.serving.inference.response"
@@ -77,7 +78,8 @@ def as_line(event: PayloadEvent, attributes: dict[str, str]) -> bytes:
     if event.json_size is None and not event.is_cut and is_plain(event.data):
         # Between its tokens JSON may have line breaks, and within them it has none.
         return b'%b,"data":%b}\n' % (head, event.data.replace(b"\n", b" ").replace(b"\r", b" "))
-    return b'%b,"data_base64":"%b"}\n' % (head, base64.b64encode(event.data))
+    text = msgspec.json.encode(event.data)  # base64 in quotes, in less than half of binascii's time
+    return b'%b,"data_base64":%b}\n' % (head, text)
 
 
 def is_plain(data: bytes) -> bool:
