@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session")
 def served():
-    from serving import serve
+    from client_serving import serve
 
     yield from serve("--model-control-mode=explicit", "--load-model=*")
 

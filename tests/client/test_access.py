@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from serving import serve
+from client_serving import serve
 
 from inferd.client import BadAnswer, ConnectFailed, ConnectionLost, Denied
 

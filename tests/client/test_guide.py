@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from serving import MODELS, serve
+from client_serving import MODELS, serve
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/guide/python_client.md"

@@ -72,3 +72,14 @@ def test_imports_are_found_in_each_form():
 def test_no_folder_has_more_modules_than_a_reader_takes_in():
     counts = Counter(str(Path(module).parent) for module in MODULES)
     assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
+
+
+def test_helpers_of_tests_have_names_of_their_own():
+    """Folders of tests are on sys.path, where the first of two modules of a name is found."""
+    helpers = Counter(
+        path.name
+        for folder in TESTS.rglob("conftest.py")
+        for path in folder.parent.glob("*.py")
+        if not path.name.startswith(("test_", "conftest"))
+    )
+    assert [name for name, count in helpers.items() if count > 1] == []

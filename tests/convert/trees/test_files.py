@@ -50,6 +50,14 @@ def test_damaged_files_are_read_or_refused(name, data):
         check_trees(read(name, bytes(content)))
 
 
+def test_a_value_that_damage_made_no_number_is_refused():
+    """A signalling NaN, of which NumPy warns where it is multiplied."""
+    content = bytearray((FILES / "dart.model").read_bytes())
+    content[1382] = 127
+    with pytest.raises(InferdError):
+        check_trees(read("dart.model", bytes(content)))
+
+
 def test_an_old_score_is_as_trees_sum_it():
     content = bytearray((FILES / "binary.model").read_bytes().removeprefix(b"binf"))
     content[:4] = np.float32(0.25).tobytes()

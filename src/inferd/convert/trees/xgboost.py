@@ -235,9 +235,11 @@ def _binary_nodes(reader: BinaryReader) -> Any:
 
 def _binary_tree(nodes: Any, target: int, weight: Any) -> Tree:
     left = nodes["left"].astype(np.int64)
+    with np.errstate(over="ignore", invalid="ignore"):  # check_trees refuses what is not finite
+        weighted = nodes["value"] * weight
     found = Tree(
         (nodes["split"] & (_DEFAULT_LEFT - 1)).astype(np.int64),
-        np.where(left < 0, nodes["value"] * weight, nodes["value"]),
+        np.where(left < 0, weighted, nodes["value"]),
         left,
         nodes["right"].astype(np.int64),
         (nodes["split"] & _DEFAULT_LEFT) != 0,
