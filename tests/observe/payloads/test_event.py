@@ -62,7 +62,7 @@ def test_values_are_escaped_in_headers(value, header):
 
 @pytest.mark.parametrize("data", [b'{"a": 1}', b'{\n "a":\r\n [1,\n2]}', '{"a": "ü"}'.encode()])
 def test_json_is_in_the_line_itself(data):
-    line = as_line(event(data), event(data).attributes())
+    line = b"".join(as_line(event(data), event(data).attributes()))
     assert line.count(b"\n") == 1 and line.endswith(b"\n")
     assert json.loads(line)["data"] == json.loads(data)
 
@@ -79,6 +79,6 @@ def test_json_is_in_the_line_itself(data):
     ],
 )
 def test_all_else_is_in_base64(one):
-    line = json.loads(as_line(one, one.attributes()))
+    line = json.loads(b"".join(as_line(one, one.attributes())))
     assert base64.b64decode(line["data_base64"]) == one.data
     assert "data" not in line

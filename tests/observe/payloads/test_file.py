@@ -1,6 +1,8 @@
 """Events in files of a limited size and number."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -68,3 +70,25 @@ def test_only_the_servers_account_may_read_it(path):
     file.open()
     file.close()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from inferd.observe.payloads.event import REQUEST, PayloadEvent
+from inferd.observe.payloads.file import EventFile
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+file = EventFile(Path(sys.argv[1]), 10_000, 2)
+for number in range(100):
+    event = PayloadEvent(str(number), REQUEST, 0.0, "http", "m", "", bytes(300), 5, 300)
+    file.write(event, {"id": event.id})
+"""
+
+
+@pytest.mark.slow
+def test_a_full_disk_leaves_no_half_lines(path):
+    command = [sys.executable, "-c", FULL_DISK, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "File too large" in done.stderr
+    assert ids_in(path) == ["0", "1"]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
-import msgspec
+import pybase64
 
 REQUEST = "org.kubeflow.serving.inference.request"
 RESPONSE = "org.kubeflow.serving.inference.response"
@@ -72,14 +72,14 @@ def as_headers(attributes: dict[str, str]) -> dict[str, str]:
     return headers | {"Content-Type": attributes["datacontenttype"]}
 
 
-def as_line(event: PayloadEvent, attributes: dict[str, str]) -> bytes:
-    """Return an event as one line (CloudEvents, JSON Event Format)."""
+def as_line(event: PayloadEvent, attributes: dict[str, str]) -> list[bytes]:
+    """Return an event as one line (CloudEvents, JSON Event Format), in parts."""
     head = json.dumps(attributes, separators=(",", ":")).encode()[:-1]
     if event.json_size is None and not event.is_cut and is_plain(event.data):
         # Between its tokens JSON may have line breaks, and within them it has none.
-        return b'%b,"data":%b}\n' % (head, event.data.replace(b"\n", b" ").replace(b"\r", b" "))
-    text = msgspec.json.encode(event.data)  # base64 in quotes, in less than half of binascii's time
-    return b'%b,"data_base64":%b}\n' % (head, text)
+        data = event.data.replace(b"\n", b" ").replace(b"\r", b" ")
+        return [head, b',"data":', data, b"}\n"]
+    return [head, b',"data_base64":"', pybase64.b64encode(event.data), b'"}\n']
 
 
 def is_plain(data: bytes) -> bool:

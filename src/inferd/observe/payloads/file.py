@@ -26,16 +26,20 @@ class EventFile:
     def write(self, event: PayloadEvent, attributes: dict[str, str]) -> None:
         """See PayloadSink."""
         line = as_line(event, attributes)
+        size = sum(map(len, line))
         if self._descriptor < 0:
             self.open()
-        if self._size and self._size + len(line) > self._file_bytes:
+        if self._size and self._size + size > self._file_bytes:
             self._rotate()
-        start, view = self._size, memoryview(line)
+        start = self._size
         try:
-            while view:
-                count = os.write(self._descriptor, view)
-                self._size += count
-                view = view[count:]
+            self._size += os.writev(self._descriptor, line)  # as one, and without joining them
+            if missing := start + size - self._size:
+                view = memoryview(b"".join(line))[-missing:]
+                while view:
+                    count = os.write(self._descriptor, view)
+                    self._size += count
+                    view = view[count:]
         except OSError:
             os.ftruncate(self._descriptor, start)  # no half lines
             self._size = start
