@@ -23,7 +23,25 @@ def test_each_line_is_a_request(tmp_path):
     lines = [request(1, 2), {"time": 3, "request": request(3, 4)}]
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n\n")
     found = read_requests(str(tmp_path / "r.jsonl"), DECLARED, "m")
-    assert [one.numpy().tolist() for [one] in found] == [[[1, 2]], [[3, 4]]]
+    assert [one.numpy().tolist() for [one] in found.inputs] == [[[1, 2]], [[3, 4]]]
+    assert found.times_s == []
+
+
+def test_requests_with_times_are_in_their_order(tmp_path):
+    lines = [{"time": 3.5, "request": request(3, 4)}, {"time": 3, "request": request(1, 2)}]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = read_requests(str(tmp_path / "r.jsonl"), DECLARED, "m")
+    assert [one.numpy().tolist() for [one] in found.inputs] == [[[1, 2]], [[3, 4]]]
+    assert found.times_s == [3, 3.5]
+
+
+def test_a_payload_log_says_when_requests_came(tmp_path):
+    times = ["2026-11-28T11:00:01.500Z", "2026-11-28T11:00:00.250Z"]
+    lines = [event(request(at, 2), time=text) for at, text in enumerate(times)]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    found = read_requests(str(tmp_path / "log.jsonl"), DECLARED, "m")
+    assert [one.numpy().tolist() for [one] in found.inputs] == [[[1, 2]], [[0, 2]]]
+    assert found.times_s[1] - found.times_s[0] == 1.25
 
 
 def event(data, model="m", **more):
@@ -54,7 +72,7 @@ def test_a_payload_log_gives_the_whole_requests_of_the_model(tmp_path):
     ]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     found = read_requests(str(tmp_path / "log.jsonl"), DECLARED, "m")
-    assert [one.numpy().tolist() for [one] in found] == [[[1, 2]], [[5, 6]]]
+    assert [one.numpy().tolist() for [one] in found.inputs] == [[[1, 2]], [[5, 6]]]
     with pytest.raises(InvalidRequest, match="no whole request of model 'nobody'"):
         read_requests(str(tmp_path / "log.jsonl"), DECLARED, "nobody")
     (tmp_path / "log.jsonl").write_text(json.dumps(event({"inputs": 1})))

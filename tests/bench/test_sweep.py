@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.bench.plan import Point
-from inferd.bench.sweep import concurrencies, numbers, parts, rates, total_seconds
+from inferd.bench.sweep import concurrencies, numbers, parts, rates, speeds, total_seconds
 from inferd.errors import InvalidConfig
 
 
@@ -56,3 +56,18 @@ def test_processes_share_a_rate_and_its_connections():
         (1, 3, 3),
         (2, 3, 3),
     ]
+
+
+def test_recorded_requests_are_sent_at_each_speed():
+    slow, quick = speeds("1,4", [10.0, 10.5, 12.0], Point(connections=7))
+    assert slow.offsets_s == quick.offsets_s == [0.0, 0.5, 2.0]
+    assert (slow.speed, quick.speed) == (1, 4)
+    assert (slow.name, quick.name) == ("1 x", "4 x")
+    assert slow.seconds > 2 > quick.seconds > 0.5
+    assert quick.rate > slow.rate > 1
+    assert slow.connections == 7 and not slow.warmup_s
+
+
+def test_without_times_there_is_no_speed():
+    with pytest.raises(InvalidConfig, match="have no times; a payload log has them"):
+        speeds("1", [], Point())

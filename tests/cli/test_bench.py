@@ -48,6 +48,20 @@ def test_requests_may_be_json_larger_different_and_from_several_processes(comman
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_recorded_requests_are_sent_at_their_times(command, tmp_path, processes):
+    entry = {"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]}
+    lines = [{"time": 5 + at / 20, "request": {"inputs": [entry]}} for at in range(9)]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    words = ["--requests", f"{tmp_path}/r.jsonl", "--speed", "1,2", "--processes", str(processes)]
+    said = command("bench", "rows", *words, "--json")
+    assert said.code == 0, said.err
+    assert [one["name"] for one in said.json["points"]] == ["1 x", "2 x"]
+    assert [one["answered"] for one in said.json["points"]] == [9, 9]
+    assert said.json["points"][1]["seconds"] < said.json["points"][0]["seconds"]
+
+
+@pytest.mark.slow
 def test_inputs_come_from_files_too(command, tmp_path):
     np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
     said = command("bench", "rows", "-c", "1", *SHORT, "--json", "-i", f"x=@{tmp_path}/x.npy")
@@ -94,6 +108,9 @@ def test_sequences_are_sent_in_order_to_their_end(command, protocol):
         (["ints", "--shape", "x:4", "--batch", "2"], "takes no batches"),
         (["rows", "-i", "x=1.5"], "dims [1], input 'x' of the model takes [-1,3]"),
         (["rows", "--requests", "/nowhere"], "cannot read /nowhere"),
+        (["rows", "--speed", "2"], "--speed is for the recorded requests of --requests"),
+        (["rows", "--speed", "2", "--rate", "1", "--requests", "f"], "give one"),
+        (["rows", "--speed", "fast", "--requests", "f"], "--speed is 'fast'"),
         (["rows", "-i", "x=1", "--requests", "f"], "give one"),
         (["rows", "--html", "/nowhere/r.html"], "name another folder than /nowhere"),
         (["rows", "--processes", "0"], "0 is not at least 1"),

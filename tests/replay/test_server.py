@@ -65,7 +65,7 @@ def target():
 
 def request(json_size=None, version="", model="a b"):
     body = LoggedBody(b"{}", json_size, False)
-    return LoggedRequest("log:1", "i", model, version, body, [])
+    return LoggedRequest("log:1", 0.0, "i", model, version, body, [])
 
 
 def test_a_request_is_sent_as_it_was(site, target):

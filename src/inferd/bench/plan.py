@@ -71,8 +71,9 @@ class Plan(msgspec.Struct, frozen=True):
 class Point(msgspec.Struct, frozen=True):
     """One load: either requests under way at a time (`concurrency`), or requests a second (`rate`).
 
-    `arrivals` says when requests are sent at a rate, `offsets_s` when recorded ones are. A process
-    sends those of `part` of `parts`. A seed makes the same times again.
+    `arrivals` says when requests are sent at a rate; recorded ones are sent at their times
+    `offsets_s`, `speed` times as fast. A process sends those of `part` of `parts`. A seed makes the
+    same times again.
     """
 
     concurrency: int = 0
@@ -85,10 +86,13 @@ class Point(msgspec.Struct, frozen=True):
     parts: int = 1
     connections: int = 256
     offsets_s: list[float] = []
+    speed: float = 1.0
 
     @property
     def name(self) -> str:
         """What the point is called in tables."""
+        if self.offsets_s:
+            return f"{self.speed:g} x"
         return f"{self.rate:g}/s" if self.rate else str(self.concurrency)
 
 

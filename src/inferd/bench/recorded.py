@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from inferd.core.metadata import TensorMetadata
 from inferd.errors import InferdError, InvalidRequest
@@ -15,16 +16,23 @@ from inferd.wire.v2.rest.codec import JsonRules, V2Rest
 MOST_REQUESTS = 100_000
 
 
-def read_requests(file: str, declared: Sequence[TensorMetadata], model: str) -> list[list[Tensor]]:
-    """Return the inputs of each request in a file. Raises InvalidRequest, which names the line.
+class Recorded(NamedTuple):
+    """Requests: the inputs of each, and when it came, in seconds; without times if one has none."""
 
-    A line is a V2 request, or an object whose `request` is one. In a payload log only the requests
-    of `model` count, and those that were not cut.
+    inputs: list[list[Tensor]]
+    times_s: list[float]
+
+
+def read_requests(file: str, declared: Sequence[TensorMetadata], model: str) -> Recorded:
+    """Return the requests in a file, by their times. Raises InvalidRequest, which names the line.
+
+    A line is a V2 request, or an object whose `request` is one, and whose `time` are seconds. In a
+    payload log only the requests of `model` count, and those that were not cut.
     """
-    found: list[list[Tensor]] = []
+    found: list[tuple[float, list[Tensor]]] = []
     try:
         if _is_payload_log(Path(file)):
-            return _logged(Path(file), model)
+            return _in_order(_logged(Path(file), model))
         with Path(file).open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.strip():
@@ -39,7 +47,14 @@ def read_requests(file: str, declared: Sequence[TensorMetadata], model: str) -> 
     if not found:
         msg = f"{file} has no requests"
         raise InvalidRequest(msg)
-    return found
+    return _in_order(found)
+
+
+def _in_order(found: list[tuple[float, list[Tensor]]]) -> Recorded:
+    if any(not seconds for seconds, _ in found):
+        return Recorded([inputs for _, inputs in found], [])
+    found.sort(key=lambda one: one[0])
+    return Recorded([inputs for _, inputs in found], [seconds for seconds, _ in found])
 
 
 def _is_payload_log(file: Path) -> bool:
@@ -53,9 +68,9 @@ def _is_payload_log(file: Path) -> bool:
     return isinstance(event, dict) and "specversion" in event
 
 
-def _logged(file: Path, model: str) -> list[list[Tensor]]:
+def _logged(file: Path, model: str) -> list[tuple[float, list[Tensor]]]:
     codec = V2Rest(JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**31))
-    found: list[list[Tensor]] = []
+    found: list[tuple[float, list[Tensor]]] = []
     for one in PayloadReader([file]).requests():
         if one.model != model or one.body.is_cut:
             continue
@@ -66,7 +81,7 @@ def _logged(file: Path, model: str) -> list[list[Tensor]]:
         except InferdError as error:
             msg = f"{one.where}: {error.message}"
             raise InvalidRequest(msg) from error
-        found.append(request.inputs)
+        found.append((one.seconds, request.inputs))
         if len(found) >= MOST_REQUESTS:
             break
     if not found:
@@ -75,16 +90,21 @@ def _logged(file: Path, model: str) -> list[list[Tensor]]:
     return found
 
 
-def _request(line: bytes, where: str, declared: Sequence[TensorMetadata]) -> list[Tensor]:
+def _request(
+    line: bytes, where: str, declared: Sequence[TensorMetadata]
+) -> tuple[float, list[Tensor]]:
     try:
         document = json.loads(line)
     except ValueError as error:
         msg = f"{where}: no JSON: {error}"
         raise InvalidRequest(msg) from None
+    seconds = 0.0
     if isinstance(document, dict) and isinstance(document.get("request"), dict):
         line = json.dumps(document["request"]).encode()
+        if isinstance(document.get("time"), int | float):
+            seconds = float(document["time"])
     try:
-        return fitted(read_json(line, where), declared).tensors
+        return seconds, fitted(read_json(line, where), declared).tensors
     except InvalidRequest as error:
         msg = error.message if where in error.message else f"{where}: {error.message}"
         raise InvalidRequest(msg) from error

@@ -1,11 +1,12 @@
 """Which loads are measured, one after the other: ranges and lists as people write them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from inferd.bench.plan import Point
 from inferd.errors import InvalidConfig
 
 MOST_POINTS = 200
+_LAST_S = 0.1  # for the last of recorded requests
 
 
 def numbers(text: str, option: str) -> list[float]:
@@ -61,6 +62,22 @@ def concurrencies(text: str, base: Point) -> list[Point]:
 def rates(text: str, base: Point) -> list[Point]:
     """Return a point for each number of requests a second. Raises InvalidConfig."""
     return [_with(base, rate=one) for one in numbers(text, "--rate")]
+
+
+def speeds(text: str, times_s: Sequence[float], base: Point) -> list[Point]:
+    """Return a point for each speed at which recorded requests are sent. Raises InvalidConfig."""
+    if not times_s:
+        msg = "--speed: the requests of the file have no times; a payload log has them"
+        raise InvalidConfig(msg)
+    offsets = [one - times_s[0] for one in times_s]
+    found = []
+    for speed in numbers(text, "--speed"):
+        seconds = offsets[-1] / speed + _LAST_S
+        rate = len(offsets) / seconds
+        found.append(
+            _with(base, offsets_s=offsets, speed=speed, rate=rate, seconds=seconds, warmup_s=0.0)
+        )
+    return found
 
 
 def parts(point: Point, count: int) -> list[Point]:

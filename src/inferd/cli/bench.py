@@ -84,6 +84,9 @@ def parser() -> CommandParser:
     )
     load.add_argument("--rate", "-r", metavar="R", help="requests a second, in the same forms")
     load.add_argument(
+        "--speed", metavar="X", help="of --requests: at the times they came, X times as fast"
+    )
+    load.add_argument(
         "--poisson", action="store_true", help="at a rate: at random times, as of many users"
     )
     load.add_argument(
@@ -161,6 +164,7 @@ def _run(given: argparse.Namespace) -> int:
     from inferd.bench.cpu import processes_at
     from inferd.bench.measure import ServerAccount
     from inferd.bench.result import as_json
+    from inferd.bench.sweep import speeds
     from inferd.cli.remote.requests import prepared
     from inferd.client.settings import read_settings
 
@@ -170,6 +174,8 @@ def _run(given: argparse.Namespace) -> int:
     settings = read_settings(url_of(given), client_options(given))  # type: ignore[arg-type]
     most = max(one.concurrency or one.connections for one in points)
     with client_of(given) as client, prepared(client, settings, most, given) as load:
+        if given.speed:
+            points = speeds(given.speed, load.times_s, points[0])
         pids = processes_at(settings.target.host, settings.target.port)
         account = ServerAccount(lambda: client.statistics(given.model, given.version), pids)
         result = _measured(load, points, account, given)
@@ -189,12 +195,15 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _points(given: argparse.Namespace) -> list["Point"]:
-    """Return the loads. Raises InvalidConfig."""
+    """Return the loads, with --speed one that has no times yet. Raises InvalidConfig."""
     from inferd.bench.plan import Point
-    from inferd.bench.sweep import concurrencies, rates
+    from inferd.bench.sweep import concurrencies, numbers, rates
 
-    if given.rate and given.concurrency:
-        msg = "--rate and --concurrency are two ways to load a server: give one"
+    if sum(map(bool, (given.rate, given.concurrency, given.speed))) > 1:
+        msg = "--rate, --concurrency and --speed are ways to load a server: give one"
+        raise InvalidConfig(msg)
+    if given.speed and not given.requests:
+        msg = "--speed is for the recorded requests of --requests"
         raise InvalidConfig(msg)
     if given.poisson and not given.rate:
         msg = "--poisson is for requests at a rate: give --rate"
@@ -202,8 +211,8 @@ def _points(given: argparse.Namespace) -> list["Point"]:
     if given.shared_memory and (given.stream or given.sequence_length or given.text):
         msg = "--shared-memory is for requests with one answer each: no --stream, --text, sequences"
         raise InvalidConfig(msg)
-    if given.sequence_length and given.rate:
-        msg = "a sequence goes on when a request is answered: give --concurrency, not --rate"
+    if given.sequence_length and (given.rate or given.speed):
+        msg = "a sequence goes on when a request is answered: give --concurrency"
         raise InvalidConfig(msg)
     base = Point(
         seconds=given.seconds,
@@ -212,6 +221,9 @@ def _points(given: argparse.Namespace) -> list["Point"]:
         arrivals="poisson" if given.poisson else "constant",
         connections=given.connections,
     )
+    if given.speed:
+        numbers(given.speed, "--speed")
+        return [base]
     if given.rate:
         return rates(given.rate, base)
     return concurrencies(given.concurrency or DEFAULT_CONCURRENCY, base)

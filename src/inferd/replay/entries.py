@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -20,9 +21,10 @@ class LoggedBody(NamedTuple):
 
 
 class LoggedRequest(NamedTuple):
-    """A request, where it is in the log, and its answers."""
+    """A request, where it is in the log, when it came (a time.time, or 0.0), and its answers."""
 
     where: str
+    seconds: float
     id: str
     model: str
     version: str
@@ -86,6 +88,7 @@ class PayloadReader:
                 answers = [_read(files, one) for one in self._answers.get(id, ())]
                 yield LoggedRequest(
                     str(place),
+                    _seconds(event),
                     id,
                     event.get("modelname", ""),
                     event.get("modelversion", ""),
@@ -132,6 +135,13 @@ def _event(line: bytes, place: _Place) -> dict[str, str]:
         msg = f"{place}: the data of the event cannot be read, {error}"
         raise LineError(msg) from None
     return event
+
+
+def _seconds(event: dict[str, str]) -> float:
+    try:
+        return datetime.fromisoformat(event["time"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return 0.0
 
 
 def _body(event: dict[str, str]) -> LoggedBody:

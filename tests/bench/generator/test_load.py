@@ -138,6 +138,16 @@ def test_recorded_times_are_kept():
     assert (samples(sample.sent) - first).tolist() == [0, 100_000_000, 150_000_000]
 
 
+def test_each_recorded_request_is_sent_at_its_own_time_by_one_of_the_processes():
+    made = [Message(b"POST /%d HTTP/1.1\r\nContent-Length: 0\r\n\r\n" % one) for one in range(5)]
+    offsets = [0.0, 0.1, 0.2, 0.3, 0.4]
+    point = Point(seconds=1, warmup_s=0, offsets_s=offsets, speed=2.0, part=1, parts=2)
+    sample, state, _ = load(point, messages=made)
+    assert [one.split()[1] for one in state.requests] == [b"/1", b"/3"]
+    first, second = samples(sample.sent)
+    assert second - first == 100_000_000
+
+
 def test_messages_are_sent_in_turn_beginning_with_the_part():
     made = [Message(b"POST /%d HTTP/1.1\r\nContent-Length: 0\r\n\r\n" % one) for one in range(3)]
     _, state, _ = load(

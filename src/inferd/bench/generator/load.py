@@ -55,6 +55,8 @@ class PointLoad:
         self._opening = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_message = point.part
+        # Recorded requests are sent at their own times, of which each process has a part.
+        self._message_step = point.parts if point.offsets_s else 1
         self._next_sequence = now_ns() * 7919 + point.part
         self._failures = 0
         self._reason = ""
@@ -167,7 +169,7 @@ class PointLoad:
         length = plan.sequence_length
         if not length:
             message = plan.messages[self._next_message % len(plan.messages)]
-            self._next_message += 1
+            self._next_message += self._message_step
             return message.before
         if not connection.step:
             self._next_sequence += self._point.parts
@@ -215,7 +217,7 @@ class PointLoad:
         point = self._point
         seconds = point.warmup_s + point.seconds
         if point.offsets_s:
-            times = recorded(point.offsets_s, 1.0)
+            times = recorded(point.offsets_s, point.speed)
         else:
             times = arrivals(point.arrivals, point.rate, seconds, point.seed)
         self._times = (part_of(times, point.part, point.parts) + at_ns).tolist()

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 
 class Prepared:
-    """What is sent to whom: the plan, and words for the result."""
+    """What is sent to whom: the plan, words for the result, and when recorded requests came."""
 
-    def __init__(self, plan: "Plan", url: str, server: str, request: str) -> None:
+    def __init__(
+        self, plan: "Plan", url: str, server: str, request: str, times_s: Sequence[float]
+    ) -> None:
         self.plan = plan
         self.url = url
         self.server = server
         self.request = request
+        self.times_s = times_s
 
 
 @contextmanager
@@ -47,7 +50,7 @@ def prepared(
         has_binary = "binary_tensor_data" in about.extensions
     except ServerError:
         server, has_binary = "unknown server", True
-    inputs = _inputs(client, metadata, given)
+    inputs, times_s = _inputs(client, metadata, given)
     target = settings.target
     is_decoupled = is_decoupled_model(client, given.model, given.version)
     if is_decoupled and not given.stream:
@@ -74,13 +77,14 @@ def prepared(
     )
     words = _words(inputs, wanted, is_grpc=target.is_grpc)
     if not given.shared_memory:
-        yield Prepared(plan_of(settings, address, inputs, wanted), client.url, server, words)
+        plan = plan_of(settings, address, inputs, wanted)
+        yield Prepared(plan, client.url, server, words, times_s)
         return
     places = min(most, MOST_PLACES)
     with client.shared_memory(size_of(inputs, sizes, places)) as memory:
         placed = placed_inputs(memory, inputs)
         plan = plan_of(settings, address, placed, wanted, places_in(memory, sizes, places))
-        yield Prepared(plan, client.url, server, f"{words}, in shared memory")
+        yield Prepared(plan, client.url, server, f"{words}, in shared memory", times_s)
 
 
 def _answer_sizes(
@@ -106,7 +110,9 @@ def _answer_sizes(
     return found
 
 
-def _inputs(client: "Client", metadata: Any, given: argparse.Namespace) -> list[list["Tensor"]]:
+def _inputs(
+    client: "Client", metadata: Any, given: argparse.Namespace
+) -> tuple[list[list["Tensor"]], list[float]]:
     from inferd.values.drawn import drawn, read_shapes
     from inferd.values.fitting import fitted
     from inferd.values.source import read_inputs
@@ -122,7 +128,7 @@ def _inputs(client: "Client", metadata: Any, given: argparse.Namespace) -> list[
         found = fitted(read_inputs(given.input), metadata.inputs)
         for note in found.notes:
             sys.stderr.write(f"{note}\n")
-        return [found.tensors]
+        return [found.tensors], []
     import numpy as np
 
     random = np.random.default_rng(given.seed)
@@ -134,7 +140,7 @@ def _inputs(client: "Client", metadata: Any, given: argparse.Namespace) -> list[
     return [
         drawn(metadata.inputs, random, shapes, given.batch, is_batched=is_batched)
         for _ in range(given.varied)
-    ]
+    ], []
 
 
 def _words(inputs: Sequence[Sequence["Tensor"]], wanted: "WantedRequest", *, is_grpc: bool) -> str:
