@@ -1,5 +1,6 @@
 """What people give as inputs."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -38,7 +39,6 @@ def test_an_array_of_numpys_own_texts_and_of_bytes():
 
 
 def test_bfloat16_of_ml_dtypes():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     found = tensor(np.array([0.5], ml_dtypes.bfloat16))
     assert found.datatype is DataType.BF16
     assert found.data.tobytes() == b"\x00\x3f"
