@@ -78,7 +78,7 @@ def test_inputs_come_from_files_too(command, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_streams_have_a_first_answer(command, protocol):
-    words = ["-i", "count=[5]", "--stream", "-c", "2", *SHORT, "--json"]
+    words = ["-i", "count=[5]", "--stream", "-c", "2", "--seconds", "2", "--warmup", "0", "--json"]
     said = command("bench", "counted", *words, protocol=protocol)
     [point] = said.json["points"]
     assert point["errors"] == {} and point["answers_per_request"] == 5
