@@ -33,7 +33,8 @@ def test_a_port_without_a_listener_and_another_machine_have_none():
         one.bind(("127.0.0.1", 0))
         assert processes_at("127.0.0.1", one.getsockname()[1]) == []
         one.listen()
-        assert processes_at("127.0.0.1", one.getsockname()[1]) == [os.getpid()]
+        # Other tests may have left this process a child, which counts, too.
+        assert os.getpid() in processes_at("127.0.0.1", one.getsockname()[1])
         assert processes_at("192.0.2.1", one.getsockname()[1]) == []
 
 
