@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 CONFIG = """
 backend: "identity"
 max_batch_size: 4
+dynamic_batching { }
 input { name: "x" data_type: TYPE_FP32 dims: [ 2 ] }
 output { name: "y" data_type: TYPE_FP32 dims: [ 2 ] }
 parameters { key: "execute_delay_ms" value { string_value: "20" } }

@@ -25,7 +25,7 @@ def test_candidates_are_measured_and_the_best_is_written(repository):
     tuned = session(repository, most_trials=3)
     assert tuned.run() is False
     assert len(tuned.points) == 3, tuned.failures
-    assert tuned.points[0].settings == {"instances": 1, "batch": 1, "delay_us": 0}
+    assert tuned.points[0].settings == {"instances": 1, "batch": 4, "delay_us": 0}
     assert all(one.cost.per_s > 0 and one.cost.memory_bytes > 1e6 for one in tuned.points)
     assert tuned.best in tuned.front
     tuned.write()
@@ -36,6 +36,17 @@ def test_candidates_are_measured_and_the_best_is_written(repository):
     assert written.parameters["execute_delay_ms"] == "20"
     assert (repository / "slow/config.pbtxt.old").read_text() == before
     assert "3 settings measured" in tuned.page()
+
+
+def test_requests_that_the_server_does_not_join_are_not_batched_by_numbers(repository):
+    """Numbers for dynamic_batching would have it join them, whatever its rows depend on."""
+    file = repository / "slow/config.pbtxt"
+    file.write_text(file.read_text().replace("dynamic_batching { }", ""))
+    tuned = session(repository, most_trials=1)
+    tuned.run()
+    assert tuned.points[0].settings == {"instances": 1}
+    assert not tuned.has_batches
+    assert tuned.configuration(tuned.best).dynamic_batching is None
 
 
 def test_a_model_that_is_not_there_is_told(repository):

@@ -15,6 +15,7 @@ ONNX = ModelConfig(
     max_batch_size=8,
     instance_group=(InstanceGroup("m_0", 2, "KIND_CPU"),),
 )
+ONNX = replace(ONNX, parameters={"inferd_joined": "joined"})
 BARE = ModelConfig("m")
 
 
@@ -41,7 +42,10 @@ def test_batches_are_no_larger_than_the_file_says():
     "config",
     [
         replace(ONNX, max_batch_size=0),
-        replace(ONNX, sequence_batching=Sequences()),
+        replace(ONNX, sequence_batching=Sequences(), parameters={}),
+        replace(ONNX, parameters={"inferd_joined": "alone"}),
+        replace(ONNX, parameters={"inferd_joined": "compared"}),
+        replace(ONNX, parameters={}),
         replace(ONNX, decoupled=True),
     ],
 )
@@ -69,7 +73,7 @@ def test_the_search_starts_at_what_is_in_force():
     config = replace(
         ONNX,
         dynamic_batching=DynamicBatching((6,), 400),
-        parameters={"intra_op_thread_count": "3", "inferd_process": "worker"},
+        parameters=ONNX.parameters | {"intra_op_thread_count": "3", "inferd_process": "worker"},
     )
     assert start(knobs(config, config, 4, []), config) == (2, 2, 4, 500, "worker")
     assert start(knobs(ONNX, ONNX, 4, []), ONNX) == (2, 1, 1, 0, "server")

@@ -175,6 +175,8 @@ def _show(session: "Session") -> None:
         f"{count} of {len(session.space.candidates)} candidates measured; none beats these in both:"
     )
     lines = [f"could not be measured: {one}" for one in session.failures]
+    if not session.has_batches:
+        lines.append("batches were not tried: see inferd_joining_reason in its configuration")
     if best is not None and session.goal.worst(best.cost) > 1:
         lines.append(f"none holds the goal {session.goal.text}; this is the nearest")
     board = Board([(title, _HEAD, rows)] if rows else [], lines)

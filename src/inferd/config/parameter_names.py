@@ -44,5 +44,8 @@ VERSION_NAME = "inferd_version_name"
 PLACEMENT = "inferd_placement"
 """In which of a server's processes the model is: "auto", "copy", "single" or "spread"."""
 
+JOINED = "inferd_joined"
+"""What the server says of a configuration in force: requests are "joined", "alone", "compared"."""
+
 PROCESS = "inferd_process"
 """Where a model of a backend that can host its models runs: in the "server", or in a "worker"."""

@@ -16,7 +16,7 @@ from inferd.tune.goal import Cost, Goal
 from inferd.tune.measuring import ServerUnderTest, TuneLoad, measured, served
 from inferd.tune.search import Candidate, Search
 from inferd.tune.settings import configured, knobs, start
-from inferd.tune.space import Space
+from inferd.tune.space import BATCH, Space
 
 CONFIG_FILE = "config.pbtxt"
 
@@ -72,6 +72,11 @@ class Session:
     def best(self) -> TunePoint | None:
         """The best point; None if none was measured."""
         return min(self.points, key=lambda one: self.goal.rank(one.cost), default=None)
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether batches were among what was tried."""
+        return any(knob.name == BATCH for knob in self.space.knobs)
 
     @property
     def front(self) -> list[TunePoint]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from inferd.config.model import Accelerator, DynamicBatching, InstanceGroup, ModelConfig
+from inferd.config.parameter_names import JOINED
 from inferd.config.parameter_names import PROCESS as PROCESS_PARAMETER
 from inferd.errors import Unsupported
 from inferd.tune.space import (
@@ -55,7 +56,7 @@ def knobs(
     found = [Knob(INSTANCES, _doubling(1, 2 * cores))]
     if config.backend in THREADS_PARAMETERS:
         found.append(Knob(THREADS, _doubling(1, cores)))
-    if config.max_batch_size > 1 and config.sequence_batching is None and not config.decoupled:
+    if may_batch(config):
         is_declared = file.max_batch_size > 0
         most = config.max_batch_size if is_declared else max(config.max_batch_size, MOST_BATCH)
         found.append(Knob(BATCH, (1, *_doubling(4, most - 1), most)))
@@ -67,6 +68,15 @@ def knobs(
     if providers:
         found.append(Knob(PROVIDER, (DEFAULT_PROVIDER, *providers)))
     return found
+
+
+def may_batch(config: ModelConfig) -> bool:
+    """Tell whether larger batches change no answer, as the server says or the file asks for.
+
+    Numbers for dynamic_batching, which are tried, have the server join requests without a proof.
+    """
+    is_joined = config.parameters.get(JOINED) == "joined"
+    return config.max_batch_size > 1 and is_joined and not config.decoupled
 
 
 def _doubling(first: int, most: int) -> tuple[int, ...]:
