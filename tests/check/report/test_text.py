@@ -54,7 +54,6 @@ def test_a_file_that_has_gone_is_shown_without_its_line(findings):
 
 
 def test_a_terminal_gets_colours_and_lines_that_fit(findings, monkeypatch):
-    pytest.importorskip("rich")
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
