@@ -8,7 +8,7 @@ from good import BASES, IDLE, MODEL_PY, onnx_model
 
 import inferd
 from inferd.check.places import check_paths
-from inferd.check.surprises import KNOWN_PARAMETERS
+from inferd.check.surprises import KNOWN_PARAMETERS, SAID_PARAMETERS
 from inferd.repository.local import Reading
 
 TENSORS = """
@@ -59,6 +59,10 @@ def test_each_field_without_effect_is_told(repository):
         (
             TENSORS + '\nparameters { key: "inferd_alow_pickle" value { string_value: "1" } }',
             *(5, "there is no parameter inferd_alow_pickle [did you mean inferd_allow_pickle?]"),
+        ),
+        (
+            TENSORS + '\nparameters { key: "inferd_joined" value { string_value: "joined" } }',
+            *(5, "parameter inferd_joined is what a server says; it has no effect here"),
         ),
         (
             TENSORS + "model_metrics { metric_control { metric_identifier { family: "
@@ -121,5 +125,5 @@ def test_each_parameter_of_models_that_is_read_is_known():
         for file in (source / part).rglob("*.py")
         for name in constant.findall(file.read_text())
     }
-    assert read - set(KNOWN_PARAMETERS) == set()
+    assert read - set(SAID_PARAMETERS) - set(KNOWN_PARAMETERS) == set()
     assert set(KNOWN_PARAMETERS) - read <= {"inferd_repeatable"}  # inferd route reads that

@@ -18,6 +18,8 @@ from inferd.config.parameter_names import (
     DEFAULT_OUTPUTS,
     EXECUTION_TIMEOUT,
     FOUND_OUTPUTS,
+    JOINED,
+    JOINING_REASON,
     MODEL_CLASS,
     MOST_ELEMENTS,
     PLACEMENT,
@@ -60,6 +62,9 @@ KNOWN_PARAMETERS = (
     "inferd_trusted_types",
 )
 """The parameters of models whose names begin with inferd_."""
+
+SAID_PARAMETERS = (JOINED, JOINING_REASON)
+"""The parameters that the server adds to a configuration in force, and does not read."""
 
 _OURS = "inferd_"
 _GRAPHS = ("onnxruntime", "caffe2", "mxnet", "fil")
@@ -164,7 +169,10 @@ def _idle_batching(check: ModelCheck, config: ModelConfig) -> Iterator[Warned]:
 
 def _parameter_surprises(config: ModelConfig) -> Iterator[Warned]:
     for name in config.parameters:
-        if name.startswith(_OURS) and name not in KNOWN_PARAMETERS:
+        if name in SAID_PARAMETERS:
+            text = f"parameter {name} is what a server says; it has no effect here"
+            yield Warned(text, ("parameters", name), "leave it out")
+        elif name.startswith(_OURS) and name not in KNOWN_PARAMETERS:
             near = difflib.get_close_matches(name, KNOWN_PARAMETERS, n=1)
             fix = f"did you mean {near[0]}?" if near else ""
             yield Warned(f"there is no parameter {name}", ("parameters", name), fix)

@@ -47,5 +47,8 @@ PLACEMENT = "inferd_placement"
 JOINED = "inferd_joined"
 """What the server says of a configuration in force: requests are "joined", "alone", "compared"."""
 
+JOINING_REASON = "inferd_joining_reason"
+"""Why the server joins requests or does not, in a configuration in force."""
+
 PROCESS = "inferd_process"
 """Where a model of a backend that can host its models runs: in the "server", or in a "worker"."""

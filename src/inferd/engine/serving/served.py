@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on, takes_table
-from inferd.config.parameter_names import ANY_INPUT_NAME, DEFAULT_OUTPUTS, FOUND_OUTPUTS, JOINED
+from inferd.config.parameter_names import (
+    ANY_INPUT_NAME,
+    DEFAULT_OUTPUTS,
+    FOUND_OUTPUTS,
+    JOINED,
+    JOINING_REASON,
+)
 from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput, wanted_of
@@ -42,9 +48,6 @@ MAX_WARNINGS = 1000
 
 INLINE_CLASSES = 8 << 10
 """Outputs of which more classes are wanted are classified in a thread, too."""
-
-JOINING_REASON = "inferd_joining_reason"
-"""The parameter of a shown configuration that has the reason of a Joining."""
 
 MOST_SOUND = 512
 """The number of batch keys remembered as having passed the check."""
