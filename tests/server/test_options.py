@@ -13,6 +13,7 @@ from inferd.config.options.trace import TraceChange, TraceSettings
 from inferd.config.ports import metrics_port
 from inferd.config.server import ServerConfig
 from inferd.core.processes import Processes
+from inferd.errors import InvalidConfig
 from inferd.server.crashes import Crashes
 from inferd.server.options import (
     grpc_options,
@@ -20,6 +21,7 @@ from inferd.server.options import (
     load_options,
     log_folder,
     log_settings,
+    payload_log,
     tracer,
 )
 from inferd.wire.v2.trace import encode_trace_settings
@@ -295,3 +297,9 @@ def test_no_two_processes_of_a_server_give_traces_the_same_number(tmp_path):
     assert len(set(ids)) == len(ids)
     assert sorted(ids)[:18] == list(range(1, 19))
     assert max(ids) < 2**53  # as JSON has them
+
+
+def test_certificates_are_not_for_a_payload_log_in_files(tmp_path):
+    given = ("ca-file=ca.pem",)
+    with pytest.raises(InvalidConfig, match=r"are for a URL with https, not for '.*log\.jsonl'"):
+        payload_log(ServerConfig(payload_log=f"{tmp_path}/log.jsonl", payload_log_config=given))

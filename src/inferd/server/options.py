@@ -26,6 +26,7 @@ from inferd.config.ports import is_one_port
 from inferd.config.server import ServerConfig
 from inferd.core.processes import ALONE, Processes
 from inferd.engine.loading.load import LoadOptions
+from inferd.errors import InvalidConfig
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.line_file import LineFile
 from inferd.observe.payloads.file import EventFile
@@ -102,7 +103,10 @@ def payload_log(config: ServerConfig, processes: Processes = ALONE) -> PayloadLo
         settings = replace(settings, service=os.environ.get(SERVICE_NAME, ""))
     sink: PayloadSink
     if "://" in where:
-        sink = EventSender(where)
+        sink = EventSender(where, settings)
+    elif settings.has_tls_files:
+        msg = f"--payload-log: ca-file and cert-file are for a URL with https, not for '{where}'"
+        raise InvalidConfig(msg)
     else:
         path = Path(where)
         if processes.count > 1:

@@ -241,6 +241,8 @@ class Server:
         self.engine.log.reopen()
         if self._lines is not None:
             self._lines.reopen()
+        if self._payloads is not None:
+            self._payloads.reopen()
 
     async def take(self, protocol: str, connection: socket.socket) -> None:
         """Serve a connection that was accepted elsewhere, on the port of `protocol`.

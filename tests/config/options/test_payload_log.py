@@ -53,6 +53,7 @@ def test_the_rest_holds_for_the_whole_log():
         ("speed=1", "one of the settings sample, mode"),
         ("service=", "a text"),
         ("source=a\nb", "a text"),
+        ("key-file=k", "a cert-file as well"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_was_expected(text, expected):

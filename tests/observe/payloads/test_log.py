@@ -6,6 +6,7 @@ import pytest
 
 from inferd.config.options.payload_log import PayloadPolicy, PayloadSettings
 from inferd.observe.payloads.event import REQUEST, PayloadEvent
+from inferd.observe.payloads.file import EventFile
 from inferd.observe.payloads.log import PayloadLog
 
 PATIENCE_S = 30
@@ -105,3 +106,34 @@ def test_each_model_is_sampled_as_its_policy_says(sink):
     assert log.policy("some") is policies["some"]
     log.close(PATIENCE_S)
     assert sink.is_closed
+
+
+def test_a_file_that_was_renamed_is_made_anew_before_and_after_events(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log = PayloadLog(PayloadSettings(), EventFile(path, 10_000, 2))
+    log.open()
+    path.rename(tmp_path / "0")
+    log.reopen()
+    log.add(event("1"))
+    log.close(PATIENCE_S)
+    assert '"1"' in path.read_text() and not (tmp_path / "0").read_text()
+
+    log = PayloadLog(PayloadSettings(), Renamed(path, tmp_path / "1"))
+    log.add(event("2"))
+    log.reopen()
+    log.add(event("3"))
+    log.close(PATIENCE_S)
+    assert '"2"' in (tmp_path / "1").read_text() and '"3"' in path.read_text()
+
+
+class Renamed(EventFile):
+    """A file that somebody renames after its first event."""
+
+    def __init__(self, path, later):
+        super().__init__(path, 10_000, 2)
+        self.path, self.later = path, later
+
+    def write(self, event, attributes):
+        super().write(event, attributes)
+        if not self.later.exists():
+            self.path.rename(self.later)

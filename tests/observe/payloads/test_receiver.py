@@ -2,10 +2,12 @@
 
 import http.client
 import socket
+import ssl
 import threading
 
 import pytest
 
+from inferd.config.options.payload_log import PayloadSettings
 from inferd.errors import InvalidConfig
 from inferd.observe.payloads.event import REQUEST, PayloadEvent
 from inferd.observe.payloads.receiver import EventSender, NotTaken
@@ -21,7 +23,7 @@ def site():
     """site([answer, ...], ...) answers so on each of its connections, then closes; its URL."""
     threads = []
 
-    def serve(*connections):
+    def serve(*connections, tls=None):
         listener = socket.create_server(("127.0.0.1", 0))
         listener.settimeout(PATIENCE_S)
         seen = []
@@ -30,6 +32,8 @@ def site():
             with listener:
                 for answers in connections:
                     client, _ = listener.accept()
+                    if tls is not None:
+                        client = tls.wrap_socket(client, server_side=True)
                     with client:
                         client.settimeout(PATIENCE_S)
                         for answer in answers:
@@ -46,7 +50,8 @@ def site():
 
         threads.append(threading.Thread(target=run))
         threads[-1].start()
-        return f"http://127.0.0.1:{listener.getsockname()[1]}/in", seen
+        scheme = "http" if tls is None else "https"
+        return f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/in", seen
 
     yield serve
     for thread in threads:
@@ -105,3 +110,41 @@ def test_an_answer_that_is_none_is_an_error(site):
 def test_a_url_that_cannot_be_used_is_refused(url):
     with pytest.raises(InvalidConfig, match=r"--payload-log: '.*' is no URL"):
         EventSender(url)
+
+
+def test_a_receiver_may_want_a_certificate_and_have_one_of_an_authority_of_its_own(
+    site, certificates
+):
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+    tls.load_verify_locations(certificates / "ca.pem")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    url, seen = site([OK], tls=tls)
+    settings = PayloadSettings(
+        ca_file=str(certificates / "ca.pem"),
+        cert_file=str(certificates / "server.pem"),
+        key_file=str(certificates / "server.key"),
+    )
+    sender = EventSender(url, settings)
+    send(sender)
+    sender.close()
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "files", "words"),
+    [
+        (
+            "https://a/",
+            {"ca_file": "no.pem"},
+            r"cannot use the files for TLS \(no.pem\): .*No",
+        ),
+        ("https://a/", {"cert_file": "key.pem"}, r"cannot use the files for TLS \(key.pem\)"),
+        ("http://a/", {"ca_file": "ca.pem"}, "ca-file and cert-file are for a URL with https"),
+    ],
+)
+def test_files_for_tls_that_cannot_be_used_are_refused(tmp_path, monkeypatch, url, files, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "key.pem").write_text("nothing")
+    with pytest.raises(InvalidConfig, match=rf"^--payload-log: {words}"):
+        EventSender(url, PayloadSettings(**files))

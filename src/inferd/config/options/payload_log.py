@@ -35,7 +35,8 @@ class PayloadSettings:
 
     Payloads that wait to be written or sent take `buffer_bytes` at most. A file has `file_bytes`,
     and there are `file_count` of them. `service` and `namespace` are those of KServe's events, and
-    `source` what all events name as their source.
+    `source` what all events name as their source. A receiver over HTTPS has a certificate from an
+    authority in `ca_file`, or one that the system knows; it is shown the one in `cert_file`.
     """
 
     policy: PayloadPolicy = PayloadPolicy()
@@ -46,6 +47,14 @@ class PayloadSettings:
     service: str = ""
     namespace: str = ""
     source: str = "inferd"
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+    @property
+    def has_tls_files(self) -> bool:
+        """Whether files for a receiver over HTTPS are named."""
+        return bool(self.ca_file or self.cert_file)
 
 
 def read_payload_config(texts: Sequence[str]) -> PayloadSettings:
@@ -70,12 +79,15 @@ def read_payload_config(texts: Sequence[str]) -> PayloadSettings:
             known = ", ".join((*_OF_POLICY, *_OF_WHOLE))
             _refuse(text, f"one of the settings {known}; the first {len(_OF_POLICY)} of a model")
     policy = PayloadPolicy(**of_all)
+    if "key_file" in whole and "cert_file" not in whole:
+        _refuse(f"key-file={whole['key_file']}", "a cert-file as well")
     models = {model: replace(policy, **own) for model, own in of_models.items()}
     return PayloadSettings(policy, models, **whole)
 
 
 _OF_POLICY = ("sample", "mode", "max-bytes")
-_OF_WHOLE = ("buffer-bytes", "file-bytes", "file-count", "service", "namespace", "source")
+_TEXTS = ("service", "namespace", "source", "ca-file", "cert-file", "key-file")
+_OF_WHOLE = ("buffer-bytes", "file-bytes", "file-count", *_TEXTS)
 
 
 def _value(text: str, name: str, value: str) -> Any:
@@ -88,7 +100,7 @@ def _value(text: str, name: str, value: str) -> Any:
         if value not in PAYLOAD_MODES:
             _refuse(text, " or ".join(PAYLOAD_MODES))
         return value
-    if name in ("service", "namespace", "source"):
+    if name in _TEXTS:
         if not value or not value.isprintable():
             _refuse(text, "a text")
         return value

@@ -9,6 +9,7 @@ import queue
 import random
 import threading
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Protocol
 
 from inferd.config.options.payload_log import PayloadPolicy, PayloadSettings
@@ -23,8 +24,18 @@ _OWN_BYTES = 1000  # about what an event takes beside its data
 WRITTEN, DROPPED, FAILED = "written", "dropped", "failed"
 
 
+class _Sign(Enum):
+    """What the thread is told beside events."""
+
+    REOPEN = auto()
+    END = auto()
+
+
 class PayloadSink(Protocol):
-    """Where events go. Its methods run in the log's thread, except `open`."""
+    """Where events go. Its methods run in the log's thread, except `open`.
+
+    After `close` another event may come, for which the sink opens again.
+    """
 
     def open(self) -> None:
         """Get ready. Raises OSError, or InvalidConfig for what is not installed."""
@@ -54,7 +65,7 @@ class PayloadLog:
             "metadata": "{}",
         }
         self._where = {name: value for name, value in self._where.items() if value}
-        self._queue: queue.SimpleQueue[PayloadEvent | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[PayloadEvent | _Sign] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # events come from the event loop and from its threads
         self._waiting_bytes = 0
@@ -102,13 +113,20 @@ class PayloadLog:
             self._counts[FAILED] += 1
         self._failed.add(1, f": {reason}")
 
+    def reopen(self) -> None:
+        """Have the file opened again by name, as log rotation may have renamed it."""
+        if self._thread is not None:
+            self._queue.put(_Sign.REOPEN)
+        else:
+            self._close_sink()
+
     def close(self, timeout_s: float) -> None:
         """Write what waits, but give up after `timeout_s` seconds."""
         if self._thread is not None:
-            self._queue.put(None)
+            self._queue.put(_Sign.END)
             self._thread.join(timeout_s)
         else:
-            self._sink.close()
+            self._close_sink()
 
     def families(self) -> Sequence[Family]:
         """Return the metrics of the log."""
@@ -130,7 +148,10 @@ class PayloadLog:
     # --- in the thread ---
 
     def _work(self) -> None:
-        while (event := self._queue.get()) is not None:
+        while (event := self._queue.get()) is not _Sign.END:
+            if event is _Sign.REOPEN:
+                self._close_sink()
+                continue
             try:
                 self._sink.write(event, self._where | event.attributes())
             except Exception as error:  # noqa: BLE001  one event that fails must not end the thread
@@ -140,6 +161,9 @@ class PayloadLog:
                     self._counts[WRITTEN] += 1
             with self._lock:
                 self._waiting_bytes -= len(event.data) + _OWN_BYTES
+        self._close_sink()
+
+    def _close_sink(self) -> None:
         try:
             self._sink.close()
         except OSError as error:

@@ -5,6 +5,7 @@ import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
+from inferd.config.options.payload_log import PayloadSettings
 from inferd.errors import InvalidConfig
 from inferd.observe.payloads.event import PayloadEvent, as_headers
 
@@ -14,6 +15,9 @@ TIMEOUT_S: Final = 5.0
 _MOST_ANSWER_BYTES = 1 << 20
 
 
+_DEFAULT: Final = PayloadSettings()
+
+
 class NotTaken(Exception):
     """A receiver answered that it did not take an event."""
 
@@ -21,10 +25,12 @@ class NotTaken(Exception):
 class EventSender:
     """Sends events to `url`, over one connection that is kept alive.
 
-    Raises InvalidConfig for a URL that cannot be used.
+    Raises InvalidConfig for a URL, or files for TLS, that cannot be used.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, url: str, settings: PayloadSettings = _DEFAULT, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
         parts = urlsplit(url)
         try:
             host, port = parts.hostname, parts.port
@@ -36,10 +42,12 @@ class EventSender:
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._connection: http.client.HTTPConnection
         if parts.scheme == "https":
-            context = ssl.create_default_context()
             self._connection = http.client.HTTPSConnection(
-                host, port, timeout=timeout_s, context=context
+                host, port, timeout=timeout_s, context=_context(settings)
             )
+        elif settings.has_tls_files:
+            msg = f"--payload-log: ca-file and cert-file are for a URL with https, not for '{url}'"
+            raise InvalidConfig(msg)
         else:
             self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
 
@@ -76,3 +84,22 @@ class EventSender:
     def close(self) -> None:
         """See PayloadSink."""
         self._connection.close()
+
+
+def _context(settings: PayloadSettings) -> ssl.SSLContext:
+    """Return how to speak TLS. Raises InvalidConfig."""
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file or None)
+        if settings.cert_file:
+            context.load_cert_chain(settings.cert_file, settings.key_file or None, _no_password)
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        names = ("ca_file", "cert_file", "key_file")
+        files = ", ".join(name for one in names if (name := getattr(settings, one)))
+        msg = f"--payload-log: cannot use the files for TLS ({files}): {error}"
+        raise InvalidConfig(msg) from error
+    return context
+
+
+def _no_password() -> str:
+    """Return no password; without this, OpenSSL would ask for one on the terminal."""
+    return ""
