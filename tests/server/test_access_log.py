@@ -129,6 +129,15 @@ def test_the_lines_of_a_connection_that_repeats_itself_differ_where_the_requests
     assert len({line["peer"] for line in lines}) == 1
 
 
+def test_a_line_names_the_model_of_what_cannot_be_read(serve, log):
+    with serve() as server:
+        for name in ("m/versions/1", "nothing"):
+            asked(server.http_port, "POST", f"/v2/models/{name}/infer", "{")
+    known, unknown = lines_of(log)
+    assert (known["status"], known["model"], known["version"]) == ("400", "m", "1")
+    assert (unknown["status"], unknown["model"]) == ("404", "nothing")
+
+
 def test_tritons_clients_leave_one_line_each_with_sizes(serve, log):
     with serve() as server:
         client = over_http.InferenceServerClient(f"127.0.0.1:{server.http_port}")

@@ -39,8 +39,11 @@ class NotedCodec(InferCodec):
         return self._codec.body_of(message, call)
 
     def model_of(self, message: Any, call: Any) -> tuple[str, str]:
-        """See InferCodec."""
-        return self._codec.model_of(message, call)
+        """See InferCodec; what cannot be decoded is noted by its model."""
+        model, version = self._codec.model_of(message, call)
+        if model:
+            note(call, InferRequest(model, version))
+        return model, version
 
     def note_wait(self, request: InferRequest, message: Any, call: Any) -> None:
         """See InferCodec."""
