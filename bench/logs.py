@@ -5,8 +5,8 @@
 The access log writes text to a file; it may cost a microsecond per small request. The payload log
 takes 1 % of 600 KB requests, with their answers, to a file and to a receiver over HTTP, whose CPU
 does not count; it may cost 2 %. Beside it stands what the system takes to write or send these bytes
-for a program that does nothing else. Two servers without a log show what differs by itself. Each pair of
-runs, one server after the other, gives one difference; a figure is the median of all.
+for a program that does nothing else. Two servers without a log show what differs by itself. Each
+pair of runs, one server after the other, gives one difference; a figure is the median of all.
 """
 
 import argparse
