@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 MOST_TEXT: Final = 200
 """So many characters of each text that a client chose are shown."""
 
-GRPC_CODES: Final = (
+# Compiled, a constant tuple of known length would be made anew each time that an item is wanted.
+GRPC_CODES: Final[tuple[str, ...]] = (
     "OK",
     "CANCELLED",
     "UNKNOWN",
@@ -45,12 +46,12 @@ GRPC_CODES: Final = (
 )
 """The names of gRPC's status codes, by number."""
 
-HTTP_OF_GRPC: Final = (
+HTTP_OF_GRPC: Final[tuple[int, ...]] = (
     200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401,
 )  # fmt: skip
 """The HTTP status that says the same as each code of gRPC, for the Common Log Format."""
 
-_MONTHS: Final = (
+_MONTHS: Final[tuple[str, ...]] = (
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 )  # fmt: skip
 _NUMBERS: Final = [str(number) for number in range(10_000)]  # str() costs several times as much
@@ -58,30 +59,35 @@ _NUMBER_COUNT: Final = 10_000
 _MILLISECONDS: Final = [f".{number:03d}Z" for number in range(1000)]
 _quoted: Final = encoder.encode_basestring_ascii
 _NONE: Final = "-"
+_NO_MODEL: Final = " model=- version=- id="
+_time_ns: Final = time_ns  # compiled, it is found sooner than a name that was imported
 
 
 class LineClock:
     """The times in lines, UTC; one serves all connections, as most lines are of the same second.
 
-    After `set` to a time.time_ns, `second` and `milliseconds` are 2026-01-31T12:00:00 and .000Z,
-    and `common` is 31/Jan/2026:12:00:00 +0000.
+    After `set` to a time.time_ns, `text` is 2026-01-31T12:00:00.000Z, and `common` is
+    31/Jan/2026:12:00:00 +0000.
     """
 
     def __init__(self) -> None:
-        self.second = self.milliseconds = self.common = ""
-        self._second = -1
+        self.text = self.common = self._second_text = ""
+        self._second = self._millisecond = -1
 
     def set(self, ns: int) -> None:
         """Set it to a time.time_ns."""
-        milliseconds = ns // 1_000_000
-        second = milliseconds // 1000
+        millisecond = ns // 1_000_000
+        if millisecond == self._millisecond:
+            return
+        self._millisecond = millisecond
+        second = millisecond // 1000
         if second != self._second:
             self._second = second
             parts = gmtime(second)
-            self.second = strftime("%Y-%m-%dT%H:%M:%S", parts)
+            self._second_text = strftime("%Y-%m-%dT%H:%M:%S", parts)
             month = _MONTHS[parts.tm_mon - 1]  # %b has a language
             self.common = strftime("%d/", parts) + month + strftime("/%Y:%H:%M:%S +0000", parts)
-        self.milliseconds = _MILLISECONDS[milliseconds - second * 1000]
+        self.text = self._second_text + _MILLISECONDS[millisecond % 1000]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -218,11 +224,15 @@ class TextLines(LineWriter):
     ) -> None:
         super().__init__(file, clock, address, protocol, keys)
         self._before = self._after = ""
+        # What most lines have in common with the one before.
+        self._status = self._about = self._call = self._sizes = ""
+        self._taken = self._sent = -1
 
     def set_texts(self, call: str, key: str) -> None:
         """See LineWriter."""
         self._before = f" {self.address} {self.protocol} {_quoted(call)} "
         self._after = f" key={_quoted(key) if key else _NONE}\n"
+        self._status = ""
 
     def model_text(self, model: str, version: str) -> str:
         """See LineWriter."""
@@ -243,7 +253,7 @@ class TextLines(LineWriter):
         """See LineWriter."""
         clock = self.clock
         clock.set(began_ns)
-        about, id, queue, compute = " model=- version=- id=", _NONE, "0", "0"
+        about, id, queue, compute = _NO_MODEL, _NONE, "0", "0"
         if notes.about is not None:
             request: InferRequest = notes.about
             self.look_at_model(request, notes.version or request.version)
@@ -251,11 +261,16 @@ class TextLines(LineWriter):
             if request.id:
                 id = id_text(request.id)
             queue, compute = number_text(queue_us(request)), number_text(compute_us(request))
-        taken_text, sent_text = number_text(taken), number_text(sent)
-        total = number_text((time_ns() - began_ns) // 1000)
+        if status != self._status or about is not self._about:
+            self._status, self._about = status, about
+            self._call = f"{self._before}{status}{about}"
+        if taken != self._taken or sent != self._sent:
+            self._taken, self._sent = taken, sent
+            self._sizes = f" in={taken} out={sent} queue_us="
+        total = number_text((_time_ns() - began_ns) // 1000)
         self.file.add(
-            f"{clock.second}{clock.milliseconds}{self._before}{status}{about}{id} in={taken_text}"
-            f" out={sent_text} queue_us={queue} compute_us={compute} total_us={total}{self._after}"
+            f"{clock.text}{self._call}{id}{self._sizes}{queue} compute_us={compute}"
+            f" total_us={total}{self._after}"
         )
 
 
@@ -301,9 +316,9 @@ class JsonLines(LineWriter):
             about = self.about + id_text(request.id)
             times = f',"queue_us":{queue},"compute_us":{compute}'
         taken_text, sent_text = number_text(taken), number_text(sent)
-        total = number_text((time_ns() - began_ns) // 1000)
+        total = number_text((_time_ns() - began_ns) // 1000)
         self.file.add(
-            f'{{"time":"{clock.second}{clock.milliseconds}{self._before}{status}{about},'
+            f'{{"time":"{clock.text}{self._before}{status}{about},'
             f'"in_bytes":{taken_text},"out_bytes":{sent_text}{times},'
             f'"total_us":{total}{self._after}'
         )

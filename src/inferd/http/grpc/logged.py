@@ -2,7 +2,7 @@
 
 from collections.abc import Coroutine
 from time import time_ns
-from typing import Any
+from typing import Any, Final
 
 from inferd.http.grpc.call import GrpcCall
 from inferd.http.grpc.endpoint import Carrier
@@ -10,6 +10,8 @@ from inferd.http.grpc.messages import CANCELLED, OK
 from inferd.http.h2.connection import H2Connection
 from inferd.http.h2.request import RequestHead
 from inferd.http.request_log import ClientLog, Notes
+
+_time_ns: Final = time_ns  # compiled, it is found sooner than a name that was imported
 
 
 class LoggedGrpcCall(GrpcCall):
@@ -30,7 +32,7 @@ class LoggedGrpcCall(GrpcCall):
         GrpcCall.__init__(self, connection, stream_id, head, carrier)
         self._client = client
         self.notes = self._notes = Notes()
-        self._began_ns = time_ns()
+        self._began_ns = _time_ns()
         self._taken = 0
         self._sent = 0
         self._line_count = 0

@@ -5,7 +5,7 @@ Without a log a connection has the routes themselves, so that nothing asks for o
 
 from collections.abc import Coroutine
 from time import time_ns
-from typing import Any
+from typing import Any, Final
 
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError
@@ -17,6 +17,8 @@ from inferd.memory.batch_memory import BlockSlot
 
 CLIENT_GONE = 499
 """The status of a request whose client went away before it had its answer, as nginx logs it."""
+
+_time_ns: Final = time_ns  # compiled, it is found sooner than a name that was imported
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -36,7 +38,7 @@ class LoggedRoutes(Routes):
 
     def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
         """See Routes.begin."""
-        began_ns = time_ns()
+        began_ns = _time_ns()
         taken = len(request.body)
         if request.slot is not None:
             taken += request.slot.pool.slot_bytes
@@ -91,7 +93,7 @@ class LoggedRoutes(Routes):
     def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
         """See Routes.refusal."""
         answer = self._routes.refusal(request, error)
-        self._client.answered(request, Notes(), answer, 0, time_ns())
+        self._client.answered(request, Notes(), answer, 0, _time_ns())
         return answer
 
     def check_access(self, target: bytes, headers: Headers) -> None:
