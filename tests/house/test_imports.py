@@ -48,3 +48,22 @@ def test_the_client_loads_protobuf_only_for_grpc():
     heavy = {"google", "grpc", "onnxruntime", "uvloop", "httptools"}
     assert not foreign("from inferd.client import Client\nClient('http://h')") & heavy
     assert foreign("from inferd.client import Client\nClient('grpc://h')") & heavy == {"google"}
+
+
+@pytest.mark.parametrize("ui", ["off", "read", "full"])
+def test_a_server_without_a_dashboard_loads_nothing_of_it(ui):
+    serve = f"""
+import asyncio, sys
+from inferd.config.server import ServerConfig
+from inferd.server.server import Server
+async def serve():
+    config = ServerConfig(ui={ui!r}, http_port=0, grpc_port=0, metrics_port=0, allow_empty=True)
+    async with Server(config) as server:
+        assert server.http_port
+asyncio.run(serve())
+print("loaded:", sum(name.startswith("inferd.ui") for name in sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", serve], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (int(done.stdout.rpartition("loaded: ")[2]) == 0) is (ui == "off")

@@ -49,11 +49,15 @@ class CorsRoutes(Routes):
     def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
         """See Routes.refusal; allowed pages may read the answer."""
         answer = self._routes.refusal(request, error)
+        if not self._routes.is_shared(request.target):
+            return answer
         answer.headers += self._headers_for(request.headers.get(b"origin"))
         return answer
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """See Routes.answer."""
+        if not self._routes.is_shared(request.target):
+            return await self._routes.answer(request)
         headers = request.headers
         origin = headers.get(b"origin")
         is_preflight = request.method == b"OPTIONS" and b"access-control-request-method" in headers

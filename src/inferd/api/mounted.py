@@ -37,6 +37,10 @@ class MountedRoutes:
         """Return the answer to a request that never reached its call, or made it fail."""
         raise NotImplementedError
 
+    def is_shared(self) -> bool:
+        """Return whether web pages of other origins may call it, if the server allows any."""
+        return True
+
     def success(self) -> bytes:
         """Return the headers of a successful answer that comes from no call of this API."""
         raise NotImplementedError

@@ -193,6 +193,11 @@ class HttpRoutes(TableRoutes):
         mount = self._mount_of(target)
         return b"" if mount is None else mount.success()
 
+    def is_shared(self, target: bytes) -> bool:
+        """Return whether the API of `target` is for web pages of other origins, too."""
+        mount = self._mount_of(target)
+        return mount is None or mount.is_shared()
+
     def verbs(self, target: bytes) -> list[bytes]:
         """Return the methods a request target allows, none if it does not exist."""
         found = self.router.find(target)

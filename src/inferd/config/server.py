@@ -244,6 +244,19 @@ class ServerConfig:
         "pages. May be repeated.",
         word="ORIGIN",
     )
+    ui: str = _http(
+        "read",
+        "The dashboard at /ui. read: it shows the server. full: who opens the link that the server "
+        "prints may also load and unload models, and change what is logged and traced. off: none.",
+        choices=("off", "read", "full"),
+    )
+    ui_hosts: tuple[str, ...] = _http(
+        (),
+        "Names by which browsers may reach the dashboard, separated by commas, beside localhost, "
+        "IP addresses, this machine's name and those of the certificate; *.example.org is any "
+        "name below example.org. May be repeated.",
+        word="NAMES",
+    )
 
     # HTTP limits
 

@@ -18,6 +18,7 @@ from inferd.config.options.origin import read_origins
 from inferd.config.options.rate_limit import read_resources
 from inferd.config.options.restriction import read_restrictions
 from inferd.config.options.trace import read_trace_config
+from inferd.config.options.ui_hosts import read_ui_hosts
 from inferd.config.ports import are_metrics_on_http, is_one_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
@@ -122,6 +123,7 @@ def check_server_config(config: ServerConfig) -> None:
         raise InvalidConfig(msg)
     read_restrictions("--http-restricted-api", config.http_restricted_api)
     read_origins(config.http_cors_origin)
+    read_ui_hosts(config.ui_hosts)
     read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
     for protocol in ("http", "grpc"):
         if pattern := getattr(config, f"{protocol}_header_forward_pattern"):

@@ -13,6 +13,10 @@ Headers = Mapping[bytes, bytes]
 """Names in lower case; the values of a repeated header are joined with a comma."""
 
 
+NO_GROUP = ""
+"""The API group of calls that are open to everybody, or check themselves who may make them."""
+
+
 class Secret(NamedTuple):
     """A header, its name in lower case, and the value it must have."""
 
@@ -74,6 +78,11 @@ class Access:
         self._keyless = keyless
 
     @property
+    def keys(self) -> Keys | None:
+        """The API keys, None if none are needed."""
+        return self._keys
+
+    @property
     def secret_names(self) -> frozenset[str]:
         """The names of headers with credentials, in lower case; calls need not see them."""
         names = {secret.name for secret in self._secrets.values()}
@@ -81,10 +90,15 @@ class Access:
             names |= self._keys.header_names
         return frozenset(name.decode() for name in names)
 
-    def guard(self, api: str) -> Guard | None:
-        """Return the guard of the calls of the group `api`, None if they are open."""
+    def guard(self, api: str, *, with_keys: bool = True) -> Guard | None:
+        """Return the guard of the calls of the group `api`, None if they are open.
+
+        Without `with_keys` it asks for no API key.
+        """
+        if api == NO_GROUP:
+            return None
         secret = self._secrets.get(api)
-        keys = None if api in self._keyless else self._keys
+        keys = None if api in self._keyless or not with_keys else self._keys
         return Guard(api, secret, keys) if secret or keys else None
 
 

@@ -259,7 +259,8 @@ def body_length(request: HttpRequest, max_bytes: int) -> int:
 
 
 REASONS = {
-    200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 403: b"Forbidden", 404: b"Not Found",
+    200: b"OK", 304: b"Not Modified", 308: b"Permanent Redirect", 400: b"Bad Request",
+    401: b"Unauthorized", 403: b"Forbidden", 404: b"Not Found",
     405: b"Method Not Allowed", 408: b"Request Timeout", 409: b"Conflict",
     413: b"Content Too Large", 414: b"URI Too Long", 417: b"Expectation Failed",
     431: b"Request Header Fields Too Large", 500: b"Internal Server Error",

@@ -18,6 +18,8 @@ def check_head(capacity: Capacity, routes: Routes, target: bytes, length: int) -
 
     `length` is the length of the body, -1 if the head does not say.
     """
+    if not 0 <= length <= TAKEN_BYTES:
+        routes.check_length(target, length)
     if not capacity.has_room(length):
         raise capacity.too_many_bytes(length)
     if capacity.is_full and not 0 <= length <= TAKEN_BYTES and routes.is_refusable(target):

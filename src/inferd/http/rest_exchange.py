@@ -147,10 +147,13 @@ class RestExchange(H2Stream):
         if self._is_refused:
             return
         head = self.head
+        headers = joined(head.fields)
+        if head.authority:  # the same as Host, and before it (RFC 9113, section 8.3.1)
+            headers[b"host"] = head.authority
         request = HttpRequest(
             method=head.method,
             target=head.path,
-            headers=joined(head.fields),
+            headers=headers,
             is_kept_alive=True,
             is_http_10=False,
             body=memoryview(self._body or b""),
@@ -221,7 +224,7 @@ class RestExchange(H2Stream):
         if answer.rest is not None:
             self._send_stream(fields, answer.buffers, answer.rest)
             return
-        has_body = bool(length) and self.head.method != b"HEAD"
+        has_body = bool(length) and self.head.method != b"HEAD" and answer.status != 304
         self.connection.send_headers(self, encode_fields(fields), ends=not has_body)
         if has_body:
             self.connection.send_data(self, answer.buffers, b"")

@@ -26,6 +26,7 @@ class Route(NamedTuple):
 
     `prompt` is an object that can do more than `call`, if there is one: its `begin` takes the names
     and the request, and returns the answer if it need not wait for anything, else a coroutine.
+    Bodies have at most `most_bytes`, 0: as many as the server takes; all routes of one path agree.
     """
 
     verb: str
@@ -33,16 +34,17 @@ class Route(NamedTuple):
     api: str
     call: HttpCall
     prompt: Any = None
+    most_bytes: int = 0
 
 
 class Target:
     """The meaning of one request target: the calls by verb, their API group, the names in the path.
 
     The calls check `guard` themselves; it is here for checks that cannot wait for the call.
-    `prompt` is that of the route for POST, if it has no guard.
+    `prompt` is that of the route for POST, if it has no guard. `most_bytes` is that of its routes.
     """
 
-    __slots__ = ("api", "calls", "guard", "names", "prompt")
+    __slots__ = ("api", "calls", "guard", "most_bytes", "names", "prompt")
 
     def __init__(
         self,
@@ -51,12 +53,14 @@ class Target:
         names: tuple[str, ...],
         guard: Guard | None,
         prompt: Any = None,
+        most_bytes: int = 0,
     ) -> None:
         self.api = api
         self.calls = calls
         self.names = names
         self.guard = guard
         self.prompt = prompt
+        self.most_bytes = most_bytes
 
 
 class Router:
@@ -73,7 +77,9 @@ class Router:
         for route in routes:
             pattern = tuple(route.path[1:].split("/"))
             if pattern not in self._patterns:
-                self._patterns[pattern] = Target(route.api, {}, (), access.guard(route.api))
+                guard = access.guard(route.api)
+                most_bytes = route.most_bytes
+                self._patterns[pattern] = Target(route.api, {}, (), guard, None, most_bytes)
             target = self._patterns[pattern]
             call = _guarded(route.call, target.guard) if target.guard else route.call
             target.calls[route.verb.encode()] = call
@@ -109,7 +115,8 @@ class Router:
             ):
                 pairs = zip(pattern, names, strict=True)
                 values = tuple(name for want, name in pairs if _is_name(want))
-                return Target(found.api, found.calls, values, found.guard, found.prompt)
+                more = found.guard, found.prompt, found.most_bytes
+                return Target(found.api, found.calls, values, *more)
         return None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from inferd.compiled import mypyc_attr
-from inferd.errors import InferdError
+from inferd.errors import InferdError, TooLarge
 from inferd.http.access import Headers
 from inferd.http.header_forward import HeaderForward
 from inferd.http.known_head import Variations
@@ -62,6 +62,13 @@ class Routes:
         """Return whether an overloaded server may refuse requests to `target` by their heads."""
         found = self.router.find(target)
         return found is not None and found.api == self.refusable
+
+    def check_length(self, target: bytes, length: int) -> None:
+        """Raise TooLarge if `target` takes no body of `length` bytes; -1: nobody knows how many."""
+        found = self.router.find(target)
+        if found is not None and found.most_bytes and not 0 <= length <= found.most_bytes:
+            msg = f"the body must say its length, which may be {found.most_bytes} bytes here"
+            raise TooLarge(msg)
 
     def is_timed(self) -> bool:
         """Return whether `began_ns` of requests is of use."""

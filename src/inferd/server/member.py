@@ -125,7 +125,7 @@ class _Member:
             start.default_address,
             log,
             crashes=crashes,
-            membership=Membership(self._processes, start.ports),
+            membership=Membership(self._processes, start.ports, Path(start.folder)),
         )
         self._channel = Channel(self._hear, self._orphaned)
         self._fellows = Fellows(self._server.engine, Path(start.folder), self.send)

@@ -7,6 +7,7 @@ import inferd
 from inferd.config.ports import are_metrics_on_http, is_one_port, listening, ports_of
 from inferd.config.server import ServerConfig
 from inferd.server.address import DefaultAddress, host_and_port
+from inferd.server.link import has_dashboard
 from inferd.server.tls import tls_files
 
 LOGGER = logging.getLogger("inferd")
@@ -41,6 +42,20 @@ def places(
         where = host_and_port(addresses["HTTP" if is_shared else "Metrics"], number)
         found.append(("Metrics", f"{scheme if is_shared else 'http'}://{where}/metrics"))
     return found
+
+
+def dashboard_url(config: ServerConfig, found: list[tuple[str, str]]) -> str:
+    """Return the URL of the dashboard for a browser on this machine, "" if there is none.
+
+    `found` are the places where clients reach the server.
+    """
+    if not has_dashboard(config):
+        return ""
+    for protocol, where in found:
+        if protocol == "HTTP" and not where.startswith("unix:"):
+            own = where.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+            return f"{own}/ui/"
+    return ""
 
 
 def say_live(config: ServerConfig, found: list[tuple[str, str]], default: DefaultAddress) -> None:

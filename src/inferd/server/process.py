@@ -112,6 +112,7 @@ class _ServerProcess:
             LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
             return 1
         say_live(self._config, self._server.places(), self._default)
+        self._server.say_link()
         loading = asyncio.create_task(self._server.load())
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)

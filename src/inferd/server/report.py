@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.observe.log import printable
+from inferd.server.places import dashboard_url
 from inferd.server.server import Server
 
 log = logging.getLogger("inferd")
@@ -29,6 +30,8 @@ def loaded_report(server: Server, config: ServerConfig) -> tuple[list[str], str]
         is_on_demand = config.model_control_mode == "explicit" and not config.load_model
         report = model_table(index, is_on_demand=is_on_demand)
         report += [f"{protocol}  {where}" for protocol, where in server.places()]
+        if url := dashboard_url(config, server.places()):
+            report.append(f"Dashboard  {url}")
     if engine.would_be_ready():
         return report, ""
     if engine.needs_models():

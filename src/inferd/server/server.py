@@ -5,6 +5,7 @@ import contextlib
 import functools
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from inferd.config.options.metrics import read_metrics_config
@@ -29,6 +30,8 @@ from inferd.observe.log import Log
 from inferd.observe.nvml import Gpus
 from inferd.server.address import is_loopback
 from inferd.server.cloud_port import CloudPort, cloud_ports, health_port
+from inferd.server.dashboard import dashboard, read_certificate
+from inferd.server.link import has_dashboard, say_link, ui_tokens
 from inferd.server.options import (
     access_log_file,
     grpc_options,
@@ -40,7 +43,7 @@ from inferd.server.options import (
     payload_log,
     tracer,
 )
-from inferd.server.places import places
+from inferd.server.places import dashboard_url, places
 from inferd.server.tls import ssl_context, tls_files
 from inferd.server.watch import FileWatcher
 from inferd.transport.tls import LiveTls
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
     from inferd.transport.http_server import HttpServer
+    from inferd.ui.dashboard import Dashboard
+    from inferd.ui.tokens import Tokens
 
 _NAME = "inferd"
 _LAST_WAIT_S = 0.5  # for requests that are cut to notice that
@@ -69,11 +74,12 @@ class Membership(NamedTuple):
     """That a server is one of several `processes`, which bind no ports.
 
     `ports` are the numbers of those bound for all of them, by protocol; `Server.take` gets the
-    connections.
+    connections. `folder` is private to the processes.
     """
 
     processes: Processes
     ports: Mapping[str, int]
+    folder: Path
 
 
 class Server:
@@ -137,6 +143,9 @@ class Server:
             self.engine.payloads = self._payloads
             self.engine.whole.sources.append(self._payloads.families)
         self._apis: Apis | None = None
+        self._folder = membership.folder if membership is not None else None
+        self._tokens: Tokens | None = None
+        self._dashboard: Dashboard | None = None
         self._watcher = FileWatcher()
         self._takers: dict[str, HttpServer | Http2Server] = {}
 
@@ -175,6 +184,7 @@ class Server:
         self._read_keys()
         self._open_access_log()
         self._open_payload_log()
+        self._open_dashboard()
         self._apis = self._mounted()
         self.engine.tracer.open()
         try:
@@ -210,11 +220,15 @@ class Server:
         ends: list[Awaitable[bool]] = [http.drain(left_s) for http in over_http]
         if self._grpc:
             ends.append(self._grpc.stop(left_s))
+        if self._dashboard:
+            ends.append(self._dashboard.drain())
         return all(await asyncio.gather(*ends))
 
     async def stop(self) -> None:
         """Close connections, ports and models, finished or not."""
         self._watcher.stop()
+        if self._dashboard:
+            self._dashboard.close()
         if self._http:
             self._http.close()
             self._http = None
@@ -274,16 +288,28 @@ class Server:
         }
         return places(config, self._default_address, ports)
 
+    def say_link(self) -> None:
+        """Print the link with which the dashboard may change things, if it may."""
+        say_link(dashboard_url(self.config, self.places()), self._tokens)
+
+    def _open_dashboard(self) -> None:
+        """Make the dashboard, if there is to be one. Raises InvalidConfig."""
+        if has_dashboard(self.config):
+            self._tokens = ui_tokens(self.config, self._folder)
+            self._dashboard = dashboard(self.config, self.engine, self._tokens, self.say_link)
+
     def _mounted(self) -> "Apis":
         """Return V2, the APIs beside it that are not turned off, and metrics if they go there."""
         from inferd.api.apis import Apis
         from inferd.api.mount import load_mount, mount_names
 
-        mounts = (
+        mounts = [
             load_mount(name)(self.engine, self.config.id)
             for name in mount_names()
             if getattr(self.config, f"allow_{name}", True)
-        )
+        ]
+        if self._dashboard is not None:
+            mounts.append(self._dashboard)
         shared = self._metrics_routes().lines if are_metrics_on_http(self.config) else ()
         return Apis(mounts=tuple(mounts), routes=shared)
 
@@ -357,6 +383,9 @@ class Server:
             return None
         tls = LiveTls(functools.partial(ssl_context, self.config, with_http2=self._is_one_port))
         self._watcher.read("the TLS files of HTTP", tls.read, *files)
+        if self._dashboard is not None and (path := self.config.http_server_cert):
+            read = functools.partial(read_certificate, self._dashboard, path)
+            self._watcher.read("the names of the dashboard", read, path)
         return tls.context
 
     def _share_port(self, http: "HttpServer") -> None:

@@ -53,7 +53,8 @@ from inferd.observe.numbers import merged
 from inferd.server.address import default_address
 from inferd.server.control import ControlSocket
 from inferd.server.folder import name_of, private_folder
-from inferd.server.places import places, say_live
+from inferd.server.link import say_link, ui_tokens
+from inferd.server.places import dashboard_url, places, say_live
 from inferd.server.systemd.notify import READY, RELOADING, STOPPING, Notifier
 from inferd.server.systemd.sockets import GRPC_UNIX, HTTP_UNIX, arranged, passed_sockets, placed
 from inferd.transport.unix_socket import UnixSocket
@@ -139,6 +140,7 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
         try:
+            tokens = ui_tokens(self._config, self._folder)
             self._bind()
         except InvalidConfig as error:
             LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
@@ -147,6 +149,7 @@ class _Supervisor:
         ports = {one.name: one.number for one in self._listeners}
         where = places(self._config, self._default.address, ports)
         say_live(self._config, where, self._default)
+        say_link(dashboard_url(self._config, where), tokens)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)

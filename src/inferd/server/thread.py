@@ -150,6 +150,7 @@ def _run(config: ServerConfig, models: Sequence[GivenModel], started: _Started) 
         async with Server(config, models=models) as server:
             if config.exit_on_error:
                 _check_loaded(server)
+            server.say_link()
             if started.set_running_or_notify_cancel():
                 started.set_result((server, asyncio.get_running_loop(), end))
                 await end.wait()

@@ -416,7 +416,7 @@ class HttpConnection(Connection):
         elif request.is_http_10:
             answer.headers += b"Connection: keep-alive\r\n"
         head = encode_head(answer, length)
-        if request.method == b"HEAD":
+        if request.method == b"HEAD" or answer.status == 304:  # RFC 9110, section 6.4.1
             self._write(head)
         elif length <= _JOIN_BYTES:
             self._write(b"".join((head, *buffers)))

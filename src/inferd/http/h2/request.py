@@ -17,8 +17,8 @@ class RequestHead(Record):
 
     One head serves every request of a connection that repeats its block, so it is never changed,
     except that the application keeps what it has derived from it in `use`, and may have `fields`
-    trimmed before the first use. `fields` exclude
-    pseudo-header fields; `size` counts all fields as SETTINGS_MAX_HEADER_LIST_SIZE does.
+    trimmed before the first use. `fields` exclude pseudo-header fields, one of which is
+    `authority`; `size` counts all fields as SETTINGS_MAX_HEADER_LIST_SIZE does.
     `content_length` is -1 when the request does not give it. `base`, if set, is a head from which
     this one differs only in the values of the fields `changed`.
     """
@@ -32,6 +32,7 @@ class RequestHead(Record):
         "use",
         "base",
         "changed",
+        "authority",
     )
     __slots__ = _fields
 
@@ -45,6 +46,7 @@ class RequestHead(Record):
         use: Any = None,
         base: "RequestHead | None" = None,
         changed: list[Field] | None = None,
+        authority: bytes = b"",
     ) -> None:
         self.method = method
         self.path = path
@@ -54,6 +56,7 @@ class RequestHead(Record):
         self.use = use
         self.base = base
         self.changed = [] if changed is None else changed
+        self.authority = authority
 
 
 _PSEUDO: Final = frozenset((b":method", b":path", b":scheme", b":authority"))
@@ -92,7 +95,8 @@ def decode_request_head(fields: list[Field], size: int) -> RequestHead:
     elif not path.startswith(b"/") and (path, method) != (b"*", b"OPTIONS"):
         msg = "the :path of a request begins with a slash"
         raise MalformedRequest(msg)
-    return RequestHead(method, path, ordinary, size, length)
+    authority = pseudo.get(b":authority", b"")
+    return RequestHead(method, path, ordinary, size, length, authority=authority)
 
 
 class BaseHead:
@@ -140,6 +144,7 @@ class BaseHead:
             None,
             base,
             changed,
+            base.authority,
         )
 
 

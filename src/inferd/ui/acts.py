@@ -1,0 +1,89 @@
+"""Acts: what the dashboard changes, by the functions of V2's calls, so in every process."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from inferd.api.v2.logging import log_settings
+from inferd.api.v2.repository import load, unload
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.engine.engine import Engine
+from inferd.errors import InvalidRequest
+from inferd.wire.v2.logging import decode_log_request
+from inferd.wire.v2.trace import decode_trace_request
+
+_Settings = dict[str, Any]
+
+
+class _Act(msgspec.Struct, tag_field="act", forbid_unknown_fields=True):
+    """What a page asks for."""
+
+
+class _Load(_Act, tag="load"):
+    model: str
+
+
+class _Unload(_Act, tag="unload"):
+    model: str
+
+
+class _Reload(_Act, tag="reload"):
+    model: str
+
+
+class _Logging(_Act, tag="logging"):
+    settings: _Settings
+
+
+class _Trace(_Act, tag="trace"):
+    settings: _Settings
+    model: str | None = None
+
+
+Act = _Load | _Unload | _Reload | _Logging | _Trace
+
+GROUPS: Mapping[type, str] = {
+    _Load: "model-repository",
+    _Unload: "model-repository",
+    _Reload: "model-repository",
+    _Logging: "logging",
+    _Trace: "trace",
+}
+"""The API groups of the calls that do the same."""
+
+_decoder = msgspec.json.Decoder(Act)
+
+
+def decode_act(body: memoryview) -> Act:
+    """Return the act in `body`. Raises InvalidRequest."""
+    try:
+        act: Act = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"the body is no act: {error}"
+        raise InvalidRequest(msg) from error
+    return act
+
+
+async def do(engine: Engine, act: Act) -> str:
+    """Do what `act` says, and return what has been done. Raises as the calls of V2 do."""
+    match act:
+        case _Load(model) | _Reload(model):
+            engine.check_is_explicit()
+            await load(engine, LoadRequest(model))
+            return f"{model} is loaded" if isinstance(act, _Load) else f"{model} is loaded again"
+        case _Unload(model):
+            engine.check_is_explicit()
+            await unload(engine, UnloadRequest(model))
+            return f"{model} is unloaded"
+        case _Logging(settings):
+            await log_settings(engine, decode_log_request(_json(settings)))
+            return "the log has the new settings"
+        case _Trace(settings, model):
+            await engine.trace_settings(model or "", decode_trace_request(_json(settings)))
+            what = f"requests of {model} are" if model else "requests are"
+            return f"{what} traced by the new settings"
+
+
+def _json(settings: _Settings) -> memoryview:
+    return memoryview(msgspec.json.encode(settings))
