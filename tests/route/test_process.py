@@ -250,6 +250,15 @@ def test_log_settings_are_changed_at_all_places(world, rest):
     assert rest.get_log_settings()["log_verbose_level"] == 1
 
 
+@pytest.mark.parametrize("path", ["/ui", "/ui/", "/ui/about", "/ui/static/app.js"])
+def test_dashboards_are_at_their_places_alone(world, path):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{world.http_port}{path}", timeout=30)
+    with refused.value as answer:
+        assert answer.status == 404
+        assert "there is no dashboard here" in json.load(answer)["error"]
+
+
 def test_metrics_are_those_of_the_route(world):
     url = f"http://127.0.0.1:{world.metrics_port}/metrics"
     with urllib.request.urlopen(url) as answer:
