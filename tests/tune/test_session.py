@@ -49,6 +49,12 @@ def test_requests_that_the_server_does_not_join_are_not_batched_by_numbers(repos
     assert tuned.configuration(tuned.best).dynamic_batching is None
 
 
+def test_a_search_ends_when_its_time_is_over_but_not_before_the_first_candidate(repository):
+    tuned = session(repository, most_s=0.001)
+    assert tuned.run() is False
+    assert [one.settings["instances"] for one in tuned.points] == [1]
+
+
 def test_a_model_that_is_not_there_is_told(repository):
     with pytest.raises(ModelNotFound, match="no model 'other'"):
         session(repository, model="other")

@@ -53,8 +53,9 @@ def test_models_whose_requests_do_not_share_batches_have_no_batches(config):
     assert values(config).keys() == {"instances", "threads", "process"}
 
 
-def test_a_python_model_has_instances_only():
-    assert values(replace(ONNX, backend="python", max_batch_size=0)).keys() == {"instances"}
+def test_a_python_model_has_more_instances_as_it_may_wait_for_something():
+    python = replace(ONNX, backend="python", max_batch_size=0)
+    assert values(python, cores=2) == {"instances": (1, 2, 3, 4, 6, 8)}
 
 
 @pytest.mark.parametrize(

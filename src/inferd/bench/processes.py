@@ -49,10 +49,14 @@ class Hooks(NamedTuple):
 
 
 class Generators:
-    """Processes that have a plan, and measure one point after the other."""
+    """Processes that have a plan, and measure one point after the other.
 
-    def __init__(self, plan: Plan, count: int) -> None:
+    They begin a point together, `lead_s` after it is told them: all must be ready by then.
+    """
+
+    def __init__(self, plan: Plan, count: int, lead_s: float = _LEAD_S) -> None:
         self._plan = plan
+        self._lead_s = lead_s
         self._count = count
         self._processes: list[subprocess.Popen[bytes]] = []
         self._messages: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
@@ -120,7 +124,9 @@ class Generators:
         """Measure a point. Raises InferdError if no generator could send anything."""
         shares = parts(point, self._count)
         connections = max(one.concurrency for one in shares)
-        at_ns = time.monotonic_ns() + int((_LEAD_S + connections * _LEAD_PER_CONNECTION_S) * 1e9)
+        at_ns = time.monotonic_ns() + int(
+            (self._lead_s + connections * _LEAD_PER_CONNECTION_S) * 1e9
+        )
         for process, share in zip(self._processes, shares, strict=False):
             self._tell(process, StartPoint(share, at_ns))
         waiting = _PointWait(len(shares), point, at_ns, hooks)

@@ -81,6 +81,9 @@ def parser() -> CommandParser:
         "--trials", type=_count, metavar="N", help="the most candidates [a tenth of all]"
     )
     search.add_argument(
+        "--budget", type=positive_seconds, metavar="S", help="the most seconds in all [any]"
+    )
+    search.add_argument(
         "--cores", type=_count, metavar="N", help="of this machine, for the model [all]"
     )
     search.add_argument(
@@ -114,7 +117,8 @@ def _run(given: argparse.Namespace) -> int:
             raise InvalidConfig(msg)
     load = TuneLoad(given.concurrency, given.seconds, processes=given.processes, grpc=given.grpc)
     cores = given.cores or os.cpu_count() or 1
-    wanted = TuneTask(folder.parent, folder.name, goal, load, cores, given.provider, given.trials)
+    limits = (given.trials, given.budget)
+    wanted = TuneTask(folder.parent, folder.name, goal, load, cores, given.provider, *limits)
     with ProgressLine() as line:
         session = Session(wanted, _inputs(folder.name, given), line.show)
         interrupted = session.run()

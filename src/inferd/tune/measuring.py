@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from inferd.bench.cpu import processes_at
 from inferd.bench.measure import ServerAccount, measure
-from inferd.bench.plan import Address, LoadProgress, Point
+from inferd.bench.plan import Address, LoadProgress, Plan, Point
 from inferd.bench.processes import Generators
 from inferd.bench.requests import WantedRequest, plan_of
 from inferd.bench.result import PointResult
@@ -96,19 +96,31 @@ def measured(
     show: Callable[[float], None],
 ) -> Cost:
     """Load the server, and return what the settings cost. Raises InferdError."""
+    plan = load_plan(server, model, inputs)
+    with Generators(plan, load.processes) as generators:
+        return measured_by(generators, plan, load, show)
+
+
+def load_plan(server: ServerUnderTest, model: str, inputs: Sequence[Tensor]) -> Plan:
+    """Return what is sent to the server: requests with these inputs."""
     settings = read_settings(server.url, {})
     target = settings.target
     address = Address(target.host, target.port, target.is_grpc, target.is_tls)
-    plan = plan_of(settings, address, [list(inputs)], WantedRequest(model))
+    return plan_of(settings, address, [list(inputs)], WantedRequest(model))
+
+
+def measured_by(
+    generators: Generators, plan: Plan, load: TuneLoad, show: Callable[[float], None]
+) -> Cost:
+    """Load the server with generators that have the plan. Return its cost. Raises InferdError."""
     point = Point(load.concurrency, seconds=load.seconds, warmup_s=load.warmup_s)
-    pids = processes_at(target.host, target.port)
+    pids = processes_at(plan.address.host, plan.address.port)
     account = ServerAccount(None, pids)
 
     def shown(_point: Point, share: float, _now: Sequence[LoadProgress]) -> None:
         show(share)
 
-    with Generators(plan, load.processes) as generators:
-        result = measure(generators, plan, point, account, shown)
+    result = measure(generators, plan, point, account, shown)
     if not result.is_whole:
         raise KeyboardInterrupt
     return cost_of(result, memory_of(pids))

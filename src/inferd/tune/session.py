@@ -11,6 +11,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import decode_pbtxt, parse_json, parse_pbtxt, to_json, to_pbtxt
 from inferd.errors import InferdError, InvalidConfig, ModelNotFound
 from inferd.tensor.tensor import Tensor
+from inferd.tune.budget import TimeBudget
 from inferd.tune.front import TunePoint, front, page
 from inferd.tune.goal import Cost, Goal
 from inferd.tune.measuring import ServerUnderTest, TuneLoad, measured, served
@@ -31,6 +32,7 @@ class TuneTask(NamedTuple):
     cores: int
     providers: Sequence[str] = ()
     most_trials: int | None = None
+    most_s: float | None = None
 
 
 class Session:
@@ -45,7 +47,7 @@ class Session:
         self._wanted = wanted
         self._inputs = inputs
         self._show = show
-        self._tensors: Sequence[Tensor] = ()
+        self.inputs: Sequence[Tensor] = ()
         self._file = self._read_file()
         self._config = self._file
         self.space = Space([])
@@ -94,21 +96,33 @@ class Session:
             return True
         return False
 
-    def _run(self) -> None:
+    def prepare(self) -> Candidate:
+        """Ask a server for the configuration in force; return the candidate nearest to it.
+
+        The `space` is known then. Raises InferdError if the model cannot be tuned.
+        """
         wanted = self._wanted
         self._show(0.0, f"loading {wanted.model}")
         with served(wanted.repository, wanted.model, None, wanted.load) as server:
             text = json.dumps(server.client.config(wanted.model))
             self._config = parse_json(text, "the configuration in force")
-            self._tensors = self._inputs(server.client)
-            server.client.infer(wanted.model, {one.name: one for one in self._tensors})
+            self.inputs = self._inputs(server.client)
+            server.client.infer(wanted.model, {one.name: one for one in self.inputs})
         found = knobs(self._config, self._file, wanted.cores, wanted.providers)
         self.space = Space(found)
-        search = Search(self.space, wanted.goal, start(found, self._config))
+        return start(found, self._config)
+
+    def _run(self) -> None:
+        wanted = self._wanted
+        budget = TimeBudget(wanted.most_s)
+        first = self.prepare()
+        search = Search(self.space, wanted.goal, first)
         if wanted.most_trials is not None:
             search.budget = min(wanted.most_trials, len(self.space.candidates))
-        while (candidate := search.propose()) is not None:
-            search.tell(candidate, self._cost(search, candidate))
+        while budget.fits and (candidate := search.propose()) is not None:
+            with budget.measuring():
+                cost = self._cost(search, candidate)
+            search.tell(candidate, cost)
 
     def page(self) -> str:
         """Return an HTML page with all that was measured."""
@@ -163,7 +177,7 @@ class Session:
         return cost
 
     def _measured(self, server: ServerUnderTest, show: Callable[[float], None]) -> Cost:
-        return measured(server, self._wanted.model, self._tensors, self._wanted.load, show)
+        return measured(server, self._wanted.model, self.inputs, self._wanted.load, show)
 
     def _read_file(self) -> ModelConfig:
         """Return what the model's file says, a configuration without anything if there is none."""

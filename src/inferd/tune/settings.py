@@ -32,6 +32,8 @@ THREADS_PARAMETERS = {
 """The parameter for the threads of one execution, by backend."""
 
 IN_SERVER = ("onnxruntime", "caffe2", "fil")
+MAY_WAIT = ("python",)
+"""Their models may wait for something else than a core, so more of them may pay."""
 IN_WORKERS = ("pytorch", "tensorflow", "litert", "sklearn", "xgboost", "lightgbm", "catboost")
 
 DEFAULT_PROVIDER = "default"
@@ -53,7 +55,8 @@ def knobs(
     if len(config.instance_group) > 1:
         msg = f"model '{config.name}' has several groups of instances, which are not tuned"
         raise Unsupported(msg)
-    found = [Knob(INSTANCES, _doubling(1, 2 * cores))]
+    waits = config.backend in MAY_WAIT
+    found = [Knob(INSTANCES, _finer(4 * cores) if waits else _doubling(1, 2 * cores))]
     if config.backend in THREADS_PARAMETERS:
         found.append(Knob(THREADS, _doubling(1, cores)))
     if may_batch(config):
@@ -85,6 +88,11 @@ def _doubling(first: int, most: int) -> tuple[int, ...]:
         found.append(first)
         first *= 2
     return tuple(found)
+
+
+def _finer(most: int) -> tuple[int, ...]:
+    """Return 1, 2, 3, 4, 6, 8, 12, ... up to `most`."""
+    return tuple(sorted({*_doubling(1, most), *_doubling(3, most)}))
 
 
 def start(found: Sequence[Knob], config: ModelConfig) -> tuple[Value, ...]:
