@@ -241,7 +241,9 @@ def main() -> int:
         print(
             "\nThe server goes on until Ctrl-C. From another terminal, try:\n\n"
             f"  curl -s -d @{DIGIT_FILE.relative_to(HERE.parent)} http://{HOST}:{port}{INFER_PATH}\n"
-            f"  curl -s http://{HOST}:{metrics_port}/metrics\n",
+            f"  curl -s http://{HOST}:{metrics_port}/metrics\n\n"
+            "Or open its dashboard in a browser, and draw a digit of your own:\n\n"
+            f"  http://{HOST}:{port}/ui/#/try/digits/1\n",
             flush=True,
         )
         return server.wait()

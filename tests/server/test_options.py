@@ -238,6 +238,8 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "access_log_format",
         "payload_log",
         "payload_log_config",
+        "ui",
+        "ui_hosts",
     }
     acted_on = {each.name for each in options_of(ServerConfig).values() if each.acted_on}
     assert acted_on == own | set(HTTP) | set(GRPC) | set(LOAD)
