@@ -326,9 +326,13 @@ def test_what_is_no_numbers_is_refused(data):
 
 
 def test_buckets_that_there_are_not_are_refused():
-    for place in ("histograms", "samples"):
+    for place, last in (("histograms", 64), ("requests", 495), ("samples", 975)):
         one = row(counted(1))
-        getattr(one.counted, place)[0] = {65: 1} if place == "histograms" else {1: {976: 1}}
+        if place == "requests":
+            one.counted.requests[last + 1] = 1
+        else:
+            beyond = {last + 1: 1}
+            getattr(one.counted, place)[0] = beyond if place == "histograms" else {1: beyond}
         with pytest.raises(InferdError, match="cannot be read"):
             read_all(process(EncodedNumbers("m", "1", 0, msgspec.Raw(encode(one)))))
 

@@ -6,7 +6,17 @@ import pytest
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, Cancelled, InvalidRequest, Unavailable
 from inferd.observe.statistics import Duration
-from inferd.observe.stats import MAX_BATCH_ROWS, MAX_RESPONSE_ROWS, AnswerCount, Counts
+from inferd.observe.stats import (
+    FINE_BUCKETS,
+    MAX_BATCH_ROWS,
+    MAX_RESPONSE_ROWS,
+    NEVER_NS,
+    AnswerCount,
+    Counts,
+    fine_bound,
+    fine_bucket,
+    powers_of_two,
+)
 
 
 class Clock:
@@ -115,7 +125,7 @@ def test_the_way_back_from_a_thread_is_part_of_the_request_alone():
     stats = reported(counts).inference_stats
     assert stats.success == Duration(1, 2100)
     assert stats.compute_output == Duration(1, 100)
-    assert counts.request_histogram[12] == 1  # 2048 ns and more
+    assert counts.histograms()[0][0][12] == 1  # 2048 ns and more
 
 
 def test_a_backend_that_tells_no_phases_has_all_its_time_in_infer():
@@ -154,10 +164,66 @@ def test_a_duration_counts_in_the_bucket_of_its_bit_length():
             counts.input_histogram,
             counts.infer_histogram,
             counts.output_histogram,
-            counts.request_histogram,
+            counts.histograms()[0][0],
         )
     ]
     assert places == [[9], [7], [10], [7], [11]]  # 500, 100, 800, 100 and 1500 ns
+
+
+DURATIONS = [*range(70), 1000, 4095, 4096, 10**6 + 1, 10**9, 2**62 - 1, 2**63, 2**64 - 1]
+
+
+@pytest.mark.parametrize("ns", DURATIONS)
+def test_a_whole_request_counts_in_one_of_eight_buckets_of_its_bit_length(ns):
+    bucket = fine_bucket(ns)
+    assert fine_bound(bucket) <= ns < fine_bound(bucket + 1)
+    width = fine_bound(bucket + 1) - fine_bound(bucket)
+    assert width == 1 or width <= ns / 8
+    fine = [0] * FINE_BUCKETS
+    fine[bucket] = 1
+    assert powers_of_two(fine).index(1) == ns.bit_length()
+
+
+@pytest.mark.parametrize("ns", [1, 15, 16, 1500, 10**9])
+@pytest.mark.parametrize("is_hit", [False, True])
+def test_hits_and_runs_count_in_the_same_buckets(ns, is_hit):
+    counts = Counts()
+    counts.add_success(_taking(ns, is_hit=is_hit))
+    assert counts.request_histogram[fine_bucket(ns)] == counts.success_count == 1
+    assert sum(counts.request_histogram) == 1
+
+
+def _taking(ns, *, is_hit=False):
+    """Return a request that took so long, a hit of the cache or one that ran."""
+    made = request(queued=1000, ended=1000 + ns, started=0 if is_hit else 1000)
+    made.shared = is_hit
+    return made
+
+
+# --- those who are told at once ---
+
+
+@pytest.mark.parametrize("is_hit", [False, True])
+def test_requests_that_took_longer_than_the_limit_are_told_of(is_hit):
+    told, counts = [], Counts()
+    assert counts.slow_ns == NEVER_NS
+    counts.add_success(_taking(10**12, is_hit=is_hit))  # nobody listens
+    counts.on_slow = lambda request, took_ns: told.append((request, took_ns))
+    counts.slow_ns = 5000
+    counts.add_success(_taking(5000, is_hit=is_hit))
+    slow = _taking(5001, is_hit=is_hit)
+    counts.add_success(slow)
+    assert told == [(slow, 5001)]
+
+
+def test_failures_are_told_of_with_their_reason_and_refused_requests_are_not():
+    told, counts = [], Counts()
+    counts.add_failure(request(started=500), BackendFailed("nobody listens"))
+    counts.on_failure = lambda *what: told.append(what)
+    failed, error = request(started=500), BackendFailed("it broke")
+    counts.add_failure(request(), Unavailable("the queue is full"))
+    counts.add_failure(failed, error)
+    assert told == [(failed, error, "BACKEND")]
 
 
 # --- requests that shared an execution ---

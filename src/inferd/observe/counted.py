@@ -16,7 +16,7 @@ from inferd.observe.numbers import (
     shown,
 )
 from inferd.observe.prometheus import Observed
-from inferd.observe.stats import BUCKETS, Counts, Histogram, Phases
+from inferd.observe.stats import BUCKETS, FINE_BUCKETS, Counts, Histogram, Phases
 from inferd.observe.summary import Sampled, Summary
 
 _ROWS = ("alone", "shared", "shared_requests", "failed")
@@ -32,7 +32,7 @@ _AS_THEY_ARE = (
     "cache_miss",
     "responses",
 )
-_HISTOGRAMS = ("request", "queue", "input", "infer", "output")
+_HISTOGRAMS = ("queue", "input", "infer", "output")
 _PHASES = Phased.__struct_fields__
 
 
@@ -46,6 +46,7 @@ def numbers_of(observed: Observed) -> ModelNumbers:
     return ModelNumbers(
         Counted(
             **fields,
+            requests=_without_zeros(counts.request_histogram),
             histograms=[_without_zeros(each) for each in buckets],
             samples=[each.samples() for each in summaries if isinstance(each, Summary)],
         ),
@@ -81,6 +82,9 @@ def counts_of(numbers: ModelNumbers) -> Counts:
         setattr(counts, name, {size: _phases(phased) for size, phased in rows.items()})
     for name in _AS_THEY_ARE:
         setattr(counts, name, getattr(counted, name))
+    requests = counted.requests
+    counts.request_histogram = [requests.get(bucket, 0) for bucket in range(FINE_BUCKETS)]
+    counts.success_count = sum(requests.values())
     for name, buckets in zip(_HISTOGRAMS, counted.histograms, strict=True):
         setattr(counts, f"{name}_histogram", [buckets.get(bits, 0) for bits in range(BUCKETS)])
     if first := numbers.first_responses:

@@ -20,13 +20,14 @@ from inferd.errors import InferdError
 from inferd.observe.custom import MAX_FAMILIES, MAX_METRICS
 from inferd.observe.family import Across
 from inferd.observe.statistics import Duration, ResponseStatistics
-from inferd.observe.stats import BUCKETS, MAX_BATCH_ROWS, MAX_RESPONSE_ROWS
+from inferd.observe.stats import BUCKETS, FINE_BUCKETS, MAX_BATCH_ROWS, MAX_RESPONSE_ROWS
 from inferd.observe.summary import SUMMARY_BUCKETS, is_recent
 
 MAX_ENDED_ROWS: Final = 10_000
 """How many model versions the numbers of ended processes have: those that were loaded last."""
 
 Bucket = Annotated[int, msgspec.Meta(ge=0, lt=BUCKETS)]
+FineBucket = Annotated[int, msgspec.Meta(ge=0, lt=FINE_BUCKETS)]
 SummaryBucket = Annotated[int, msgspec.Meta(ge=0, lt=SUMMARY_BUCKETS)]
 Buckets = dict[Bucket, int]
 Samples = dict[int, dict[SummaryBucket, int]]
@@ -53,8 +54,9 @@ class Phased(msgspec.Struct, array_like=True, gc=False):
 class Counted(msgspec.Struct, array_like=True, gc=False):
     """What is added up of a model version, by the names that Counts has for it.
 
-    `histograms` are those of Counts, without the buckets that are 0. `samples` are those of
-    SummaryCounts' summaries, then of its cache_summaries; none without summaries.
+    `requests` is the histogram of whole requests, `histograms` are the others of Counts, all
+    without the buckets that are 0. `samples` are those of SummaryCounts' summaries, then of its
+    cache_summaries; none without summaries.
     """
 
     alone: dict[int, Phased]
@@ -71,7 +73,8 @@ class Counted(msgspec.Struct, array_like=True, gc=False):
     cache_hits: dict[int, Duration]
     cache_miss: Duration
     responses: Annotated[list[ResponseStatistics], msgspec.Meta(max_length=MAX_RESPONSE_ROWS)]
-    histograms: Annotated[list[Buckets], msgspec.Meta(min_length=5, max_length=5)]
+    requests: dict[FineBucket, int]
+    histograms: Annotated[list[Buckets], msgspec.Meta(min_length=4, max_length=4)]
     samples: Annotated[list[Samples], msgspec.Meta(max_length=7)]
 
 

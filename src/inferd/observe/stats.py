@@ -11,7 +11,8 @@ So lone and shared requests have integers of their own, added up only when stati
 request answered from the response cache is marked `shared`, too; it was never started itself.
 
 A duration is counted in the histogram bucket of its bit length: bucket n holds those from 2^(n-1)
-to below 2^n ns.
+to below 2^n ns. Those of whole requests have eight buckets where others have one, so that a
+percentile is known to a sixteenth; `powers_of_two` adds those that belong together.
 
 Everything here runs on the event loop, so nothing is locked.
 """
@@ -20,7 +21,7 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 from inferd.compiled import mypyc_attr
 from inferd.errors import Cancelled, Unavailable
@@ -34,6 +35,13 @@ from inferd.observe.statistics import (
 
 BUCKETS = 65
 """One for each bit length of a duration in ns, up to 2^64 ns (584 years)."""
+
+FINE_BITS: Final = 3
+FINE_BUCKETS = (BUCKETS - FINE_BITS) << FINE_BITS
+"""The buckets of durations of whole requests; below 16 ns each holds one number."""
+
+NEVER_NS: Final = (1 << 62) - 1
+"""Longer than any request takes, and still an unboxed integer in compiled code."""
 
 MAX_RESPONSE_ROWS = 1000
 """The most rows for answers of a stream; later answers are counted in the last row."""
@@ -121,6 +129,9 @@ class Counts:
     for others, too, if it `times_answers`. What fails in an ensemble, fails in a step: its own
     reason is OTHER (Triton). `summaries` are of the durations that `histograms` have, and
     `cache_summaries` of hits and misses, where they are wanted.
+    `request_histogram` has FINE_BUCKETS. `on_slow` is told of each answered request that took more
+    than `slow_ns`, and how long it took; `on_failure` of each that failed, with the error and the
+    one of FAILURE_REASONS. Neither may raise.
     """
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -142,13 +153,17 @@ class Counts:
         self.responses: list[ResponseStatistics] = []
         self.first_responses: Histogram | None = None
         self.times_answers = self.is_ensemble = False
-        self.request_histogram = [0] * BUCKETS
+        self.success_count = 0
+        self.request_histogram = [0] * FINE_BUCKETS
         self.queue_histogram = [0] * BUCKETS
         self.input_histogram = [0] * BUCKETS
         self.infer_histogram = [0] * BUCKETS
         self.output_histogram = [0] * BUCKETS
         self.summaries: Sequence[Quantiles] = ()
         self.cache_summaries: Sequence[Quantiles] = ()
+        self.slow_ns = NEVER_NS
+        self.on_slow: Callable[[Timed, int], None] | None = None
+        self.on_failure: Callable[[Timed, BaseException, str], None] | None = None
 
     # --- counting ---
 
@@ -181,14 +196,22 @@ class Counts:
         if answered_ns := request.answered_ns:
             phases.handover_ns += answered_ns - ended_ns
             ended_ns = answered_ns
-        self.request_histogram[(ended_ns - started_ns).bit_length()] += 1
+        took_ns = ended_ns - started_ns
+        shift = max(0, took_ns.bit_length() - FINE_BITS - 1)  # as in fine_bucket
+        self.request_histogram[(shift << FINE_BITS) + (took_ns >> shift)] += 1
+        self.success_count += 1
+        if took_ns > self.slow_ns and self.on_slow is not None:
+            self.on_slow(request, took_ns)
         if self.times_answers and (histogram := self.first_responses) is not None:
-            histogram.add((ended_ns - started_ns) / 1e6)
+            histogram.add(took_ns / 1e6)
 
     def _add_cache_hit(self, request: Timed) -> None:
         took_ns = request.ended_ns - request.queued_ns
         _row(self.cache_hits, request.batch_size, Duration).add(took_ns)
-        self.request_histogram[took_ns.bit_length()] += 1
+        self.request_histogram[fine_bucket(took_ns)] += 1
+        self.success_count += 1
+        if took_ns > self.slow_ns and self.on_slow is not None:
+            self.on_slow(request, took_ns)
 
     def add_cache_miss(self, took_ns: int) -> None:
         """Note that an answer was not in the cache; `took_ns` for looking, and for keeping it.
@@ -204,9 +227,12 @@ class Counts:
             self.refused_count += isinstance(error, Unavailable)
             return
         _row(self.failures, request.batch_size, Duration).add(self.clock() - began_ns)
-        self.fail_counts[self._reason(request, error)] += 1
+        reason = self._reason(request, error)
+        self.fail_counts[reason] += 1
         if request.started_ns and not request.shared:
             self._add_execution(self.failed, request, request.batch_size)
+        if self.on_failure is not None:
+            self.on_failure(request, error, reason)
 
     def _reason(self, request: Timed, error: BaseException) -> str:
         if _is_cancel(error):
@@ -280,7 +306,7 @@ class Counts:
     def progress(self) -> int:
         """Return a number that is another one once more has been counted; it takes 1 to 2 µs."""
         return (
-            sum(self.request_histogram)
+            self.success_count
             + sum(self.fail_counts.values())
             + sum([row.compute_infer.count for row in self.responses])
             + self.cache_miss.count
@@ -371,7 +397,7 @@ class Counts:
         queue = self.queue_histogram.copy()
         queue[0] += stats.queue.count - sum(queue)  # those that were not queued
         return [
-            (self.request_histogram.copy(), stats.success.ns),
+            (powers_of_two(self.request_histogram), stats.success.ns),
             (queue, stats.queue.ns),
             (self.input_histogram.copy(), stats.compute_input.ns),
             (self.infer_histogram.copy(), stats.compute_infer.ns),
@@ -421,6 +447,24 @@ class AnswerCount:
         self._index += 1
         self._arrived_ns = 0
         self._went_ns = now_ns
+
+
+def fine_bucket(ns: int) -> int:
+    """Return the bucket of `request_histogram` in which a duration is counted."""
+    shift = max(0, ns.bit_length() - FINE_BITS - 1)
+    return (shift << FINE_BITS) + (ns >> shift)
+
+
+def fine_bound(bucket: int) -> int:
+    """Return the shortest duration, in ns, that is counted in a bucket of `request_histogram`."""
+    shift = max(0, (bucket >> FINE_BITS) - 1)
+    return (bucket - (shift << FINE_BITS)) << shift
+
+
+def powers_of_two(fine: Sequence[int]) -> list[int]:
+    """Return BUCKETS counts by bit length for the FINE_BUCKETS of `request_histogram`."""
+    few = [*fine[:2], sum(fine[2:4]), sum(fine[4:8])]
+    return few + [sum(fine[start : start + 8]) for start in range(8, FINE_BUCKETS, 8)]
 
 
 def _row(rows: dict[int, Row], batch_size: int, make: Callable[[], Row]) -> Row:
