@@ -3,10 +3,11 @@
 import pytest
 from world import World
 
-from inferd.fleet.fleet import MODELS, Fleet, Rules
+from inferd.fleet.fleet import ENDED, MODELS, Fleet, Rules
 from inferd.fleet.members import State
 from inferd.fleet.messages import (
     Answered,
+    Ask,
     Begin,
     CannotStart,
     Change,
@@ -16,8 +17,10 @@ from inferd.fleet.messages import (
     Propose,
     Question,
     ReadySockets,
+    Replied,
     Reply,
     Retire,
+    Tally,
 )
 from inferd.fleet.questions import WAIT_S
 from inferd.fleet.restarts import MOST_FAILURES
@@ -236,3 +239,27 @@ def test_the_supervisor_gets_a_reply_or_none(notes):
     notes.fleet.lost(2, "SIGSEGV")
     notes.fleet.ask(MODELS, answers.append)
     assert answers == [(b"yes",), (), (), ()]
+
+
+def test_what_ended_processes_left_is_answered_without_asking_the_others(notes):
+    def ask(what):
+        notes.sent.clear()
+        notes.fleet.hear(1, Ask(7, what))
+        return notes.sent
+
+    assert ask(ENDED) == [(1, Replied(7, ()))]
+    notes.fleet.hear(2, Tally(b"what it counted"))
+    assert ask(ENDED) == [(1, Replied(7, ()))]
+    notes.fleet.lost(2, "SIGKILL")
+    assert ask(ENDED) == [(1, Replied(7, (b"what it counted",)))]
+    assert ask("ui {}") == [(1, Replied(7, ()))]
+
+
+def test_other_questions_are_passed_on_as_they_are(notes):
+    notes.sent.clear()
+    notes.fleet.hear(1, Ask(7, "ui {}"))
+    [(number, question)] = notes.sent
+    assert (number, question.what) == (2, "ui {}")
+    notes.fleet.hear(2, Reply(question.number, b"a part"))
+    assert notes.sent[1:] == [(1, Replied(7, (b"a part",)))]
+    assert not any(member.numbers for member in notes.fleet.members)

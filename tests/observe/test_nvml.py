@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from inferd.observe.nvml import LIBRARY, Gpus
+from inferd.observe.nvml import LIBRARY, GpuReading, Gpus
 
 OK, NOT_SUPPORTED = 0, 3
 
@@ -42,6 +42,11 @@ class Driver:
     def _nvmlDeviceGetUUID(self, handle, text, size):  # noqa: N802
         assert size.value == ctypes.sizeof(text)
         text.value = f"GPU-{handle.value:x}".encode()
+        return OK
+
+    def _nvmlDeviceGetName(self, handle, text, size):  # noqa: N802
+        assert size.value == ctypes.sizeof(text)
+        text.value = b"NVIDIA H100"
         return OK
 
     def _nvmlDeviceGetUtilizationRates(self, handle, rates):  # noqa: N802
@@ -132,3 +137,12 @@ def test_the_share_of_memory_in_use_is_reported_each_gpu():
     gpus = Gpus(Driver())
     assert [gpus.memory_use(index) for index in (0, 1, 2, -1)] == [0.25, 0.25, None, None]
     assert Gpus(Driver(missing=["nvmlDeviceGetMemoryInfo"])).memory_use(0) is None
+
+
+def test_what_each_gpu_does_now_can_be_read():
+    one, other = Gpus(Driver()).readings()
+    assert one == GpuReading("NVIDIA H100", 0.4, 2**34, 2**36)
+    assert other.utilization == 0.41
+    missing = ["nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUtilizationRates"]
+    assert Gpus(Driver(missing=missing)).readings() == [GpuReading("GPU", None, None, None)] * 2
+    assert Gpus(Driver(init=9)).readings() == []

@@ -72,3 +72,14 @@ class Others(Protocol):
         among the others or among the ended, never in both.
         """
         ...
+
+    async def ask(self, what: str) -> Sequence[bytes]:
+        """Return what each other process replies to a question; some may not.
+
+        What it is about is said by its first word, and each process replies as it has been told to.
+        """
+        ...
+
+    async def ended(self) -> Sequence[bytes]:
+        """Return the encoded sum of the numbers of processes that have ended, nothing without."""
+        ...

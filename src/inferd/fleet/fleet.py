@@ -53,6 +53,9 @@ _MOST_SHOWN = 5
 NUMBERS = "numbers"
 """The question for what has been counted; the supervisor adds what ended processes left."""
 
+ENDED = "ended"
+"""The question for what ended processes left alone, which no process is asked."""
+
 MODELS = "models"
 """The question how many model versions there are in each state; a JSON object of numbers."""
 
@@ -384,6 +387,8 @@ class Fleet:
         if ask.what == NUMBERS:
             member.numbers = ask.own
         others = [one.number for one in self.members if self._is_asked(one, member)]
+        if ask.what == ENDED:
+            others.clear()
         self._questions.ask(member.number, ask, others, self._clock())
 
     def _on_reply(self, member: Member, message: Reply) -> None:
@@ -560,7 +565,7 @@ class Fleet:
             self._tell(number, message)
 
     def _rest(self, what: str, silent: Iterable[int]) -> list[bytes]:
-        if what != NUMBERS:
+        if what not in (NUMBERS, ENDED):
             return []
         last = [one.numbers for one in map(self.members.get, silent) if one is not None]
         return [numbers for numbers in (*last, self._ended) if numbers]

@@ -7,7 +7,7 @@ import, and records go to the standard library's logger of that name.
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -34,11 +34,29 @@ class Log:
         self._start_file = settings.file
         self._folder = folder or AllowedFolder(None, "--log-directory")
         self._is_open = False
+        self._listeners: list[logging.Handler] = []
 
     def open(self) -> None:
         """Take over the logger. Raises OSError when the log file cannot be opened."""
         self._set_up(self.settings)
         self._is_open = True
+
+    def listen(self, listener: logging.Handler) -> None:
+        """Let `listener` have every record that is logged, whatever the settings are, and become.
+
+        A log that belongs to the program gives it what the program's own settings let through.
+        """
+        self._listeners.append(listener)
+        if self._is_open:
+            _add([listener], self.settings)
+        else:
+            LOGGER.addHandler(listener)
+
+    def ignore(self, listener: logging.Handler) -> None:
+        """Let `listener` have no more records."""
+        self._listeners.remove(listener)
+        for logger in (LOGGER, _SPANS_LOGGER):
+            logger.removeHandler(listener)
 
     def change(self, change: LogChange) -> None:
         """Change settings, all of them or none. Raises as `changing` does."""
@@ -71,7 +89,7 @@ class Log:
             handler.close()
             raise
         LOGGER.info("a client changes the log settings: %s", _difference(self.settings, settings))
-        _install(handler, settings)
+        _install([handler, *self._listeners], settings)
         self.settings = settings
 
     def follow(self, settings: LogSettings) -> None:
@@ -99,7 +117,7 @@ class Log:
 
         Raises OSError when the file cannot be opened; the logger is then unchanged.
         """
-        _install(self._handler(settings), settings)
+        _install([self._handler(settings), *self._listeners], settings)
 
     def _handler(self, settings: LogSettings) -> logging.Handler:
         """Return the handler that `settings` ask for. Raises OSError as `_set_up` does."""
@@ -109,8 +127,6 @@ class Log:
             by_client = settings.file != self._start_file
             handler = _File(open_log(settings.file, is_named_by_client=by_client))
         handler.setFormatter(_JsonLines() if settings.format == "json" else _Text(settings.format))
-        wanted = _wanted_levels(settings)
-        handler.addFilter(lambda record: record.levelno in wanted)
         return handler
 
     def _changed(self, change: LogChange) -> LogSettings:
@@ -139,14 +155,22 @@ class Log:
         return self._folder.place("log_file", name)
 
 
-def _install(handler: logging.Handler, settings: LogSettings) -> None:
-    """Let `handler` have all records, and no other."""
+def _install(handlers: Sequence[logging.Handler], settings: LogSettings) -> None:
+    """Let these have all records that `settings` want, and no others."""
     close_log()
+    _add(handlers, settings)
     level = min(_wanted_levels(settings), default=logging.CRITICAL)
     for logger, least in ((LOGGER, level), (_SPANS_LOGGER, max(level, logging.WARNING))):
-        logger.addHandler(handler)
         logger.setLevel(least)
         logger.propagate = False
+
+
+def _add(handlers: Sequence[logging.Handler], settings: LogSettings) -> None:
+    wanted = _wanted_levels(settings)
+    for handler in handlers:
+        handler.filters[:] = [lambda record: record.levelno in wanted]
+        for logger in (LOGGER, _SPANS_LOGGER):
+            logger.addHandler(handler)
 
 
 def close_log() -> None:

@@ -1,13 +1,14 @@
 """Gpus: metrics of the machine's NVIDIA GPUs, from their driver's library (NVML).
 
-The library comes with the driver; without it there are no GPUs. It is called through ctypes: nine
+The library comes with the driver; without it there are no GPUs. It is called through ctypes: ten
 functions do not need a package.
 """
 
 import ctypes
 import logging
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from inferd.observe.family import Family, escaped
 
@@ -16,6 +17,7 @@ log = logging.getLogger("inferd.metrics")
 LIBRARY = "libnvidia-ml.so.1"
 
 _UUID_BYTES = 96
+_NAME_BYTES = 96
 
 
 class _Utilization(ctypes.Structure):
@@ -28,6 +30,15 @@ class _MemoryInfo(ctypes.Structure):
         ("free", ctypes.c_ulonglong),
         ("used", ctypes.c_ulonglong),
     )
+
+
+class GpuReading(NamedTuple):
+    """What a GPU does now: its load from 0 to 1, and bytes; None for what it has no meter for."""
+
+    name: str
+    utilization: float | None
+    used_bytes: int | None
+    total_bytes: int | None
 
 
 class NvmlError(Exception):
@@ -59,6 +70,27 @@ class Gpus:
         return [
             Family(name, kind, help, found[name]) for name, kind, help, _ in METRICS if found[name]
         ]
+
+    def readings(self) -> list[GpuReading]:
+        """Return what each GPU does now; may take milliseconds."""
+        found = []
+        for handle, _ in self._opened():
+            utilization = memory = None
+            with suppress(NvmlError):
+                utilization = self.utilization(handle)
+            with suppress(NvmlError):
+                memory = self.memory(handle)
+            used, total = (memory.used, memory.total) if memory is not None else (None, None)
+            found.append(GpuReading(self._name(handle), utilization, used, total))
+        return found
+
+    def _name(self, handle: ctypes.c_void_p) -> str:
+        name = ctypes.create_string_buffer(_NAME_BYTES)
+        try:
+            self._call("nvmlDeviceGetName", handle, name, ctypes.c_uint(_NAME_BYTES))
+        except NvmlError:
+            return "GPU"
+        return name.value.decode(errors="replace")
 
     def memory_use(self, index: int) -> float | None:
         """Return the share of a GPU's memory that is in use, from 0 to 1; None if unknown."""

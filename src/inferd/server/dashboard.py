@@ -2,29 +2,49 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from inferd.config.options.ui_hosts import read_ui_hosts
 from inferd.config.server import ServerConfig
+from inferd.core.processes import Processes
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
+from inferd.observe.nvml import Gpus
 
 if TYPE_CHECKING:
     from inferd.ui.dashboard import Dashboard
+    from inferd.ui.figures.board import FigureBoard
     from inferd.ui.tokens import Tokens
 
 
+class Shown(NamedTuple):
+    """A dashboard, and the board with what it shows."""
+
+    dashboard: "Dashboard"
+    board: "FigureBoard"
+
+
 def dashboard(
-    config: ServerConfig, engine: Engine, tokens: "Tokens | None", say_next: Callable[[], None]
-) -> "Dashboard":
-    """Return the dashboard of `engine`: see Dashboard."""
+    config: ServerConfig,
+    engine: Engine,
+    processes: Processes,
+    connections: Callable[[], int],
+    tokens: "Tokens | None",
+    say_next: Callable[[], None],
+) -> Shown:
+    """Return the dashboard of `engine`, in one of the `processes` of a server: see Dashboard."""
     from inferd.ui.dashboard import Dashboard
-    from inferd.ui.glance import Glance
+    from inferd.ui.figures.board import FigureBoard
+    from inferd.ui.figures.feeds import Figures
+    from inferd.ui.figures.sampler import Meters, Sampler
     from inferd.ui.hosts import Hosts
     from inferd.ui.streams import Hub
 
+    meters = Meters(connections, Gpus() if config.allow_gpu_metrics else None)
+    sampler = Sampler(engine, meters, has_others=processes.count > 1)
+    board = FigureBoard(engine, sampler, config.id, processes)
     hosts = Hosts(read_ui_hosts(config.ui_hosts))
-    return Dashboard(engine, Hub(Glance(engine, config.id)), hosts, tokens, say_next)
+    return Shown(Dashboard(engine, Hub(Figures(board)), hosts, tokens, say_next), board)
 
 
 def read_certificate(shown: "Dashboard", path: str) -> None:

@@ -5,7 +5,7 @@ import itertools
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from inferd.engine.engine import Engine
 from inferd.errors import InferdError, Unavailable, foreign_text
 from inferd.fleet.bodies import packed, unpacked
 from inferd.fleet.changes import gate_of
-from inferd.fleet.fleet import MODELS, NUMBERS
+from inferd.fleet.fleet import ENDED, MODELS, NUMBERS
 from inferd.fleet.messages import (
     Answered,
     Ask,
@@ -67,6 +67,8 @@ class Fellows:
         self._gates: dict[tuple[int, str], asyncio.Future[dict[int, str]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self.replies: dict[str, Callable[[str], Awaitable[bytes]]] = {}
+        """What replies to other questions, by the first word; it gets the rest of them."""
 
     # --- what the engine asks for ---
 
@@ -85,10 +87,21 @@ class Fellows:
 
     async def numbers(self, own: bytes) -> Sequence[bytes]:
         """See Others."""
+        return await self._ask(NUMBERS, own)
+
+    async def ask(self, what: str) -> Sequence[bytes]:
+        """See Others."""
+        return await self._ask(what)
+
+    async def ended(self) -> Sequence[bytes]:
+        """See Others."""
+        return await self._ask(ENDED)
+
+    async def _ask(self, what: str, own: bytes = b"") -> Sequence[bytes]:
         id = next(self._ids)
         answered: asyncio.Future[Sequence[bytes]] = _future(len(self._questions))
         self._questions[id] = answered
-        self._send(Ask(id, NUMBERS, own))
+        self._send(Ask(id, what, own))
         try:
             return await answered
         finally:
@@ -121,7 +134,13 @@ class Fellows:
             self._begin(self._reply(message))
 
     async def _reply(self, message: Question) -> None:
-        self._send(Reply(message.number, await self._engine.whole.fresh()))
+        subject, _, rest = message.what.partition(" ")
+        if (reply := self.replies.get(subject)) is not None:
+            self._send(Reply(message.number, await reply(rest)))
+        elif message.what == NUMBERS:
+            self._send(Reply(message.number, await self._engine.whole.fresh()))
+        else:
+            self._send(Reply(message.number, b""))  # nobody here knows
 
     def decide(self, message: Decide) -> None:
         """Let a change go through its gate, or end it."""

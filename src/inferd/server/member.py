@@ -129,6 +129,7 @@ class _Member:
         )
         self._channel = Channel(self._hear, self._orphaned)
         self._fellows = Fellows(self._server.engine, Path(start.folder), self.send)
+        self._fellows.replies["ui"] = self._server.part_of_board
         self._server.engine.everywhere = self._server.engine.others = self._fellows
         self._draining = asyncio.Event()
         self._handover: socket.socket | None = None

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from inferd.transport.http2_server import Http2Server
     from inferd.transport.http_server import HttpServer
     from inferd.ui.dashboard import Dashboard
+    from inferd.ui.figures.board import FigureBoard
     from inferd.ui.tokens import Tokens
 
 _NAME = "inferd"
@@ -108,7 +109,7 @@ class Server:
         self.config = config
         self._models = models
         self._crashes = crashes
-        self._adopted = membership.ports if membership is not None else None
+        self._membership = membership
         self._default_address = default_address
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
@@ -143,9 +144,9 @@ class Server:
             self.engine.payloads = self._payloads
             self.engine.whole.sources.append(self._payloads.families)
         self._apis: Apis | None = None
-        self._folder = membership.folder if membership is not None else None
         self._tokens: Tokens | None = None
         self._dashboard: Dashboard | None = None
+        self._board: FigureBoard | None = None
         self._watcher = FileWatcher()
         self._takers: dict[str, HttpServer | Http2Server] = {}
 
@@ -156,6 +157,11 @@ class Server:
             return config.allow_client_shm
         ports = [each.address or self._default_address for each in ports_of(config) if each.is_open]
         return all(map(is_loopback, ports))
+
+    @property
+    def _adopted(self) -> "Mapping[str, int] | None":
+        """The ports that are bound for all processes, None if this is the only one."""
+        return self._membership.ports if self._membership is not None else None
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -229,6 +235,8 @@ class Server:
         self._watcher.stop()
         if self._dashboard:
             self._dashboard.close()
+        if self._board:
+            self._board.stop()
         if self._http:
             self._http.close()
             self._http = None
@@ -270,6 +278,19 @@ class Server:
         """How many connections that were accepted elsewhere there are."""
         return sum(len(one.endpoint.connections) for one in set(self._takers.values()))
 
+    @property
+    def open_connection_count(self) -> int:
+        """How many connections there are on all ports; those of grpcio's server are not known."""
+        servers = [self._http, self._grpc, self._metrics, *(each.server for each in self._cloud)]
+        endpoints = [
+            one.endpoint for one in servers if one is not None and hasattr(one, "endpoint")
+        ]
+        return sum([len(endpoint.connections) for endpoint in endpoints])
+
+    async def part_of_board(self, text: str) -> bytes:
+        """Return what the dashboard of another process wants to know; see FigureBoard.reply."""
+        return await self._board.reply(text) if self._board is not None else b""
+
     def _adopt(self, protocol: str, server: "HttpServer | Http2Server") -> int:
         """Have `server` get the connections of an adopted port; return its number."""
         assert self._adopted is not None
@@ -295,8 +316,19 @@ class Server:
     def _open_dashboard(self) -> None:
         """Make the dashboard, if there is to be one. Raises InvalidConfig."""
         if has_dashboard(self.config):
-            self._tokens = ui_tokens(self.config, self._folder)
-            self._dashboard = dashboard(self.config, self.engine, self._tokens, self.say_link)
+            membership = self._membership
+            folder = membership.folder if membership is not None else None
+            self._tokens = ui_tokens(self.config, folder)
+            shown = dashboard(
+                self.config,
+                self.engine,
+                membership.processes if membership is not None else ALONE,
+                lambda: self.open_connection_count,
+                self._tokens,
+                self.say_link,
+            )
+            self._dashboard, self._board = shown
+            self._board.start()
 
     def _mounted(self) -> "Apis":
         """Return V2, the APIs beside it that are not turned off, and metrics if they go there."""

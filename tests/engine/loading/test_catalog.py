@@ -143,3 +143,12 @@ def test_an_ensemble_is_ready_only_while_its_steps_can_run():
     ]
     step.instances = None
     assert catalog.is_ready("o", "")
+
+
+def test_whoever_wants_to_know_is_told_of_each_version_that_begins_to_serve():
+    catalog, heard = Catalog(), []
+    catalog.on_add.append(heard.append)
+    one, other = served(1), served(2)
+    catalog.add(one, other)
+    catalog.set_state("bad", 1, ModelState.UNAVAILABLE, "broken")
+    assert heard == [one, other]

@@ -100,6 +100,12 @@ class WorkerProcess:
             undo.pop_all()
         self._fds: tuple[int, ...] = (self._other.fileno(), ours, theirs)
 
+    @property
+    def pid(self) -> int:
+        """The number of the running process, 0 if there is none."""
+        popen = self._popen
+        return popen.pid if popen is not None and not self.has_ended.is_set() else 0
+
     def start(self) -> None:
         """Start the process. Raises BackendFailed if the interpreter cannot be started."""
         threading.Thread(target=self._keep, name=f"{self._name}-worker", daemon=True).start()

@@ -83,6 +83,11 @@ class Supervisor:
         self._closed_later: asyncio.Future[None] | None = None
         self._waiting: list[Callable[[], None]] = []  # each to be called after a change
 
+    @property
+    def pid(self) -> int:
+        """The number of the worker process, 0 if none runs."""
+        return self._process.pid if self._process is not None else 0
+
     # --- for subclasses ---
 
     def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:

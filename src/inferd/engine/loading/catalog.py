@@ -4,7 +4,7 @@ Everything here happens on the event loop and waits for nothing, so every change
 those who read the catalog.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from inferd.config.model import ModelConfig
@@ -79,10 +79,14 @@ class KnownModel:
 
 
 class Catalog:
-    """The known models by name. `models` is public for lookups in the path of requests."""
+    """The known models by name. `models` is public for lookups in the path of requests.
+
+    `on_add` are told of each version that serves from now on.
+    """
 
     def __init__(self) -> None:
         self.models: dict[str, KnownModel] = {}
+        self.on_add: list[Callable[[Served], None]] = []
 
     # --- changing it ---
 
@@ -93,6 +97,8 @@ class Catalog:
             model.versions.pop(NO_VERSION, None)
             model.versions[int(one.version)] = Version(ModelState.READY, served=one)
             model.refresh()
+            for tell in self.on_add:
+                tell(one)
 
     def set_state(
         self,

@@ -1,0 +1,162 @@
+"""Sampler: looks once a second at what this process does, and keeps what it has seen."""
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from inferd.engine.engine import Engine
+from inferd.engine.serving.served import Served
+from inferd.observe.log_lines import LogLines
+from inferd.observe.nvml import GpuReading, Gpus
+from inferd.ui.figures.history import DayHistory, Row
+from inferd.ui.figures.meter import ProcessMeter
+from inferd.ui.figures.models import ModelFigures, pids_of
+from inferd.ui.figures.notable import NotableRequests
+from inferd.ui.figures.part import FigureQuestion, GpuPart, ProcessPart, Seen
+
+
+class Meters(NamedTuple):
+    """Where numbers come from that the engine does not have: connections, and GPUs if any."""
+
+    connections: Callable[[], int]
+    gpus: Gpus | None = None
+
+
+class Sampler:
+    """Samples one `engine`; `clock` is in seconds since 1970.
+
+    `history` is of this process alone; it can be added to that of others if there are any.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        meters: Meters,
+        *,
+        has_others: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.history = DayHistory(has_durations=has_others)
+        self.lines = LogLines()
+        self.requests = NotableRequests(clock)
+        self.key = uuid.uuid4().hex
+        self.started = int(clock() * 1000)
+        self.meter = ProcessMeter()
+        self.models = ModelFigures(engine.whole.catalog, self.requests.listen, self._memory_of)
+        self.gpus: list[GpuPart] = []
+        self._engine = engine
+        self._meters = meters
+        self._clock = clock
+        self._refused = 0
+        self._has_gpus = meters.gpus is not None
+        self._task: asyncio.Task[None] | None = None
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Begin to look; models that are loaded from now on are noticed at once."""
+        self._engine.whole.catalog.on_add.append(self.models.notice)
+        self._engine.log.listen(self.lines)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            self._engine.log.ignore(self.lines)
+            self._engine.whole.catalog.on_add.remove(self.models.notice)
+
+    async def _run(self) -> None:
+        while True:
+            second = int(self._clock()) + 1
+            await asyncio.sleep(second - self._clock())
+            await self.sample(max(second, int(self._clock())))
+
+    async def sample(self, second: int) -> None:
+        """Look, once this `second` since 1970 begins."""
+        capacity = self._engine.capacity
+        refused = capacity.refused_for_requests + capacity.refused_for_bytes
+        more, self._refused = refused - self._refused, refused
+        pending = capacity.request_count
+        connections = self._meters.connections()
+        counted = await self.models.sample(second)
+        if self._has_gpus:
+            await self._read_gpus()
+        self.meter.look(self.models.worker_pids())
+        utilizations = [one.utilization for one in self.gpus if one.utilization is not None]
+        memories = [one.memory for one in self.gpus if one.memory is not None]
+        self.history.add(
+            Row(
+                second,
+                counted.success,
+                counted.failure,
+                counted.refused + more,
+                self.meter.cpu,
+                self.meter.memory,
+                pending,
+                counted.queued,
+                connections,
+                sum(utilizations) / len(utilizations) if utilizations else None,
+                sum(memories) if memories else None,
+                counted.durations,
+            )
+        )
+
+    async def _read_gpus(self) -> None:
+        assert self._meters.gpus is not None
+        loop = asyncio.get_running_loop()
+        readings = await loop.run_in_executor(None, self._meters.gpus.readings)
+        self.gpus = list(map(_gpu, readings))
+        self._has_gpus = bool(readings)  # they never come later
+
+    def _memory_of(self, served: Served) -> int | None:
+        pids = pids_of(served)
+        return sum(map(self.meter.memory_of, pids)) if pids else None
+
+    # --- what is told ---
+
+    async def part(self, question: FigureQuestion) -> ProcessPart:
+        """Return what is wanted, and new to whoever wants it."""
+        now = int(self._clock())
+        seen = question.seen.get(self.key, Seen())
+        second, models, lines, requests = msgspec.structs.astuple(seen)
+        part = ProcessPart(
+            self.key,
+            os.getpid(),
+            self.started,
+            self.history.last,
+            self.meter.cpu,
+            self.meter.memory,
+            self._meters.connections(),
+            self._engine.capacity.request_count,
+            gpus=self.gpus,
+        )
+        if question.history:
+            part.seconds = self.history.seconds(seen.second)
+            part.minutes = [] if seen.second else self.history.minutes()
+            second = self.history.last
+        if question.models:
+            part.models, part.gone = await self.models.changed(seen.models, now)
+            models = self.models.number
+        if question.lines:
+            part.lines, part.dropped = self.lines.since(seen.lines)
+            lines += part.dropped + len(part.lines)
+        if question.requests:
+            part.requests = self.requests.since(seen.requests)
+            requests = self.requests.count
+        for name, version in question.details:
+            if (detail := self.models.detail(name, version)) is not None:
+                detail.notable = self.requests.since(0, name, version)
+                part.details.append(detail)
+        part.seen = Seen(second, models, lines, requests)
+        return part
+
+
+def _gpu(reading: GpuReading) -> GpuPart:
+    return GpuPart(reading.name, reading.utilization, reading.used_bytes, reading.total_bytes)
