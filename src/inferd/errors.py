@@ -180,7 +180,7 @@ class Unauthenticated(InferdError):
 
 
 class Forbidden(InferdError):
-    """The API key is valid, but not for this call."""
+    """The API key is valid, but not for this call, or nobody, or no such web page, may make it."""
 
     code = Code.FORBIDDEN
 

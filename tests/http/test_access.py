@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.errors import Restricted, Unauthenticated
-from inferd.http.access import OPEN, Access, Keys, Secret, joined
+from inferd.http.access import NO_GROUP, OPEN, Access, Keys, Secret, joined
 
 METADATA = Access({"metadata": Secret(b"admin-key", b"open sesame")})
 
@@ -48,3 +48,17 @@ def test_a_key_is_asked_for_except_in_keyless_groups_and_is_secret():
     with pytest.raises(Unauthenticated, match="trace"):
         access.guard("trace").check({b"key": b"bad"})
     assert access.secret_names == {"key"}
+
+
+def test_a_call_without_a_group_has_no_guard():
+    access = Access({"trace": Secret(b"admin-key", b"open sesame")}, OneKey())
+    assert access.guard(NO_GROUP) is None
+    assert access.keys is not None and OPEN.keys is None
+
+
+def test_a_guard_may_leave_the_key_to_others():
+    access = Access({"trace": Secret(b"admin-key", b"open sesame")}, OneKey())
+    assert access.guard("logging", with_keys=False) is None
+    access.guard("trace", with_keys=False).check({b"admin-key": b"open sesame"})
+    with pytest.raises(Restricted):
+        access.guard("trace", with_keys=False).check({b"key": b"good"})

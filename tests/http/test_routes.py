@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.errors import Restricted
+from inferd.errors import Restricted, TooLarge
 from inferd.http.access import Access, Secret
 from inferd.http.known_head import NO_VARIATIONS
 from inferd.http.message import NO_REQUEST, HttpAnswer
@@ -17,6 +17,7 @@ class Empty(Routes):
 
     def __init__(self):
         table = [Route("GET", "/a/{x}", "a", self.answer), Route("GET", "/b", "b", self.answer)]
+        table.append(Route("POST", "/short/{x}", "", self.answer, None, 10))
         super().__init__(
             Router(table, ACCESS),
             forward=None,
@@ -48,3 +49,14 @@ def test_one_group_of_calls_may_be_refused():
 def test_requests_are_neither_timed_nor_received_elsewhere():
     assert not Empty().is_timed()
     assert Empty().slot_for(NO_REQUEST, 1, 0) is None
+
+
+def test_a_route_may_take_short_bodies_alone():
+    routes = Empty()
+    for length in (0, 10):
+        routes.check_length(b"/short/1", length)
+    for length in (11, 1 << 40, -1):
+        with pytest.raises(TooLarge, match="10 bytes"):
+            routes.check_length(b"/short/1", length)
+        for target in (b"/b", b"/a/1", b"/nowhere"):
+            routes.check_length(target, length)

@@ -181,3 +181,10 @@ def test_a_load_may_bring_a_configuration_but_not_other_tensors(ask):
         status, answer = loaded(max_batch_size=3)
         assert status == 400
         assert "max_batch_size is 3, expected 0" in answer["error"]
+
+
+def test_a_server_with_a_dashboard_that_changes_things_prints_its_link(capsys):
+    with inferd.Server(double, ui="full") as server:
+        assert f"{server.http_url}/ui/#token=" in capsys.readouterr().out
+    with inferd.Server(double):
+        assert capsys.readouterr().out == ""

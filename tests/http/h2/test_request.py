@@ -165,3 +165,13 @@ def test_what_does_not_stand_alone_is_decoded(field):
     base = decode_request_head(base_fields, 1)
     fields = [*HEAD, *(base_fields[4:5] if field[0] != b"te" else []), field, (b"id", b"1")][:6]
     assert BaseHead(base_fields, base).renewed(fields, 7) is None
+
+
+def test_the_authority_is_kept_also_in_heads_that_differ_a_little():
+    fields = [*HEAD, (b"x", b"1")]
+    head = decode_request_head(fields, 0)
+    assert head.authority == b"h"
+    assert BaseHead(fields, head).renewed([*HEAD, (b"x", b"2")], 0).authority == b"h"
+    other = [*HEAD[:-1], (b":authority", b"other"), (b"x", b"1")]
+    assert BaseHead(fields, head).renewed(other, 0) is None  # it is decoded anew
+    assert decode_request_head(HEAD[:-1], 0).authority == b""
