@@ -49,6 +49,12 @@ def reported(counts):
     return counts.statistics("m", "1")
 
 
+def test_a_request_whose_times_cannot_be_is_counted_all_the_same():
+    counts = Counts()
+    counts.add_success(request(started=10**18, ended=1))
+    assert counts.request_histogram[0] == counts.success_count == 1
+
+
 # --- answers from the cache ---
 
 

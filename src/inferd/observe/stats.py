@@ -196,7 +196,7 @@ class Counts:
         if answered_ns := request.answered_ns:
             phases.handover_ns += answered_ns - ended_ns
             ended_ns = answered_ns
-        took_ns = ended_ns - started_ns
+        took_ns = max(0, ended_ns - started_ns)  # whatever a backend says: it must be counted
         shift = max(0, took_ns.bit_length() - FINE_BITS - 1)  # as in fine_bucket
         self.request_histogram[(shift << FINE_BITS) + (took_ns >> shift)] += 1
         self.success_count += 1
