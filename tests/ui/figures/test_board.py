@@ -272,6 +272,26 @@ def test_a_slow_reader_skips_what_it_missed():
     assert found["models"]["rows"][0]["success"] == 15
 
 
+@BOTH
+def test_seconds_that_a_reader_missed_come_before_the_next(count):
+    server = FigureServer(count)
+    several = server.add(served)
+    reader = server.reader()
+    server.second()
+    reader.look()
+    for number in range(3):
+        answered(several[0], number + 1)
+        server.second()
+    found = reader.look()
+    assert list(found) == ["rows", "tick"]
+    assert found["rows"]["second"]["success"] == [1, 2]
+    assert list(found["rows"]["second"]) == list(COLUMNS)
+    assert found["tick"]["row"]["success"] == 3
+    server.second()
+    assert list(reader.look()) == ["tick"]
+    assert list(reader.look()) == ["tick"]  # once more for the same second
+
+
 # --- processes come and go ---
 
 

@@ -112,6 +112,8 @@ class FigureBoard:
         self.number = 0
         """That of the last change of a row."""
         self.tick = b""
+        self.tick_second = 0
+        """The second whose row the tick has."""
         self.details: dict[Key, bytes] = {}
         self._engine = engine
         self._sampler = sampler
@@ -174,7 +176,7 @@ class FigureBoard:
                 self._merged_at = now
                 self._merged = self._merged or MergedHistory()
                 await self._merged.add(parts)
-            self.tick = self._make_tick()
+            self.tick, self.tick_second = self._make_tick(), self.history.last
         self._make_details(parts, versions)
 
     async def _take(self, parts: Sequence[ProcessPart]) -> set[Key]:

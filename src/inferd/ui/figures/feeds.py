@@ -56,20 +56,31 @@ Shared = Callable[[object, Callable[[], Event]], Event]
 
 
 class _Overview:
-    """First the history, then what is new each second."""
+    """First the history, then what is new each second.
+
+    Rows between two that it hears of, because a look was late or it took no more, come before the
+    later one.
+    """
 
     def __init__(self, board: FigureBoard) -> None:
         self._board = board
         self._seen: bytes | None = None
+        self._second = 0
 
     def news(self) -> Sequence[Event]:
         """See Feed."""
-        tick = self._board.tick
+        board, tick = self._board, self._board.tick
         if tick is self._seen:
             return ()
         is_first, self._seen = self._seen is None, tick
-        events = [Event("tick", tick)]
-        return [Event("history", self._board.columns()), *events] if is_first else events
+        before, self._second = self._second, board.tick_second
+        event = Event("tick", tick)
+        if is_first:
+            return (Event("history", board.columns()), event)
+        missed = board.history.between(before, board.tick_second)
+        if not missed["time"]:
+            return (event,)
+        return (Event("rows", json_encoder.encode({"second": missed})), event)
 
 
 class _Models:

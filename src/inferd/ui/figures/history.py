@@ -5,6 +5,7 @@ garbage collector would have fifty thousand of them to look at.
 """
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -145,17 +146,20 @@ class _Table:
         return self._columns["time"][-1] // 1000 if self._columns["time"] else 0
 
     def columns(self) -> dict[str, list[Value]]:
-        found: dict[str, list[Value]] = {}
-        for name, column in self._columns.items():
-            values: list[Value] = column[-self._most :].tolist()
-            if _NONE in values:
-                values = [None if value == _NONE else value for value in values]
-            found[name] = values
-        return found
+        return {
+            name: _shown_values(column[-self._most :]) for name, column in self._columns.items()
+        }
+
+    def between(self, after: int, before: int) -> dict[str, list[Value]]:
+        """Return the columns of seconds later than `after` and earlier than `before`."""
+        times = self._columns["time"]
+        end = bisect_left(times, before * 1000)
+        start = min(end, max(bisect_right(times, after * 1000), len(times) - self._most))
+        return {name: _shown_values(column[start:end]) for name, column in self._columns.items()}
 
     def newest(self, name: str, count: int) -> list[Value]:
         """Return the last values of a column."""
-        return [None if one == _NONE else one for one in self._columns[name][-count:]]
+        return _shown_values(self._columns[name][-count:])
 
     def rows(self, after: int) -> list[Row]:
         """Return the rows of later seconds than `after`."""
@@ -221,6 +225,10 @@ class DayHistory:
         found = {name: self._seconds.newest(name, 1) for name in COLUMNS}
         return {name: one[0] for name, one in found.items()} if found["time"] else None
 
+    def between(self, after: int, before: int) -> dict[str, list[Value]]:
+        """Return the columns of seconds later than `after` and earlier than `before`."""
+        return self._seconds.between(after, before)
+
     def newest(self, name: str, count: int) -> list[Value]:
         """Return the last values of a column of seconds."""
         return self._seconds.newest(name, count)
@@ -236,6 +244,10 @@ class DayHistory:
     def minutes(self) -> list[Row]:
         """Return the rows of all minutes that are over; only if it has durations."""
         return self._minutes.rows(0)
+
+
+def _shown_values(values: "array[Any]") -> list[Value]:
+    return [None if one == _NONE else one for one in values]
 
 
 def _packed(durations: dict[int, int]) -> bytes:
