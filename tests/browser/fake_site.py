@@ -103,7 +103,6 @@ class Fake:
     def __init__(self):
         self.mode = "full"
         self.key = None  # that Authorization must have
-        self.keys_fail = 401
         self.state, self.why = "ready", ""
         self.gpus = [
             {"name": "NVIDIA H100", "utilization": 0.55, "memory": 9e9, "memory_total": 80e9}
@@ -111,6 +110,7 @@ class Fake:
         self.rows = [model_row(number, f"model_{number:02}") for number in range(14)]
         self.log = []
         self.acts = []
+        self.refuses = ""  # the words with which streams are refused
         self.is_broken = False  # streams end, and new ones are not answered
         self.changed = threading.Condition()
 
@@ -310,6 +310,9 @@ class Handler(BaseHTTPRequestHandler):
         fake = self.fake
         if fake.key and self.headers.get("Authorization") != f"Bearer {fake.key}":
             self.answer(401, {"error": "this call needs an API key"})
+            return
+        if fake.refuses:
+            self.answer(503, {"error": fake.refuses})
             return
         if fake.is_broken:
             self.close_connection = True

@@ -12,8 +12,12 @@ export function Dialog({ title, label, act, close, danger, children }) {
   const [error, setError] = useState('');
   useEffect(() => {
     const before = document.activeElement;
-    ref.current.showModal();
-    return () => before?.focus?.();
+    const dialog = ref.current;
+    dialog.showModal();
+    return () => {
+      dialog.close(); // while it is open, nothing else can have the focus
+      before?.focus?.();
+    };
   }, []);
   const go = async (event) => {
     event.preventDefault();

@@ -115,11 +115,11 @@ export function EnsembleGraph({ config, times }) {
         ${x2 - x1 <= BOX.gapX && html`<text class="quiet tiny" text-anchor="middle" x=${middle} y=${Math.min(y1, y2) + Math.abs(y2 - y1) / 2 - 6}>${clip(tensor, 14)}</text>`}</g>`;
     })}
     ${[...at].map(([node, { x, y }], i) => (node.tensor !== undefined
-      ? html`<g key=${i}><rect class="node tensor" x=${x} y=${y} width=${BOX.width} height=${BOX.height} rx="29" />
-          <text text-anchor="middle" x=${x + BOX.width / 2} y=${y + 27}>${clip(node.tensor, 20)}<title>${node.tensor}</title></text>
+      ? html`<g key=${i}><title>${node.tensor}</title><rect class="node tensor" x=${x} y=${y} width=${BOX.width} height=${BOX.height} rx="29" />
+          <text text-anchor="middle" x=${x + BOX.width / 2} y=${y + 27}>${clip(node.tensor, 20)}</text>
           <text class="quiet tiny" text-anchor="middle" x=${x + BOX.width / 2} y=${y + 44}>${node.isOutput ? 'output' : 'input'}</text></g>`
-      : html`<g key=${i}><rect class="node" x=${x} y=${y} width=${BOX.width} height=${BOX.height} rx="9" />
-          <text x=${x + 14} y=${y + 23}>${clip(node.name, 21)}<title>${node.name}</title></text>
+      : html`<g key=${i}><title>${node.name}</title><rect class="node" x=${x} y=${y} width=${BOX.width} height=${BOX.height} rx="9" />
+          <text x=${x + 14} y=${y + 23}>${clip(node.name, 21)}</text>
           <text class="quiet tiny" x=${x + 14} y=${y + 40}>${timeOf(node)?.mean ? `${duration(timeOf(node).mean)} on average` : 'no times yet'}</text>
           <rect class="fill-blue" x=${x + 14} y=${y + 47} height="4" rx="2" width=${(BOX.width - 28) * Math.min(1, (timeOf(node)?.mean ?? 0) / longest)} /></g>`))}
   </svg>`;

@@ -12,8 +12,9 @@ export function changeOverview(state, name, data) {
     return { ...state, second: data.second, minute: data.minute, changes: state.changes + 1 };
   }
   if (name !== 'tick') return state;
-  append(state.second, data.row, LIMITS.second);
-  return { ...state, tick: data, changes: state.changes + 1 };
+  const tick = { row: {}, gpus: [], processes: [], ...data };
+  if (data.row) append(state.second, data.row, LIMITS.second);
+  return { ...state, tick, changes: state.changes + 1 };
 }
 
 function append(columns, row, limit) {

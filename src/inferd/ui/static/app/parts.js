@@ -86,17 +86,22 @@ export const successOf = ({ success, failure, refused }) => (
 
 /** Copy text to the clipboard, also where the page came over plain HTTP. */
 export async function copyText(text) {
-  if (navigator.clipboard && isSecureContext) {
+  try {
     await navigator.clipboard.writeText(text);
     return;
+  } catch {
+    // No clipboard without HTTPS, or the browser refuses it: select the text and copy that.
   }
   const area = document.createElement('textarea');
+  const before = document.activeElement;
   area.value = text;
   area.className = 'visually-hidden';
   document.body.append(area);
   area.select();
-  document.execCommand('copy');
+  const isCopied = document.execCommand('copy');
   area.remove();
+  before?.focus?.();
+  if (!isCopied) throw new Error('The browser did not let it be copied.');
 }
 
 /** Have the browser save `data` (text or bytes) as a file. */

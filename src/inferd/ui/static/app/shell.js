@@ -75,6 +75,7 @@ export function Shell() {
     if (first.current) first.current = false;
     else heading.current?.querySelector('h1')?.focus({ preventScroll: true });
     scrollTo(0, 0);
+    document.querySelector('.tabs [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [shown]);
 
   const skip = (event) => {

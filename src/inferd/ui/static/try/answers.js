@@ -3,7 +3,7 @@
 import { count, duration, figures, moment, shape as writeShape } from '../app/format.js';
 import { html, useEffect, useRef, useState } from '../app/html.js';
 import { Bars, Choice, saveFile } from '../app/parts.js';
-import { asText, base64, encode, isNumber } from './datatypes.js';
+import { asText, base64, encode } from './datatypes.js';
 import { writeNpy } from './npy.js';
 import { paint } from './picture.js';
 import { pictureOf } from './shapes.js';
@@ -11,7 +11,7 @@ import { pictureOf } from './shapes.js';
 const MOST_CLASSES = 2000;
 const SHOWN_CLASSES = 10;
 const SHOWN_CELLS = 400;
-const TITLES = { text: 'Text', classes: 'Classes', bars: 'Bars', picture: 'Picture', table: 'Table' };
+const TITLES = { value: 'Value', text: 'Text', classes: 'Classes', bars: 'Bars', picture: 'Picture', table: 'Table' };
 
 /** A BYTES element as people read it: text, or what it is. */
 export const readable = (value) => {
@@ -32,11 +32,11 @@ function classesOf({ datatype, values }) {
 export function waysOf(output) {
   const { datatype, shape, values } = output;
   if (datatype === 'BYTES') return classesOf(output) ? ['classes', 'table'] : ['text', 'table'];
-  const ways = ['table'];
+  const ways = values.length === 1 ? ['value', 'table'] : ['table'];
   const row = shape.at(-1) ?? 1;
-  const isVector = isNumber(datatype) && values.length === row && row > 1 && row <= MOST_CLASSES;
-  if (isVector && datatype !== 'BOOL') ways.unshift('bars');
-  const picture = datatype !== 'BOOL' && pictureOf(shape, shape.length > 3) ;
+  const isVector = values.length === row && row > 1 && row <= MOST_CLASSES;
+  if (isVector && /^[FB]\w*\d/.test(datatype)) ways.unshift('bars'); // floats: FP32, BF16
+  const picture = datatype !== 'BOOL' && pictureOf(shape, shape.length > 3);
   if (picture && picture.height >= 8 && picture.width >= 8 && shape.length > 1 && !isVector) ways.unshift('picture');
   return ways;
 }
@@ -57,6 +57,8 @@ export function Output({ output }) {
 }
 
 const TextShown = ({ values }) => html`${values.map((value, i) => html`<pre key=${i} class="answer-text" tabindex="0">${readable(value)}</pre>`)}`;
+
+const ValueShown = ({ values }) => html`<p class="value">${String(values[0])}</p>`;
 
 const ClassesShown = ({ output }) => html`<${Bars} caption=${`Classes of ${output.name}`} columns=${['Class', 'Score']}
   rows=${classesOf(output).map(({ value, label }, i) => ({ label, value, text: figures(value), strong: i === 0 }))} />`;
@@ -93,7 +95,7 @@ function TableShown({ values, shape, datatype, name }) {
     ${values.length > SHOWN_CELLS && html`<button class="small-button" onClick=${() => setAll(!all)}>${all ? 'Fewer' : `All ${count(values.length)} elements`}</button>`}`;
 }
 
-const WAYS = { text: TextShown, classes: ClassesShown, bars: BarsShown, picture: PictureShown, table: TableShown };
+const WAYS = { value: ValueShown, text: TextShown, classes: ClassesShown, bars: BarsShown, picture: PictureShown, table: TableShown };
 
 export function Answer({ answer }) {
   return html`<div class="answer stack">${answer.outputs.map((output) => html`<${Output} key=${output.name} output=${output} />`)}

@@ -75,8 +75,8 @@ function Figures({ row }) {
       ${row.joined && html`<p class="small quiet">Requests are ${{ joined: 'joined', alone: 'run alone', compared: 'compared before they are joined' }[row.joined] ?? row.joined}${row.joined_reason ? `: ${row.joined_reason}` : '.'}</p>`}
     </section>
     <div class="two">
-      <section class="card"><${LatencyHistogram} title="Latency" latency=${row.latency} /></section>
-      <section class="card"><${LatencyHistogram} title="Time in the queue" latency=${row.queue_latency} /></section>
+      <section class="card"><${LatencyHistogram} title="Latency, since the start" latency=${row.latency} /></section>
+      <section class="card"><${LatencyHistogram} title="Time in the queue, since the start" latency=${row.queue_latency} /></section>
     </div>
     ${row.batch_sizes?.length > 0 && html`<section class="card" aria-labelledby="batches"><h2 id="batches">Batch sizes</h2>
       <${Bars} caption="Batch sizes" columns=${['Size', 'Runs']} rows=${row.batch_sizes.map(([size, runs]) => ({ label: String(size), value: runs, text: count(runs) }))} /></section>`}`;
