@@ -31,7 +31,8 @@ def test_a_session_is_as_good_as_a_key():
     session = tokens.unlock(tokens.token()).encode()
     permission.check_act(ACT, {SESSION: session})
     permission.check_act(ACT, {b"x-api-key": b"key"})
-    for headers in ({}, {SESSION: b"x"}, {SESSION: b"x", b"x-api-key": b"key"}):
+    permission.check_act(ACT, {SESSION: b"old", b"x-api-key": b"key"})
+    for headers in ({}, {SESSION: b"x"}, {SESSION: session + b"x", b"x-api-key": b"other"}):
         with pytest.raises(Unauthenticated):
             permission.check_act(ACT, headers)
 

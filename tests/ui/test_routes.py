@@ -71,6 +71,8 @@ async def test_a_file_is_zipped_for_those_who_take_that(showing, get, page):
         plain = await site.ask(get("/ui/static/app.js"))
         zipped = await site.ask(get("/ui/static/app.js", "Accept-Encoding: br, gzip;q=0.8"))
         assert plain.body == gzip.decompress(zipped.body) == (page / "app.js").read_bytes()
+        curls = await site.ask(get("/ui/static/app.js", "Accept-Encoding: deflate, gzip, br"))
+        assert curls.body == zipped.body
         assert zipped.headers["content-encoding"] == "gzip"
         assert plain.headers["vary"] == zipped.headers["vary"] == "Accept-Encoding"
         assert plain.headers["etag"] != zipped.headers["etag"]

@@ -55,16 +55,13 @@ class Permission:
     def check_act(self, act: Act, headers: Headers) -> None:
         """Raise Unauthenticated, Forbidden or Restricted unless the client may do that."""
         group = ACT_GROUPS[type(act)]
-        session = headers.get(SESSION)
-        if session is not None:
-            if not self.tokens().is_session(session.decode("latin-1")):
-                msg = "the session is over: open the link that the server has printed last"
+        session = headers.get(SESSION, b"")
+        if not self.tokens().is_session(session.decode("latin-1")):
+            if self._keys is None:
+                what = "the session is over" if session else "this needs a session"
+                msg = f"{what}: open the link that the server has printed last"
                 raise Unauthenticated(msg)
-        elif self._keys is not None:
             self._keys.check(group, headers)
-        else:
-            msg = "this needs a session: open the link that the server has printed"
-            raise Unauthenticated(msg)
         for guard in self._secrets[group]:
             guard.check(headers)
 

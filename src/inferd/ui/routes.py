@@ -19,6 +19,7 @@ from inferd.api.routes import not_found, refusal, wrong_method
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest, TooLarge, Unauthenticated
 from inferd.http.access import NO_GROUP, Access
+from inferd.http.coding import coding_named
 from inferd.http.content_coding import choose_coding
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import Route, Target, path_of
@@ -259,7 +260,10 @@ def _body(request: HttpRequest) -> memoryview:
 
 
 def _takes_gzip(request: HttpRequest) -> bool:
-    return choose_coding(request.headers.get(b"accept-encoding", b"")) == b"gzip"
+    """Tell whether to send gzip: a client that likes deflate better than that has no choice."""
+    items = request.headers.get(b"accept-encoding", b"").split(b",")
+    others = [one for one in items if coding_named(one.partition(b";")[0]) != b"deflate"]
+    return choose_coding(b",".join(others)) == b"gzip"
 
 
 def _names_tag(condition: bytes, tag: bytes) -> bool:
