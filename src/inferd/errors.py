@@ -126,7 +126,7 @@ class ServiceNotFound(InferdError):
 
 
 class DocumentNotFound(InferdError):
-    """The server hands out no document of that name."""
+    """The server hands out no document of that name, or has nothing at that URL."""
 
     code = Code.NOT_FOUND
 

@@ -4,9 +4,11 @@ import re
 
 import pytest
 
+from inferd.api.access import KeyRing
 from inferd.api.routes import HttpRoutes
 from inferd.config.options.restriction import API_GROUPS
 from inferd.engine.engine import Engine
+from inferd.http.access import OPEN, Access
 from inferd.wire.v2.rest.codec import JsonRules
 
 DIGITS_20 = "99999999999999999999"
@@ -43,6 +45,16 @@ async def test_what_is_not_there_is_404(serving, path):
         assert answer.error
         assert "connection" not in answer.headers
         assert (await client.ask(request("GET", "/v2"))).status == 200
+
+
+@pytest.mark.parametrize("line", ["Content-Length: 1000000000", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("guarded", [False, True])
+async def test_a_large_body_for_what_is_not_there_is_not_read(serving, line, guarded):
+    access = Access(keys=KeyRing({})) if guarded else OPEN
+    async with serving(access=access) as site:
+        answer = await site.ask(request("POST", "/nowhere?x", line))
+        assert (answer.status, answer.error) == (404, "Not Found: there is nothing at '/nowhere'")
+        assert answer.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize("target", ["*", "there:80"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.errors import Restricted, TooLarge
+from inferd.errors import DocumentNotFound, Restricted, TooLarge
 from inferd.http.access import Access, Secret
 from inferd.http.known_head import NO_VARIATIONS
 from inferd.http.message import NO_REQUEST, HttpAnswer
@@ -58,5 +58,10 @@ def test_a_route_may_take_short_bodies_alone():
     for length in (11, 1 << 40, -1):
         with pytest.raises(TooLarge, match="10 bytes"):
             routes.check_length(b"/short/1", length)
-        for target in (b"/b", b"/a/1", b"/nowhere"):
+        for target in (b"/b", b"/a/1"):
             routes.check_length(target, length)
+
+
+def test_what_is_not_there_takes_no_body_that_is_not_short():
+    with pytest.raises(DocumentNotFound, match="there is nothing at '/nowhere'"):
+        Empty().check_length(b"/nowhere?x=1", 1 << 20)

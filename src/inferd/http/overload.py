@@ -14,7 +14,7 @@ RETRY_AFTER = b"Retry-After: %d\r\n" % Overloaded.retry_s
 
 
 def check_head(capacity: Capacity, routes: Routes, target: bytes, length: int) -> None:
-    """Raise Overloaded or TooLarge for a request that would be refused once its body has arrived.
+    """Raise the error of a request that would be refused once its body has arrived.
 
     `length` is the length of the body, -1 if the head does not say.
     """

@@ -4,12 +4,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from inferd.compiled import mypyc_attr
-from inferd.errors import InferdError, TooLarge
+from inferd.errors import DocumentNotFound, InferdError, TooLarge
 from inferd.http.access import Headers
 from inferd.http.header_forward import HeaderForward
 from inferd.http.known_head import Variations
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
-from inferd.http.router import Router
+from inferd.http.router import Router, path_of
 from inferd.memory.batch_memory import BlockSlot
 
 
@@ -64,9 +64,15 @@ class Routes:
         return found is not None and found.api == self.refusable
 
     def check_length(self, target: bytes, length: int) -> None:
-        """Raise TooLarge if `target` takes no body of `length` bytes; -1: nobody knows how many."""
+        """Raise TooLarge if `target` takes no body of `length` bytes; -1: nobody knows how many.
+
+        Raises DocumentNotFound for a target that does not exist, which takes none.
+        """
         found = self.router.find(target)
-        if found is not None and found.most_bytes and not 0 <= length <= found.most_bytes:
+        if found is None:
+            msg = f"Not Found: there is nothing at '{path_of(target)[:200].decode('latin-1')}'"
+            raise DocumentNotFound(msg)
+        if found.most_bytes and not 0 <= length <= found.most_bytes:
             msg = f"the body must say its length, which may be {found.most_bytes} bytes here"
             raise TooLarge(msg)
 

@@ -521,7 +521,7 @@ async def test_a_body_counts_until_its_answer_and_is_let_go_then(serving, binary
 
 # --- bad chunks ---
 
-CHUNKS = b"POST /v2/nothing HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKS = b"POST /v2/models/nothing/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 @pytest.mark.parametrize(
