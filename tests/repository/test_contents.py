@@ -35,3 +35,12 @@ def test_what_lies_outside_is_refused(folder, filename):
     (folder / "link").symlink_to(folder.parent / "outside")
     with pytest.raises(InvalidConfig, match=r"leads out of the model's folder$"):
         read_inside(folder, filename, "here", 9)
+
+
+@pytest.mark.parametrize(
+    "filename", ["../nothing", "/nowhere/at all", "more/../../nothing", "none/../../outside"]
+)
+def test_nobody_is_told_what_exists_outside(folder, filename):
+    (folder.parent / "outside").write_text("secret")
+    with pytest.raises(InvalidConfig, match=r"leads out of the model's folder$"):
+        read_inside(folder, filename, "here", 9)

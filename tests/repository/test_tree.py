@@ -89,6 +89,17 @@ def test_a_link_that_leads_out_is_found_wherever_it_is(tmp_path, place):
     assert link_out(root / "m", root) == place
 
 
+def test_a_link_that_leads_out_is_found_however_deep_it_lies(tmp_path):
+    place = f"m/{'d/' * 100}x"
+    deep = tmp_path / "repo" / "m"
+    deep.mkdir(parents=True)
+    for _ in range(100):
+        deep /= "d"
+        deep.mkdir()
+    (deep / "x").symlink_to("/etc")
+    assert link_out(tmp_path / "repo" / "m", tmp_path / "repo") == place
+
+
 def test_a_link_to_what_is_not_there_leads_out_as_well(tmp_path):
     root = tmp_path / "repo"
     (root / "m").mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from inferd.config.rules.inside import is_inside
 from inferd.errors import InvalidConfig
 
 
@@ -23,19 +24,25 @@ def read_inside(folder: Path, filename: str, place: str, max_bytes: int) -> byte
 
     Raises InvalidConfig if it is missing, not inside `folder`, or cannot be read.
     """
+    # Before anything is looked up: clients send such names, and are not told what exists elsewhere.
+    if not is_inside(filename):
+        raise _outside(filename, place)
     file = folder / filename
     if not _is_file(file):
         msg = f"{place} names '{filename}', and there is no such file"
         raise InvalidConfig(msg)
     if not file.resolve().is_relative_to(folder.resolve()):
-        msg = f"{place} '{filename}' leads out of the model's folder"
-        raise InvalidConfig(msg)
+        raise _outside(filename, place)
     try:
         with file.open("rb") as source:
             return source.read(max_bytes)
     except OSError as error:
         msg = f"{place} '{filename}' cannot be read: {error.strerror}"
         raise InvalidConfig(msg) from error
+
+
+def _outside(filename: str, place: str) -> InvalidConfig:
+    return InvalidConfig(f"{place} '{filename}' leads out of the model's folder")
 
 
 def _is_file(path: Path) -> bool:

@@ -4,11 +4,12 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 MAX_DEPTH = 32
-"""Folders nested more deeply are not searched."""
+"""Files in folders nested more deeply are not listed."""
 
 NO_MODELS = ("__pycache__", "lost+found")
 """Folders that Python and file systems create anywhere; like hidden ones, they hold no models."""
@@ -54,7 +55,7 @@ def link_out(folder: Path, root: Path) -> str | None:
     The path is relative to `root`, which contains `folder`.
     """
     end = os.path.realpath(root)
-    for path in _everything(folder):
+    for path in chain((folder,), _everything_below(folder)):
         if os.path.islink(path) and not _is_below(os.path.realpath(path), end):
             return path.relative_to(root).as_posix()
     return None
@@ -74,12 +75,16 @@ def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iter
             yield from _walk(folder / name, f"{prefix}{name}/", (*above, here))
 
 
-def _everything(path: Path, depth: int = 0) -> Iterator[Path]:
-    """Yield `path` and all below it, hidden files too; only `path` itself is followed as a link."""
-    yield path
-    if depth < MAX_DEPTH and path.is_dir() and (depth == 0 or not path.is_symlink()):
+def _everything_below(folder: Path) -> Iterator[Path]:
+    """Yield all below `folder`, however deep, hidden files too; only `folder` may be a link."""
+    left = [folder]
+    while left:
+        path = left.pop()
         for name in _names(path):
-            yield from _everything(path / name, depth + 1)
+            found = path / name
+            yield found
+            if found.is_dir() and not found.is_symlink():
+                left.append(found)
 
 
 def _names(folder: Path) -> list[str]:
