@@ -3,7 +3,7 @@
 import pytest
 from world import World
 
-from inferd.fleet.fleet import ENDED, MODELS, Fleet, Rules
+from inferd.fleet.fleet import ENDED, LINES, MODELS, Fleet, Rules
 from inferd.fleet.members import State
 from inferd.fleet.messages import (
     Answered,
@@ -109,6 +109,9 @@ class Notes:
 
     def change_log(self, change):
         self.log = change
+
+    def lines(self, count):
+        return b"lines after %d" % count
 
     def end(self, code):
         self.code = code
@@ -253,6 +256,12 @@ def test_what_ended_processes_left_is_answered_without_asking_the_others(notes):
     notes.fleet.lost(2, "SIGKILL")
     assert ask(ENDED) == [(1, Replied(7, (b"what it counted",)))]
     assert ask("ui {}") == [(1, Replied(7, ()))]
+
+
+def test_the_supervisor_answers_for_its_own_log(notes):
+    notes.sent.clear()
+    notes.fleet.hear(1, Ask(7, f"{LINES}12"))
+    assert notes.sent == [(1, Replied(7, (b"lines after 12",)))]
 
 
 def test_other_questions_are_passed_on_as_they_are(notes):

@@ -6,8 +6,15 @@ import msgspec
 import pytest
 
 from inferd.config.options.log import LogChange, LogSettings
+from inferd.errors import InferdError
 from inferd.observe.log import Log, close_log
-from inferd.observe.log_lines import MOST_CHARACTERS, LogLines
+from inferd.observe.log_lines import (
+    MOST_CHARACTERS,
+    LogLine,
+    LogLines,
+    decode_lines,
+    encode_lines,
+)
 
 LOGGER = logging.getLogger("inferd.part")
 
@@ -108,6 +115,13 @@ def test_any_text_can_be_sent(tmp_path):
     _, lines = opened(tmp_path / "log")
     LOGGER.error("%s", "<script>\udc80\0\u2028")
     assert b"<script>?\\u0000" in msgspec.json.encode(lines.since(0)[0])
+
+
+def test_lines_can_be_sent():
+    lines = [LogLine(1, "info", "<b>", 7, "m:1")]
+    assert decode_lines(encode_lines(lines, 5)) == (lines, 5)
+    with pytest.raises(InferdError, match="cannot be read"):
+        decode_lines(b"\xc1")
 
 
 def test_threads_log_at_the_same_time():

@@ -288,7 +288,7 @@ def test_processes_of_a_server_are_added_and_one_that_dies_leaves_what_it_counte
     repository, echo, ask
 ):
     models = repository(m=echo(), bad=FAULTY % "raise_error")
-    with running_fleet(models, workers=2) as (_, port):
+    with running_fleet(models, workers=2) as (server, port):
         count = ask_often(port, 100, clients=8)
         ask_often(port, 5, "bad", clients=8)
         until(lambda: succeeded(events(port, "overview")["history"]) == count)
@@ -298,7 +298,8 @@ def test_processes_of_a_server_are_added_and_one_that_dies_leaves_what_it_counte
         assert len(pids) == 2
         assert found["tick"]["lost_history"] is False
         assert {row["pid"] for row in found["requests"]["rows"]} == pids
-        assert {line["pid"] for line in found["log"]["lines"]} == pids
+        starter = server.process.pid
+        assert {line["pid"] for line in found["log"]["lines"]} == {*pids, starter}
         assert (
             row_of(port)["success"] == statistics(ask, port)["inference_stats"]["success"]["count"]
         )
@@ -307,6 +308,8 @@ def test_processes_of_a_server_are_added_and_one_that_dies_leaves_what_it_counte
         assert row_of(port, "bad")["failure"] == 40
         os.kill(max(pids), signal.SIGKILL)
         tick = until(lambda: tick_of_others(port, pids))
+        lines = events(port, "log")["log"]["lines"]
+        assert any("SIGKILL" in line["text"] for line in lines if line["pid"] == starter)
         assert min(pids) in {one["pid"] for one in tick["processes"]}
         for _ in range(4):  # whichever process is asked
             assert row_of(port)["success"] == count

@@ -80,6 +80,13 @@ class Others(Protocol):
         """
         ...
 
+    async def starter_lines(self, count: int) -> Sequence[bytes]:
+        """Return the log lines, after the first `count`, of the process that started the others.
+
+        They are encoded as by inferd.observe.log_lines; nothing if it does not reply.
+        """
+        ...
+
     async def ended(self) -> Sequence[bytes]:
         """Return the encoded sum of the numbers of processes that have ended, nothing without."""
         ...

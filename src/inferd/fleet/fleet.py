@@ -56,6 +56,9 @@ NUMBERS = "numbers"
 ENDED = "ended"
 """The question for what ended processes left alone, which no process is asked."""
 
+LINES = "lines "
+"""The question for the supervisor's own log lines after the first so many, a number."""
+
 MODELS = "models"
 """The question how many model versions there are in each state; a JSON object of numbers."""
 
@@ -92,6 +95,10 @@ class Shell(Protocol):
 
     def change_log(self, change: LogChanged) -> None:
         """Log as the processes do."""
+        ...
+
+    def lines(self, count: int) -> bytes:
+        """Return the supervisor's log lines after the first `count`, encoded."""
         ...
 
     def end(self, code: int) -> None:
@@ -387,7 +394,7 @@ class Fleet:
         if ask.what == NUMBERS:
             member.numbers = ask.own
         others = [one.number for one in self.members if self._is_asked(one, member)]
-        if ask.what == ENDED:
+        if ask.what == ENDED or ask.what.startswith(LINES):
             others.clear()
         self._questions.ask(member.number, ask, others, self._clock())
 
@@ -565,6 +572,8 @@ class Fleet:
             self._tell(number, message)
 
     def _rest(self, what: str, silent: Iterable[int]) -> list[bytes]:
+        if what.startswith(LINES):
+            return [self._shell.lines(int(what.removeprefix(LINES)))]
         if what not in (NUMBERS, ENDED):
             return []
         last = [one.numbers for one in map(self.members.get, silent) if one is not None]

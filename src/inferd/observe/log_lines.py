@@ -6,6 +6,8 @@ from itertools import islice
 
 import msgspec
 
+from inferd.errors import InferdError
+
 MOST_LINES = 1000
 
 MOST_CHARACTERS = 4000
@@ -67,4 +69,20 @@ class LogLines(logging.Handler):
         return lines, wanted - len(lines)
 
 
+def encode_lines(lines: list[LogLine], dropped: int) -> bytes:
+    """Return lines, and how many before them are gone, as bytes."""
+    return _encoder.encode((lines, dropped))
+
+
+def decode_lines(data: bytes) -> tuple[list[LogLine], int]:
+    """Return what `encode_lines` was given. Raises InferdError."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        msg = f"the log lines of a process cannot be read: {error}"
+        raise InferdError(msg) from error
+
+
 _TRACEBACKS = logging.Formatter()
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[list[LogLine], int])

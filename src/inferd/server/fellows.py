@@ -26,7 +26,7 @@ from inferd.engine.engine import Engine
 from inferd.errors import InferdError, Unavailable, foreign_text
 from inferd.fleet.bodies import packed, unpacked
 from inferd.fleet.changes import gate_of
-from inferd.fleet.fleet import ENDED, MODELS, NUMBERS
+from inferd.fleet.fleet import ENDED, LINES, MODELS, NUMBERS
 from inferd.fleet.messages import (
     Answered,
     Ask,
@@ -96,6 +96,10 @@ class Fellows:
     async def ended(self) -> Sequence[bytes]:
         """See Others."""
         return await self._ask(ENDED)
+
+    async def starter_lines(self, count: int) -> Sequence[bytes]:
+        """See Others."""
+        return await self._ask(f"{LINES}{count}")
 
     async def _ask(self, what: str, own: bytes = b"") -> Sequence[bytes]:
         id = next(self._ids)

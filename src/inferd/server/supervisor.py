@@ -49,11 +49,12 @@ from inferd.fleet.status import (
     ServerStatus,
 )
 from inferd.observe.log import Log, printable
+from inferd.observe.log_lines import LogLines, encode_lines
 from inferd.observe.numbers import merged
 from inferd.server.address import default_address
 from inferd.server.control import ControlSocket
 from inferd.server.folder import name_of, private_folder
-from inferd.server.link import say_link, ui_tokens
+from inferd.server.link import has_dashboard, say_link, ui_tokens
 from inferd.server.places import dashboard_url, places, say_live
 from inferd.server.systemd.notify import READY, RELOADING, STOPPING, Notifier
 from inferd.server.systemd.sockets import GRPC_UNIX, HTTP_UNIX, arranged, passed_sockets, placed
@@ -119,6 +120,9 @@ class _Supervisor:
         self._ended: asyncio.Future[int] | None = None
         self._control = ControlSocket(self._reply)
         self._since_s = time.time()
+        self._lines = LogLines()
+        if has_dashboard(config):
+            log.listen(self._lines)
         self._fleet = Fleet(
             Rules(
                 count,
@@ -401,6 +405,10 @@ class _Supervisor:
         """See Shell."""
         file = Path(change.file) if change.file else None
         self._log.follow(LogSettings(**msgspec.structs.asdict(change) | {"file": file}))
+
+    def lines(self, count: int) -> bytes:
+        """See Shell."""
+        return encode_lines(*self._lines.since(count))
 
     def end(self, code: int) -> None:
         """See Shell."""

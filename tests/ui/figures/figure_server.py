@@ -10,6 +10,7 @@ from figure_models import Clock
 from inferd.core.processes import Processes
 from inferd.engine.engine import Engine
 from inferd.engine.loading.load import LoadOptions
+from inferd.observe.log_lines import LogLines, encode_lines
 from inferd.observe.numbers import merged
 from inferd.ui.figures.board import SUBJECT, FigureBoard
 from inferd.ui.figures.feeds import Figures
@@ -46,6 +47,7 @@ class FigureServer:
         self.ended = []
         self.silent = set()
         self.asked = []
+        self.starter = LogLines()
         if count > 1:
             for one in self.all:
                 one.engine.others = _Others(self, one)
@@ -108,6 +110,10 @@ class _Others:
             for one in self.server.all
             if one is not self.asker and one not in self.server.silent
         ]
+
+    async def starter_lines(self, count):
+        lines, dropped = self.server.starter.since(count)
+        return [encode_lines(lines, dropped)]
 
     async def ended(self):
         return self.server.ended

@@ -171,6 +171,26 @@ def test_log_lines_of_all_processes_come_once(count):
     assert reader.look() == {}
 
 
+def test_lines_of_the_process_that_started_the_others_are_among_them():
+    server = FigureServer(2)
+    logger = logging.Logger("here")
+
+    def say(lines, text, at):
+        record = logger.makeRecord("x", 20, "m.py", 1, text, (), None)
+        record.created = at
+        lines.handle(record)
+
+    say(server.starter, "two", 2)
+    say(server.all[0].sampler.lines, "one", 1)
+    say(server.all[1].sampler.lines, "three", 3)
+    reader = server.reader(LOG)
+    found = reader.look()["log"]["lines"]
+    assert [line["text"] for line in found] == ["one", "two", "three"]
+    assert reader.look() == {}
+    say(server.starter, "four", 4)
+    assert [line["text"] for line in reader.look()["log"]["lines"]] == ["four"]
+
+
 def test_lines_that_nobody_can_get_any_more_are_counted():
     server = FigureServer()
     reader = server.reader(LOG)

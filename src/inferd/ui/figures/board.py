@@ -14,7 +14,7 @@ from inferd.engine.engine import Engine
 from inferd.engine.loading.catalog import NO_VERSION
 from inferd.errors import ModelNotFound
 from inferd.observe import stats
-from inferd.observe.log_lines import MOST_LINES, LogLine
+from inferd.observe.log_lines import MOST_LINES, LogLine, decode_lines
 from inferd.observe.numbers import decode
 from inferd.ui.figures.detail import detail
 from inferd.ui.figures.history import DayHistory
@@ -123,6 +123,7 @@ class FigureBoard:
         self._known: dict[str, _Process] = {}
         self._seen: dict[str, Seen] = {}
         self._ended: dict[Key, list[ModelPart]] = {}
+        self._starter_count = 0
         self._has_lost = False
         self._looked = 0.0
         self._merged: MergedHistory | None = None
@@ -167,7 +168,7 @@ class FigureBoard:
         if question.models:
             self._make_rows(changed)
         if question.lines:
-            self._add_lines(parts)
+            await self._add_lines(parts)
         if question.requests:
             found = [one for part in parts for one in part.requests]
             self.requests.add(sorted(found, key=lambda one: one.time))
@@ -240,9 +241,16 @@ class FigureBoard:
 
     # --- lines ---
 
-    def _add_lines(self, parts: Sequence[ProcessPart]) -> None:
-        lines = sorted((one for part in parts for one in part.lines), key=lambda one: one.time)
-        self.lines.add(lines, sum(part.dropped for part in parts))
+    async def _add_lines(self, parts: Sequence[ProcessPart]) -> None:
+        lines = [one for part in parts for one in part.lines]
+        dropped = sum(part.dropped for part in parts)
+        if (others := self._engine.whole.others) is not None:
+            for body in await others.starter_lines(self._starter_count):
+                more, gone = decode_lines(body)
+                self._starter_count += gone + len(more)
+                lines += more
+                dropped += gone
+        self.lines.add(sorted(lines, key=lambda one: one.time), dropped)
 
     # --- the overview ---
 

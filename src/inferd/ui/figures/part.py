@@ -101,8 +101,7 @@ class ProcessPart(msgspec.Struct, array_like=True):
     """What is new in a process. `key` is another one in each, `started` is in ms since 1970.
 
     `seconds` are rows of the history; `minutes` are all there are, if nothing had been seen, and
-    none otherwise. `dropped` lines were gone before they were asked for. The log lines of the
-    process that starts the others come without anything else: it has no `second`.
+    none otherwise. `dropped` lines were gone before they were asked for.
     """
 
     key: str
