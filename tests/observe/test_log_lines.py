@@ -1,5 +1,7 @@
 import logging
 import os
+import subprocess
+import sys
 import threading
 
 import msgspec
@@ -97,6 +99,26 @@ def test_a_log_that_is_the_programs_is_heard_too():
     LOGGER.warning("two")
     assert texts(lines) == ["one"]
     assert logging.getLogger("inferd").handlers == []
+
+
+def test_a_program_without_a_log_sees_its_warnings_as_before():
+    script = """
+import logging
+from inferd.config.options.log import LogSettings
+from inferd.observe.log import Log
+from inferd.observe.log_lines import LogLines
+logs, lines = [Log(LogSettings()) for _ in range(2)], LogLines()
+for log in logs:
+    log.listen(lines)
+logging.getLogger("inferd.x").warning("to stderr")
+logging.getLogger("inferd.x").info("nowhere")
+logging.basicConfig(format="by the program: %(message)s")
+logging.getLogger("inferd.x").warning("again")
+print(lines.count)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
+    assert ran.stderr == "to stderr\nby the program: again\n"
+    assert ran.stdout == "4\n"
 
 
 def test_a_traceback_belongs_to_its_line_and_what_is_long_is_cut(tmp_path):

@@ -50,13 +50,15 @@ class Log:
         if self._is_open:
             _add([listener], self.settings)
         else:
-            LOGGER.addHandler(listener)
+            LOGGER.addHandler(_Guest(listener))
 
     def ignore(self, listener: logging.Handler) -> None:
         """Let `listener` have no more records."""
         self._listeners.remove(listener)
         for logger in (LOGGER, _SPANS_LOGGER):
-            logger.removeHandler(listener)
+            for handler in list(logger.handlers):
+                if handler is listener or getattr(handler, "listener", None) is listener:
+                    logger.removeHandler(handler)
 
     def change(self, change: LogChange) -> None:
         """Change settings, all of them or none. Raises as `changing` does."""
@@ -219,6 +221,32 @@ class _File(logging.StreamHandler[TextIO]):
         if file := self.setStream(sys.stderr):
             file.close()
         super().close()
+
+
+class _Guest(logging.Handler):
+    """Gives records to a `listener`, in the log of a program that seems to have no handler more.
+
+    Where a program has none, Python writes warnings to stderr; so it does with this one alone.
+    """
+
+    def __init__(self, listener: logging.Handler) -> None:
+        super().__init__()
+        self.listener = listener
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.listener.handle(record)
+        last = logging.lastResort
+        if last is not None and record.levelno >= last.level and self._is_alone(record.name):
+            last.handle(record)
+
+    def _is_alone(self, name: str) -> bool:
+        """Tell whether no other handler gets the records of a logger; of guests the first does."""
+        logger: logging.Logger | None = logging.getLogger(name)
+        found: list[logging.Handler] = []
+        while logger is not None:
+            found += logger.handlers
+            logger = logger.parent if logger.propagate else None
+        return found[:1] == [self] and all(isinstance(one, _Guest) for one in found)
 
 
 class _Text(logging.Formatter):
