@@ -121,15 +121,16 @@ def test_a_form_of_a_foreign_page_changes_nothing(tab, servers):
 def test_a_foreign_page_cannot_frame_the_dashboard(tab, servers):
     with foreign_site("localhost") as url:
         tab.goto(url)
-        tab.evaluate(
-            """(src) => new Promise((resolve) => {
-                const frame = Object.assign(document.createElement('iframe'), { src });
-                frame.onload = resolve;
-                document.body.append(frame);
-            })""",
-            servers[0].url,
-        )
-        assert [frame.url for frame in tab.frames[1:]] == ["chrome-error://chromewebdata/"]
+        with tab.expect_event(
+            "framenavigated",
+            lambda frame: frame.parent_frame and frame.url not in ("", "about:blank"),
+        ) as went:
+            tab.evaluate(
+                """(src) => document.body.append(
+                    Object.assign(document.createElement('iframe'), { src }))""",
+                servers[0].url,
+            )
+        assert went.value.url == "chrome-error://chromewebdata/"
 
 
 def test_a_name_that_was_made_to_lead_here_shows_nothing(browser, servers):
