@@ -40,7 +40,7 @@ OPTIONS = [
     *("--http-address=127.0.0.1", "--grpc-address=127.0.0.1", *ON_FREE_PORTS),
     *("--allow-sagemaker=true", "--sagemaker-default-model=echo"),
     *("--allow-vertex-ai=true", "--vertex-ai-default-model=echo"),
-    *("--model-control-mode=explicit", "--load-model=*"),
+    *("--model-control-mode=explicit", "--load-model=*", "--ui=full"),
     "--backend-config=python,shm-default-byte-size=65536",
     "--backend-config=python,shm-growth-limit-byte-size=8000000",
     f"--http-max-body-bytes={BODY_BYTES}",

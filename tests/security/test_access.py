@@ -11,6 +11,7 @@ from target import OLD_SERVICE, SERVICE, field_of, grpc_request
 
 from inferd.api.v2.calls import CALLS
 from inferd.config.options.api_keys import make_key
+from inferd.ui.topics import GROUPS as TOPICS
 
 BODY = json.dumps(
     {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}
@@ -66,7 +67,12 @@ def status_of(answer):
 
 
 def request(method, path, *headers, body=BODY):
-    lines = [f"{method} {path} HTTP/1.1", "Host: h", "Connection: close", *filter(None, headers)]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        "Host: localhost",
+        "Connection: close",
+        *filter(None, headers),
+    ]
     return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 
@@ -103,6 +109,22 @@ def test_no_call_of_any_api_is_answered_without_a_key(guarded):
         redirect = f"X-Vertex-Ai-Triton-Redirect: {target}"
         answer = guarded.send(request("POST", "/predict", redirect), "Vertex AI")
         assert status_of(answer) in (401, 404), answer
+
+
+def test_the_dashboard_tells_and_does_nothing_without_a_key(guarded):
+    for topic in TOPICS:
+        for once in ("", "&once=1"):
+            path = f"/ui/events?topics={topic}&model=echo{once}"
+            assert status_of(guarded.send(request("GET", path))) == 401, path
+    for act in ("load", "unload", "reload"):
+        body = json.dumps({"act": act, "model": "echo"}).encode()
+        assert status_of(guarded.send(request("POST", "/ui/act", body=body))) == 401
+        session = "x-inferd-ui-session: " + "0" * 43
+        assert status_of(guarded.send(request("POST", "/ui/act", session, body=body))) == 401
+    body = json.dumps({"token": "0" * 43}).encode()
+    assert status_of(guarded.send(request("POST", "/ui/unlock", body=body))) == 401
+    assert guarded.ask("GET", "/v2/health/ready")[0] == 200
+    assert "is unloaded" not in guarded.log()
 
 
 def test_no_method_of_grpc_is_answered_without_a_key(guarded):

@@ -12,6 +12,8 @@ INVALID_ARG = 5
 """The number that a status of the TensorRT Inference Server has for it."""
 
 DEEP = 200_000
+SHALLOW = 20_000
+"""As deep as fits where less is read."""
 OPEN = {
     "arrays": b"[" * DEEP,
     "objects": b'{"a":' * DEEP,
@@ -20,6 +22,7 @@ OPEN = {
     "data": b'{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":'
     + b"[" * DEEP + b"1" + b"]" * DEEP + b"}]}",
     "parameters": b'{"parameters":{"x":' + b'{"a":' * DEEP + b"1" + b"}" * DEEP + b"}}",
+    "a short text": b'{"x":' + b"[" * SHALLOW + b"]" * SHALLOW + b"}",
     "any name": b'{"x":' + b"[" * DEEP + b"]" * DEEP + b"}",
 }  # fmt: skip
 DOORS = [
@@ -33,6 +36,7 @@ DOORS = [
     ("HTTP", "/v2/models/echo/trace/setting"),
     ("HTTP", "/v2/systemsharedmemory/region/x/register"),
     ("HTTP", "/v2/cudasharedmemory/region/x/register"),
+    *(("HTTP", "/ui/unlock"), ("HTTP", "/ui/act")),
     ("SageMaker", "/invocations"),
     ("Vertex AI", "/predict"),
 ]

@@ -253,6 +253,13 @@ async def test_a_body_of_the_largest_size_is_read(showing, post):
         assert (await site.ask(post("/ui/unlock", body))).status == 200
 
 
+@pytest.mark.parametrize("target", ["/ui/unlock", "/ui/act"])
+async def test_a_body_nested_without_end_is_refused(showing, post, target):
+    async with showing() as site:
+        body = b'{"x":' + b"[" * (MOST_BODY_BYTES - 10)
+        assert (await site.ask(post(target, body))).status == 400
+
+
 # --- about ---
 
 

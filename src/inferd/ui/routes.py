@@ -204,7 +204,7 @@ class UiRoutes(MountedRoutes):
         tokens = self._permission.tokens()
         try:
             given = msgspec.json.decode(_body(request), type=_Unlock)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             msg = f'the body is not {{"token": "..."}}: {error}'
             raise InvalidRequest(msg) from error
         session = tokens.unlock(given.token)
