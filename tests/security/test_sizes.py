@@ -164,6 +164,22 @@ def test_outputs_that_are_requested_without_end_are_refused(target):
         assert code is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def test_fields_without_end_are_refused_and_cost_little(target):
+    """Two bytes of a message were some hundred in memory, and held up the event loop."""
+    size = target.resident_bytes()
+    for more in (b"\x3a\0", b"\x2a\0", b"\x32\0", b"\x22\0", b"\x78\0", b"\x78\0\x3a\0"):
+        message = grpc_request(b"\1\1", bytes(4)) + more * (8 * MIB // len(more))
+        code, _ = target.call(SERVICE + "ModelInfer", message)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        code, [answer] = target.stream(SERVICE + "ModelStreamInfer", [message])
+        assert code is grpc.StatusCode.OK
+        assert b"more than 65536 fields" in answer
+        code, answer = target.call(OLD_SERVICE + "Infer", message)
+        assert code is grpc.StatusCode.OK
+        assert b"fields" in answer
+    assert target.resident_bytes() - size < 100 * MIB
+
+
 def test_a_place_of_an_output_that_wraps_is_refused(target, shared):
     memory = shared(4096)
     register = {"key": memory.key, "offset": 0, "byte_size": 4096}

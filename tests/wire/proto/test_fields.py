@@ -5,7 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2 as pb
 
-from inferd.wire.proto.fields import ID, Layout, split_message
+from inferd.errors import InvalidRequest
+from inferd.wire.proto.fields import (
+    ID,
+    MAX_FIELDS,
+    MOST_CUT,
+    Layout,
+    check_field_count,
+    split_message,
+)
 
 RAW = 0x3A
 
@@ -63,3 +71,28 @@ def test_what_fits_is_cut_as_if_nothing_were_known(seed, data):
         split = split_message(bytes(damaged), RAW)
         assert split.rest == split_message(seed, RAW).rest
         assert found == (split.id, split.raw)
+
+
+def test_a_message_of_very_many_fields_is_left_to_a_parser():
+    empty = bytes((RAW, 0))
+    assert len(split_message(empty * (MOST_CUT - 1), RAW).raw) == MOST_CUT - 1
+    assert split_message(empty * (MOST_CUT + 1), RAW) is None
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *(b"\x3a\x00", b"\x3a\x05abcde", b"\x78\x01", b"\x78" + b"\xff" * 9 + b"\x01"),
+        *(b"\x79" + bytes(8), b"\x7d" + bytes(4), b"\x7b", b"\xfa\xff\xff\xff\x0f\x01x"),
+    ],
+    ids=bytes.hex,
+)
+def test_fields_are_counted_before_they_are_parsed(field):
+    check_field_count(field * MAX_FIELDS)
+    with pytest.raises(InvalidRequest, match=f"more than {MAX_FIELDS} fields"):
+        check_field_count(field * (MAX_FIELDS + 1))
+
+
+@pytest.mark.parametrize("end", [b"\xff" * 11, b"\x3a\xff", b"\x3a\x09x", b"\x79x", b"\x7e"])
+def test_what_is_malformed_is_for_the_parser_to_refuse(end):
+    check_field_count(b"\x3a\x00" * 9 + end)

@@ -12,6 +12,12 @@ from inferd.tensor.tensor import Tensor
 MAX_MESSAGE_BYTES = 2**31 - 1
 """The largest size of a protobuf message, and so of a gRPC message."""
 
+MAX_FIELDS = 65536
+"""The most fields of an inference request: no model has as many tensors."""
+
+MOST_CUT = 8192
+"""Messages of more fields are left to a parser: cutting them would hold up the event loop."""
+
 ID = b"\x1a"
 """The tag of the id, in both ModelInferRequest and ModelInferResponse."""
 
@@ -33,7 +39,8 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
 
     Raw contents are views, not copies.
 
-    Return None when the layout is not as expected; a parser then says what is wrong with it.
+    Return None when the layout is not as expected, so that a parser says what is wrong with it, and
+    for very many fields.
     """
     view = memoryview(data)
     rest: list[bytes] = []
@@ -41,7 +48,9 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
     request_id, id_span = b"", None
     raw_spans: list[slice] = []
     start, end = 0, len(data)
-    while start + 1 < end:
+    for _ in range(MOST_CUT):
+        if start + 1 >= end:
+            break
         tag, size, at = data[start], data[start + 1], start + 2
         if size >= 0x80:
             size, at = _varint_at(data, start + 1)
@@ -62,6 +71,39 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
         return None
     spans = raw_spans if id_span is None else [id_span, *raw_spans]
     return Split(b"".join(rest), request_id, raw, spans)
+
+
+def check_field_count(data: Any) -> None:
+    """Raise InvalidRequest if a message has more than MAX_FIELDS fields, before it is parsed.
+
+    A parser needs many times the memory of a message of tiny fields. It says what else is wrong.
+    """
+    at, end = 0, len(data)
+    for _ in range(MAX_FIELDS):
+        if at >= end:
+            return
+        kind = data[at] & 7
+        at = _number_end(data, at)
+        if kind == 0:
+            at = _number_end(data, at)
+        elif kind == 1:
+            at += 8
+        elif kind == 2:
+            size, at = _varint_at(data, at)
+            at += size
+        elif kind == 5:
+            at += 4
+    if at < end:
+        msg = f"the request has more than {MAX_FIELDS} fields"
+        raise InvalidRequest(msg)
+
+
+def _number_end(data: Any, at: int) -> int:
+    """Return where the number at `at` ends, behind the end of the message if it is malformed."""
+    for length, byte in enumerate(data[at : at + 10], 1):
+        if byte < 0x80:
+            return at + length
+    return len(data)
 
 
 class Layout:

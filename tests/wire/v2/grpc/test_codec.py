@@ -62,6 +62,21 @@ def test_long_raw_contents_are_read_at_once():
     assert decode_infer_request(made, on_loop=True).inputs[0].size_bytes == 10**6
 
 
+def test_very_many_fields_are_left_to_a_thread_and_refused_there():
+    made = message(item(), raw=[FOUR]).SerializeToString() + b"\x3a\x00" * 100_000
+    with pytest.raises(NotFast):
+        decode_infer_request(made, on_loop=True)
+    with pytest.raises(InvalidRequest, match="more than 65536 fields"):
+        decode_infer_request(made)
+
+
+def test_a_request_of_thousands_of_inputs_is_read():
+    items = [item(f"I{number}") for number in range(10_000)]
+    request = decode_infer_request(message(*items, raw=[FOUR] * 10_000).SerializeToString())
+    assert len(request.inputs) == 10_000
+    assert request.inputs[9999].numpy().tolist() == [[1, 2, 3, 4]]
+
+
 # --- raw requests ---
 
 

@@ -26,8 +26,11 @@ from inferd.wire.infer_codec import InferCodec
 from inferd.wire.proto import malformed, message_class, parse, serialized
 from inferd.wire.proto.fields import (
     ID,
+    MAX_FIELDS,
+    MOST_CUT,
     Layout,
     Split,
+    check_field_count,
     decode_text,
     encode_field,
     encode_varint,
@@ -477,7 +480,8 @@ def _decode_anew(
     split = split_message(data, _RAW_INPUT[0])
     template: _MessageTemplate | None
     if split is None or not split.raw:
-        if on_loop and len(data) > INLINE_TYPED_BYTES:
+        inline_bytes = 2 * MOST_CUT if split is None else INLINE_TYPED_BYTES
+        if on_loop and len(data) > inline_bytes:
             raise NotFast
         template = _all_shared_template(split)
         if split is None or template is None:
@@ -525,6 +529,8 @@ def _remembered_shared_template(rest: bytes) -> _MessageTemplate | None:
 
 def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest:
     """Return the request of a message with typed contents or an unusual layout."""
+    if len(data) > MAX_FIELDS:  # each has a byte or more
+        check_field_count(data)
     message = parse(_REQUEST, data)
     request = _named_request(message)
     items = _unshared(message.inputs)
