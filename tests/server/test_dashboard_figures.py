@@ -31,6 +31,26 @@ ensemble_scheduling {
 }
 """
 
+WORKER = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [1]})
+        config.add_output({"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [1]})
+        config.set_max_batch_size(0)
+        return config
+
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", one.inputs()[0].as_numpy())])
+            for one in requests
+        ]
+"""
+
 
 def events(port, topics, headers=None, **more):
     """Return the first event of each topic, by its name."""
@@ -234,6 +254,37 @@ def test_the_steps_of_an_ensemble_have_their_times(serving, echo):
     assert [step["count"] for step in shown["steps"]] == [count, count]
     assert all(step["mean"] > 0 for step in shown["steps"])
     assert sum(step["mean"] for step in shown["steps"]) <= shown["infer"]
+
+
+def test_sequences_under_way_are_counted(serving, echo):
+    port = serving(m=echo() + "sequence_batching { max_sequence_idle_microseconds: 60000000 }")
+    for flag, count in (("sequence_start", 1), ("sequence_end", 0)):
+        parameters = {"sequence_id": 7, flag: True}
+        body = json.dumps({"parameters": parameters, "inputs": [TENSOR]}).encode()
+        ask_often(port, 1, body=body, clients=1)
+        until(lambda: events(port, "model", model="m")["model"]["sequences"] == count)  # noqa: B023
+
+
+def test_a_model_in_a_worker_has_the_memory_and_the_cpu_of_its_process(repository):
+    models = repository(m='backend: "python"')
+    (models / "m" / "1" / "model.py").write_text(WORKER)
+    server = Process(models, *ON_FREE_PORTS)
+    try:
+        port = server.wait_ready()
+        assert 10 << 20 < row_of(port)["memory"] < 1 << 30
+        ask_often(port, 3, clients=2)
+        tick = until(
+            lambda: (
+                (tick := events(port, "overview")["tick"])["row"]
+                and tick["row"]["memory"] > row_of(port)["memory"] + (10 << 20)
+                and tick
+            )
+        )
+        assert tick["processes"][0]["memory"] == tick["row"]["memory"]
+    finally:
+        server.process.kill()
+        server.process.wait()
+        server.process.stdout.close()
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)<", "a b'c\"", "event: tick"])
