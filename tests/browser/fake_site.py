@@ -156,7 +156,7 @@ class Fake:
         """The event model."""
         row = next((one for one in self.rows if one["name"] == name), None)
         row = row or model_row(2, name, version)
-        bounds = [int(2 ** (14 + i / 8)) for i in range(96)]
+        bounds = [int(2 ** (14 + i / 8)) for i in range(97)]
         counts = [int(4000 * math.exp(-(((i - 44) / 9) ** 2))) for i in range(96)]
         now = int(time.time() * 1000)
         return row | {
@@ -287,6 +287,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def forward(self):
         where = self.server.behind
+        if where is None and self.path == "/v2/repository/index":
+            self.answer(200, [])
+            return
         if where is None:
             self.answer(404, {"error": "there is no server behind this one"})
             return

@@ -95,6 +95,7 @@ def python_model(folder, name, text, output, more=""):
 
 def write_models(folder):
     """Write all of them; return the folder."""
+    folder.mkdir(exist_ok=True)
     shutil.copytree(DIGITS, folder / "digits")
     identity(folder, "same", TensorProto.FLOAT, ["n", 8, 8])
     identity(folder, "whole", TensorProto.INT64, [2])

@@ -62,9 +62,9 @@ def test_charts_show_history_and_are_told_in_words(fake, visit):
     )
     assert drawn
     page.page.get_by_text("The newest figures as a table").click()
-    assert (
-        page.page.get_by_role("region", name="The newest figures").locator("tbody tr").count() == 12
-    )
+    rows = page.page.get_by_role("region", name="The newest figures").locator("tbody tr")
+    rows.nth(11).wait_for()
+    assert rows.count() == 12
 
 
 def test_a_broken_stream_is_said_and_comes_back(fake, visit):

@@ -44,7 +44,10 @@ export function ActDialog({ title, label, what, about, notes, close, danger, don
       await unlock(typed);
       setLocked(false);
     }
-    const text = await act(what);
+    const text = await act(what).catch((error) => {
+      setLocked(isLocked());
+      throw error;
+    });
     notes.add(text, 'good');
     done?.();
   };

@@ -61,8 +61,16 @@ const posted = (body, headers) => ({
 
 /** Do what only an unlocked page, or somebody with a key, may; returns what was done, in words. */
 export async function act(what) {
-  return (await json(ofPage('act'), posted(what, actHeaders()))).done;
+  try {
+    return (await json(ofPage('act'), posted(what, actHeaders()))).done;
+  } catch (error) {
+    if (error.status === 401) setSession(''); // it is over: the next try asks for a token
+    throw error;
+  }
 }
+
+/** All models of the repository, also those that were never loaded: [{name, version, …}]. */
+export const repositoryIndex = () => json(ofServer('/v2/repository/index'), { method: 'POST' });
 
 /** Exchange the token that the server printed for a session. */
 export async function unlock(token) {

@@ -51,6 +51,7 @@ class EventStream {
   async run() {
     this.abort = new AbortController();
     let why;
+    let status = 0;
     try {
       const response = await fetch(this.url, {
         headers: { ...accessHeaders(), accept: 'text/event-stream' },
@@ -66,9 +67,10 @@ class EventStream {
         this.onState({ kind: 'denied', status: error.status, text: error.message });
         return;
       }
+      status = error.status;
       why = error.status ? error.message : 'The connection to the server is lost.';
     }
-    if (!this.over) this.wait(why);
+    if (!this.over) this.wait(why, status);
   }
 
   async read(response) {
@@ -90,11 +92,11 @@ class EventStream {
     }
   }
 
-  wait(why) {
+  wait(why, status) {
     // Pages that lost a server together do not all come back together.
     const pause = Math.min(LONGEST_MS, 1000 * 2 ** this.tries) * (0.75 + Math.random() / 2);
     this.tries += 1;
-    this.onState({ kind: 'lost', text: why, until: Date.now() + pause });
+    this.onState({ kind: 'lost', status, text: why, until: Date.now() + pause });
     this.timer = setTimeout(() => this.run(), pause);
   }
 }

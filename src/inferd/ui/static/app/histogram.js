@@ -8,25 +8,27 @@ const TOP = 34;
 const PLOT = 120;
 const FOOT = 22;
 
-/** Buckets from the first to the last that holds something. */
+/** Buckets from the first to the last that holds something; each goes from a bound to the next. */
 function filled({ bounds, counts }) {
   const first = counts.findIndex((number) => number > 0);
   const last = counts.findLastIndex((number) => number > 0);
   return first < 0 ? [] : counts.slice(first, last + 1).map((number, i) => ({
-    number, upper: bounds[first + i] ?? Infinity, lower: bounds[first + i - 1] ?? 0,
+    number, lower: bounds[first + i], upper: bounds[first + i + 1] ?? Infinity,
   }));
 }
 
+const middleOf = ({ lower, upper }) => (upper === Infinity ? lower : (lower + upper) / 2);
+
 const MARKS = [['p50', 0.5, ''], ['p95', 0.95, '7 4'], ['p99', 0.99, '2 3']];
 
-/** The upper bound of the bucket in which the share `part` of all requests ends. */
+/** The bucket in which the share `part` of all requests ends, and its middle. */
 function percentile(buckets, all, part) {
   let seen = 0;
   for (const [i, { number }] of buckets.entries()) {
     seen += number;
-    if (seen >= part * all) return { i, upper: buckets[i].upper };
+    if (seen >= part * all) return { i, middle: middleOf(buckets[i]) };
   }
-  return { i: buckets.length - 1, upper: buckets.at(-1).upper };
+  return { i: buckets.length - 1, middle: middleOf(buckets.at(-1)) };
 }
 
 /** Requests by how long they took, on a logarithmic axis, with percentiles and their error. */
@@ -38,13 +40,13 @@ export function LatencyHistogram({ latency, title }) {
   const step = width / Math.max(buckets.length, 1);
   const marks = all ? MARKS.map(([name, part, dash]) => ({ name, dash, ...percentile(buckets, all, part) })) : [];
   const error = latency.error ? ` ± ${Number((latency.error * 100).toFixed(1))} %` : '';
-  const said = `${title}: ${marks.map(({ name, upper }) => `${name} ${duration(upper)}`).join(', ') || 'nothing yet'}`;
+  const said = `${title}: ${marks.map(({ name, middle }) => `${name} ${duration(middle)}`).join(', ') || 'nothing yet'}`;
   const labels = buckets.length > 1 ? [0, 0.25, 0.5, 0.75].map((part) => Math.floor(part * buckets.length)) : [];
   return html`<figure class="histogram" ref=${box}>
     <figcaption><span class="chart-title">${title}</span>
-      <ul class="legend">${marks.map(({ name, dash, upper }) => html`<li key=${name}>
+      <ul class="legend">${marks.map(({ name, dash, middle }) => html`<li key=${name}>
         <svg class="sample" width="22" height="8" aria-hidden="true"><line x1="0" y1="4" x2="22" y2="4" class="mark" stroke-dasharray=${dash} /></svg>
-        ${name} <b>${duration(upper)}${error}</b></li>`)}</ul></figcaption>
+        ${name} <b>${duration(middle)}${error}</b></li>`)}</ul></figcaption>
     ${all === 0 ? html`<p class="quiet empty">No requests yet.</p>` : html`
     <svg role="img" aria-label=${said} width=${width} height=${PLOT + FOOT + 8}>
       ${buckets.map(({ number, lower, upper }, i) => html`<rect key=${i} class="fill-blue" x=${i * step + 0.5}

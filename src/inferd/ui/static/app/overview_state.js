@@ -11,15 +11,25 @@ export function changeOverview(state, name, data) {
   if (name === 'history') {
     return { ...state, second: data.second, minute: data.minute, changes: state.changes + 1 };
   }
+  if (name === 'rows') { // seconds that were missed
+    const { time } = data.second;
+    time.forEach((_, i) => append(state.second, rowOf(data.second, i), LIMITS.second));
+    return { ...state, changes: state.changes + 1 };
+  }
   if (name !== 'tick') return state;
   const tick = { row: {}, gpus: [], processes: [], ...data };
   if (data.row) append(state.second, data.row, LIMITS.second);
   return { ...state, tick, changes: state.changes + 1 };
 }
 
+const rowOf = (columns, i) => Object.fromEntries(
+  Object.entries(columns).map(([name, column]) => [name, column[i]]),
+);
+
 function append(columns, row, limit) {
   const last = columns.time.at(-1);
-  if (last !== undefined && row.time <= last) return; // told again after a reconnection
+  if (last !== undefined && row.time < last) return; // told again after a reconnection
+  if (row.time === last) for (const column of Object.values(columns)) column.pop(); // newer
   for (const [name, value] of Object.entries(row)) {
     columns[name] ??= new Array(columns.time.length).fill(null);
     if (name !== 'time') columns[name].push(value);

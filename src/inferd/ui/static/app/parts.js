@@ -20,6 +20,13 @@ const words = (state, reason) => {
   return state.toLowerCase();
 };
 
+/** The row of a model that the server knows from its repository alone. */
+export const NEVER_LOADED = {
+  state: 'UNAVAILABLE', reason: '', platform: '', backend: '', instances: 0, max_batch_size: 0, joined: '',
+  joined_reason: '', success: 0, failure: 0, refused: 0, rate: 0, cache_hit: 0, cache_miss: 0, batch_sizes: [],
+  memory: null, last: 0,
+};
+
 export const isFailed = ({ state, reason }) => state === 'UNAVAILABLE' && Boolean(reason) && reason !== 'unloaded';
 
 /** The phases of a request, in their order: name, words, class. */

@@ -71,12 +71,20 @@ export function Shell() {
   const heading = useRef(null);
   const shown = parts.join('/');
   const first = useRef(true);
+  const moved = useRef(false);
   useEffect(() => {
-    if (first.current) first.current = false;
-    else heading.current?.querySelector('h1')?.focus({ preventScroll: true });
+    if (!first.current) moved.current = true;
+    first.current = false;
     scrollTo(0, 0);
     document.querySelector('.tabs [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [shown]);
+  useEffect(() => {
+    // A view that is read from the server first has its title later.
+    const title = heading.current?.querySelector('h1:not([aria-busy])');
+    if (!moved.current || !title) return;
+    moved.current = false;
+    title.focus({ preventScroll: true });
+  });
 
   const skip = (event) => {
     event.preventDefault();
@@ -96,14 +104,14 @@ export function Shell() {
     <main class="page" id="main" tabindex="-1" ref=${heading}>
       ${state.kind === 'denied' && view !== 'settings'
         ? html`<${KeyForm} about=${known} status=${state.status} text=${state.text} />`
-        : html`<${View} name=${view} parts=${parts} query=${query} overview=${overview}
+        : html`<${View} name=${view} parts=${parts} query=${query} overview=${overview} onLoaded=${redraw}
             about=${known} notes=${notes} />`}
     </main>
     <${Notes} notes=${notes} />
     <footer class="foot">${footer(overview.tick)}</footer>`;
 }
 
-function View({ name, parts, ...rest }) {
+function View({ name, parts, onLoaded, ...rest }) {
   const which = name === 'models' && parts.length > 1 ? 'model' : name;
   const loaded = useRef({});
   const [, redraw] = useReducer((number) => number + 1, 0);
@@ -114,6 +122,7 @@ function View({ name, parts, ...rest }) {
       loaded.current[which] = module.default;
       setFailed('');
       redraw();
+      onLoaded();
     }, () => setFailed('This view could not be read from the server. Load the page again.'));
   }, [which]);
   if (which === '') return html`<${Overview} ...${rest} />`;
@@ -123,7 +132,7 @@ function View({ name, parts, ...rest }) {
   }
   const Loaded = loaded.current[which];
   if (failed) return html`<p class="bad-text" role="alert">${failed}</p>`;
-  if (!Loaded) return html`<h1 tabindex="-1" class="quiet">…</h1>`;
+  if (!Loaded) return html`<h1 tabindex="-1" class="quiet" aria-busy="true">…</h1>`;
   const [, model, version] = parts;
   return html`<${Loaded} key=${`${which}/${model}/${version}`} model=${model} version=${version}
     ...${rest} />`;

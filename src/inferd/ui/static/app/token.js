@@ -18,10 +18,18 @@ export function takeToken() {
   const [, token] = /^#\/?token=(.+)$/.exec(location.hash) ?? [];
   if (!token) return;
   history.replaceState(null, '', `${location.pathname}${location.search}#/`);
-  unlock(decodeURIComponent(token)).then(
+  unlock(decoded(token)).then(
     () => tell({ ok: true, text: 'This page is unlocked: models can be loaded and unloaded.' }),
     (error) => tell({ ok: false, text: `The page stays locked. ${error.message}` }),
   );
+}
+
+function decoded(token) {
+  try {
+    return decodeURIComponent(token);
+  } catch {
+    return token;
+  }
 }
 
 function tell(result) {

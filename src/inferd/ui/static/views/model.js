@@ -12,7 +12,14 @@ import { Bars, PhaseBar, PhaseLegend, PHASES, share, StatePill, Tile } from '../
 import { link } from '../app/place.js';
 import { RequestTable } from '../app/request_table.js';
 
-const changeModel = (state, name, data) => (name === 'model' ? data : state);
+const NO_TIMES = { bounds: [], counts: [] };
+const UNKNOWN = { state: 'UNAVAILABLE', reason: '' };
+
+/** The state after an event of the topic model; a model that has gone is as one never loaded. */
+const changeModel = (state, name, data) => {
+  if (name !== 'model') return state;
+  return data.gone ? { ...data, ...UNKNOWN } : data;
+};
 
 /** What the server says of a model by V2; asked again when its state changes. */
 function useDescription(model, version, state) {
@@ -31,22 +38,24 @@ function useDescription(model, version, state) {
 
 export default function Model({ model, version, about, notes }) {
   const query = { topics: 'model', model, ...(version ? { version } : {}) };
-  const [row, state] = useEvents(query, changeModel, () => null);
+  const [told, state] = useEvents(query, changeModel, () => null);
+  const row = told?.gone ? null : told;
+  const isUnknown = told?.gone || (state.kind === 'lost' && state.status === 404);
   const { metadata, config, error } = useDescription(model, version, row?.state);
   const shown = version ?? row?.version;
   return html`
     <nav aria-label="Way here" class="small"><a href="#/models">Models</a></nav>
     <div class="bar-head">
       <div class="title-line"><h1 tabindex="-1"><bdi>${model}</bdi></h1>
-        ${shown && html`<span class="quiet">version ${shown}</span>`}${row && html`<${StatePill} ...${row} />`}</div>
+        ${shown && html`<span class="quiet">version ${shown}</span>`}${(row || isUnknown) && html`<${StatePill} ...${row ?? UNKNOWN} />`}</div>
       <div class="buttons"><a class="button" href=${link('try', model, shown)}>Try it</a>
-        ${row && html`<${ModelActs} model=${model} state=${row.state} about=${about} notes=${notes} />`}</div>
+        ${(row || isUnknown) && html`<${ModelActs} model=${model} state=${row?.state ?? UNKNOWN.state} about=${about} notes=${notes} />`}</div>
     </div>
     ${row?.reason && html`<p class="reason bad-text">${row.reason}</p>`}
     ${metadata?.versions?.length > 1 && html`<p class="small">Versions: ${metadata.versions.map((one) => html`
       <a key=${one} href=${link('models', model, one)} aria-current=${one === shown ? 'page' : undefined}>${one}</a> `)}</p>`}
-    ${row ? html`<${Figures} row=${row} />` : html`<p class="quiet">${
-      state.kind === 'denied' || state.kind === 'lost' ? state.text : 'Waiting for the first figures…'}</p>`}
+    ${row ? html`<${Figures} row=${row} />` : html`<p class="quiet">${told?.gone ? 'The server does not serve it.'
+      : state.text ?? 'Waiting for the first figures…'}</p>`}
     ${config?.ensemble_scheduling?.step?.length > 0 && html`<${Ensemble} config=${config} steps=${row?.steps ?? []} />`}
     ${metadata && html`<${Tensors} metadata=${metadata} config=${config} />`}
     ${row && html`<${Troubles} row=${row} />`}
@@ -61,7 +70,7 @@ function Figures({ row }) {
       <${Tile} label="Failed" value=${share(row.failure, all)} note=${`${count(row.failure)}, ${count(row.refused)} refused`} kind=${row.failure > all / 100 ? 'bad' : ''} />
       <${Tile} label="Latency p50" value=${duration(row.p50)} note=${`p95 ${duration(row.p95)}`} />
       <${Tile} label="Latency p99" value=${duration(row.p99)} note="last minute" />
-      <${Tile} label="Under way" value=${count(row.pending)} note=${`${count(row.queued)} in the queue`} />
+      <${Tile} label="In the queue" value=${count(row.queued)} note="requests that wait" />
       <${Tile} label="Batches" value=${meanBatch(row) < 0 ? '–' : figures(meanBatch(row))} note=${row.max_batch_size ? `at most ${row.max_batch_size}` : 'no batching'} />
       ${cacheShare(row) >= 0 && html`<${Tile} label="Cache hits" value=${percent(cacheShare(row))} note=${`${count(row.cache_hit)} of ${count(row.cache_hit + row.cache_miss)}`} />`}
       ${row.sequences !== null && row.sequences !== undefined && html`<${Tile} label="Sequences" value=${count(row.sequences)} note="under way" />`}
@@ -75,8 +84,8 @@ function Figures({ row }) {
       ${row.joined && html`<p class="small quiet">Requests are ${{ joined: 'joined', alone: 'run alone', compared: 'compared before they are joined' }[row.joined] ?? row.joined}${row.joined_reason ? `: ${row.joined_reason}` : '.'}</p>`}
     </section>
     <div class="two">
-      <section class="card"><${LatencyHistogram} title="Latency, since the start" latency=${row.latency} /></section>
-      <section class="card"><${LatencyHistogram} title="Time in the queue, since the start" latency=${row.queue_latency} /></section>
+      <section class="card"><${LatencyHistogram} title="Latency, since the start" latency=${row.latency ?? NO_TIMES} /></section>
+      <section class="card"><${LatencyHistogram} title="Time in the queue, since the start" latency=${row.queue_latency ?? NO_TIMES} /></section>
     </div>
     ${row.batch_sizes?.length > 0 && html`<section class="card" aria-labelledby="batches"><h2 id="batches">Batch sizes</h2>
       <${Bars} caption="Batch sizes" columns=${['Size', 'Runs']} rows=${row.batch_sizes.map(([size, runs]) => ({ label: String(size), value: runs, text: count(runs) }))} /></section>`}`;

@@ -1,10 +1,11 @@
 // All models as a table that stays quick with a thousand: only rows in sight are in the page.
 
+import { repositoryIndex } from '../app/calls.js';
 import { useEvents } from '../app/events.js';
 import { ago, bytes, count, duration, figures, NOTHING, percent, plural, rate } from '../app/format.js';
 import { html, useEffect, useMemo, useReducer, useRef, useState } from '../app/html.js';
 import { cacheShare, changeModels, emptyModels, keyOf, meanBatch, pick } from '../app/models_state.js';
-import { Choice, isFailed, PhaseBar, PhaseLegend, Search, StatePill } from '../app/parts.js';
+import { Choice, isFailed, NEVER_LOADED, PhaseBar, PhaseLegend, Search, StatePill } from '../app/parts.js';
 import { link } from '../app/place.js';
 
 const ROW_PX = 52;
@@ -21,7 +22,7 @@ const dash = (value, format) => (value < 0 ? NOTHING : format(value));
 const COLUMNS = [
   ['name', 'Model', false, (row) => html`<a class="name" href=${link('models', row.name, row.version)}><bdi>${row.name}</bdi></a>
     <small class="sub">${isFailed(row) ? html`<span class="bad-text" title=${row.reason}>${row.reason}</span>`
-      : html`version ${row.version}, ${row.platform || row.backend}`}</small>`],
+      : [row.version && `version ${row.version}`, row.platform || row.backend].filter(Boolean).join(', ') || 'not loaded'}</small>`],
   ['state', 'State', false, (row) => html`<${StatePill} ...${row} />`],
   ['rate', 'Rate', true, (row) => rate(row.rate)],
   ['p50', 'p50', true, (row) => duration(row.p50)],
@@ -38,18 +39,46 @@ const COLUMNS = [
 ];
 const UNSORTED = new Set(['phases', 'joined']);
 
+const INDEX_MS = 30_000;
+
+/** Names of the repository, asked for now and then: models that were never loaded have no events. */
+function useIndex() {
+  const [index, setIndex] = useState([]);
+  useEffect(() => {
+    let over = false;
+    const ask = () => document.hidden || repositoryIndex().then((all) => over || setIndex(all), () => {});
+    ask();
+    const timer = setInterval(ask, INDEX_MS);
+    return () => {
+      over = true;
+      clearInterval(timer);
+    };
+  }, []);
+  return index;
+}
+
+/** Rows with those that only the index of the repository has. */
+function withIndex(rows, index) {
+  const names = new Set([...rows.values()].map(({ name }) => name));
+  const others = index.filter(({ name }) => !names.has(name));
+  return [...rows.values(), ...others.map(({ name, version, reason }) => ({
+    ...NEVER_LOADED, name, version: version ?? '', reason: reason ?? '' }))];
+}
+
 export default function Models({ query }) {
-  const [{ rows, known, changes }] = useEvents({ topics: 'models' }, changeModels, emptyModels);
+  const [{ rows: told, known, changes: ticks }] = useEvents({ topics: 'models' }, changeModels, emptyModels);
+  const index = useIndex();
+  const rows = useMemo(() => withIndex(told, index), [ticks, index]);
+  const changes = rows;
   const [search, setSearch] = useState(query.get('search') ?? '');
   const [only, setOnly] = useState(query.get('only') in ONLY ? query.get('only') : 'all');
   const [{ order, up }, setOrder] = useState({ order: 'name', up: false });
   const picked = useMemo(
-    () => pick(rows.values(), { search, order, up, only: ONLY[only] }),
+    () => pick(rows, { search, order, up, only: ONLY[only] }),
     [changes, search, order, up, only],
   );
   const counts = useMemo(() => {
-    const all = [...rows.values()];
-    return Object.fromEntries(Object.entries(ONLY).map(([name, test]) => [name, all.filter(test).length]));
+    return Object.fromEntries(Object.entries(ONLY).map(([name, test]) => [name, rows.filter(test).length]));
   }, [changes]);
   const sort = (name) => setOrder((before) => ({ order: name, up: before.order === name && !before.up }));
   const options = [['all', `All ${counts.all}`], ['ready', `Ready ${counts.ready}`],
