@@ -1,39 +1,32 @@
 """Search: which candidates are worth measuring, given what others have cost.
 
-Measuring takes seconds, and there are hundreds of candidates. So what was measured teaches two
-models, one of the requests a second and one of how much of the goal's tightest limit is used, both
-as logarithms. They are Gaussian processes: a value is expected to be like those of candidates that
-differ in few knobs, or by few steps, and the less like any, the less certain. The next candidate is
-the one that promises most: the expected gain over the best so far, times the probability that the
-limits hold (Gardner et al., Bayesian Optimization with Inequality Constraints, 2014).
+Measuring takes seconds, and there are hundreds of candidates. So what was measured teaches what to
+expect of the others: of their requests a second, and of how much of each of the goal's limits they
+use. The next candidate is the one that promises most: the expected gain over the best so far, times
+the probability that the limits hold (Gardner et al., Bayesian Optimization with Inequality
+Constraints, 2014).
 """
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from inferd.tune.beliefs import LATENCY, MEMORY, RATE
+from inferd.tune.effects import Circumstances, effects_of
+from inferd.tune.expected import Expected, Numbers, Rows
 from inferd.tune.goal import Cost, Goal
 from inferd.tune.space import Space, Value
 
 Candidate = tuple[Value, ...]
-Numbers = NDArray[np.float64]
 
 LEAST_TRIALS = 8
 SHARE = 0.1
 """How much of a space is measured, unless somebody says how long it may take."""
-
-_TREND, _ALONE, _PAIRS, _TOGETHER = 1.0, 1.0, 0.3, 0.05
-"""How much of a cost is expected of each: that it rises or falls with a knob, other effects of each
-knob, of each two of them, and of all together. Found on costs of 60 made-up models."""
-_STEPS = 1.0
-"""The steps along a knob over which its effects are much alike."""
-_WORDS = 0.3
-"""How alike two words of a knob are expected to be."""
-_NOISE = 0.05
+_USUAL = Circumstances()
+_LIKELY = 0.1
+"""The probability from which on a candidate is tried because the limits may hold."""
 
 
 class Trial(NamedTuple):
@@ -46,11 +39,22 @@ class Trial(NamedTuple):
 class Search:
     """Proposes candidates of a space, one after the other, and is told what they cost."""
 
-    def __init__(self, space: Space, goal: Goal, start: Candidate) -> None:
+    def __init__(
+        self,
+        space: Space,
+        goal: Goal,
+        start: Candidate,
+        circumstances: Circumstances = _USUAL,
+    ) -> None:
         self._space = space
         self._goal = goal
         self._rows = {one: row for row, one in enumerate(space.candidates)}
-        self._alike = _alikeness(space)
+        effects = effects_of(space, circumstances)
+        self._rate = Expected(space, effects, RATE)
+        self._limits = [
+            (limit, Expected(space, effects, MEMORY if limit.what == "memory" else LATENCY))
+            for limit in goal.limits
+        ]
         self._start = space.canonical(start)
         self.trials: list[Trial] = []
         self.failed: set[Candidate] = set()
@@ -81,32 +85,26 @@ class Search:
         else:
             self.trials.append(Trial(candidate, cost))
 
-    def _promise(self, left: NDArray[np.int64]) -> Numbers:
-        """Return the expected gain of each candidate that is left, as a share of the best."""
+    def _promise(self, left: Rows) -> Numbers:
+        """Return how much each candidate that is left promises, in any unit."""
         measured = np.array([self._rows[one.candidate] for one in self.trials])
-        rates = np.log([max(one.cost.per_s, 1e-9) for one in self.trials])
-        shares = np.log([max(self._goal.worst(one.cost), 1e-9) for one in self.trials])
-        share, share_error = self._expected(measured, shares, left)
-        if shares.min() > 0:  # no limit holds yet: first one that does
-            return _gains(-share, share_error, -shares.min())
-        holds = np.array([_below(-one) for one in share / share_error])
-        rate, rate_error = self._expected(measured, rates, left)
-        return holds * _gains(rate, rate_error, rates[shares <= 0].max())
-
-    def _expected(
-        self, measured: NDArray[np.int64], values: Numbers, left: NDArray[np.int64]
-    ) -> tuple[Numbers, Numbers]:
-        """Return what is expected of candidates that are `left`, and how uncertain that is."""
-        mean = values.mean()
-        scale = max(float(values.std()), 0.1)
-        known = self._alike[np.ix_(measured, measured)] + _NOISE**2 * np.eye(len(measured))
-        across = self._alike[np.ix_(left, measured)]
-        weights = np.linalg.solve(known, np.column_stack([(values - mean) / scale, across.T]))
-        expected = across @ weights[:, 0]
-        explained = np.einsum("ij,ji->i", across, weights[:, 1:])
-        own = np.diag(self._alike)[left]
-        error = np.sqrt(np.maximum(own - explained, 1e-9))
-        return mean + scale * expected, scale * error
+        rates = _logarithms([one.cost.per_s for one in self.trials])
+        rate, rate_error = self._rate.after(measured, rates, left)
+        holds, worst, worst_error = np.ones(len(left)), np.full(len(left), -np.inf), rate_error
+        for limit, expected in self._limits:
+            shares = _logarithms([limit.share(one.cost) for one in self.trials])
+            share, error = expected.after(measured, shares, left)
+            holds *= [_below(-one) for one in share / error]
+            worst_error = np.where(share > worst, error, worst_error)
+            worst = np.maximum(share, worst)
+        used = _logarithms([self._goal.worst(one.cost) for one in self.trials])
+        if used.min() <= 0:
+            # What was measured best had luck, too: what is expected of it now has less.
+            again, _ = self._rate.after(measured, rates, measured)
+            return holds * _gains(rate, rate_error, float(again[used <= 0].max()))
+        if holds.max() > _LIKELY:
+            return np.asarray(holds * np.exp(rate - rate.max()))
+        return _gains(-worst, worst_error, -used.min())
 
 
 def run(search: Search, measure: Callable[[Candidate], Cost | None]) -> Trial | None:
@@ -116,25 +114,8 @@ def run(search: Search, measure: Callable[[Candidate], Cost | None]) -> Trial | 
     return search.best
 
 
-def _alikeness(space: Space) -> Numbers:
-    """Return how alike the costs of each two candidates are expected to be."""
-    positions = np.array([*space.positions()])
-    trend = np.zeros((len(positions), len(positions)))
-    each = []
-    for at, knob in enumerate(space.knobs):
-        steps = np.abs(positions[:, None, at] - positions[None, :, at])
-        each.append(
-            np.exp(-((steps / _STEPS) ** 2) / 2)
-            if knob.is_ordered
-            else np.where(steps == 0, 1.0, _WORDS)
-        )
-        if knob.is_ordered and len(knob.values) > 1:
-            along = 2 * positions[:, at] / (len(knob.values) - 1) - 1
-            trend += np.outer(along, along)
-    pairs = [one * other for one, other in itertools.combinations(each, 2)]
-    found = _ALONE * sum(each) / len(each) + _TREND * trend / len(each)
-    found += _PAIRS * sum(pairs) / max(len(pairs), 1) + _TOGETHER * math.prod(each)
-    return np.asarray(found)
+def _logarithms(values: list[float]) -> Numbers:
+    return np.log(np.maximum(values, 1e-9))
 
 
 def _gains(mean: Numbers, error: Numbers, best: float) -> Numbers:

@@ -12,6 +12,7 @@ from inferd.config.pbtxt import decode_pbtxt, parse_json, parse_pbtxt, to_json, 
 from inferd.errors import InferdError, InvalidConfig, ModelNotFound
 from inferd.tensor.tensor import Tensor
 from inferd.tune.budget import TimeBudget
+from inferd.tune.effects import Circumstances
 from inferd.tune.front import TunePoint, front, page
 from inferd.tune.goal import Cost, Goal
 from inferd.tune.measuring import ServerUnderTest, TuneLoad, measured, served
@@ -116,7 +117,8 @@ class Session:
         wanted = self._wanted
         budget = TimeBudget(wanted.most_s)
         first = self.prepare()
-        search = Search(self.space, wanted.goal, first)
+        circumstances = Circumstances(wanted.load.concurrency, wanted.cores)
+        search = Search(self.space, wanted.goal, first, circumstances)
         if wanted.most_trials is not None:
             search.budget = min(wanted.most_trials, len(self.space.candidates))
         while budget.fits and (candidate := search.propose()) is not None:
