@@ -180,6 +180,22 @@ def test_fields_without_end_are_refused_and_cost_little(target):
     assert target.resident_bytes() - size < 100 * MIB
 
 
+def test_members_that_mean_nothing_are_not_looked_for_one_by_one(target):
+    """Ten megabytes of them took minutes."""
+    members = {f"a{number}": 1 for number in range(700_000)}
+    for request in (
+        {"inputs": [tensor([1, 1], data=[1]) | members]},
+        {"inputs": [tensor([1, 1], data=[1], parameters=members)]},
+        {
+            "inputs": [tensor([1, 1], data=[1])],
+            "outputs": [{"name": "OUT", "parameters": members}],
+        },
+        {"inputs": [tensor([1, 1], data=[1])], "outputs": [{"name": "OUT"} | members]},
+    ):
+        status, answer = target.ask("POST", "/v2/models/echo/infer", json.dumps(request))
+        assert status == 200, answer
+
+
 def test_a_place_of_an_output_that_wraps_is_refused(target, shared):
     memory = shared(4096)
     register = {"key": memory.key, "offset": 0, "byte_size": 4096}

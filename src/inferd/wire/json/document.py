@@ -100,6 +100,8 @@ class _ExactDocument(Document, gc=False):
     inputs: list[_ExactInput]  # type: ignore[assignment]  # narrower, and never written to
 
 
+_INPUT_KEYS = tuple(field for field in Input.__struct_fields__ if field != "data")
+
 _decode = msgspec.json.Decoder(Document).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -138,9 +140,9 @@ class JsonReader:
             plain = {
                 key: plain_of(root[key]) for key in ("id", "parameters", "outputs") if key in root
             }
+            # Only these: simdjson looks for a key from the first member on, each time.
             plain["inputs"] = [
-                {key: plain_of(one[key]) for key in one.keys() if key != "data"}  # noqa: SIM118
-                for one in inputs
+                {key: plain_of(one[key]) for key in _INPUT_KEYS if key in one} for one in inputs
             ]
             # simdjson has no schema, so msgspec validates the rest of the document.
             document = msgspec.convert(plain, Document)
