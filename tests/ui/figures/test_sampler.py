@@ -9,6 +9,7 @@ from figure_server import OVERVIEW, FigureServer, OneProcess
 
 from inferd.observe.nvml import GpuReading
 from inferd.ui.figures.part import FigureQuestion, Seen
+from inferd.ui.figures.sampler import Meters
 
 
 class FakeGpus:
@@ -111,6 +112,28 @@ def test_each_second_of_the_wall_clock_has_its_row(late, seconds, monkeypatch):
         asyncio.run(run())
     times = process.sampler.history.columns()["second"]["time"]
     assert times == [second * 1000 for second in seconds]
+
+
+def test_a_second_that_fails_is_logged_once_and_later_ones_go_on(monkeypatch, caplog):
+    clock = Clock(NOW + 0.5)
+    process = OneProcess(clock)
+    seen = iter([5, None, None, 6])
+    process.sampler._meters = Meters(lambda: next(seen) + 0)
+    monkeypatch.setattr(asyncio, "sleep", Sleeps(clock, [0, 0, 0, 0]))
+
+    async def run():
+        process.sampler.start()
+        try:
+            await process.sampler._task
+        finally:
+            process.sampler.stop()
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    second = process.sampler.history.columns()["second"]
+    assert second["time"] == [(NOW + 1) * 1000, (NOW + 4) * 1000]
+    assert second["connections"] == [5, 6]
+    assert [record.name for record in caplog.records] == ["inferd.ui"]
 
 
 def test_it_hears_of_new_models_and_of_the_log_while_it_runs():

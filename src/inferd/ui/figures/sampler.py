@@ -1,6 +1,7 @@
 """Sampler: looks once a second at what this process does, and keeps what it has seen."""
 
 import asyncio
+import logging
 import os
 import time
 import uuid
@@ -18,6 +19,8 @@ from inferd.ui.figures.meter import ProcessMeter
 from inferd.ui.figures.models import ModelFigures, pids_of
 from inferd.ui.figures.notable import NotableRequests
 from inferd.ui.figures.part import FigureQuestion, GpuPart, ProcessPart, Seen
+
+log = logging.getLogger("inferd.ui")
 
 
 class Meters(NamedTuple):
@@ -54,6 +57,7 @@ class Sampler:
         self._clock = clock
         self._refused = 0
         self._has_gpus = meters.gpus is not None
+        self._has_failed = False
         self._task: asyncio.Task[None] | None = None
 
     # --- life ---
@@ -76,7 +80,12 @@ class Sampler:
         while True:
             second = int(self._clock()) + 1
             await asyncio.sleep(second - self._clock())
-            await self.sample(max(second, int(self._clock())))
+            try:
+                await self.sample(max(second, int(self._clock())))
+            except Exception:  # the next second may go better
+                if not self._has_failed:
+                    log.exception("the dashboard lacks a second, and perhaps more")
+                self._has_failed = True
 
     async def sample(self, second: int) -> None:
         """Look, once this `second` since 1970 begins."""
