@@ -240,6 +240,15 @@ def test_so_it_is_in_json(document, is_unbatched):
     assert parse_json(json.dumps(document), "c").is_unbatched is is_unbatched
 
 
+def test_the_fields_that_a_file_has_are_told_from_those_that_are_filled_in():
+    text = 'name: "m" max_batch_size: 0 input { name: "x" data_type: TYPE_FP32 dims: 2 } '
+    text += "optimization {}"
+    names = {"name", "max_batch_size", "input", "optimization"}
+    assert parse_pbtxt(text, "c").written == names
+    assert parse_pbtxt("", "c").written == set()
+    assert parse_json('{"name": "m", "maxBatchSize": 2}', "c").written == {"name", "max_batch_size"}
+
+
 def test_json_fills_in_defaults_and_leaves_unset_messages_out():
     document = to_json(ModelConfig("m", input=(X,), decoupled=True))
     assert document["max_batch_size"] == 0

@@ -14,6 +14,7 @@ from server_process import ON_FREE_PORTS, Process
 from server_thread import server_in_thread
 
 from inferd.config.options.api_keys import make_key
+from inferd.config.pbtxt import parse_pbtxt
 from inferd.config.server import ServerConfig
 
 TENSOR = {"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [7.0]}
@@ -207,6 +208,13 @@ def test_percentiles_lie_in_the_buckets_of_the_requests_whose_times_add_up(servi
         assert bounds[at] <= shown[name] < bounds[at + 1]
         middle = (bounds[at] + bounds[at + 1]) / 2
         assert bounds[at + 1] - middle <= shown["latency"]["error"] * middle * 1.01
+
+
+def test_what_a_configuration_file_has_is_told(serving, echo):
+    port = serving(m=echo())
+    assert events(port, "model", model="m")["model"]["written"] == sorted(
+        parse_pbtxt(echo(), "c").written
+    )
 
 
 def test_failures_have_their_text_and_reason(serving, echo):

@@ -48,7 +48,9 @@ def read_message(message: Message) -> ModelConfig:
     Raises InvalidConfig for an unknown enum value, and for an input or output without a type.
     """
     config: ModelConfig = _read(message, ModelConfig)
-    return replace(config, given=frozenset(path for path in _FOLDED if _is_given(message, path)))
+    given = frozenset(path for path in _FOLDED if _is_given(message, path))
+    written = frozenset(field.name for field, _ in message.ListFields())
+    return replace(config, given=given, written=written)
 
 
 def write_message(config: ModelConfig, message: Message) -> None:

@@ -363,6 +363,7 @@ class ModelConfig:
     At most one of `dynamic_batching`, `sequence_batching` and `ensemble_scheduling` is set. `given`
     holds the paths of messages that were present and may be empty, so that they are written again.
     `is_unbatched`: a max_batch_size of 0 was written, not left out, so it is not filled in.
+    `written` are the names of the fields that the model's file has, as protobuf knows them.
     """
 
     name: str
@@ -392,3 +393,4 @@ class ModelConfig:
     model_metrics: tuple[MetricControl, ...] = ()
     given: frozenset[str] = field(default=frozenset(), compare=False, metadata=OURS)
     is_unbatched: bool = field(default=False, metadata=OURS)
+    written: frozenset[str] = field(default=frozenset(), compare=False, metadata=OURS)

@@ -136,7 +136,10 @@ def _names_size(text: str) -> bool:
 
 def _noted(config: ModelConfig, *, is_sized: bool) -> ModelConfig:
     """Return `config`, noting whether its 0 was written: a message cannot tell that."""
-    return replace(config, is_unbatched=is_sized and not config.max_batch_size)
+    if not is_sized:
+        return config
+    written = config.written | {"max_batch_size"}
+    return replace(config, is_unbatched=not config.max_batch_size, written=written)
 
 
 def _empty_message() -> Message:

@@ -15,6 +15,7 @@ def part(**more):
         "sequences": None,
         "queued": 0,
         "steps": [],
+        "written": [],
     }
     return DetailPart("m", "1", **fields | more)
 

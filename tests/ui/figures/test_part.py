@@ -36,7 +36,7 @@ def test_a_part_arrives():
         gone=[("x", "")],
         lines=[LogLine(1, "info", "text", 7, "m:1")],
         requests=[REQUEST],
-        details=[DetailPart("m", "1", {1: 2}, {}, {"OTHER": 1}, [REQUEST], None, 0, [])],
+        details=[DetailPart("m", "1", {1: 2}, {}, {"OTHER": 1}, [REQUEST], None, 0, [], ["input"])],
         gpus=[GpuPart("H100", None, 5, 6)],
         seen=Seen(9, 8, 7, 6),
     )

@@ -30,6 +30,7 @@ def detail(parts: Sequence[DetailPart]) -> dict[str, Any]:
         "sequences": sum(sequences) if sequences else None,
         "queued": sum(part.queued for part in parts),
         "steps": _steps([part.steps for part in parts]),
+        "written": sorted({name for part in parts for name in part.written}),
     }
 
 

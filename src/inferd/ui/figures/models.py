@@ -271,6 +271,7 @@ class ModelFigures:
             getattr(served.scheduler, "sequence_count", None) if served.has_sequences else None,
             served.scheduler.pending_count,
             list(map(self._step, served.steps)),
+            sorted(served.config.written),
         )
 
     def _step(self, served: Served) -> StepPart:

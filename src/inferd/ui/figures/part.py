@@ -75,7 +75,10 @@ class StepPart(msgspec.Struct, array_like=True):
 
 
 class DetailPart(msgspec.Struct, array_like=True):
-    """More of a model version. `queue` has the durations by bit length; None: no sequences."""
+    """More of a model version. `queue` has the durations by bit length; None: no sequences.
+
+    `written` are the fields of its configuration that are in its file.
+    """
 
     name: str
     version: str
@@ -86,6 +89,7 @@ class DetailPart(msgspec.Struct, array_like=True):
     sequences: int | None
     queued: int
     steps: list[StepPart]
+    written: list[str]
 
 
 class GpuPart(msgspec.Struct):
