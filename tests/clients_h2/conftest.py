@@ -284,9 +284,11 @@ def running(repository, *flags):
     reader.start()
     try:
         ready.wait(60)
-        ports = re.findall(r"127\.0\.0\.1:(\d+)", "".join(said))
+        ports = re.search(
+            r" live at http\S*127\.0\.0\.1:(\d+)(?: and 127\.0\.0\.1:(\d+))?", "".join(said)
+        )
         assert ready.is_set() and ports, "".join(said)
-        yield Running(process, int(ports[0]), int(ports[-1]))
+        yield Running(process, int(ports[1]), int(ports[2] or ports[1]))
         assert "Traceback" not in "".join(said), "".join(said)
     finally:
         if process.poll() is None:
