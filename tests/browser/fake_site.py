@@ -110,6 +110,7 @@ class Fake:
         self.rows = [model_row(number, f"model_{number:02}") for number in range(14)]
         self.log = []
         self.acts = []
+        self.minute_success = 90_000
         self.refuses = ""  # the words with which streams are refused
         self.is_broken = False  # streams end, and new ones are not answered
         self.changed = threading.Condition()
@@ -148,7 +149,10 @@ class Fake:
         return {
             "second": columns([row_of(now - 1000 * i, rng) for i in range(600, 0, -1)]),
             "minute": columns(
-                [row_of(minute - 60_000 * i, rng) | {"success": 90_000} for i in range(60, 0, -1)]
+                [
+                    row_of(minute - 60_000 * i, rng) | {"success": self.minute_success}
+                    for i in range(60, 0, -1)
+                ]
             ),
         }
 
@@ -332,6 +336,8 @@ class Handler(BaseHTTPRequestHandler):
                 for topic in topics:
                     self.tell(topic, query, first)
                 first = False
+                if "once" in query:
+                    return
                 with fake.changed:
                     fake.changed.wait(1)
         except OSError:

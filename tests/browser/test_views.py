@@ -67,6 +67,19 @@ def test_charts_show_history_and_are_told_in_words(fake, visit):
     assert rows.count() == 12
 
 
+def test_a_day_goes_on_while_it_is_shown(fake, visit):
+    told, site = fake
+    page = visit(site.url)
+    page.page.clock.install()
+    page.go().press("24 h")
+    says = "(words) => document.querySelector('.plot').ariaLabel.includes(words)"
+    page.page.wait_for_function(says, arg="answered: now 1,500/s")
+    told.minute_success = 180_000
+    with page.page.expect_request(re.compile("once=1")):  # a stream that begins anew is none
+        page.page.clock.fast_forward("01:00")
+    page.page.wait_for_function(says, arg="answered: now 3,000/s")
+
+
 def test_a_broken_stream_is_said_and_comes_back(fake, visit):
     told, site = fake
     page = visit(site.url, may_fail=True).go().title("The server is ready")

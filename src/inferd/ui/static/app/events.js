@@ -1,7 +1,7 @@
 // The server's events, read with fetch(): EventSource could not send a key.
 
 import { accessHeaders, onAccess } from './access.js';
-import { errorOf } from './calls.js';
+import { call, errorOf } from './calls.js';
 import { useEffect, useReducer, useRef } from './html.js';
 import { parseJson } from './json.js';
 import { ofPage } from './place.js';
@@ -33,6 +33,14 @@ function readBlock(block, each) {
     if (field === 'data') data.push(value);
   }
   if (data.length) each(name, parseJson(data.join('\n')));
+}
+
+/** The first event of each topic, by its name. Throws CallError. */
+export async function firstEvents(query) {
+  const found = {};
+  const response = await call(ofPage(`events?${new URLSearchParams({ ...query, once: 1 })}`));
+  await readEvents(response, (name, data) => { found[name] = data; });
+  return found;
 }
 
 /** A stream that comes back when it breaks; `onState` hears how it is. */

@@ -1,9 +1,9 @@
 // The whole server at a glance: how it is, what needs a look, and how the last minutes went.
 
 import { Chart } from '../app/chart.js';
-import { useEvents } from '../app/events.js';
+import { firstEvents, useEvents } from '../app/events.js';
 import { ago, bytes, count, duration, figures, moment, percent, plural, rate, span } from '../app/format.js';
-import { html, useMemo, useState } from '../app/html.js';
+import { html, useEffect, useMemo, useRef, useState } from '../app/html.js';
 import { changeModels, emptyModels, keyOf, pick } from '../app/models_state.js';
 import { RANGES, windowOf } from '../app/overview_state.js';
 import { Choice, isFailed, PhaseBar, PhaseLegend, Tile } from '../app/parts.js';
@@ -90,8 +90,26 @@ function Attention({ models }) {
   </section>`;
 }
 
+/** A stream tells the minutes when it begins; while they are shown, ask for the newer ones. */
+function useFreshMinutes(overview, areShown) {
+  const latest = useRef(overview);
+  latest.current = overview;
+  useEffect(() => {
+    if (!areShown) return undefined;
+    const renew = async () => {
+      const { history } = await firstEvents({ topics: 'overview' });
+      Object.assign(latest.current.minute, history.minute);
+    };
+    const tryIt = () => renew().catch(() => {}); // the stream says what is wrong
+    tryIt();
+    const timer = setInterval(tryIt, 60_000);
+    return () => clearInterval(timer);
+  }, [areShown]);
+}
+
 function Charts({ overview, range: name, setRange }) {
   const range = RANGES.find((one) => one.name === name);
+  useFreshMinutes(overview, range.from === 'minute');
   const { times, column, rate: rates } = windowOf(overview, range);
   const common = { times, step: range.step, words: range.words, sync: 'overview' };
   const hasGpu = overview.tick.gpus.length > 0;
