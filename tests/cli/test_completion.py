@@ -43,6 +43,19 @@ def test_options_are_read_from_a_help():
     ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  --rate R, -r R        requests a second",  # Python 3.11
+        "  --rate, -r R          requests a second",  # 3.13
+        "  --rate R, -r R\n                        requests a second",
+        "  -r R, --rate R        requests a second",
+    ],
+)
+def test_a_short_name_is_no_part_of_what_an_option_is_about(line):
+    assert options_of_help(line) == [("rate", "requests a second")]
+
+
 def test_all_options_of_the_server_are_found():
     expected = {one.key for one in options_of(ServerConfig).values() if one.acted_on}
     assert expected <= {one.name for one in options_of_help(help_of("serve"))}

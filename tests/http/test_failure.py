@@ -1,11 +1,12 @@
 """One line per failure, its traceback once."""
 
 import logging
+import weakref
 
 import pytest
 
-from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, NotLoadable
-from inferd.http.failure import MAX_KINDS, FailureLog
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest, NotLoadable
+from inferd.http.failure import MAX_KINDS, FailureLog, forget_frames
 
 
 @pytest.fixture
@@ -83,3 +84,27 @@ def test_only_so_many_tracebacks_are_remembered(log, caplog):
     for line in range(MAX_KINDS + 1):
         log.note("/there", raised("(" + "\n" * line + "1 / 0)"))
     assert [bool(one.exc_info) for one in caplog.records].count(True) == MAX_KINDS
+
+
+def test_an_error_whose_frames_are_forgotten_keeps_nothing_that_they_held():
+    class Large:
+        """Something that is seen to go."""
+
+    def fail():
+        large = Large()
+        gone.append(weakref.ref(large))
+        try:
+            raise KeyError
+        except KeyError as error:
+            msg = "no"
+            raise InferdError(msg) from error
+
+    gone = []
+    kept = None
+    try:
+        fail()
+    except InferdError as error:
+        kept = error
+    assert gone[0]() is not None
+    forget_frames(kept)
+    assert gone[0]() is None and isinstance(kept.__cause__, KeyError)

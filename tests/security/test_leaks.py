@@ -146,6 +146,28 @@ def test_what_was_refused_is_let_go_of(target):
     wait_until_idle(target, descriptors)
 
 
+def test_a_large_message_that_is_refused_is_let_go_of_at_once(target):
+    """Not when garbage is collected some day, which many of them would not live to see."""
+    cannot_be_read = grpc_request(b"\1\1", bytes(40 * MIB), more=b"\x1a\x05abc")
+    bomb = grpc_request(b"\1\1", bytes(256 * MIB))
+
+    def refuse():
+        code, _ = target.call(SERVICE + "ModelInfer", cannot_be_read)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        port = target.ports["gRPC"]
+        gzip = grpc.Compression.Gzip
+        with grpc.insecure_channel(f"127.0.0.1:{port}", compression=gzip) as channel:
+            with pytest.raises(grpc.RpcError) as caught:
+                channel.unary_unary(SERVICE + "ModelInfer")(bomb, timeout=60)
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    refuse()
+    size = target.resident_bytes()
+    for _ in range(4):
+        refuse()
+    assert target.resident_bytes() - size < 60 * MIB
+
+
 def test_names_ids_and_headers_that_never_come_again_are_not_remembered(target):
     def ask(number):
         long = f"{number}" * 200

@@ -16,7 +16,7 @@ from inferd.engine.engine import Engine
 from inferd.errors import InferdError
 from inferd.http.access import OPEN, Access
 from inferd.http.coder import Coder
-from inferd.http.failure import FailureLog
+from inferd.http.failure import FailureLog, forget_frames
 from inferd.http.header_forward import HeaderForward
 from inferd.http.known_head import Variations
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
@@ -86,7 +86,9 @@ class TableRoutes(Routes):
     def failed(self, request: HttpRequest, error: Exception) -> HttpAnswer:
         """Log `error` unless it is the client's fault; return the answer that reports it."""
         self.failures.note(request.target.decode("latin-1"), error)
-        return self.refusal(request, error)
+        answer = self.refusal(request, error)
+        forget_frames(error)
+        return answer
 
 
 class HttpRoutes(TableRoutes):

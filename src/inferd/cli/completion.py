@@ -29,7 +29,8 @@ or in this one: source <(inferd completion bash). Write it anew after an update.
 
 _SHORT = r"(?:-\w(?: [A-Z]\S*)?, )?"
 _VALUE = r"(?:[ =](?:[^\s\d-]|\d+\|)\S*)?"  # not the 8080 of an example
-_OPTION = re.compile(rf"^ *{_SHORT}--([a-z][a-z0-9-]*){_VALUE}(?: +([^\s\d-].*)|)$")
+_LATER = r"(?:,? -\w(?: [A-Z]\S*)?)?"  # a short name behind the long one; Python 3.13 has one value
+_OPTION = re.compile(rf"^ *{_SHORT}--([a-z][a-z0-9-]*){_VALUE}{_LATER}(?: +([^\s\d-].*)|)$")
 _ABOUT = re.compile(r"^  inferd ([a-z|]+) .*? {2,}(\S.*)$")
 
 

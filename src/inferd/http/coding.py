@@ -46,12 +46,16 @@ def inflate(data: Any, coding: bytes, max_bytes: int, *, on_loop: bool = False) 
     if on_loop and len(data) > INLINE_CODED_BYTES:
         raise NotFast
     inflated = bytearray()
-    for piece in _pieces(data, coding):
-        inflated += piece
-        if len(inflated) > max_bytes:
-            raise InflatesTooFar(max_bytes)
-        if on_loop and len(inflated) > INLINE_INFLATED_BYTES:
-            raise NotFast
+    try:
+        for piece in _pieces(data, coding):
+            inflated += piece
+            if len(inflated) > max_bytes:
+                raise InflatesTooFar(max_bytes)
+            if on_loop and len(inflated) > INLINE_INFLATED_BYTES:
+                raise NotFast
+    except BaseException:
+        inflated.clear()  # the error keeps this frame, perhaps until garbage is collected
+        raise
     return memoryview(inflated)
 
 

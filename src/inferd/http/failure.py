@@ -9,6 +9,7 @@ MAX_KINDS = 1000
 """How many different tracebacks are remembered, and written."""
 
 _MAX_WHERE = 200
+_MOST_CAUSES = 20
 
 
 class FailureLog:
@@ -43,6 +44,20 @@ class FailureLog:
             return None
         self._known.add(kind)
         return error
+
+
+def forget_frames(error: BaseException) -> None:
+    """Let go of the frames that `error`, and what it came from, have passed.
+
+    Whatever keeps an error, a future or a cycle of frames, would keep what these hold, such as a
+    large message, until garbage is collected: after thousands of messages.
+    """
+    held: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if held is None:
+            return
+        held.__traceback__ = None
+        held = held.__cause__ or held.__context__
 
 
 def _origin(error: BaseException | None) -> BaseException | None:

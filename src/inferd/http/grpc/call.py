@@ -17,6 +17,7 @@ from inferd.aio.driver import Driver, cancel_soon
 from inferd.errors import InferdError, Overloaded
 from inferd.http.access import Guard, joined
 from inferd.http.coding import deflate
+from inferd.http.failure import forget_frames
 from inferd.http.grpc import messages as grpc_messages
 from inferd.http.grpc.handler import Metadata, Method, Stream, Unary, refusal_of, send_all
 from inferd.http.grpc.input import CUT_SHORT, GrpcInput
@@ -304,6 +305,11 @@ class GrpcCall(GrpcInput):
         self.connection.send_headers(self, block)
 
     def _fail(self, error: Exception) -> None:
+        """End the call with what `error` says; whoever keeps it no longer keeps the message."""
+        self._end_with(error)
+        forget_frames(error)
+
+    def _end_with(self, error: Exception) -> None:
         if isinstance(error, GrpcFault):
             self._end(error.status, error.message)
             return
