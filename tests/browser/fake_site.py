@@ -108,6 +108,7 @@ class Fake:
             {"name": "NVIDIA H100", "utilization": 0.55, "memory": 9e9, "memory_total": 80e9}
         ]
         self.rows = [model_row(number, f"model_{number:02}") for number in range(14)]
+        self.is_new = False  # its first second is not over: no row, no history
         self.log = []
         self.acts = []
         self.minute_success = 90_000
@@ -128,7 +129,7 @@ class Fake:
         process |= {"connections": 64, "pending": 12, "keeps_history": True}
         return {
             "time": now,
-            "row": row,
+            "row": None if self.is_new else row,
             "server": server,
             "models": {
                 "ready": sum(state == "READY" for state, _ in states),
@@ -143,6 +144,8 @@ class Fake:
 
     def history(self):
         """The event history: ten minutes of seconds, an hour of minutes."""
+        if self.is_new:
+            return {"second": {"time": []}, "minute": {"time": []}}
         now = int(time.time()) * 1000
         rng = random.Random(7)
         minute = now // 60_000 * 60_000

@@ -21,6 +21,13 @@ def test_the_overview_says_how_the_server_is(fake, visit):
     assert page.text(".foot").startswith("inferd 0.1.0, compiled")
 
 
+def test_a_server_in_its_first_second_has_no_figures_yet(fake, visit):
+    told, site = fake
+    told.is_new = True
+    page = visit(site.url).go().title("The server is ready").see("14 models ready")
+    page.see("4243")
+
+
 @pytest.mark.parametrize(
     ("state", "why", "words"),
     [

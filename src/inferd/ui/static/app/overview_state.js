@@ -17,7 +17,7 @@ export function changeOverview(state, name, data) {
     return { ...state, changes: state.changes + 1 };
   }
   if (name !== 'tick') return state;
-  const tick = { row: {}, gpus: [], processes: [], ...data };
+  const tick = { gpus: [], processes: [], ...data, row: data.row ?? {} }; // no row in the first second
   if (data.row) append(state.second, data.row, LIMITS.second);
   return { ...state, tick, changes: state.changes + 1 };
 }
