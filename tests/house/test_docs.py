@@ -24,7 +24,8 @@ METHOD = re.compile(r"`([A-Z]\w+)\.(\w+)`")
 FILE = re.compile(r"`((?:[a-z0-9_]+/)+[a-z0-9_]+\.py)`")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)(?!\w)")
 FOREIGN_FLAGS = {
-    "pip": {"no-deps", "index-url"},
+    "pip": {"no-deps", "index-url", "no-binary", "no-index", "find-links"},
+    "make wheels": {"compiled", "python"},
     "perf_analyzer": {"streaming", "shared-memory", "collect-metrics"},
     "mlserver infer": {"binary-data"},
     "KServe's servers": {"nthread"},

@@ -32,7 +32,7 @@ inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Pr
   inferd replay LOG --url URL       send the requests of a payload log again, compare the answers
   inferd key NAME FILE              make an API key for --api-key-file
   inferd completion SHELL           print what makes bash, zsh or fish complete all this
-  inferd --version                  print the version
+  inferd --version                  print the version, and whether it is compiled
   inferd --help                     print this
 
 Try it:

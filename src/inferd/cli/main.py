@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 import signal
 import sys
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words.insert(0, "serve")
     verb = words[0] if words else "--help"
     if verb in ("--version", "-V"):
-        sys.stdout.write(f"inferd {inferd.__version__}\n")
+        sys.stdout.write(f"inferd {inferd.__version__} ({_build()})\n")
         return 0
     if verb in ("--help", "-h", "help"):
         from inferd.cli import help as texts
@@ -51,6 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     return code
+
+
+def _build() -> str:
+    """Return what kind of wheel runs here, and on what: docs/guide/install.md."""
+    from inferd import record  # one of the modules that are compiled, and the smallest
+
+    compiled = "not compiled" if str(record.__file__).endswith(".py") else "compiled"
+    return f"{compiled}, {platform.python_implementation()} {platform.python_version()}"
 
 
 def _end_interrupted(number: int, _frame: FrameType | None) -> NoReturn:
