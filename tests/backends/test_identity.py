@@ -136,8 +136,8 @@ def test_an_output_unlike_its_input_is_refused():
 
 
 def test_a_model_without_delay_may_run_on_the_event_loop_one_with_may_not():
-    assert opened(configured("A", "X")).bounded
-    assert not opened(configured("A", "X", execute_delay_ms="1")).bounded
+    assert opened(configured("A", "X")).traits.is_bounded
+    assert not opened(configured("A", "X", execute_delay_ms="1")).traits.is_bounded
 
 
 def test_a_delay_passes():

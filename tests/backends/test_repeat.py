@@ -55,8 +55,8 @@ def test_a_given_configuration_is_left_alone():
 
 def test_the_instance_is_decoupled_and_waits(instance):
     assert isinstance(instance, DecoupledInstance)
-    assert not instance.bounded
-    assert not RepeatBackend.bounded
+    assert not instance.traits.is_bounded
+    assert not RepeatBackend.traits.is_bounded
 
 
 def test_each_element_is_answered_and_no_answer_is_marked_as_the_last(instance):

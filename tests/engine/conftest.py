@@ -22,6 +22,7 @@ import os
 import threading
 from inferd.config.model import ModelInput, ModelOutput
 from inferd.core.request import InferResponse
+from inferd.core.traits import InstanceTraits, Traits
 from inferd.tensor.dtype import DataType
 from dataclasses import replace
 
@@ -59,8 +60,7 @@ class Instance:
 
 
 class Theirs:
-    bounded = True
-    concurrent = True
+    traits = Traits(is_bounded=True, is_concurrent=True)
 
     def __init__(self):
         log.append("backend")
@@ -92,16 +92,16 @@ class Theirs:
         cores.append(os.sched_getaffinity(0))
         instance = Instance(placement.name, files.version)
         if "unbounded" in config.parameters:
-            instance.bounded = False
+            instance.traits = InstanceTraits(is_bounded=False)
         return instance
 
 
 class Unbounded(Theirs):
-    bounded = False
+    traits = Traits(is_concurrent=True)
 
 
 class Single(Theirs):
-    concurrent = False
+    traits = Traits(is_bounded=True)
 """
 _ENTRIES = "theirs = their_engine_backend:Theirs\n" + "".join(
     f"{name} = their_engine_backend:{name.title()}\n" for name in ("unbounded", "single")

@@ -218,7 +218,7 @@ def test_a_class_of_ones_own_runs_if_it_is_trusted(tmp_path):
         opened(found)
     name = f"{Constant.__module__}.Constant"
     instance = opened(found, inferd_trusted_types=f"a.b, {name}")
-    assert instance.verdict.rows == "open"
+    assert instance.traits.verdict.rows == "open"
     assert answer(instance)["predict"].ravel().tolist() == [7] * len(ROWS)
 
 

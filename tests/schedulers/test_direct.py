@@ -134,8 +134,6 @@ def test_a_stream_is_the_models(echo, counter, request_of):
 class Gate:
     """A decoupled model whose first answer waits for `go_on`; it notes who came."""
 
-    bounded = concurrent = False
-
     def __init__(self):
         self.started = threading.Event()
         self.go_on = threading.Event()

@@ -11,6 +11,7 @@ from simulation import MS, SimulatedExecution, SimulatedTimer, now_ms, passes, s
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, QueuePolicy
 from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.traits import InstanceTraits
 from inferd.errors import (
     BackendFailed,
     Cancelled,
@@ -788,12 +789,12 @@ def test_who_is_late_while_a_batch_waits_for_its_turn_is_told_and_the_others_go_
 ):
     async def serve():
         echoes = Echoes()
-        echoes.turn = Turn()
+        echoes.traits = InstanceTraits(turn=Turn())
         policy = QueuePolicy(default_timeout_microseconds=60_000_000, allow_timeout_override=True)
         batching = {"max_queue_delay_microseconds": delay_us, "default_queue_policy": policy}
         scheduler = real(echoes, keeps_order=keeps_order, **batching)
         asked = [request_of("late", timeout_us=20_000), request_of("patient")]
-        with echoes.turn:
+        with echoes.traits.turn:
             late, patient = [asyncio.create_task(scheduler.run(one)) for one in asked]
             async with asyncio.timeout(PATIENCE_S):
                 with pytest.raises(Unavailable, match="20000 microseconds"):

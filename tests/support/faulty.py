@@ -8,6 +8,7 @@ from math import prod
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.traits import InstanceTraits, Traits
 from inferd.errors import BackendFailed, Code, InferdError, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
@@ -29,8 +30,7 @@ class FaultyBackend:
     decoupled model sends one sound answer first, then breaks.
     """
 
-    bounded = False
-    concurrent = True
+    traits = Traits(is_concurrent=True)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; the default tensors are INPUT0 and OUTPUT0, both FP32 [-1]."""
@@ -59,7 +59,7 @@ class FaultyBackend:
 class FaultyInstance:
     """One faulty model. Setting `released` ends hanging executions, now and in future."""
 
-    bounded = False
+    traits = InstanceTraits(is_bounded=False)
 
     def __init__(self, config: ModelConfig, version: int) -> None:
         self.released = threading.Event()

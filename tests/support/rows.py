@@ -9,6 +9,7 @@ from inferd.backends.worker.hosting import HostedBackend
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.traits import Traits
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -19,9 +20,7 @@ class RowsBackend:
     apart: each row by itself. mixed: the first row's in place of the last. random: any numbers.
     """
 
-    bounded = False
-    concurrent = False
-    joins = True
+    traits = Traits(joins=True)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete."""

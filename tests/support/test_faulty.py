@@ -59,9 +59,9 @@ def test_given_tensors_are_kept_and_answered_in_their_batch():
 
 
 def test_executions_may_overlap_and_may_never_end():
-    assert FaultyBackend.concurrent
-    assert not FaultyBackend.bounded
-    assert not opened().bounded
+    assert FaultyBackend.traits.is_concurrent
+    assert not FaultyBackend.traits.is_bounded
+    assert not opened().traits.is_bounded
 
 
 def test_load_fails():

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from math import prod
+from typing import ClassVar
 
 from inferd.compiled import mypyc_attr
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
@@ -10,6 +11,7 @@ from inferd.config.parameter import number
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.offline import OfflineReport
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.traits import InstanceTraits, Traits
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unavailable
 from inferd.tensor.tensor import Tensor, reshaped
 
@@ -27,8 +29,7 @@ class IdentityBackend:
     a delay in each execution, `creation_delay_sec` one when an instance is opened.
     """
 
-    bounded = True
-    concurrent = True
+    traits: ClassVar[Traits] = Traits(is_bounded=True, is_concurrent=True)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; there is no file to complete from."""
@@ -52,15 +53,12 @@ class IdentityBackend:
 
 
 class IdentityInstance:
-    """One identity model: the answer holds the very buffers of the request.
-
-    `bounded` is False for one with a delay, which would block the event loop.
-    """
+    """One identity model: the answer holds the very buffers of the request."""
 
     def __init__(
         self, config: ModelConfig, outputs_by_input: dict[str, str], version: int, delay_s: float
     ) -> None:
-        self.bounded = delay_s == 0
+        self.traits = InstanceTraits(is_bounded=not delay_s)  # a delay would block the event loop
         self._outputs_by_input = outputs_by_input
         outputs = {one.name: one for one in config.output}
         self._fills = [one for one in config.input if one.optional]

@@ -17,6 +17,7 @@ from inferd.config.model import (
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.offline import OfflineReport
 from inferd.core.request import InferRequest, InferResponse, Round
+from inferd.core.traits import InstanceTraits, Traits
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unavailable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -44,8 +45,7 @@ class RepeatBackend:
     rounds. The model need not be decoupled then; if it is not, it answers in the last round.
     """
 
-    bounded = False
-    concurrent = True
+    traits = Traits(is_concurrent=True)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; a configuration without tensors becomes a decoupled model's."""
@@ -71,7 +71,7 @@ class RepeatBackend:
 class RepeatInstance:
     """One repeat model."""
 
-    bounded = False
+    traits = InstanceTraits(is_bounded=False)
 
     def __init__(self, config: ModelConfig, version: int) -> None:
         self._model = config.name

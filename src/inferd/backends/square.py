@@ -9,6 +9,7 @@ from inferd.config.parameter import whole_number
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.offline import OfflineReport
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.traits import InstanceTraits, Traits
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest, Unavailable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -31,8 +32,7 @@ class SquareBackend:
     CUSTOM_EMPTY_COUNT answers have no output, and the CUSTOM_FAIL_COUNT before these are errors.
     """
 
-    bounded = False
-    concurrent = True
+    traits = Traits(is_concurrent=True)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; a configuration without tensors becomes a decoupled model's."""
@@ -58,7 +58,7 @@ class SquareBackend:
 class SquareInstance:
     """One square model."""
 
-    bounded = False
+    traits = InstanceTraits(is_bounded=False)
 
     def __init__(self, config: ModelConfig, version: int) -> None:
         self._model = config.name

@@ -11,7 +11,7 @@ from inferd.config.checks import config_complaints, instance_complaints
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.platform import is_python_based
-from inferd.core.interfaces import Backend, ModelFiles
+from inferd.core.interfaces import Backend, ModelFiles, is_in_worker
 from inferd.core.offline import OfflineBackend, OfflineReport
 from inferd.core.processes import ALONE
 from inferd.core.rows import Joining
@@ -119,8 +119,7 @@ def _check_run(
             check.add_warning(text, path=("instance_group",))
         home_of(config, backend, places, ALONE, is_limited=False)
     with check.noting("config"):
-        is_in_worker = getattr(backend, "is_in_worker", None)
-        check_timeout(config, are_remote=is_in_worker is not None and is_in_worker(config))
+        check_timeout(config, are_remote=is_in_worker(backend, config))
     with check.noting("config"):
         may_run_inline(config, backend, ())
     with check.noting("config"):
@@ -130,7 +129,7 @@ def _check_run(
         with check.noting("config"):
             queue_policy(config)
     with check.noting("config"):
-        joining = joining_of(config, report.verdict, joins=getattr(backend, "joins", False))
+        joining = joining_of(config, report.verdict, joins=backend.traits.joins)
         if report.is_complete:
             _tell_joining(check, joining)
 

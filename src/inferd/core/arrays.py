@@ -9,6 +9,7 @@ import numpy as np
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.rows import UNKNOWN, Verdict
+from inferd.core.traits import InstanceTraits
 from inferd.errors import BackendFailed, InferdError, foreign_text
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor, reshaped
@@ -30,8 +31,8 @@ class ArrayInstance:
     """One loaded model, run by a framework-specific function.
 
     `scalars` are tensors that have no dims in the framework and dims [1] in the configuration.
-    `verdict` is what is known of its rows. `close` frees what the function needs. If the backend is
-    `concurrent`, the function may be called in several threads at once.
+    `verdict` is what is known of its rows. `close` frees what the function needs. If the backend
+    `is_concurrent`, the function may be called in several threads at once.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class ArrayInstance:
         verdict: Verdict = UNKNOWN,
         close: Callable[[], None] | None = None,
     ) -> None:
-        self.verdict = verdict
+        self.traits = InstanceTraits(verdict=verdict)
         self._model = config.name
         self._version = str(version)
         self._run: Run | None = run

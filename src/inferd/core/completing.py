@@ -14,6 +14,7 @@ from inferd.core.signature import (
     complete_config,
     signature_complaints,
 )
+from inferd.core.traits import Traits
 
 
 class CompletingBackend:
@@ -22,9 +23,7 @@ class CompletingBackend:
     Such a framework runs a whole batch as one request, and several in different threads.
     """
 
-    bounded = True
-    concurrent = True
-    joins = True
+    traits = Traits(is_bounded=True, is_concurrent=True, joins=True)
 
     def __init__(self) -> None:
         # For models that can batch and whose configuration does not set it.

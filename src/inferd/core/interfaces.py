@@ -11,6 +11,7 @@ import msgspec
 from inferd.config.model import ModelConfig, RateLimiter
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.traits import Traits
 from inferd.errors import InferdError
 from inferd.observe.custom import CustomMetrics
 
@@ -71,12 +72,15 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Instance(Protocol):
-    """One loaded copy of a model."""
+    """One loaded copy of a model.
+
+    One of which something else holds than of most says so in an attribute `traits`, InstanceTraits.
+    """
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """Run `requests`; return for each, in order, its answer or the error it failed with.
 
-        Called by one thread at a time, unless the backend is `concurrent`. Inputs have been
+        Called by one thread at a time, unless the backend `is_concurrent`. Inputs have been
         checked against the model's configuration. A response holds the model's outputs; those
         not asked for may be left out, otherwise they are dropped later. An exception fails all of
         `requests`. An instance that can tell its own work from the framework's sets `computing_ns`
@@ -205,22 +209,12 @@ class ConcurrentInstance(Instance, Protocol):
 
 
 class Backend(Protocol):
-    """Runs one framework's models. `engine.loading.lookup` finds it by platform or backend name.
+    """Runs one framework's models. `engine.loading.lookup` finds it by platform or backend name."""
 
-    `bounded` promises that an execution always ends by itself, in a time that the sizes of its
-    inputs determine: only then may short ones run on the event loop. An instance that cannot keep
-    this promise of its backend has a `bounded = False` of its own. `concurrent` promises that one
-    instance may execute in several threads at once. A backend that also has `joins = True` gets
-    the requests of a batch as one, joined along the batch dim, with ragged inputs and batch_input
-    as the configuration says; others get a batch as several requests. With `leaves_inputs = True`
-    it promises never to write to its inputs: a batch may then be a view of the requests, which run
-    again one by one if it fails. With `opens_in_turn = True` the instances of a version are opened
-    one after the other. A backend that is `lax` has models whose authors have always been free to
-    leave outputs out and to give them any shape.
-    """
-
-    bounded: bool
-    concurrent: bool
+    @property
+    def traits(self) -> Traits:
+        """What holds of all its models; usually an attribute of the class."""
+        ...
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """Return `config` with the inputs, outputs and max_batch_size found in the model file.
@@ -415,3 +409,17 @@ class ConnectedBackend(Backend, Protocol):
     def connect(self, context: BackendContext) -> None:
         """Work in `context` from now on; called once, before any other method."""
         ...
+
+
+@runtime_checkable
+class WorkerBackend(Protocol):
+    """A backend some of whose models run in worker processes."""
+
+    def is_in_worker(self, config: ModelConfig) -> bool:
+        """Return whether a model does. Raises InvalidConfig."""
+        ...
+
+
+def is_in_worker(backend: Backend, config: ModelConfig) -> bool:
+    """Return whether a model of `backend` runs in worker processes. Raises InvalidConfig."""
+    return isinstance(backend, WorkerBackend) and backend.is_in_worker(config)

@@ -36,12 +36,6 @@ UNKNOWN = Verdict(OPEN, "the model's file does not tell")
 """The verdict on models whose framework, or whose backend, says nothing."""
 
 
-def verdict_of(instance: object) -> Verdict:
-    """Return what an open instance says of its model's rows, in its attribute `verdict`."""
-    found: Verdict = getattr(instance, "verdict", UNKNOWN)
-    return found
-
-
 class Joining(msgspec.Struct):
     """Whether the requests of one loaded version are joined, and why; both may change as it serves.
 

@@ -31,15 +31,15 @@ def test_a_function_is_never_run_on_the_servers_event_loop():
     @inferd.model
     def f(x: int) -> int: ...
 
-    assert not f.given.backend.bounded
-    assert not f.given.backend.concurrent
+    assert not f.given.backend.traits.is_bounded
+    assert not f.given.backend.traits.is_concurrent
 
 
 def test_the_batches_of_a_batched_function_are_joined():
     def f(x: list[int]) -> list[int]: ...
 
-    assert inferd.Model(f, batched=True).given.backend.joins
-    assert not inferd.Model(f).given.backend.joins
+    assert inferd.Model(f, batched=True).given.backend.traits.joins
+    assert not inferd.Model(f).given.backend.traits.joins
 
 
 def test_each_kind_of_function_has_its_instance():

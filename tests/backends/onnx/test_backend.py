@@ -24,8 +24,8 @@ def session_of(instance):
 
 
 def test_executions_end_by_themselves_and_may_overlap():
-    assert OnnxBackend.bounded
-    assert OnnxBackend.concurrent
+    assert OnnxBackend.traits.is_bounded
+    assert OnnxBackend.traits.is_concurrent
 
 
 def test_a_model_without_configuration_is_completed(add_sub):

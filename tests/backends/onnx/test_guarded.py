@@ -29,7 +29,7 @@ def request(a, b):
 
 def test_each_request_of_an_execution_gets_its_own_answer(make_model):
     instance = quotients(make_model)
-    assert isinstance(instance, GuardedInstance) and instance.bounded
+    assert isinstance(instance, GuardedInstance) and instance.traits.is_bounded
     low = -(2**63)
     requests = [
         request([6, 8], [2, 4]),

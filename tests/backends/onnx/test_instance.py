@@ -419,4 +419,4 @@ def test_the_public_calls_are_used_where_the_private_ones_are_gone(add_sub):
 
 
 def test_an_instance_promises_to_end(add_sub):
-    assert opened(add_sub).bounded
+    assert opened(add_sub).traits.is_bounded

@@ -105,4 +105,4 @@ def test_a_limit_is_a_number():
 
 def test_without_a_limit_nothing_watches(tmp_path):
     instance = opened(tmp_path, inferd_execution_timeout_seconds="0")
-    assert not isinstance(instance, TimedInstance) and not instance.bounded
+    assert not isinstance(instance, TimedInstance) and not instance.traits.is_bounded

@@ -13,7 +13,8 @@ from inferd.backends.worker.instance import WorkerInstance
 from inferd.config.model import BatchOutput, ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.request import InferRequest, WantedOutput
-from inferd.core.rows import UNKNOWN, Verdict, verdict_of
+from inferd.core.rows import UNKNOWN, Verdict
+from inferd.core.traits import InstanceTraits
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -237,7 +238,8 @@ class Judged(IdentityBackend):
 
     def open(self, files, config, placement):
         instance = super().open(files, config, placement)
-        instance.verdict = Verdict("dependent", "CumSum adds up rows", False, True)
+        verdict = Verdict("dependent", "CumSum adds up rows", False, True)
+        instance.traits = InstanceTraits(verdict=verdict)
         return instance
 
 
@@ -245,8 +247,8 @@ class Judged(IdentityBackend):
 def test_a_verdict_made_in_a_worker_is_known_in_the_server(opened):
     judged = opened(f"{__name__}:Judged", identity(FP32, **WORKER))
     expected = Verdict("dependent", "CumSum adds up rows", has_batch_dim=False, is_quantised=True)
-    assert verdict_of(judged) == expected
-    assert verdict_of(opened(IDENTITY, identity(FP32, **WORKER))) == UNKNOWN
+    assert judged.traits.verdict == expected
+    assert opened(IDENTITY, identity(FP32, **WORKER)).traits.verdict == UNKNOWN
 
 
 @pytest.mark.slow

@@ -78,11 +78,30 @@ def site(tmp_path, monkeypatch):
     importlib.invalidate_caches()
 
 
+THEIRS = """
+from inferd.core.traits import Traits
+
+class Theirs:
+    traits = Traits()
+"""
+
+
 def test_another_package_adds_a_backend(site):
-    installed(site, "theirs = their_backend:Theirs", "class Theirs:\n    bounded = True\n")
+    installed(site, "theirs = their_backend:Theirs", THEIRS)
     assert type(backend_named("theirs")).__module__ == "their_backend"
     with pytest.raises(InvalidConfig, match=r"repeat, .*theirs"):
         backend_named("magic")
+
+
+@pytest.mark.parametrize("body", ["bounded = True", "traits = {'is_bounded': True}"])
+def test_a_backend_that_does_not_say_what_it_promises_is_refused(site, body):
+    installed(site, "theirs = their_backend:Theirs", f"class Theirs:\n    {body}\n")
+    with pytest.raises(Unsupported) as caught:
+        backend_named("theirs")
+    assert caught.value.message == (
+        "backend 'theirs', their_backend:Theirs, has no attribute 'traits' that is "
+        "inferd.core.traits.Traits"
+    )
 
 
 def test_another_package_does_not_replace_ours(site):

@@ -25,6 +25,7 @@ from inferd.config.options.delay import DelayedStart
 from inferd.core.interfaces import Opened, Placement
 from inferd.core.request import InferRequest, InferResponse, Sequence
 from inferd.core.rows import Joining
+from inferd.core.traits import Traits
 from inferd.engine.loading.scheduling import Given, as_executed, build_scheduler, opened
 from inferd.errors import BackendFailed, InvalidConfig, Overloaded, Unavailable
 from inferd.observe.stats import Counts
@@ -44,9 +45,11 @@ DELAY_US = 20_000
 class Separate:
     """A backend that takes the requests of a batch one by one."""
 
+    traits = Traits()
+
 
 class Together:
-    joins = True
+    traits = Traits(joins=True)
 
 
 class Noting:

@@ -12,6 +12,7 @@ import pytest
 from inferd.config.model import QueuePolicy
 from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.traits import InstanceTraits
 from inferd.errors import (
     BackendFailed,
     Cancelled,
@@ -776,12 +777,12 @@ class Taken:
 
 
 def test_a_request_leaves_while_its_instance_waits_for_its_turn(echo, request_of):
-    echo.turn = Taken()
+    echo.traits = InstanceTraits(turn=Taken())
 
     async def serve():
         execution = execution_of(echo)
         given_up = asyncio.create_task(run(execution, request_of("1")))
-        await wait_for(echo.turn.waited_for)
+        await wait_for(echo.traits.turn.waited_for)
         given_up.cancel()
         await turns()
         late_one = request_of("2")
@@ -791,7 +792,7 @@ def test_a_request_leaves_while_its_instance_waits_for_its_turn(echo, request_of
         assert late(caught)
         last = asyncio.create_task(run(execution, request_of("3")))
         await turns()
-        echo.turn.free.set()
+        echo.traits.turn.free.set()
         await last
         await execution.close(PATIENCE_S)
 
@@ -800,14 +801,14 @@ def test_a_request_leaves_while_its_instance_waits_for_its_turn(echo, request_of
 
 
 def test_a_batch_that_nobody_wants_any_more_does_not_run(echo, request_of):
-    echo.turn = Taken()
+    echo.traits = InstanceTraits(turn=Taken())
     told = []
 
     async def serve():
         execution = execution_of(echo)
         execution.start([request_of("1")], told.append, lambda: False)
         execution.start([request_of("2")], told.append, lambda: True)
-        echo.turn.free.set()
+        echo.traits.turn.free.set()
         await execution.close(PATIENCE_S)
 
     asyncio.run(serve())
@@ -1075,8 +1076,6 @@ def test_a_model_is_never_far_ahead_of_its_reader(counter, request_of):
 
 class Large:
     """Decoupled: answers of `size_bytes`, `count` times; `made` is how many it has made."""
-
-    bounded = False
 
     def __init__(self, size_bytes, count):
         self.data = bytes(size_bytes)

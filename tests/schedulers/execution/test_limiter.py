@@ -279,7 +279,7 @@ def test_a_stream_holds_its_resources_to_its_end():
 
 def test_an_instance_that_may_wait_does_not_run_on_the_event_loop():
     instance = limited(Runs(), ResourceLimiter({}).enter("m", place(R=1)))
-    assert (instance.bounded, instance.waits) == (False, True)
+    assert not instance.traits.is_bounded and instance.traits.turn is instance.turn
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on, texts
 from inferd.config.parameter_names import COLUMNS, FOUND_OUTPUTS
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.traits import InstanceTraits
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest, foreign_text
 from inferd.tensor.tensor import Tensor, reshaped
 
@@ -33,7 +34,7 @@ class EstimatorInstance:
         self._casts = not is_on(config, FOUND_OUTPUTS)
         self._threads = thread_count(config)
         self._limited: set[int] = set()
-        self.verdict = model.verdict
+        self.traits = InstanceTraits(verdict=model.verdict)
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute."""

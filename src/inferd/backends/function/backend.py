@@ -9,6 +9,7 @@ from inferd.backends.function.instance import FunctionCall, FunctionInstance, St
 from inferd.backends.function.signature import FunctionSignature
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import Instance, ModelFiles, Placement
+from inferd.core.traits import Traits
 from inferd.errors import InvalidConfig
 
 
@@ -19,14 +20,13 @@ class FunctionBackend:
     model file.
     """
 
-    bounded = False
-    concurrent = False
-    opens_in_turn = True  # a class of the user's program need not expect threads
-
     def __init__(self, target: Callable[..., Any], signature: FunctionSignature) -> None:
         self._target = target
         self._signature = signature
-        self.joins = any(port.is_batched for port in signature.outputs.values())
+        self.traits = Traits(
+            joins=any(port.is_batched for port in signature.outputs.values()),
+            opens_in_turn=True,  # a class of the user's program need not expect threads
+        )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; a configuration with other inputs or outputs is refused."""
@@ -52,8 +52,9 @@ class FunctionBackend:
                 shown = ", ".join(f"{one.name} {one.datatype.value}" for one in own)
                 msg = f"model '{config.name}': its function has other inputs or outputs: {shown}"
                 raise InvalidConfig(msg)
-        if bool(config.max_batch_size) != self.joins:
-            wanted = "1 or more, because it is batched" if self.joins else "0: it is not batched"
+        joins = self.traits.joins
+        if bool(config.max_batch_size) != joins:
+            wanted = "1 or more, because it is batched" if joins else "0: it is not batched"
             msg = (
                 f"model '{config.name}': max_batch_size is {config.max_batch_size}, "
                 f"expected {wanted}"

@@ -8,6 +8,7 @@ from typing import Any
 from inferd.backends.function.signature import FunctionSignature
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.rows import INDEPENDENT, Verdict
+from inferd.core.traits import InstanceTraits
 from inferd.errors import BackendFailed, InferdError
 from inferd.tensor.tensor import Tensor
 
@@ -82,7 +83,9 @@ class FunctionCall:
 class FunctionInstance:
     """A function that returns one answer. Each request is one call: batches arrive joined."""
 
-    verdict = Verdict(INDEPENDENT, "its author says that it takes batches")
+    traits = InstanceTraits(
+        verdict=Verdict(INDEPENDENT, "its author says that it takes batches"),
+    )
 
     def __init__(self, call: FunctionCall) -> None:
         self._call = call

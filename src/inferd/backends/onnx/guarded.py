@@ -19,7 +19,7 @@ class GuardedInstance:
     def __init__(
         self, instance: OnnxInstance | TimedInstance, checks: Sequence[Check], model: str
     ) -> None:
-        self.bounded = instance.bounded
+        self.traits = instance.traits
         self._instance = instance
         self._checks = tuple(checks)
         self._names = frozenset(name for check in checks for name in check.inputs)

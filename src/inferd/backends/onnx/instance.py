@@ -17,6 +17,7 @@ from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.arrays import Array
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.signature import Signature
+from inferd.core.traits import InstanceTraits
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor, reshaped
@@ -45,14 +46,13 @@ class OnnxInstance:
     nothing, and the number of instances limits the number of parallel executions.
     """
 
-    bounded = True
-
     __deletable__ = ("_bindings", "_places", "_run")  # in compiled code, others are not
 
     def __init__(self, loaded: Loaded, config: ModelConfig, version: int) -> None:
         signature = loaded.signature
-        self.verdict = loaded.verdict_for(config)
-        self.bounded = loaded.is_bounded
+        self.traits = InstanceTraits(
+            is_bounded=loaded.is_bounded, verdict=loaded.verdict_for(config)
+        )
         self._loaded: Loaded | None = loaded
         self._model = config.name
         self._version = str(version)

@@ -9,6 +9,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.parameter import number
 from inferd.config.parameter_names import EXECUTION_TIMEOUT
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.traits import InstanceTraits
 from inferd.errors import BackendFailed, InferdError
 
 USUAL_LIMIT_S = 300.0
@@ -27,9 +28,8 @@ class TimedInstance:
     Only models whose runs a request can make last for ever get one, so that others pay nothing.
     """
 
-    bounded = False
-
     def __init__(self, instance: OnnxInstance, limit_s: float, model: str) -> None:
+        self.traits = InstanceTraits(is_bounded=False, verdict=instance.traits.verdict)
         self._instance = instance
         self._options = instance.run_options
         self._limit_s = limit_s

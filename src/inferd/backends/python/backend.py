@@ -37,6 +37,7 @@ from inferd.config.parameter import is_on
 from inferd.config.pbtxt import parse_json
 from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.offline import OfflineReport
+from inferd.core.traits import Traits
 from inferd.errors import InvalidConfig
 
 log = logging.getLogger("inferd.backends")
@@ -64,9 +65,7 @@ class PythonBackend:
     in the folders of many models.
     """
 
-    bounded = False
-    concurrent = False
-    lax = True
+    traits = Traits(is_lax=True)
 
     def __init__(self, code: Path | None = None) -> None:
         self._code = code

@@ -14,15 +14,14 @@ from inferd.core.arrays import ArrayInstance
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import check_config, complete_config
+from inferd.core.traits import Traits
 from inferd.errors import InvalidConfig, Unsupported
 
 
 class TensorrtBackend:
     """Runs .plan files. Each instance has its own context, stream and memory over one engine."""
 
-    bounded = True
-    concurrent = False
-    joins = True
+    traits = Traits(is_bounded=True, joins=True)
 
     def __init__(
         self,

@@ -25,7 +25,8 @@ from inferd.backends.worker.link import Link, LinkClosed
 from inferd.backends.worker.message import BatchReader, described_answer
 from inferd.core.interfaces import Answer, Opened
 from inferd.core.request import InferRequest
-from inferd.core.rows import UNKNOWN, verdict_of
+from inferd.core.rows import UNKNOWN
+from inferd.core.traits import traits_of
 from inferd.errors import BackendFailed, InferdError, foreign_text
 
 Task = Callable[[dict[str, Any]], Opened | str]
@@ -90,7 +91,7 @@ class Host:
             if isinstance(done, Opened):
                 self._opened = done
             said = done if isinstance(done, str) else None
-            verdict = UNKNOWN if self._opened is None else verdict_of(self._opened.alone)
+            verdict = UNKNOWN if self._opened is None else traits_of(self._opened.alone).verdict
             spoken = msgspec.structs.astuple(verdict)
             self._link.send(packet.READY, [said, False, True, spoken])
 

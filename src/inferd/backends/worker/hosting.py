@@ -22,6 +22,7 @@ from inferd.core.interfaces import (
     ModelFiles,
     Placement,
 )
+from inferd.core.traits import Traits
 from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -34,10 +35,6 @@ class HostedBackend:
     `place` is where a model runs by default: "worker" or "server".
     """
 
-    bounded = True  # WorkerInstance overrides this
-    concurrent = True
-    joins = True
-
     def __init__(self, target: str, packages: Sequence[str], place: str = "worker") -> None:
         for package in packages:
             if find_spec(package) is None:
@@ -48,9 +45,10 @@ class HostedBackend:
         self._context = BackendContext()
 
     @property
-    def leaves_inputs(self) -> bool:
-        """See Backend: whether the backend it hosts promises this."""
-        return bool(getattr(self._kind(), "leaves_inputs", False))
+    def traits(self) -> Traits:
+        """See Backend.traits. An instance in a worker says that it is not bounded."""
+        leaves_inputs = self._kind().traits.leaves_inputs
+        return Traits(is_bounded=True, is_concurrent=True, joins=True, leaves_inputs=leaves_inputs)
 
     def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""

@@ -38,6 +38,7 @@ from inferd.backends.worker.under_way import Deliver, RunningBatch, RunningStrea
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.rows import UNKNOWN, Verdict
+from inferd.core.traits import InstanceTraits
 from inferd.errors import InferdError, TooLarge, Unavailable
 
 if TYPE_CHECKING:
@@ -61,8 +62,6 @@ class WorkerInstance(Supervisor):
 
     `calls` makes what carries out the calls of a model that may ask something of the server.
     """
-
-    bounded = False
 
     def __init__(
         self, plan: WorkerPlan, calls: Callable[[Caller], WorkerCalls] | None = None
@@ -155,11 +154,12 @@ class WorkerInstance(Supervisor):
         return None
 
     @property
-    def verdict(self) -> Verdict:
-        """See inferd.core.rows: what the backend in the worker knows of the model's rows."""
+    def traits(self) -> InstanceTraits:
+        """See Instance. The verdict is that of the backend in the worker."""
         started = self._started
         spoken = started.verdict if isinstance(started, Started) else None
-        return Verdict(*spoken) if spoken is not None else UNKNOWN
+        verdict = Verdict(*spoken) if spoken is not None else UNKNOWN
+        return InstanceTraits(is_bounded=False, verdict=verdict)
 
     @property
     def _has_room(self) -> bool:

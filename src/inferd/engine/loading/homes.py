@@ -6,7 +6,7 @@ rate limiter, is used by one process. The requests of a sequence all run in the 
 queue holds is shared out; one too short for that is in one process.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from math import ceil
@@ -15,7 +15,7 @@ from typing import Literal
 from inferd.config.model import ModelConfig, QueuePolicy
 from inferd.config.parameter import MAX_SHOWN
 from inferd.config.parameter_names import PLACEMENT
-from inferd.core.interfaces import Backend, Placement
+from inferd.core.interfaces import Backend, Placement, is_in_worker
 from inferd.core.processes import Processes
 from inferd.engine.serving.served import Served
 from inferd.errors import InvalidConfig
@@ -53,7 +53,7 @@ def home_of(
         kind = word
     elif has_limits:
         kind = "single"
-    elif not is_isolated and _is_in_workers(config, backend):
+    elif not is_isolated and is_in_worker(backend, config):
         kind = "spread"
     elif any(place.gpu for place in places) or _is_queue_short(config, processes.count):
         kind = "single"
@@ -117,11 +117,6 @@ def form_of(config: ModelConfig) -> bytes:
     """Return bytes that are the same for versions whose requests and answers are alike."""
     said = config.input, config.output, config.max_batch_size, config.decoupled
     return blake2b(repr(said).encode(errors="surrogatepass"), digest_size=8).digest()
-
-
-def _is_in_workers(config: ModelConfig, backend: Backend) -> bool:
-    is_in_worker: Callable[[ModelConfig], bool] | None = getattr(backend, "is_in_worker", None)
-    return is_in_worker is not None and is_in_worker(config)
 
 
 def _word_of(config: ModelConfig) -> Literal["auto", "copy", "single", "spread"]:

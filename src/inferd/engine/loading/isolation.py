@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from inferd.config.model import ModelConfig
 from inferd.config.parameter_names import PROCESS
-from inferd.core.interfaces import Backend
+from inferd.core.interfaces import Backend, WorkerBackend, is_in_worker
 from inferd.observe.crash.mark import ModelMarks
 
 log = logging.getLogger("inferd.engine")
@@ -19,7 +19,7 @@ WHY_ISOLATED = "it runs in a worker, because the server crashed twice while it r
 def isolated(config: ModelConfig, version: int, backend: Backend) -> ModelConfig | None:
     """Return the configuration of a version that is to run in a worker, None if it cannot."""
     name = config.name
-    if not hasattr(backend, "is_in_worker"):
+    if not isinstance(backend, WorkerBackend):
         why = f"backend '{config.backend}' has no workers"
     elif PROCESS in config.parameters:
         why = f"its configuration says {PROCESS} {config.parameters[PROCESS]}"
@@ -36,8 +36,7 @@ def isolated(config: ModelConfig, version: int, backend: Backend) -> ModelConfig
 @contextmanager
 def marked_load(config: ModelConfig, backend: Backend, marks: ModelMarks) -> Iterator[None]:
     """Mark that this thread loads a version, unless that happens in a worker."""
-    is_in_worker = getattr(backend, "is_in_worker", None)
-    if is_in_worker is not None and is_in_worker(config):
+    if is_in_worker(backend, config):
         yield
         return
     mark = marks.claim(threading.get_ident(), is_load=True)

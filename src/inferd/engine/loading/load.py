@@ -41,7 +41,8 @@ from inferd.core.interfaces import (
 )
 from inferd.core.load import Attempt
 from inferd.core.processes import ALONE, Processes
-from inferd.core.rows import AS_CONFIGURED, UNKNOWN, Joining, verdict_of
+from inferd.core.rows import AS_CONFIGURED, UNKNOWN, Joining
+from inferd.core.traits import traits_of
 from inferd.engine.loading.attempts import Attempts
 from inferd.engine.loading.caching import NOT_LOOKED, Keeper
 from inferd.engine.loading.ensemble import build_ensemble, find_steps
@@ -252,7 +253,7 @@ class Loader:
         served.instances = instances
         served.joining = joining
         served.why_isolated = WHY_ISOLATED if in_worker is not None else ""
-        served.is_lax = getattr(backend, "lax", False)
+        served.is_lax = backend.traits.is_lax
         served.is_on_gpu = instances.are_on_gpu
         forward(served, home, self.exchange)
         return served
@@ -291,9 +292,9 @@ class Loader:
     def _joining(
         self, config: ModelConfig, backend: Backend, instances: Sequence[Instance]
     ) -> Joining:
-        joins = getattr(backend, "joins", False)
+        joins = backend.traits.joins
         if instances:
-            return joining_of(config, verdict_of(instances[0]), joins=joins)
+            return joining_of(config, traits_of(instances[0]).verdict, joins=joins)
         joining = joining_of(config, UNKNOWN, joins=joins)
         return AS_CONFIGURED if joining.state == "compared" else joining  # other processes know
 
@@ -464,17 +465,17 @@ def _first_response_buckets(config: ModelConfig) -> Sequence[float]:
 
 def may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[Instance]) -> bool:
     """Tell whether `instances` may run on the event loop. Raises InvalidConfig."""
-    wanted = config.parameters.get(EXECUTION_PARAMETER, "auto")
+    wanted, traits = config.parameters.get(EXECUTION_PARAMETER, "auto"), backend.traits
     if wanted == "auto":
-        are_bounded = all(getattr(instance, "bounded", True) for instance in instances)
-        return backend.bounded and backend.concurrent and are_bounded
+        are_bounded = all(traits_of(instance).is_bounded for instance in instances)
+        return traits.is_bounded and traits.is_concurrent and are_bounded
     if wanted == "threads":
         return False
     if wanted != "inline":
         wrong = ", expected auto, inline or threads"
-    elif not backend.concurrent:
+    elif not traits.is_concurrent:
         wrong = f", but backend '{config.backend}' does not run a model in several threads at once"
-    elif any(getattr(instance, "waits", False) for instance in instances):
+    elif any(traits_of(instance).turn is not None for instance in instances):
         wrong = ", but its rate_limiter may make it wait"
     else:
         return True

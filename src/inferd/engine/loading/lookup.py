@@ -12,6 +12,7 @@ from inferd.config.parameter_names import CONVERT
 from inferd.config.platform import PYTHON_RUNTIME, is_python_based, platform_named
 from inferd.core.interfaces import Backend, GivenModel
 from inferd.core.offline import OfflineBackend
+from inferd.core.traits import Traits
 from inferd.errors import InvalidConfig, Unsupported
 
 ENTRY_POINTS = "inferd.backends"
@@ -141,7 +142,19 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
         wanted = f"'inferd[{extra}]'" if extra else error.name
         msg = f"backend '{backend}' needs the Python package '{error.name}': pip install {wanted}"
         raise Unsupported(msg) from error
+    if target is None:
+        _check_traits(found, entry)
     return found
+
+
+def _check_traits(backend: object, entry: EntryPoint) -> None:
+    """Raise Unsupported for a backend of another package that does not say what it promises."""
+    if not isinstance(getattr(backend, "traits", None), Traits):
+        msg = (
+            f"backend '{entry.name}', {entry.value}, has no attribute 'traits' that is "
+            f"inferd.core.traits.Traits"
+        )
+        raise Unsupported(msg)
 
 
 def finder_of(config: ModelConfig) -> Callable[[str, Path | None], Backend]:

@@ -82,8 +82,8 @@ def open_all(
         partial(_open_on, cores, open_one, place)
         for place, cores in zip(places, all_cores, strict=True)
     ]
-    in_turn = getattr(backend, "opens_in_turn", False)
-    instances = open_side_by_side(openers, 1 if in_turn else machine.thread_count)
+    thread_count = 1 if backend.traits.opens_in_turn else machine.thread_count
+    instances = open_side_by_side(openers, thread_count)
     with ExitStack() as undo:
         for instance in instances:
             undo.callback(instance.close)

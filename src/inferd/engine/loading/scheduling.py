@@ -26,6 +26,7 @@ from inferd.core.interfaces import (
     Scheduler,
 )
 from inferd.core.rows import AS_CONFIGURED, Joining
+from inferd.core.traits import traits_of
 from inferd.forward.absent import AbsentScheduler
 from inferd.observe.crash.mark import ModelMarks
 from inferd.observe.stats import Counts
@@ -87,7 +88,7 @@ def opened(
     If the backend joins, several requests reach it as one; a model that reshapes goes through the
     same path even for one request. An instance that runs elsewhere joins them there.
     """
-    if isinstance(instance, AsyncInstance) or getattr(instance, "works_elsewhere", False):
+    if isinstance(instance, AsyncInstance) or traits_of(instance).works_elsewhere:
         return Opened(instance, instance, cores)
     return as_joined(as_executed(config), backend, instance, cores)
 
@@ -99,12 +100,12 @@ def as_joined(
     cores: frozenset[int] = frozenset(),
 ) -> Opened:
     """Return `instance` as `opened` does, in the process it runs in; it was opened for `config`."""
-    if not getattr(backend, "joins", False):
+    if not backend.traits.joins:
         return Opened(instance, instance, cores)
     sequence = config.sequence_batching
     has_rows = sequence is not None and sequence.oldest is None
     plan = BatchPlan(config)
-    views = getattr(backend, "leaves_inputs", False)
+    views = backend.traits.leaves_inputs
     together = JoinedInstance(instance, plan, keeps_rows=has_rows, views=views)
     return Opened(together if plan.reshapes else instance, together, cores)
 

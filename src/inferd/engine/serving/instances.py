@@ -16,6 +16,7 @@ from inferd.core.interfaces import AsyncInstance, Instance, Opened, Placement, R
 from inferd.core.load import Attempt
 from inferd.forward.home import EVERYWHERE, Home
 from inferd.repository.layout import placements
+from inferd.schedulers.execution.limiter import LimitedInstance
 
 log = logging.getLogger("inferd.engine")
 
@@ -136,7 +137,7 @@ class Instances:
 
 def remote_of(instances: Sequence[Instance]) -> list[AsyncInstance]:
     """Return those of `instances` that run elsewhere, including those under a rate limiter."""
-    inner = [getattr(instance, "inner", instance) for instance in instances]
+    inner = [one.inner if isinstance(one, LimitedInstance) else one for one in instances]
     return [instance for instance in inner if isinstance(instance, AsyncInstance)]
 
 

@@ -24,7 +24,7 @@ from inferd.config.parameter import is_on, takes_table
 from inferd.config.parameter_names import FOUND_OUTPUTS
 from inferd.core.interfaces import Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
-from inferd.core.rows import verdict_of
+from inferd.core.traits import traits_of
 from inferd.errors import BackendFailed, InferdError
 from inferd.schedulers.execution.batch_view import batch_view_of
 from inferd.schedulers.execution.job import Answer, failure
@@ -194,9 +194,7 @@ class JoinedInstance:
         self._plan = plan
         self._keeps_rows = keeps_rows
         self._views = views and not plan.reshapes
-        self.verdict = verdict_of(instance)
-        if hasattr(instance, "turn"):
-            self.turn = instance.turn
+        self.traits = traits_of(instance)
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         """See Instance.execute."""

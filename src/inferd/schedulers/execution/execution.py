@@ -6,8 +6,8 @@ requests of one size class (the power of two their element count falls in) move 
 their measured time has been short for a while. One overrun that the system did not cause
 (`execution.overrun`) moves the class back at once, and if overruns keep coming, each
 further move onto the loop needs twice the previous surplus of short runs over long ones. Only
-backends that promise to end by themselves (`bounded`) and to run in several threads at once
-(`concurrent`) come onto the loop.
+backends that promise to end by themselves (`is_bounded`) and to run in several threads at once
+(`is_concurrent`) come onto the loop.
 
 Runs in threads are measured in CPU time: their wall time includes waiting for the GIL. Runs on the
 loop are measured in wall time, which is what the other connections wait, and whose clock costs a
@@ -27,6 +27,7 @@ from inferd.compiled import mypyc_attr
 from inferd.config.model import QueuePolicy
 from inferd.core.interfaces import CancellableInstance, Instance, Opened, always
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.traits import traits_of
 from inferd.errors import InferdError, Unavailable
 from inferd.observe.crash.mark import ModelMarks, RunMark, RunMarks, shown_ids
 from inferd.observe.stats import Counts
@@ -119,7 +120,7 @@ class Execution:
         self._ended: list[asyncio.Future[None]] = []  # one per thread, done when it has ended
         self._going: set[int] = set()  # the ids of instances whose own thread is to end
         self._closing: set[asyncio.Task[None]] = set()
-        self.has_turns = any(hasattr(one.alone, "turn") for one in instances)
+        self.has_turns = any(traits_of(one.alone).turn is not None for one in instances)
         """Whether an instance may wait for its turn before it takes a job."""
         self._tells = any(isinstance(one.alone, CancellableInstance) for one in instances)
         self._job_count = 0  # those that wait or run
@@ -313,7 +314,7 @@ class Execution:
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow."""
         self._opened.append(instance)
-        self.has_turns = self.has_turns or hasattr(instance.alone, "turn")
+        self.has_turns = self.has_turns or traits_of(instance.alone).turn is not None
         self._tells = self._tells or isinstance(instance.alone, CancellableInstance)
         self.instance_count += 1
         if self._is_closed:
@@ -434,7 +435,7 @@ class Execution:
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 
-        turn = getattr(instance, "turn", None)
+        turn = traits_of(instance).turn
 
         def run(mark: RunMark) -> None:
             if turn is None:

@@ -19,7 +19,7 @@ from inferd.config.model import RateLimiterResource
 from inferd.config.options.rate_limit import Limits
 from inferd.core.interfaces import AsyncInstance, DecoupledInstance, Instance, Placement
 from inferd.core.request import InferRequest, InferResponse
-from inferd.core.rows import verdict_of
+from inferd.core.traits import InstanceTraits, traits_of
 from inferd.errors import InferdError, InvalidConfig, Unavailable
 
 ResourceKey = tuple[str, int | None]
@@ -203,18 +203,19 @@ class Claim:
 class LimitedInstance:
     """The instance `inner`, made to wait for its resources before each execution.
 
-    Its thread may enter `turn` before, and has them then. One that `works_elsewhere` joins the
-    requests of a batch there, and is told of those that nobody waits for.
+    Its thread may enter `turn` before, and has them then. One that works elsewhere is told of
+    requests that nobody waits for.
     """
-
-    bounded = False  # the wait may be long
-    waits = True
 
     def __init__(self, instance: Instance, claim: Claim) -> None:
         self.inner = instance
         self.turn = claim
-        self.verdict = verdict_of(instance)
-        self.works_elsewhere = isinstance(instance, AsyncInstance)
+        self.traits = InstanceTraits(
+            is_bounded=False,  # the wait may be long
+            works_elsewhere=isinstance(instance, AsyncInstance),
+            turn=claim,
+            verdict=traits_of(instance).verdict,
+        )
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. Raises Unavailable when the instance is closed while it waits."""

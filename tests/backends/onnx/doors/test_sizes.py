@@ -105,7 +105,7 @@ def answer(instance, names, case, size):
 def test_no_request_asks_for_more_elements_than_a_model_may_make(tmp_path, case, kind):
     made = model(case, computed=kind != "given", data_computed=kind == "data computed")
     instance, names = opened(tmp_path, made), {one.name for one in made.graph.input}
-    assert not instance.bounded
+    assert not instance.traits.is_bounded
     _, inputs, place, too_many, _ = CASES[case]
     refused = answer(instance, names, case, too_many)
     assert isinstance(refused, (BackendFailed, InvalidRequest)), refused
@@ -162,4 +162,4 @@ def test_a_loop_is_bounded_if_its_count_comes_from_dims(tmp_path, source, is_bou
         ],
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    assert opened(tmp_path, made).bounded is is_bounded
+    assert opened(tmp_path, made).traits.is_bounded is is_bounded
