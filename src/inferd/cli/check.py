@@ -4,7 +4,6 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,16 +47,18 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit:  # argparse has said what is wrong
         sys.stderr.write("See inferd check --help.\n")
         return 2
-    if clouds := [path for path in given.path if "://" in path]:
-        sys.stderr.write(
-            f"inferd check: {clouds[0]} is not on this machine; copy it, and check the copy\n"
-        )
-        return 2
     from inferd.check.places import check_paths
     from inferd.cli.terminal.progress import ProgressLine
     from inferd.engine.loading.load import gpu_count
+    from inferd.errors import InferdError
     from inferd.repository.local import Reading
+    from inferd.repository.repositories import fetched_path
 
+    try:
+        paths = [fetched_path(path) for path in given.path]
+    except InferdError as error:
+        sys.stderr.write(f"inferd check: {error.message}\n")
+        return 2
     reading = Reading(given.model_config_name, gpu_count())
     attempt, progress = None, ProgressLine()
     if given.load:
@@ -70,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ends what has been started
     try:
         with progress:
-            checked = check_paths([Path(path) for path in given.path], reading, attempt)
+            checked = check_paths(paths, reading, attempt)
     except KeyboardInterrupt:
         sys.stderr.write("inferd check: interrupted\n")
         return 130

@@ -4,7 +4,6 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferd.cli.remote.server import (
@@ -98,11 +97,12 @@ def _check(given: argparse.Namespace) -> "ModelCheck":
     from inferd.check.places import check_model
     from inferd.engine.loading.load import gpu_count
     from inferd.repository.local import Reading
+    from inferd.repository.repositories import fetched_path
 
     reading = Reading(gpu_count=gpu_count())
     if given.repository:
-        return check_model(Path(given.repository), reading, given.model)
-    return check_model(Path(given.model), reading)
+        return check_model(fetched_path(given.repository), reading, given.model)
+    return check_model(fetched_path(given.model), reading)
 
 
 def _show(config: "ModelConfig", said: "ModelConfig", form: str | None) -> None:

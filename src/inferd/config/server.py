@@ -42,8 +42,9 @@ class ServerConfig:
 
     model_repository: tuple[str, ...] = _models(
         (),
-        "Folder of model folders, or the same in a cloud (s3://, gs://, as://); or one model: its "
-        "folder, or its file. Same as PATH. May be repeated.",
+        "Folder of model folders, or the same in a cloud (s3://, gs://, as://), a hub (hf://), or "
+        "at a link (https://...#sha256=...); or one model: its folder, or its file. Same as PATH. "
+        "May be repeated.",
         word="PATH",
         aliases=("model-store", "model-dir"),
         also="MODELS_DIR",  # of MLServer's image
@@ -76,6 +77,19 @@ class ServerConfig:
         1073741824,
         "Limit on the model files that clients send with load requests, for all models together.",
         minimum=0,
+    )
+    fetch_directory: str | None = _models(
+        None,
+        "Folder in which models of hubs, registries and links are stored.",
+        shown="~/.cache/inferd/models",
+    )
+    fetch_max_bytes: int = _models(
+        200 << 30,
+        "Limit on one model of a hub, a registry or a link, as it is fetched and unpacked.",
+        minimum=1,
+    )
+    offline: bool = _models(
+        False, "Serve models of hubs, registries and links only if they are in --fetch-directory."
     )
     # Triton exits; here the healthy models are served, and readiness shows that others failed.
     exit_on_error: bool | None = _models(

@@ -49,7 +49,7 @@ from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import ModelStatistics
 from inferd.observe.tracing.file import TraceWriter
 from inferd.observe.tracing.tracer import Tracer
-from inferd.repository.cloud_url import cloud_url
+from inferd.repository.repositories import place_of
 from inferd.shm.placing import is_large, place_now, place_outputs
 from inferd.shm.regions import Regions
 from inferd.tensor.classification import Labels
@@ -498,7 +498,7 @@ class Engine:
         in the index with the reason, and the others serve. Raises InvalidConfig for a path that
         holds no models or a URL that names no place; NotLoadable for a cloud that does not answer.
         """
-        paths = [cloud_url(str(path)) or Path(path) for path in repositories]
+        paths = [place_of(str(path)) for path in repositories]
         if self.everywhere is not None:
             self._control.announce = self._have_followed
         await self._control.start(paths, given)

@@ -17,7 +17,9 @@ from inferd.config.model import ModelConfig
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest, NotLoadable, NotUnique
 from inferd.repository.bare import platform_of
 from inferd.repository.bucket import Bucket
-from inferd.repository.cloud_url import CloudUrl
+from inferd.repository.cloud_url import CloudUrl, cloud_url
+from inferd.repository.fetch.settings import FetchSettings, fetch_settings
+from inferd.repository.fetch.url import ModelUrl, model_url
 from inferd.repository.foreign import foreign_name, is_foreign, nested_foreign
 from inferd.repository.layout import FoundModel, check_model_name
 from inferd.repository.local import (
@@ -55,20 +57,45 @@ class ModelPath(NamedTuple):
     is_renamed: bool = False
 
 
+Place = Path | CloudUrl | ModelUrl
+"""Where models are: on this machine, in a cloud, or in a hub, a registry or at a link."""
+
+
+def place_of(text: str) -> Place:
+    """Return the place that a path or URL names. Raises InvalidConfig for a URL of no place."""
+    return cloud_url(text) or model_url(text) or Path(text)
+
+
+def fetched_path(text: str) -> Path:
+    """Return the path in `text`, or where what a URL of a hub or registry leads to has been put.
+
+    Raises InvalidConfig, also for URLs of clouds, and NotLoadable.
+    """
+    place = place_of(text)
+    if isinstance(place, CloudUrl):
+        msg = f"{text} is not on this machine; copy it, and check the copy"
+        raise InvalidConfig(msg)
+    if isinstance(place, Path):
+        return place
+    return _fetched(place, fetch_settings(os.environ))
+
+
 class Repositories:
     """Finds models by name. All methods read disks or clouds: call them in a thread.
 
     A path may be a repository, the folder of one model, or a bare model file. That is decided once,
     and logged: a file that appears in a repository later does not turn it into a model. A
-    repository in a cloud is mirrored in a local folder, as far as it is needed. `reading` is that
-    of `find_model`. `model_name` is for the one model among the paths.
+    repository in a cloud is mirrored in a local folder, as far as it is needed. What is in a hub or
+    registry is fetched once, as `fetching` says. `reading` is that of `find_model`. `model_name` is
+    for the one model among the paths.
     """
 
     def __init__(
         self,
-        paths: Sequence[Path | CloudUrl],
+        paths: Sequence[Place],
         reading: Reading = AS_USUAL,
         model_name: str = "",
+        fetching: FetchSettings | None = None,
     ) -> None:
         """Raises InvalidConfig for a path that is neither a folder nor a model, and NotLoadable.
 
@@ -85,6 +112,8 @@ class Repositories:
             for path in paths:
                 if isinstance(path, CloudUrl):
                     self._add_cloud(path)
+                elif isinstance(path, ModelUrl):
+                    self._add_fetched(path, fetching or fetch_settings(os.environ))
                 else:
                     self._add(path.resolve() if ".." in path.parts else path.absolute())
             if model_name:
@@ -150,6 +179,9 @@ class Repositories:
         self._urls[mirror.folder] = url.text
         self._roots.append(mirror.folder)
         mirror.look()
+
+    def _add_fetched(self, url: ModelUrl, fetching: FetchSettings) -> None:
+        self._add(_fetched(url, fetching))
 
     def _add(self, path: Path) -> None:
         try:
@@ -224,6 +256,22 @@ class Repositories:
             override=override,
         )
         return msgspec.structs.replace(model, root=place.root)
+
+
+def _fetched(url: ModelUrl, fetching: FetchSettings) -> Path:
+    from inferd.repository.fetch.store import fetched  # which imports much
+
+    return _entrance(fetched(url, fetching, os.environ))
+
+
+def _entrance(folder: Path) -> Path:
+    """Return where the models in a fetched `folder` are: archives often have one folder around."""
+    while not sign_of(folder):
+        children = list(folder.iterdir())
+        if len(children) != 1 or not children[0].is_dir() or sign_of(children[0]):
+            return children[0] if len(children) == 1 and children[0].is_file() else folder
+        [folder] = children
+    return folder
 
 
 def model_in(folder: Path) -> Path:

@@ -36,6 +36,7 @@ from inferd.observe.payloads.receiver import EventSender
 from inferd.observe.tracing.file import TraceWriter
 from inferd.observe.tracing.spans import SpanSender
 from inferd.observe.tracing.tracer import Tracer
+from inferd.repository.fetch.settings import fetch_settings
 
 if TYPE_CHECKING:
     import ssl
@@ -117,11 +118,15 @@ def payload_log(config: ServerConfig, processes: Processes = ALONE) -> PayloadLo
 
 
 def load_options(
-    config: ServerConfig, crashes: "Crashes | None" = None, process_count: int = 1
+    config: ServerConfig,
+    crashes: "Crashes | None" = None,
+    process_count: int = 1,
+    folder: Path | None = None,
 ) -> LoadOptions:
     """Return the options for loading models; `crashes` is what the process knows of its crashes.
 
-    Each of the server's processes has a share of the local response cache.
+    Each of the server's processes has a share of the local response cache. `folder` is private to
+    them, None if there is one process.
     """
     cache = read_cache_config(config.cache_config, os.environ)
     if isinstance(cache, LocalCacheSettings):
@@ -142,6 +147,13 @@ def load_options(
         delayed_start=read_delayed_start(os.environ),
         host_policies=read_host_policies(config.host_policy),
         gpu_limits=read_gpu_limits(config.model_load_gpu_limit),
+        fetching=fetch_settings(
+            os.environ,
+            config.fetch_directory,
+            is_offline=config.offline,
+            max_bytes=config.fetch_max_bytes,
+            pins=folder,
+        ),
     )
     if crashes is None:
         return options

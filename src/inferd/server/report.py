@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.observe.log import printable
+from inferd.repository.fetch.url import shown
 from inferd.server.places import dashboard_url
 from inferd.server.server import Server
 
@@ -70,7 +71,9 @@ def why_empty(config: ServerConfig, index: Sequence[IndexEntry]) -> str:
 
     What is in the `index` could not be read.
     """
-    places = ", ".join(printable(path) for path in config.model_repository) or "no repository"
+    places = (
+        ", ".join(printable(shown(path)) for path in config.model_repository) or "no repository"
+    )
     is_polling = config.model_control_mode == "poll" and config.repository_poll_secs > 0
     until = " until a model appears" if is_polling else ""
     what = "could be read" if index else "was found"

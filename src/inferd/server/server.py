@@ -117,7 +117,9 @@ class Server:
         self.engine = Engine(
             name=config.id or _NAME,
             strict_readiness=config.strict_readiness,
-            load_options=load_options(config, crashes, processes.count),
+            load_options=load_options(
+                config, crashes, processes.count, membership.folder if membership else None
+            ),
             log=log or Log(log_settings(config), log_folder(config)),
             tracer=tracer(config, processes),
             allow_client_shm=self._allows_client_shm(),

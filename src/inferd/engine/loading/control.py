@@ -11,7 +11,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from inferd.aio.thread import in_daemon_thread
@@ -35,8 +34,8 @@ from inferd.errors import (
     NotUnique,
     Unavailable,
 )
-from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.layout import check_model_name
+from inferd.repository.repositories import Place
 
 log = logging.getLogger("inferd.engine")
 
@@ -83,9 +82,7 @@ class RepositoryControl:
 
     # --- start and end ---
 
-    async def start(
-        self, paths: Sequence[Path | CloudUrl], given: Sequence[GivenModel] = ()
-    ) -> None:
+    async def start(self, paths: Sequence[Place], given: Sequence[GivenModel] = ()) -> None:
         """Load the models below `paths` that the mode selects; failures are in the catalog.
 
         Models `given` by the program are loaded in every mode. Raises InvalidConfig for a path that

@@ -71,6 +71,7 @@ from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 from inferd.repository.agent import run_agents
 from inferd.repository.digest import lasting_prints
+from inferd.repository.fetch.settings import FetchSettings
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
 from inferd.repository.local import Reading
@@ -123,6 +124,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     delayed_start: DelayedStart = NO_DELAY
     host_policies: HostPolicies = msgspec.field(default_factory=dict)
     gpu_limits: GpuLimits = msgspec.field(default_factory=dict)
+    fetching: FetchSettings | None = None
     marks: RunMarks | None = None
     isolated: frozenset[tuple[str, str]] = frozenset()
 

@@ -20,11 +20,10 @@ from inferd.engine.loading.load import Loader, LoadOptions, tell_ignored
 from inferd.engine.loading.lookup import code_folder, models_in
 from inferd.engine.loading.prints import config_print
 from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
-from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.digest import file_prints
 from inferd.repository.layout import FoundModel
 from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE, Reading, find_model, is_app
-from inferd.repository.repositories import Repositories, model_in
+from inferd.repository.repositories import Place, Repositories, model_in
 from inferd.repository.tree import link_out
 from inferd.repository.upload import Upload, Uploads
 from inferd.repository.watch import NO_MARKS, Marks, ModelWatch, marks_of
@@ -85,9 +84,7 @@ class ModelSources:
         self._apps: dict[str, Path] = {}  # which files define models, by the models' names
         self.watch = ModelWatch(self._repositories)
 
-    def open(
-        self, paths: Sequence[Path | CloudUrl], given: Sequence[GivenModel] = ()
-    ) -> list[FoundModel]:
+    def open(self, paths: Sequence[Place], given: Sequence[GivenModel] = ()) -> list[FoundModel]:
         """Return the models to load at the start.
 
         Raises InvalidConfig for a path that holds none, NotLoadable for a cloud that does not
@@ -99,7 +96,9 @@ class ModelSources:
         if apps and self._mode == "poll":
             _tell_that_apps_stay(apps, is_all=not folders)
         name = self._options.model_name
-        self._repositories = Repositories(folders, self._loader.reading, name)
+        self._repositories = Repositories(
+            folders, self._loader.reading, name, self._options.fetching
+        )
         self._roots = [folder.absolute() for folder in folders if isinstance(folder, Path)]
         for model in given:
             self._give(model)
@@ -265,9 +264,9 @@ def _read_config(name: str, text: str) -> ModelConfig:
         raise InvalidConfig(not_loaded(name, error.message)) from error
 
 
-def _distinct(paths: Sequence[Path | CloudUrl]) -> list[Path | CloudUrl]:
+def _distinct(paths: Sequence[Place]) -> list[Place]:
     """Return `paths` without those that are there before: their models are there once."""
-    found: dict[Path | CloudUrl, Path | CloudUrl] = {}
+    found: dict[Place, Place] = {}
     for path in paths:
         found.setdefault(path.absolute() if isinstance(path, Path) else path, path)
     return list(found.values())

@@ -1,0 +1,163 @@
+"""Brings one remote file to the disk: resumed where it broke off, bounded, and verified."""
+
+import hashlib
+import http.client
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from inferd.errors import NotLoadable
+from inferd.repository.fetch.snapshot import RemoteFile
+from inferd.repository.fetch.url import shown
+from inferd.repository.fetch.web import WAITS_S, NotAnswered, Web, reason_of
+
+PART = ".inferd-part"
+"""The suffix of a file that is not whole."""
+
+CHUNK_BYTES = 1 << 20
+
+_PARTIAL, _NOT_SATISFIABLE = 206, 416
+
+
+def download(
+    web: Web, file: RemoteFile, target: Path, max_bytes: int, arrived: Callable[[int], None]
+) -> None:
+    """Write `file` to `target`, continuing what an earlier call left beside it.
+
+    `arrived` is called with the number of bytes that are there of it, each time they are more.
+    Raises NotLoadable when it cannot be had, is not as announced, or has more than `max_bytes`; and
+    OSError when it cannot be written.
+    """
+    part = target.with_name(target.name + PART)
+    limit = max_bytes if file.size is None else file.size
+    was_resumed = part.exists()
+    _receive(web, file, part, limit, arrived)
+    if (wrong := _difference(file, part)) and was_resumed:
+        # What was there may have been of another file: the whole is fetched once.
+        part.unlink()
+        _receive(web, file, part, limit, arrived)
+        wrong = _difference(file, part)
+    if wrong:
+        part.unlink()
+        msg = f"'{shown(file.url)}' is not what was announced: {wrong}"
+        raise NotLoadable(msg)
+    part.replace(target)
+
+
+def _receive(
+    web: Web, file: RemoteFile, part: Path, limit: int, arrived: Callable[[int], None]
+) -> None:
+    """Fetch until `part` is whole; as long as more arrives, an end in the middle is no failure."""
+    waits = iter(WAITS_S)
+    while True:
+        before = _size(part)
+        if file.size is not None and before >= file.size > 0:
+            if before == file.size:
+                return
+            part.unlink()
+        try:
+            if _receive_once(web, file, part, limit, arrived):
+                return
+            failure = NotAnswered(f"'{shown(file.url)}' breaks off")
+        except NotAnswered as error:
+            failure = error
+        if _size(part) > before:
+            waits = iter(WAITS_S)
+        if (wait_s := next(waits, None)) is None:
+            raise failure
+        web.wait(wait_s)
+
+
+def _receive_once(
+    web: Web, file: RemoteFile, part: Path, limit: int, arrived: Callable[[int], None]
+) -> bool:
+    """Append what one response brings to `part`; return whether that is all of it."""
+    have = _size(part)
+    # As it is, not compressed on the way: otherwise ranges mean other bytes.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    with _opened(web, file, part, headers) as response:
+        if have and response.status != _PARTIAL:
+            have = 0
+        elif have and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            part.unlink()
+            return False
+        announced = response.headers.get("Content-Length", "")
+        end = have + int(announced) if announced.isdecimal() else None
+        if end is not None and end > limit:
+            raise _too_large(file, limit)
+        with part.open("ab" if have else "wb") as target:
+            done = _copy(response, target, have, limit, file, arrived)
+    return done == end if end is not None else file.size in (None, done)
+
+
+def _opened(web: Web, file: RemoteFile, part: Path, headers: dict[str, str]) -> Any:
+    try:
+        return web.open(file.url, headers)
+    except NotLoadable as error:
+        if getattr(error, "status", 0) == _NOT_SATISFIABLE:  # the file is shorter now
+            part.unlink(missing_ok=True)
+            msg = f"'{shown(file.url)}' has changed"
+            raise NotAnswered(msg) from None
+        raise
+
+
+def _copy(
+    source: Any,
+    target: IO[bytes],
+    done: int,
+    limit: int,
+    file: RemoteFile,
+    arrived: Callable[[int], None],
+) -> int:
+    """Copy until the end of the response, or of the connection; return the size of the file."""
+    while True:
+        try:
+            chunk = source.read1(CHUNK_BYTES)
+        except TimeoutError as error:
+            msg = f"'{shown(file.url)}' breaks off: {reason_of(error)}"
+            raise NotAnswered(msg) from None
+        except (OSError, http.client.HTTPException):
+            return done
+        if not chunk:
+            return done
+        done += len(chunk)
+        if done > limit:
+            target.truncate(0)
+            raise _too_large(file, limit)
+        target.write(chunk)
+        arrived(done)
+
+
+def _size(part: Path) -> int:
+    with suppress(FileNotFoundError):
+        return part.stat().st_size
+    return 0
+
+
+def _difference(file: RemoteFile, part: Path) -> str:
+    """Return in what `part` is not the file that was announced, "" if it is."""
+    size = _size(part)
+    if file.size is not None and size != file.size:
+        return f"it has {size} bytes, expected {file.size}"
+    kind, _, expected = file.digest.partition(":")
+    if not kind:
+        return ""
+    if kind == "git":
+        digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    else:
+        digest = hashlib.sha256()
+    with part.open("rb") as source:
+        while chunk := source.read(CHUNK_BYTES):
+            digest.update(chunk)
+    found = digest.hexdigest()
+    name = "SHA-256" if kind == "sha256" else "SHA-1 of git"
+    return "" if found == expected else f"its {name} is {found}, expected {expected}"
+
+
+def _too_large(file: RemoteFile, limit: int) -> NotLoadable:
+    if file.size is None:
+        msg = f"'{shown(file.url)}' has more than {limit} bytes (--fetch-max-bytes)"
+    else:
+        msg = f"'{shown(file.url)}' sends more than the {limit} bytes that it was said to have"
+    return NotLoadable(msg)

@@ -1,0 +1,138 @@
+"""FetchProgress: says how far a fetch is: bars where a terminal is, else lines in the log."""
+
+import logging
+import sys
+import time
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+log = logging.getLogger("inferd.repository")
+
+_EVERY_S = 10.0
+
+
+class FetchProgress(Protocol):
+    """What is told of a fetch, from `begin` to the end of the with statement."""
+
+    def begin(self, name: str, total: int) -> None:
+        """Say that `name` is being fetched, which has `total` bytes, 0 if that is not known."""
+
+    def advance(self, done: int) -> None:
+        """Say how many bytes of it are there."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End."""
+
+
+def progress() -> FetchProgress:
+    """Return what fits where the process runs."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        try:
+            import rich.progress  # noqa: F401 - looked for
+        except ImportError:
+            return LoggedProgress()
+        return BarProgress()
+    return LoggedProgress()
+
+
+class LoggedProgress:
+    """A line at the beginning, and one every ten seconds."""
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._total = 0
+        self._said_s = 0.0
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End."""
+
+    def begin(self, name: str, total: int) -> None:
+        """Log what is fetched."""
+        self._name, self._total, self._said_s = name, total, time.monotonic()
+        log.info("fetching '%s'%s", name, f", {size_text(total)}" if total else "")
+
+    def advance(self, done: int) -> None:
+        """Log how far it is, now and then."""
+        now_s = time.monotonic()
+        if now_s - self._said_s < _EVERY_S:
+            return
+        self._said_s = now_s
+        of = f" of {size_text(self._total)}" if self._total else ""
+        log.info("fetching '%s': %s%s", self._name, size_text(done), of)
+
+
+class BarProgress:
+    """Bars with rich, which are taken away at the end."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+        from rich.progress import Progress as Bars
+
+        self._bars: Any = Bars(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        """Show the bars."""
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Take the bars away."""
+        self._bars.stop()
+
+    def begin(self, name: str, total: int) -> None:
+        """Add a bar."""
+        self._task = self._bars.add_task(name, total=total or None)
+
+    def advance(self, done: int) -> None:
+        """Move the bar."""
+        self._bars.update(self._task, completed=done)
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes in the unit that fits."""
+    amount = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"

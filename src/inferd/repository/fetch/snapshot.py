@@ -1,0 +1,46 @@
+"""Snapshot: the files that a model consists of at one time, before they are fetched."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from inferd.repository.fetch.web import Web
+
+
+class FileForm(Enum):
+    """What is made of a file that has been fetched."""
+
+    FILE = "file"
+    """It is put at its path."""
+    ARCHIVE = "archive"
+    """It is unpacked."""
+    LAYER = "layer"
+    """It is a layer of an image, of which the folder models/ is unpacked."""
+
+
+class RemoteFile(NamedTuple):
+    """One file to fetch. `path` is where it belongs, below the folder of the model.
+
+    `size` is None where it is not known. `digest` is "sha256:HEX", "git:HEX" (of a blob as git
+    names it) or "", where there is nothing to compare with.
+    """
+
+    path: str
+    url: str
+    size: int | None = None
+    digest: str = ""
+    form: FileForm = FileForm.FILE
+
+
+class Snapshot(NamedTuple):
+    """What there is to fetch: a model called `name`, whose `identity` changes with its files.
+
+    `fetch` brings a file that `web` does not: it gets the file, the path to write, and what to call
+    with the number of bytes that have arrived.
+    """
+
+    name: str
+    identity: str
+    files: tuple[RemoteFile, ...]
+    web: Web
+    fetch: Callable[[RemoteFile, str, Callable[[int], None]], None] | None = None

@@ -1,0 +1,251 @@
+"""Fetched models on the disk: one folder for each state of each model, complete or not there.
+
+<folder>/<scheme>/<key>/<name>/...      the files; <key> stands for place and state
+<folder>/<scheme>/<key>/files.json      their sizes: what is not as it was, is fetched again
+<folder>/<scheme>/<key>.part/           what has arrived of one that is not complete
+<folder>/<scheme>/<key>.lock            locked by the process that fetches it
+<folder>/latest/<key>.json              which state a URL was last seen to lead to
+"""
+
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from stat import S_ISREG
+
+import msgspec
+
+from inferd.config.model_name import is_model_name
+from inferd.errors import InvalidConfig, NotLoadable
+from inferd.repository.fetch.download import PART, download
+from inferd.repository.fetch.hub import hub_snapshot
+from inferd.repository.fetch.link import link_snapshot
+from inferd.repository.fetch.progress import progress
+from inferd.repository.fetch.settings import FetchSettings
+from inferd.repository.fetch.snapshot import FileForm, RemoteFile, Snapshot
+from inferd.repository.fetch.unpack import Unpacking
+from inferd.repository.fetch.url import ModelUrl
+from inferd.repository.fetch.web import NotAnswered
+
+log = logging.getLogger("inferd.repository")
+
+_SIZES = "files.json"
+
+Source = Callable[[ModelUrl, FetchSettings, Mapping[str, str]], Snapshot]
+
+SOURCES: Mapping[str, Source] = {
+    "hf": hub_snapshot,
+    "http": link_snapshot,
+    "https": link_snapshot,
+}
+"""What asks the other side which files there are, by the scheme of the URL."""
+
+
+class _Seen(msgspec.Struct):
+    """Which state a URL led to."""
+
+    key: str
+    name: str
+
+
+def fetched(url: ModelUrl, settings: FetchSettings, environ: Mapping[str, str]) -> Path:
+    """Return the folder that holds the files at `url`, which are fetched unless they are there.
+
+    If the other side does not answer, or must not be asked, it is what was fetched before. Raises
+    NotLoadable and InvalidConfig.
+    """
+    try:
+        with _pinned(url, settings) as pin:
+            seen = _read(pin) if pin else None
+            found = seen and _complete(settings, url, seen)
+            if found:
+                return found
+            seen, found = _found(url, settings, environ)
+            if pin:
+                _write(pin, seen)
+            return found
+    except OSError as error:
+        msg = f"'{url.shown}' cannot be stored in {settings.folder}: {error.strerror or error}"
+        raise InvalidConfig(msg) from error
+
+
+def _found(
+    url: ModelUrl, settings: FetchSettings, environ: Mapping[str, str]
+) -> tuple[_Seen, Path]:
+    latest = settings.folder / "latest" / f"{_digest(url.text)}.json"
+    before = _read(latest)
+    stored = before and _complete(settings, url, before)
+    if before and stored and (settings.is_offline or url.digest):
+        return before, stored  # a digest never leads to anything else
+    if settings.is_offline:
+        msg = f"'{url.shown}' has not been fetched before, and --offline forbids it now"
+        raise NotLoadable(msg)
+    if url.scheme not in SOURCES:
+        msg = f"'{url.shown}': models are not fetched from there"
+        raise InvalidConfig(msg)
+    try:
+        snapshot = SOURCES[url.scheme](url, settings, environ)
+        if not is_model_name(snapshot.name):
+            snapshot = snapshot._replace(name="model")
+        key = _digest(f"{url.scheme}\0{url.place}\0{snapshot.identity}")
+        seen = _Seen(key, snapshot.name)
+        found = _complete(settings, url, seen) or _fetch(url, snapshot, seen, settings)
+    except NotAnswered as error:
+        if before is None or not stored:
+            raise
+        log.warning("%s; what was fetched before is served", error.message)
+        return before, stored
+    with suppress(OSError):  # a folder that may only be read serves what is in it
+        _write(latest, seen)
+    return seen, found
+
+
+def _fetch(url: ModelUrl, snapshot: Snapshot, seen: _Seen, settings: FetchSettings) -> Path:
+    """Fetch and unpack what `snapshot` names, and put it in place as a whole."""
+    place = settings.folder / url.scheme / seen.key
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(place.with_name(f"{seen.key}.lock"), url):
+        if found := _complete(settings, url, seen):  # another process was first
+            return found
+        part = place.with_name(f"{seen.key}.part")
+        files, ready = part / "files", part / "ready"
+        files.mkdir(parents=True, exist_ok=True)
+        _check_room(url, snapshot, files, settings)
+        _download(url, snapshot, files, settings)
+        shutil.rmtree(ready, ignore_errors=True)
+        _put_together(snapshot, files, ready / snapshot.name, settings)
+        _write_bytes(ready / _SIZES, msgspec.json.encode(_sizes(ready / snapshot.name)))
+        shutil.rmtree(place, ignore_errors=True)  # one that was damaged
+        ready.rename(place)
+        shutil.rmtree(part, ignore_errors=True)
+    log.info("fetched '%s'", url.shown)
+    return place / snapshot.name
+
+
+def _check_room(url: ModelUrl, snapshot: Snapshot, files: Path, settings: FetchSettings) -> None:
+    """Raise NotLoadable if the files are too large, or larger than what is free on the disk."""
+    total = sum(file.size or 0 for file in snapshot.files)
+    if total > settings.max_bytes:
+        allowed = f"{settings.max_bytes} (--fetch-max-bytes)"
+        msg = f"'{url.shown}' has {total} bytes, allowed are {allowed}"
+        raise NotLoadable(msg)
+    there = sum(one.stat().st_size for one in files.iterdir())
+    free = shutil.disk_usage(files).free
+    if total - there > free:
+        msg = f"'{url.shown}' has {total - there} bytes to fetch, and {files} has room for {free}"
+        raise NotLoadable(msg)
+
+
+def _download(url: ModelUrl, snapshot: Snapshot, files: Path, settings: FetchSettings) -> None:
+    with progress() as shown:
+        left = settings.max_bytes
+        for file in snapshot.files:
+            target = files / _digest(f"{file.url}\0{file.digest}")
+            if not target.exists():
+                name = file.path or file.url.rpartition("/")[2]
+                shown.begin(f"{url.shown}: {name.partition('?')[0]}", file.size or 0)
+                if snapshot.fetch is not None:
+                    part = target.with_name(target.name + PART)
+                    snapshot.fetch(file, str(part), shown.advance)
+                    part.replace(target)
+                else:
+                    download(snapshot.web, file, target, left, shown.advance)
+            left -= target.stat().st_size
+
+
+def _put_together(snapshot: Snapshot, files: Path, folder: Path, settings: FetchSettings) -> None:
+    folder.mkdir(parents=True)
+    unpacking = Unpacking(folder, settings.max_bytes)
+    for file in snapshot.files:
+        found = files / _digest(f"{file.url}\0{file.digest}")
+        if file.form is FileForm.FILE:
+            target = folder / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(found, target) if target.exists() else _link(found, target)
+        else:
+            unpacking.unpack(found, _name_of(file), is_layer=file.form is FileForm.LAYER)
+
+
+def _link(found: Path, target: Path) -> None:
+    """Give a file a second name; the first goes with the folder of what has arrived."""
+    try:
+        os.link(found, target)
+    except OSError:  # a file system without
+        shutil.copyfile(found, target)
+
+
+def _name_of(file: RemoteFile) -> str:
+    return file.path or file.digest or "a file"
+
+
+def _complete(settings: FetchSettings, url: ModelUrl, seen: _Seen) -> Path | None:
+    """Return the folder of a state, None if it is not there or its files are not as they were."""
+    place = settings.folder / url.scheme / seen.key
+    try:
+        sizes = msgspec.json.decode((place / _SIZES).read_bytes(), type=dict[str, int])
+    except (OSError, msgspec.MsgspecError):
+        return None
+    folder = place / seen.name
+    if not sizes.items() <= _sizes(folder).items():  # models may write more beside theirs
+        log.warning("'%s' was damaged in %s, and is fetched again", url.shown, place)
+        return None
+    return folder
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the sizes of all files below `folder`, by their paths."""
+    found = {}
+    for path in folder.rglob("*"):
+        status = path.lstat()
+        if S_ISREG(status.st_mode):
+            found[path.relative_to(folder).as_posix()] = status.st_size
+    return found
+
+
+@contextmanager
+def _pinned(url: ModelUrl, settings: FetchSettings) -> Iterator[Path | None]:
+    """Yield the file in which the processes of a server note which state they serve, if several."""
+    if settings.pins is None:
+        yield None
+        return
+    pin = settings.pins / f"fetched-{_digest(url.text)}"
+    with _locked(pin.with_suffix(".lock"), url):
+        yield pin
+
+
+@contextmanager
+def _locked(file: Path, url: ModelUrl) -> Iterator[None]:
+    import fcntl
+
+    with file.open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.info("waiting until another process has fetched '%s'", url.shown)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _read(file: Path) -> _Seen | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=_Seen)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _write(file: Path, seen: _Seen) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _write_bytes(file, msgspec.json.encode(seen))
+
+
+def _write_bytes(file: Path, content: bytes) -> None:
+    part = file.with_name(f"{file.name}.{os.getpid()}")
+    part.write_bytes(content)
+    part.replace(file)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:32]

@@ -1,0 +1,205 @@
+"""Unpacks archives and layers of images: files and folders alone, inside, and within limits."""
+
+import bz2
+import gzip
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path, PurePosixPath
+from shutil import rmtree
+from typing import IO, Any
+
+from inferd.config.rules.inside import is_inside
+from inferd.errors import NotLoadable
+from inferd.repository.fetch.settings import MAX_FILES
+
+MODELS = "models/"
+"""The folder of an image in which its models are, as in those that KServe calls modelcars."""
+
+_CHUNK_BYTES = 1 << 20
+_MAX_HEADER_BYTES = 8 << 20
+"""Of a tar archive's extended header, which is read as a whole."""
+
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_BAD = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+
+
+class Unpacking:
+    """Unpacks into `folder`, of all archives together at most `max_bytes`."""
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._count = 0
+
+    def unpack(self, archive: Path, name: str, *, is_layer: bool = False) -> None:
+        """Unpack `archive`, which messages call `name`.
+
+        Of a layer of an image, that is what is in models/, without what the layer takes away.
+        Raises NotLoadable for what is no archive, leads out, is a link or too large; and OSError
+        when it cannot be written.
+        """
+        if is_layer:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        with archive.open("rb") as file:
+            if zipfile.is_zipfile(file) and not is_layer:
+                self._unpack_zip(file, name)
+            else:
+                file.seek(0)
+                self._unpack_tar(_plain(file, name), name, is_layer=is_layer)
+
+    def _unpack_zip(self, file: IO[bytes], name: str) -> None:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                for entry in archive.infolist():
+                    self._count_in(entry.file_size, name)
+                    kind = stat.S_IFMT(entry.external_attr >> 16)
+                    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                        raise _no_file(name, entry.filename)
+                    path = _sound(entry.filename, name)
+                    if entry.is_dir():
+                        (self._folder / path).mkdir(parents=True, exist_ok=True)
+                    else:
+                        with _readable(partial(archive.open, entry), name) as content:
+                            self._write(path, content, entry.file_size, name)
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise _broken(name) from error
+
+    def _unpack_tar(self, file: "_Bounded", name: str, *, is_layer: bool) -> None:
+        for archive, entry in _entries(file, name):
+            self._count_in(entry.size, name)
+            path = str(PurePosixPath(entry.name.lstrip("/") if is_layer else entry.name))
+            if is_layer:
+                if not f"{path}/".startswith(MODELS):
+                    continue
+                path = path[len(MODELS) :]
+            if path in ("", "."):
+                continue
+            if is_layer and self._is_taken_away(path, name):
+                continue
+            if not (entry.isreg() or entry.isdir()):
+                raise _no_file(name, entry.name)
+            path = _sound(path, name)
+            if entry.isdir():
+                (self._folder / path).mkdir(parents=True, exist_ok=True)
+            else:
+                with _readable(partial(archive.extractfile, entry), name) as made:
+                    self._write(path, made, entry.size, name)
+
+    def _is_taken_away(self, path: str, name: str) -> bool:
+        """Take away what a layer's entry says is gone; return whether it is such an entry."""
+        parent, _, last = path.rpartition("/")
+        if not last.startswith(_WHITEOUT):
+            return False
+        parent = _sound(parent, name) if parent else ""
+        if last == _OPAQUE:
+            rmtree(self._folder / parent, ignore_errors=True)
+            (self._folder / parent).mkdir(parents=True)
+            return True
+        gone = self._folder / parent / _sound(last.removeprefix(_WHITEOUT), name)
+        if gone.is_dir():
+            rmtree(gone, ignore_errors=True)
+        else:
+            gone.unlink(missing_ok=True)
+        return True
+
+    def _write(self, path: str, content: Any, size: int, name: str) -> None:
+        file = self._folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)  # an earlier layer's
+        left = size
+        with file.open("xb") as target:
+            while left:
+                try:
+                    chunk = content.read(min(left, _CHUNK_BYTES))
+                except _BAD as error:
+                    raise _broken(name) from error
+                if not chunk:
+                    raise _broken(name)
+                target.write(chunk)
+                left -= len(chunk)
+
+    def _count_in(self, size: int, name: str) -> None:
+        self._count += 1
+        self._bytes += size
+        if self._count > MAX_FILES:
+            msg = f"'{name}' has more than {MAX_FILES} files"
+            raise NotLoadable(msg)
+        if self._bytes > self._max_bytes or size < 0:
+            msg = f"'{name}' has more than {self._max_bytes} bytes unpacked (--fetch-max-bytes)"
+            raise NotLoadable(msg)
+
+
+class _Bounded:
+    """A file that is read for a tar archive: what is read at once is bounded, as is memory."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        if size > _MAX_HEADER_BYTES:
+            msg = "a header is too large"
+            raise tarfile.ReadError(msg)
+        content: bytes = self._file.read(size)
+        return content
+
+    def seek(self, offset: int) -> int:
+        position: int = self._file.seek(offset)
+        return position
+
+    def tell(self) -> int:
+        position: int = self._file.tell()
+        return position
+
+
+def _plain(file: IO[bytes], name: str) -> _Bounded:
+    """Return the tar archive in `file`, without its compression."""
+    begin = file.read(6)
+    file.seek(0)
+    if begin.startswith(b"\x1f\x8b"):
+        return _Bounded(gzip.GzipFile(fileobj=file))
+    if begin.startswith(b"BZh"):
+        return _Bounded(bz2.BZ2File(file))
+    for magic, kind in ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ\x00", "xz")):
+        if begin.startswith(magic):
+            msg = f"'{name}' is compressed with {kind}, expected tar, gzip, bzip2 or zip"
+            raise NotLoadable(msg)
+    return _Bounded(file)
+
+
+def _entries(file: _Bounded, name: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as archive:  # type: ignore[call-overload]
+            while (entry := archive.next()) is not None:
+                yield archive, entry
+                archive.members = []  # otherwise all are remembered
+    except _BAD as error:
+        raise _broken(name) from error
+
+
+def _readable(opened: Callable[[], Any], name: str) -> Any:
+    try:
+        return opened()
+    except (*_BAD, NotImplementedError) as error:
+        raise _broken(name) from error
+
+
+def _sound(path: str, name: str) -> str:
+    """Return the path of an entry, made plain. Raises NotLoadable if it leads out."""
+    plain = str(PurePosixPath(path))
+    if not is_inside(path) or "\0" in path or plain in ("", "."):
+        msg = f"'{name}' holds '{path[:200]}', which leads out of it"
+        raise NotLoadable(msg)
+    return plain
+
+
+def _no_file(name: str, path: str) -> NotLoadable:
+    return NotLoadable(f"'{name}' holds '{path[:200]}', which is a link or a device, not a file")
+
+
+def _broken(name: str) -> NotLoadable:
+    return NotLoadable(f"'{name}' is no whole archive, expected tar, tar.gz, tar.bz2 or zip")

@@ -1,0 +1,229 @@
+"""Web: requests over HTTP with timeouts, bounded answers, and credentials for one host alone."""
+
+import http.client
+import logging
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import IO, Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from inferd.errors import NotLoadable
+from inferd.repository.fetch.url import shown
+
+log = logging.getLogger("inferd.repository")
+
+TIMEOUT_S = 30.0
+"""For a connection, and for the next bytes."""
+
+WAITS_S = (0.0, 1.0, 3.0, 8.0)
+"""Before each further try."""
+
+MAX_DOCUMENT_BYTES = 32 << 20
+"""Of an answer that is a document: a listing, a manifest."""
+
+_MOST_WAIT_S = 30.0
+_LAST_FOR_NOW = (408, 425, 429, 500, 502, 503, 504)
+_LOGIN_WANTED = 401
+
+Headers = Mapping[str, str]
+
+
+class NotAnswered(NotLoadable):
+    """The other side does not answer, or not now: what was fetched before may serve."""
+
+
+class NotGiven(NotLoadable):
+    """The other side answers that it will not."""
+
+    status = 0
+    reason = ""  # a word of the hub's, for those who know it
+
+
+class WebDocument(NamedTuple):
+    """A whole answer."""
+
+    content: bytes
+    headers: Mapping[str, str]
+
+
+class Login(Protocol):
+    """Credentials for requests to one host."""
+
+    def header(self, url: str) -> str:
+        """Return the value of Authorization for a request to `url`, "" for none."""
+
+    def answer(self, challenge: str) -> bool:
+        """Log in as WWW-Authenticate says; return whether another try is worthwhile."""
+
+
+class Anonymous:
+    """No credentials."""
+
+    def header(self, url: str) -> str:
+        """Return none."""
+        return ""
+
+    def answer(self, challenge: str) -> bool:
+        """Know no way."""
+        return False
+
+
+class FixedLogin:
+    """The same `value` of Authorization for all requests to the host of `url`."""
+
+    def __init__(self, url: str, value: str) -> None:
+        self._origin = origin_of(url)
+        self._value = value
+
+    def header(self, url: str) -> str:
+        """Return the value for the one host."""
+        return self._value if origin_of(url) == self._origin else ""
+
+    def answer(self, challenge: str) -> bool:
+        """Know no other."""
+        return False
+
+
+class Web:
+    """Sends GET requests. `hint` is added to the text of a refusal for want of credentials."""
+
+    def __init__(
+        self,
+        login: Login | None = None,
+        hint: str = "",
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._login = login or Anonymous()
+        self._hint = hint
+        self.wait = wait
+
+    def document(self, url: str, headers: Headers | None = None) -> WebDocument:
+        """Return the answer to a GET. Raises NotAnswered, NotGiven, NotLoadable if it is too large.
+
+        What fails for now is tried again.
+        """
+        waits = iter(WAITS_S)
+        while True:
+            try:
+                with self.open(url, headers or {}) as response:
+                    content = response.read(MAX_DOCUMENT_BYTES + 1)
+                    found = WebDocument(content, response.headers)
+                announced = response.headers.get("Content-Length", "")
+                if not announced.isdecimal() or len(content) >= min(
+                    int(announced), MAX_DOCUMENT_BYTES
+                ):
+                    break
+                failure = NotAnswered(f"'{shown(url)}' breaks off")
+            except (OSError, http.client.HTTPException) as error:
+                failure = NotAnswered(f"'{shown(url)}' breaks off: {reason_of(error)}")
+            except NotAnswered as error:
+                failure = error
+            if (wait_s := next(waits, None)) is None:
+                raise failure
+            self.wait(wait_s)
+        if len(content) > MAX_DOCUMENT_BYTES:
+            msg = f"'{shown(url)}' answers with more than {MAX_DOCUMENT_BYTES} bytes"
+            raise NotLoadable(msg)
+        return found
+
+    def open(self, url: str, headers: Headers) -> Any:
+        """Return the response to a GET, whose body has not been read.
+
+        Raises NotAnswered and NotGiven. Redirects are followed, without credentials for others.
+        """
+        try:
+            return self._sent(url, headers)
+        except urllib.error.HTTPError as error:
+            with error:
+                challenge = error.headers.get("WWW-Authenticate", "")
+                if error.code != _LOGIN_WANTED or not self._login.answer(challenge):
+                    raise self._failure(url, error) from None
+        try:
+            return self._sent(url, headers)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._failure(url, error) from None
+
+    def _sent(self, url: str, headers: Headers) -> Any:
+        request = urllib.request.Request(url, headers={"User-Agent": "inferd", **headers})
+        if value := self._login.header(url):
+            request.add_unredirected_header("Authorization", value)
+        opener = urllib.request.build_opener(_Redirects(self._login))
+        try:
+            return opener.open(request, timeout=TIMEOUT_S)
+        except urllib.error.HTTPError:
+            raise
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            log.debug("%s: %s", shown(url), error)
+            msg = f"'{shown(url)}' does not answer: {reason_of(error)}"
+            raise NotAnswered(msg) from None
+
+    def _failure(self, url: str, error: urllib.error.HTTPError) -> NotLoadable:
+        """Return the failure for an answer, in words of ours: its own may repeat what was sent."""
+        place = f"'{shown(url)}'"
+        if error.code in _LAST_FOR_NOW:
+            text = error.headers.get("Retry-After", "")
+            if text.isdecimal():
+                self.wait(min(float(text[:6]), _MOST_WAIT_S))
+            return NotAnswered(f"{place} answers with status {error.code}; try again later")
+        words = {
+            401: "wants a login" + self._hint,
+            403: "may not be read with these credentials" + self._hint,
+            404: "is not there",
+        }
+        refused = NotGiven(f"{place} {words.get(error.code, f'answers with status {error.code}')}")
+        refused.status = error.code
+        refused.reason = error.headers.get("X-Error-Code", "")
+        return refused
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects; never from HTTPS to HTTP, and with credentials only to the same host."""
+
+    max_redirections = 5
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        """Return the next request."""
+        scheme = urlsplit(newurl).scheme
+        if scheme not in ("http", "https") or (req.type == "https" and scheme == "http"):
+            text = f"'{shown(req.full_url)}' leads to '{shown(newurl)}', which is no HTTPS"
+            raise NotGiven(text)
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following is not None and origin_of(newurl) == origin_of(req.full_url):
+            value = self._login.header(newurl)
+            if value:
+                following.add_unredirected_header("Authorization", value)
+        return following
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of a URL."""
+    parts = urlsplit(url)
+    usual = 443 if parts.scheme == "https" else 80
+    return parts.scheme, parts.hostname or "", parts.port or usual
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a connection failed, in a few words."""
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {reason.verify_message}"
+    if isinstance(reason, TimeoutError):
+        return f"nothing came within {TIMEOUT_S:g} s"
+    if isinstance(reason, OSError):
+        return reason.strerror or type(reason).__name__
+    return str(reason)[:200] or type(error).__name__

@@ -1,0 +1,133 @@
+"""Models of hubs and links, wherever a path may be given."""
+
+import io
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from running_fleet import running_fleet
+from small_hub import SmallHub, tar_of
+
+import inferd
+from inferd.errors import InferdError
+from inferd.repository.repositories import Repositories, fetched_path, place_of
+
+ECHO = b"""backend: "identity"
+input { name: "x" data_type: TYPE_FP32 dims: 2 } output { name: "x" data_type: TYPE_FP32 dims: 2 }
+"""
+
+
+def graph(addend):
+    """Return an ONNX model y = x + addend, FP32 [2]."""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    constant = helper.make_tensor("c", TensorProto.FLOAT, [1], [addend])
+    node = helper.make_node("Add", ["x", "c"], ["y"])
+    made = helper.make_graph([node], "g", tensors[:1], tensors[1:], [constant])
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    target = io.BytesIO()
+    onnx.save_model(model, target)
+    return target.getvalue()
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    site = SmallHub()
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_ENDPOINT", site.url)
+    monkeypatch.setenv("INFERD_FETCH_DIRECTORY", str(tmp_path / "stored"))
+    for name in ("HF_TOKEN", "HF_HOME", "HF_TOKEN_PATH", "INFERD_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    yield site
+    site.close()
+
+
+def models_of(*paths):
+    repositories = Repositories([place_of(str(path)) for path in paths])
+    return {model.name: (model.error, model.versions) for model in repositories.find_all()}
+
+
+def test_what_is_at_urls_is_a_model_a_repository_or_a_folder_around_them(hub, tmp_path):
+    (tmp_path / "here/a/1").mkdir(parents=True)
+    (tmp_path / "here/a/1/model.onnx").write_text("")
+    hub.put_hub_model("org/b", {"onnx/model.onnx": b"", "README.md": b""})
+    archive = {"top/c/1/model.onnx": b"", "top/d/config.pbtxt": ECHO, "top/d/1/x": b""}
+    repository = hub.put("/many.tar.gz", tar_of(archive))
+    one = hub.put("/v2/e.zip.tar", tar_of({"e-main/1/model.onnx": b""}))
+    file = hub.put("/f/model.onnx", b"")
+    found = models_of(tmp_path / "here", "hf://org/b", repository, one, file)
+    wanted = {"a": (1,), "b": (1,), "c": (1,), "d": (1,), "e-main": (1,), "f": (1,)}
+    assert found == {name: (None, versions) for name, versions in wanted.items()}
+
+
+def infer(url, model, values):
+    tensor = {"name": "x", "datatype": "FP32", "shape": [2], "data": values}
+    body = json.dumps({"inputs": [tensor]}).encode()
+    with urllib.request.urlopen(f"{url}/v2/models/{model}/infer", body, timeout=30) as answer:
+        return json.loads(answer.read())["outputs"][0]["data"]
+
+
+@pytest.mark.slow
+def test_a_server_serves_a_model_of_a_hub_and_offline_again(hub):
+    hub.put_hub_model("org/adder", {"onnx/model.onnx": graph(1.0)})
+    with inferd.Server(model_repository="hf://org/adder") as server:
+        assert infer(server.http_url, "adder", [1, 2]) == [2, 3]
+    hub.close()
+    with inferd.Server(model_repository="hf://org/adder", offline=True) as server:
+        assert infer(server.http_url, "adder", [1, 2]) == [2, 3]
+
+
+@pytest.mark.slow
+def test_all_workers_serve_what_the_first_one_found(hub):
+    fetched = hub.put_hub_model("org/adder", {"model.onnx": graph(1.0)})
+    listing = "/api/models/org/adder/revision/main"
+
+    def move(request):
+        first = hub.files[listing]
+        del hub.answers[listing]
+        hub.put_hub_model("org/adder", {"model.onnx": graph(5.0)})
+        request.answer(200, first)
+
+    hub.answers[listing] = move
+    with running_fleet("hf://org/adder") as (_, port):
+        answers = [infer(f"http://127.0.0.1:{port}", "adder", [1, 2]) for _ in range(20)]
+    assert answers == [[2, 3]] * 20
+    assert hub.paths.count(f"{listing}?blobs=true") == 1
+    assert hub.paths.count(f"/org/adder/resolve/{fetched}/model.onnx") == 1
+
+
+def run(*words):
+    command = [sys.executable, "-m", "inferd", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.slow
+def test_check_and_config_fetch_models_too(hub):
+    hub.put_hub_model("org/adder", {"model.onnx": graph(1.0)})
+    done = run("check", "hf://org/adder")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 model" in done.stdout
+    done = run("check", "hf://org/nothing")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("inferd check: '") and "is not there" in done.stderr
+    assert 'name: "adder"' in run("config", "hf://org/adder", "--format=pbtxt").stdout
+
+
+@pytest.mark.slow
+def test_a_server_ends_with_what_is_wrong_and_without_secrets(hub):
+    link = f"{hub.url}/m.onnx?X-Signature=hidden#sha256={'0' * 64}"
+    done = run("serve", link, "--http-port=0", "--grpc-port=0", "--metrics-port=0")
+    assert done.returncode == 1
+    assert "/m.onnx' is not there" in done.stderr
+    assert "hidden" not in done.stdout + done.stderr
+
+
+def test_a_cloud_is_no_path_for_commands_that_read_one_model():
+    with pytest.raises(InferdError, match="s3://b/m is not on this machine; copy it"):
+        fetched_path("s3://b/m")
+    assert fetched_path("models") == Path("models")

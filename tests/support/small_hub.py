@@ -1,0 +1,146 @@
+"""SmallHub: sites that models are fetched from, on loopback, and what goes wrong with them."""
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+class SmallHub(ThreadingHTTPServer):
+    """Answers GET requests from `files`, path to content, with ranges, as sites of models do.
+
+    `answers`, path to a function of the request, go before them. `requests` are those that came:
+    path with query, and headers. `breaks` is after how many bytes of each file's next response the
+    connection ends, in turn. `secret`, if set, has to be in Authorization. With `forgets` ranges
+    are not known.
+    """
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.files = {}
+        self.answers = {}
+        self.requests = []
+        self.breaks = []
+        self.secret = ""
+        self.forgets = False
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def handle_error(self, *_):
+        """Say nothing of clients that leave in the middle."""
+
+    def close(self):
+        self.shutdown()
+        self.server_close()
+
+    @property
+    def paths(self):
+        return [path for path, _ in self.requests]
+
+    def put(self, path, content):
+        """Add a file; return its link with checksum."""
+        self.files[path] = content
+        return f"{self.url}{path}#sha256={hashlib.sha256(content).hexdigest()}"
+
+    def put_hub_model(self, repo, files, revision="main", lfs=()):
+        """Add a repository of the Hugging Face Hub; return the commit. `lfs` are large files."""
+        commit = hashlib.sha1(repr(sorted(files.items())).encode()).hexdigest()
+        siblings = []
+        for name, content in files.items():
+            git = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+            row = {"rfilename": name, "size": len(content), "blobId": git}
+            if name in lfs:
+                digest = hashlib.sha256(content).hexdigest()
+                row |= {"blobId": "0" * 40, "lfs": {"sha256": digest, "size": len(content)}}
+            siblings.append(row)
+            self.files[f"/{repo}/resolve/{commit}/{name}"] = content
+        body = json.dumps({"id": repo, "sha": commit, "siblings": siblings}).encode()
+        for known in (revision, commit):
+            self.files[f"/api/models/{repo}/revision/{known}"] = body
+        return commit
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        hub = self.server
+        path = unquote(urlsplit(self.path).path)
+        self.query = {name: values[0] for name, values in parse_qs(urlsplit(self.path)[3]).items()}
+        hub.requests.append((self.path, dict(self.headers)))
+        if path in hub.answers:
+            return hub.answers[path](self)
+        if hub.secret and self.headers.get("Authorization") != hub.secret:
+            return self.answer(401, b"wrong: " + self.headers.get("Authorization", "").encode())
+        content = hub.files.get(path)
+        if content is None:
+            return self.answer(404, b"nothing")
+        return self.send_file(content)
+
+    def send_file(self, content, headers=None):
+        """Answer with content, or with the part of it that is wanted, perhaps not to its end."""
+        hub = self.server
+        status, headers, begin = 200, dict(headers or {}), 0
+        wanted = self.headers.get("Range", "")
+        if wanted and not hub.forgets:
+            begin = int(wanted.removeprefix("bytes=").rstrip("-"))
+            if begin >= len(content):
+                return self.answer(416, b"")
+            status = 206
+            headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
+        rest = content[begin:]
+        end = hub.breaks.pop(0) if hub.breaks else None
+        return self.answer(status, rest, headers, end)
+
+    def answer(self, status, body, headers=None, end=None):
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body if end is None else body[:end])
+        self.close_connection = True
+        return None
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def tar_of(files, compress=True, links=(), kind=tarfile.SYMTYPE):
+    """Return a tar archive of `files`, path to content, None for a folder, and of `links`."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            if content is None:
+                entry.type = tarfile.DIRTYPE
+            else:
+                entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content or b""))
+        for name, to in links:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = kind, to
+            archive.addfile(entry)
+    content = made.getvalue()
+    return gzip.compress(content, mtime=0) if compress else content
+
+
+def zip_of(files):
+    """Return a zip archive of `files`, path to content."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def basic(user, password):
+    """Return what Authorization is for a user and a password."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
