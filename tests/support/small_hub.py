@@ -11,14 +11,17 @@ import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
+IMAGE = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+
 
 class SmallHub(ThreadingHTTPServer):
     """Answers GET requests from `files`, path to content, with ranges, as sites of models do.
 
     `answers`, path to a function of the request, go before them. `requests` are those that came:
     path with query, and headers. `breaks` is after how many bytes of each file's next response the
-    connection ends, in turn. `secret`, if set, has to be in Authorization. With `forgets` ranges
-    are not known.
+    connection ends, in turn. `secret`, if set, has to be in Authorization, and `challenge` says how
+    to get it. With `forgets` ranges are not known.
     """
 
     daemon_threads = True
@@ -30,6 +33,7 @@ class SmallHub(ThreadingHTTPServer):
         self.requests = []
         self.breaks = []
         self.secret = ""
+        self.challenge = ""
         self.forgets = False
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -49,6 +53,32 @@ class SmallHub(ThreadingHTTPServer):
         """Add a file; return its link with checksum."""
         self.files[path] = content
         return f"{self.url}{path}#sha256={hashlib.sha256(content).hexdigest()}"
+
+    def put_image(self, repo, tag, layers, config=IMAGE, kind=LAYER):
+        """Add an image of `layers`, or an artefact: contents, or pairs of those and annotations.
+
+        Return the digest of the manifest. A third part of a layer is its media type.
+        """
+        rows = []
+        for layer in layers:
+            content, notes, *media = layer if isinstance(layer, tuple) else (layer, None)
+            row = {"mediaType": media[0] if media else kind, "size": len(content)}
+            row["digest"] = self.put_blob(repo, content)
+            rows.append(row | ({"annotations": notes} if notes else {}))
+        config = {"mediaType": config, "size": 2, "digest": self.put_blob(repo, b"{}")}
+        return self.put_manifest(repo, tag, {"config": config, "layers": rows})
+
+    def put_blob(self, repo, content):
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        self.files[f"/v2/{repo}/blobs/{digest}"] = content
+        return digest
+
+    def put_manifest(self, repo, tag, manifest):
+        body = json.dumps({"schemaVersion": 2, **manifest}).encode()
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        for reference in (tag, digest):
+            self.files[f"/v2/{repo}/manifests/{reference}"] = body
+        return digest
 
     def put_hub_model(self, repo, files, revision="main", lfs=()):
         """Add a repository of the Hugging Face Hub; return the commit. `lfs` are large files."""
@@ -79,7 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
         if path in hub.answers:
             return hub.answers[path](self)
         if hub.secret and self.headers.get("Authorization") != hub.secret:
-            return self.answer(401, b"wrong: " + self.headers.get("Authorization", "").encode())
+            headers = {"WWW-Authenticate": hub.challenge} if hub.challenge else {}
+            sent = self.headers.get("Authorization", "")
+            return self.answer(401, b"wrong: " + sent.encode(), headers)
         content = hub.files.get(path)
         if content is None:
             return self.answer(404, b"nothing")

@@ -42,9 +42,9 @@ class ServerConfig:
 
     model_repository: tuple[str, ...] = _models(
         (),
-        "Folder of model folders, or the same in a cloud (s3://, gs://, as://), a hub (hf://), or "
-        "at a link (https://...#sha256=...); or one model: its folder, or its file. Same as PATH. "
-        "May be repeated.",
+        "Folder of model folders, or the same in a cloud (s3://, gs://, as://), a hub (hf://), a "
+        "registry (oci://) or at a link (https://...#sha256=...); or one model: its folder, or its "
+        "file. Same as PATH. May be repeated.",
         word="PATH",
         aliases=("model-store", "model-dir"),
         also="MODELS_DIR",  # of MLServer's image

@@ -13,16 +13,18 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
 import msgspec
 
 from inferd.config.model_name import is_model_name
+from inferd.config.rules.inside import is_inside
 from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.fetch.download import PART, download
 from inferd.repository.fetch.hub import hub_snapshot
 from inferd.repository.fetch.link import link_snapshot
+from inferd.repository.fetch.oci import oci_snapshot
 from inferd.repository.fetch.progress import progress
 from inferd.repository.fetch.settings import FetchSettings
 from inferd.repository.fetch.snapshot import FileForm, RemoteFile, Snapshot
@@ -38,6 +40,7 @@ Source = Callable[[ModelUrl, FetchSettings, Mapping[str, str]], Snapshot]
 
 SOURCES: Mapping[str, Source] = {
     "hf": hub_snapshot,
+    "oci": oci_snapshot,
     "http": link_snapshot,
     "https": link_snapshot,
 }
@@ -83,13 +86,11 @@ def _found(
     if settings.is_offline:
         msg = f"'{url.shown}' has not been fetched before, and --offline forbids it now"
         raise NotLoadable(msg)
-    if url.scheme not in SOURCES:
-        msg = f"'{url.shown}': models are not fetched from there"
-        raise InvalidConfig(msg)
     try:
         snapshot = SOURCES[url.scheme](url, settings, environ)
         if not is_model_name(snapshot.name):
             snapshot = snapshot._replace(name="model")
+        _check_paths(url, snapshot)
         key = _digest(f"{url.scheme}\0{url.place}\0{snapshot.identity}")
         seen = _Seen(key, snapshot.name)
         found = _complete(settings, url, seen) or _fetch(url, snapshot, seen, settings)
@@ -101,6 +102,16 @@ def _found(
     with suppress(OSError):  # a folder that may only be read serves what is in it
         _write(latest, seen)
     return seen, found
+
+
+def _check_paths(url: ModelUrl, snapshot: Snapshot) -> None:
+    """Raise NotLoadable for a file that does not belong below the model's folder."""
+    for file in snapshot.files:
+        path = file.path
+        is_sound = is_inside(path) and "\0" not in path and PurePosixPath(path).parts
+        if file.form is FileForm.FILE and not is_sound:
+            msg = f"'{url.shown}' has '{path[:200]}', which leads out of it"
+            raise NotLoadable(msg)
 
 
 def _fetch(url: ModelUrl, snapshot: Snapshot, seen: _Seen, settings: FetchSettings) -> Path:
