@@ -74,13 +74,13 @@ READ = [
     "connection.HttpConnection.buffer_updated",
     "connection.HttpConnection.take_turn",
     "connection.HttpConnection._advance",
-    "connection.HttpConnection._read_request",
+    "reader.RequestReader.read",
 ]
 WRITTEN = [
     "connection.HttpConnection._send",
     "message.encode_head",
-    "connection.HttpConnection._write",
-    "connection.HttpConnection.write_pending",
+    "writer.AnswerWriter.write",
+    "writer.AnswerWriter.write_pending",
 ]
 JSON_HOPS = [  # of a request whose head is like the one before
     *READ,

@@ -375,7 +375,7 @@ def test_no_inference_is_kept_by_a_connection_that_is_idle(serve, body):
         client.request("POST", "/v2/models/m/infer", body)
         client.getresponse().read()
         [connection] = server._http.endpoint.connections
-        assert connection._heads.request.notes is None
+        assert connection._reader.heads.request.notes is None
         client.close()
 
 

@@ -263,7 +263,7 @@ class Site:
         async with asyncio.timeout(30):  # an answer that is given up may end a turn later
             while self.engine.capacity.buffered_bytes:  # noqa: ASYNC110  nothing else tells
                 await asyncio.sleep(0.001)
-        assert self.server.endpoint.turned_away_count == 0
+        assert not self.server.endpoint._turned_away
 
 
 @pytest.fixture

@@ -172,11 +172,11 @@ def play(wire, data, cuts, speeds):
         stalls = bool(speeds) and speeds.pop()
         if wire.transport.is_closed:
             break
-        if stalls and not wire.connection._is_paused:
+        if stalls and not wire.connection._writer.is_stalled:
             wire.connection.pause_writing()
-        elif not stalls and wire.connection._is_paused:
+        elif not stalls and wire.connection._writer.is_stalled:
             wire.connection.resume_writing()
-    if not wire.transport.is_closed and wire.connection._is_paused:
+    if not wire.transport.is_closed and wire.connection._writer.is_stalled:
         wire.connection.resume_writing()
     wire.send(b"")
 
@@ -301,7 +301,7 @@ class Story:
 
     def __init__(self, engine, held, stream):
         self.wire = Wire(engine)
-        self.wire.connection._turns = Turns()  # the real ones, which write later
+        self.wire.connection._writer.turns = Turns()  # the real ones, which write later
         self.held = held
         self.stream = stream
         self.is_lost = False
@@ -319,11 +319,11 @@ class Story:
         self.held.release.clear()
 
     def pause(self, _):
-        if not self.wire.connection._is_paused:
+        if not self.wire.connection._writer.is_stalled:
             self.wire.connection.pause_writing()
 
     def resume(self, _):
-        if self.wire.connection._is_paused:
+        if self.wire.connection._writer.is_stalled:
             self.wire.connection.resume_writing()
             self.wire.send(b"")
 
@@ -415,14 +415,14 @@ def test_a_half_closed_client_that_stalls_after_each_answer_gets_them_all(engine
 
 async def has_answered(wire):
     """Wait until there is an answer that is still to be written."""
-    while not wire.connection._pending:  # noqa: ASYNC110  nothing else tells
+    while not wire.connection._writer.pending:  # noqa: ASYNC110  nothing else tells
         await asyncio.sleep(0)
 
 
 async def test_an_answer_is_not_lost_when_the_client_ends_before_it_is_written(models, infer):
     engine, held = models()
     wire = Wire(engine)
-    wire.connection._turns = Turns()
+    wire.connection._writer.turns = Turns()
     wire.send(infer([1.5], model="held"))
     await held.started.acquire()
     held.release.set()
@@ -437,7 +437,7 @@ async def test_an_answer_is_not_lost_when_the_client_ends_before_it_is_written(m
 
 async def test_a_request_is_answered_though_its_client_ends_before_its_turn(engine):
     wire = Wire(engine)
-    wire.connection._turns = Turns()
+    wire.connection._writer.turns = Turns()
     wire.send(b"GET /v2 HTTP/1.1\r\n\r\n")
     assert wire.answers() == []
     assert not wire.connection.eof_received()
@@ -451,7 +451,7 @@ async def test_an_answer_of_a_lost_connection_is_not_written(models, infer, capl
     engine, held = models()
     for lose in ("end", "abort"):
         wire = Wire(engine)
-        wire.connection._turns = Turns()
+        wire.connection._writer.turns = Turns()
         held.release.clear()
         wire.send(infer([1.5], model="held"))
         await held.started.acquire()
@@ -500,7 +500,7 @@ async def test_an_answer_that_comes_as_the_connection_is_cut_is_dropped(models, 
     wire = Wire(engine)
     wire.send(infer([1.5], model="held"))
     await held.started.acquire()
-    task = wire.connection._task._task
+    task = wire.connection._driver._task
     held.release.set()
     wire.server.close()
     await task
@@ -522,7 +522,7 @@ def test_bytes_after_a_refusal_are_dropped_in_little_memory(engine):
     wire.send(bytes(1_000_001))
     assert len(wire.connection.get_buffer(65536)) >= 8192  # so that dropping costs little
     assert [status for status, _ in wire.answers()] == [400]
-    assert len(wire.connection._buffer) <= 16384
+    assert len(wire.connection._reader.buffer) <= 16384
     assert wire.transport.is_ended and not wire.transport.is_closed
     wire.end()
 
@@ -532,7 +532,7 @@ def test_a_client_that_sends_on_without_reading_is_not_read(engine, infer):
     wire.connection.pause_writing()
     wire.send(infer([1.5]) * 1000)
     assert not wire.transport.is_reading
-    assert len(wire.connection._buffer) <= 16384
+    assert len(wire.connection._reader.buffer) <= 16384
     while wire.unread:
         wire.connection.resume_writing()
         wire.connection.pause_writing()

@@ -172,7 +172,7 @@ async def test_a_large_answer_is_written_out_before_its_connection_closes(servin
         client = await site.connect(SO_RCVBUF=4096)
         sending = asyncio.ensure_future(client.send(binary(data)))
         sent = client.answer()
-        while not any(one._is_paused for one in site.server.endpoint.connections):  # noqa: ASYNC110
+        while not any(one._writer.is_stalled for one in site.server.endpoint.connections):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         await site.server.stop_accepting()
         site.pass_time(2)  # the window of a stop is over, but the answer is not
@@ -235,9 +235,9 @@ async def test_connections_made_together_do_not_end_together(serving):
         for _ in range(30):
             assert (await (await site.connect()).ask(LIVE)).status == 200
         connections = site.server.endpoint.connections
-        left = [one._answers_left for one in connections]
+        left = [one._life.answers_left for one in connections]
         assert all(899 <= one <= 999 for one in left) and len(set(left)) > 5
-        ages = [one._expires_at - site.now for one in connections]
+        ages = [one._life._expires_at - site.now for one in connections]
         assert all(90 <= one <= 110 for one in ages) and len(set(ages)) > 5
 
 

@@ -118,7 +118,7 @@ async def test_a_reader_that_is_slow_skips_looks(showing, get, seconds, looks, m
         monkeypatch.setattr(streams, "_encoded", lambda event: event.data + padding)
         [connection] = site.server.endpoint.connections
         seconds.pass_one()
-        await until(lambda: connection._is_paused)
+        await until(lambda: connection._writer.is_stalled)
         for count in range(3, 203):  # what is not sent is nowhere
             seconds.pass_one()
             await until(lambda count=count: looks.count == count)

@@ -19,17 +19,16 @@ from inferd.compiled import mypyc_attr
 
 log = logging.getLogger("inferd.transport")
 
+NO_TRANSPORT: Final = asyncio.Transport()
+"""What a connection has before it is made."""
+
 TURN_COUNT: Final = 32
 """How many connections are answered before their answers are written."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Connection:
-    """A connection that takes turns."""
-
-    def take_turn(self) -> None:
-        """Answer what has been read; leave the output to `write_pending`."""
-        raise NotImplementedError
+class PendingOutput:
+    """What writes the answers of one connection."""
 
     def write_pending(self) -> None:
         """Write the answers."""
@@ -37,6 +36,15 @@ class Connection:
 
     def abort(self) -> None:
         """Abort the connection."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Connection(PendingOutput):
+    """A connection that takes turns."""
+
+    def take_turn(self) -> None:
+        """Answer what has been read; leave the output to `write_pending`."""
         raise NotImplementedError
 
     def drain(self) -> None:
@@ -62,7 +70,7 @@ class Turns:
     def __init__(self, round_number: RoundNumber | None = None) -> None:
         self._round_number = round_number or RoundNumber()
         self._readers: list[Connection] = []
-        self._writers: list[Connection] = []
+        self._writers: list[PendingOutput] = []
         self._is_running = False
         # id() of the connection that was alone in the last round. If a new object gets the same id,
         # that does no harm.
@@ -87,11 +95,11 @@ class Turns:
             self._alone = 0
             self._run_soon()
 
-    def write_soon(self, connection: Connection) -> None:
-        """Have the pending answers of `connection` written at the end of this round."""
+    def write_soon(self, output: PendingOutput) -> None:
+        """Have the pending answers of `output` written at the end of this round."""
         if not self._writers and not self._is_running:
             self._run_soon()
-        self._writers.append(connection)
+        self._writers.append(output)
 
     def _run_soon(self) -> None:
         if self._loop is None:  # in Python 3.11 get_running_loop makes a system call
@@ -115,17 +123,17 @@ class Turns:
                     except Exception:  # noqa: BLE001  it must cost no other connection
                         _cut(connection)
                 writers, self._writers = self._writers, []
-                for connection in writers:
+                for output in writers:
                     try:
-                        connection.write_pending()
+                        output.write_pending()
                     except Exception:  # noqa: BLE001
-                        _cut(connection)
+                        _cut(output)
                 readers = self._readers
         finally:
             round_number.number = 0
             self._is_running = False
 
 
-def _cut(connection: Connection) -> None:
+def _cut(output: PendingOutput) -> None:
     log.exception("unexpected failure on a connection, which is cut")
-    connection.abort()
+    output.abort()

@@ -15,13 +15,13 @@ from inferd.http.failure import FailureLog
 from inferd.http.grpc.endpoint import GrpcEndpoint
 from inferd.http.grpc.handler import Method
 from inferd.http.h1.endpoint import HttpEndpoint
-from inferd.http.http2_connection import Http2Connection
 from inferd.http.routes import Routes
 from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity
 from inferd.server.options import grpc_options, metrics_options
 from inferd.transport.http2_server import AsyncioHttp2Connection
-from inferd.transport.one_port import OnePortConnection
+from inferd.transport.http_server import AsyncioConnection
+from inferd.transport.one_port import hand_over
 from inferd.transport.unix_socket import UnixSocket
 
 SWEEP_S = 1.0
@@ -54,13 +54,10 @@ class OwnServer:
             time.monotonic,
             SWEEP_S,
         )
+        hand_over(self._http, lambda: AsyncioHttp2Connection(self._grpc))
         self._servers: list[asyncio.Server] = []
         self._unix: list[UnixSocket] = []
         self._sweeper: asyncio.TimerHandle | None = None
-
-    def connect(self) -> Http2Connection:
-        """Return the protocol of a new connection over HTTP/2."""
-        return AsyncioHttp2Connection(self._grpc)
 
     async def open_unix(self, path: str) -> None:
         """Listen at a Unix socket. Raises OSError."""
@@ -89,7 +86,7 @@ class OwnServer:
         self._grpc.abort()
 
     def _protocol(self) -> Callable[[], asyncio.BaseProtocol]:
-        return lambda: cast("asyncio.BaseProtocol", OnePortConnection(self._http, self))
+        return lambda: cast("asyncio.BaseProtocol", AsyncioConnection(self._http))
 
     def _keep_sweeping(self) -> None:
         self._http.sweep(time.monotonic())

@@ -59,8 +59,7 @@ class HttpServer:
     """The listening sockets and the connections of one HTTP server.
 
     `routes` answer the requests; they default to V2's, and `capacity` to the engine's. `clock` is
-    used for timeouts. `connect` makes the protocol of a new connection. Raises InvalidConfig if
-    `header_forward_pattern` is not a valid pattern.
+    used for timeouts. Raises InvalidConfig if `header_forward_pattern` is not a valid pattern.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class HttpServer:
         self.endpoint = HttpEndpoint(
             options, routes, capacity or engine.capacity, turns, clock(), options.request_log
         )
-        self.connect: Callable[[], HttpConnection] = self._connect
         self._clock = clock
         self._handshake_timeout_s = options.header_timeout_s if options.ssl_context else None
         self._servers: list[asyncio.Server] = []
@@ -86,7 +84,8 @@ class HttpServer:
         self._sweeper: asyncio.TimerHandle | None = None
         self._sweep_s = SWEEP_S
 
-    def _connect(self) -> HttpConnection:
+    def connect(self) -> HttpConnection:
+        """Return the protocol of a new connection."""
         is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
         return (AsyncioConnection if is_asyncios else HttpConnection)(self.endpoint)
 

@@ -4,13 +4,14 @@ An HTTP/2 client on plain text begins with the preface (RFC 9113, section 3.3, p
 Over TLS, ALPN has already selected HTTP/2; the preface is sent all the same.
 """
 
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from inferd.http.h1.endpoint import HttpEndpoint
 from inferd.http.h2.frames import PREFACE
 from inferd.http.http2_connection import Http2Connection
 from inferd.transport.http2_server import Http2Server
-from inferd.transport.http_server import AsyncioConnection, HttpServer
+from inferd.transport.http_server import HttpServer
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,40 +22,24 @@ _PREFACE_HEAD = PREFACE[: PREFACE.index(b"\r\n\r\n") + 4]
 def share_port(http: HttpServer, http2: Http2Server) -> None:
     """Have the sockets that `http` will listen on also carry HTTP/2, and with it gRPC."""
     http2.endpoint.turns = http.endpoint.turns
-    http.connect = lambda: OnePortConnection(http.endpoint, http2)
+    hand_over(http.endpoint, http2.connect)
     http2.keep_sweeping()
 
 
-class Http2Connector(Protocol):
-    """What makes the protocols of new connections over HTTP/2."""
+def hand_over(http: HttpEndpoint, connect: Callable[[], Http2Connection]) -> None:
+    """Have the connections of `http` that begin as HTTP/2 go on as what `connect` returns.
 
-    def connect(self) -> Http2Connection:
-        """Return the protocol of a new connection."""
-        ...
-
-
-class OnePortConnection(AsyncioConnection):
-    """An HTTP/1.1 connection, unless its first head is the beginning of HTTP/2's preface.
-
-    The preface is designed to look like an HTTP/1.1 head, so the check costs HTTP/1.1 requests
-    nothing.
+    The preface is designed to look like an HTTP/1.1 head of another version, which is refused: only
+    then it is looked for, so the check costs HTTP/1.1 requests nothing.
     """
 
-    def __init__(self, http: HttpEndpoint, http2: Http2Connector) -> None:
-        super().__init__(http)
-        self._http2 = http2
-
-    def _read_head(self) -> int:
-        received = self._view[self._start : self._end]
-        if self._heads.head or received[: len(_PREFACE_HEAD)] != _PREFACE_HEAD:
-            return super()._read_head()
-        self._switch(bytes(received))
-        return 0
-
-    def _switch(self, received: bytes) -> None:
-        self._is_closing = True
-        self._endpoint.forget(self)
-        connection = self._http2.connect()
-        self._transport.set_protocol(cast("asyncio.BaseProtocol", connection))
-        connection.connection_made(self._transport)
+    def take_over(transport: "asyncio.Transport", received: bytes) -> bool:
+        if not received.startswith(_PREFACE_HEAD):
+            return False
+        connection = connect()
+        transport.set_protocol(cast("asyncio.BaseProtocol", connection))
+        connection.connection_made(transport)
         connection.take(received)
+        return True
+
+    http.take_over = take_over

@@ -230,7 +230,7 @@ async def test_what_does_not_come_in_time_is_told(old, data, words):
 
 async def began(site):
     """Wait until the server has read something."""
-    while not any(c._request or c._end for c in site.server.endpoint.connections):  # noqa: ASYNC110
+    while not any(c._reader.end or c._reader.request for c in site.server.endpoint.connections):  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 

@@ -518,7 +518,7 @@ async def test_a_slow_client_holds_its_model_up_and_memory_is_bounded(talking, a
         flood(scripted)
         await scripted.started.wait()
         [connection] = site.server.endpoint.connections
-        await until(lambda: connection._is_paused)
+        await until(lambda: connection._writer.is_stalled)
         taken = scripted.taken
         for _ in range(100):
             await asyncio.sleep(0)
@@ -543,7 +543,7 @@ async def test_a_client_that_reads_nothing_for_long_is_cut(talking, asking, scri
         flood(scripted)
         await scripted.started.wait()
         [connection] = site.server.endpoint.connections
-        await until(lambda: connection._is_paused)
+        await until(lambda: connection._writer.is_stalled)
         site.pass_time(0)
         site.pass_time(9)
         assert not scripted.left.is_set()

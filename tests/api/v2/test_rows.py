@@ -88,7 +88,7 @@ async def test_bodies_of_a_model_that_joins_are_received_in_rows(serving, rows, 
         assert b'"id":"x"' in answer.body
         assert engine.capacity.buffered_bytes == 0
         [connection] = site.server.endpoint.connections
-        assert connection._heads.request.slot is None
+        assert connection._reader.heads.request.slot is None
 
 
 @pytest.mark.parametrize(

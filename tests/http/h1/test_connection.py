@@ -10,6 +10,7 @@ import weakref
 import pytest
 
 from inferd.errors import BackendFailed
+from inferd.http.h1.state import CLOSED
 
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: there\r\n\r\n"
 LARGE = os.urandom(1_000_000)
@@ -36,19 +37,19 @@ async def until(is_so):
 
 
 def is_paused(site):
-    return any(one._is_paused for one in connections_of(site))
+    return any(one._writer.is_stalled for one in connections_of(site))
 
 
 def head_bytes(site):
     """Return how much the one connection there is has of a head that is not whole."""
     [one] = connections_of(site)
-    return one._end - one._start
+    return one._reader.end - one._reader.start
 
 
 def body_bytes(site):
     """Return how much of a body it has, and of the one before if no other has begun."""
     [one] = connections_of(site)
-    return one._body.filled
+    return one._reader.body.filled
 
 
 # --- one request after the other ---
@@ -516,7 +517,7 @@ async def test_a_body_counts_until_its_answer_and_is_let_go_then(serving, binary
         assert (await client.answer()).status == 200
         assert site.server.endpoint.capacity.buffered_bytes == 0
         [connection] = connections_of(site)
-        assert len(connection._heads.request.body) == 0
+        assert len(connection._reader.heads.request.body) == 0
 
 
 # --- bad chunks ---
@@ -713,7 +714,7 @@ async def test_a_client_that_never_reads_is_cut_and_memory_is_bounded(serving, b
         assert site.server.endpoint.capacity.buffered_bytes <= len(LARGE)
         site.pass_time(0)
         site.pass_time(9)
-        assert not connection._is_closing
+        assert connection._state is not CLOSED
         site.pass_time(2)
         with pytest.raises(ConnectionError):
             await sending
@@ -809,7 +810,11 @@ async def test_a_half_closed_client_gets_all_pipelined_answers(serving, binary):
         client = await site.connect(SO_RCVBUF=4096)
         await client.send(request * 3)  # fits the connection's buffer, the answers fit nowhere
         client.end()
-        await until(lambda: any(one._is_eof and one._is_paused for one in connections_of(site)))
+        await until(
+            lambda: any(
+                one._reader.has_ended and one._writer.is_stalled for one in connections_of(site)
+            )
+        )
         for _ in range(3):
             while (answer := await client.answer()).status == 102:
                 pass  # the server asks whether the client is still there
@@ -871,7 +876,7 @@ async def test_http_10_clients_are_not_probed(serving, infer):
         await site.held.started.acquire()
         client.end()
         [connection] = connections_of(site)
-        await until(lambda: connection._is_eof)
+        await until(lambda: connection._reader.has_ended)
         site.held.release.set()
         assert (await client.answer()).status == 200
         assert await client.rest() == b""

@@ -61,6 +61,10 @@ class BodyReader:
         self.memory[: len(came)] = came
         self.add(len(came))
 
+    def room(self) -> memoryview:
+        """Return the rest of `memory`."""
+        return cast("memoryview", self.memory)[self.filled :]
+
     def add(self, count: int) -> bool:
         """Count `count` bytes as received; return whether they fill `memory`.
 

@@ -1,16 +1,15 @@
-"""One HTTP/1.1 connection as a state machine: read, answer in order, keep alive, write.
+"""One HTTP/1.1 connection on a socket: reads requests, answers them in order, keeps alive.
 
-Heads are parsed in a small buffer; a body is received directly into memory of its declared length,
-which the call may then view. A request is answered within the same loop iteration unless it really
-has to wait: the connection drives the answering coroutine itself and creates a task only when the
-coroutine waits for something other than a Promise. Meanwhile up to one buffer of further input is
-kept, so answers go out in order. No request has a timer: the server's sweep checks how long each
-connection has been in its present state.
+What it does with what comes is decided by its state alone (h1/state.py). It has a reader, which
+makes requests of bytes, a writer, and a driver while a coroutine answers. A body is received
+directly into memory of its declared length, which the call may then view. A request is answered
+within the same loop iteration unless it really has to wait. Meanwhile up to one buffer of further
+input is kept, so answers go out in order. No request has a timer: the server's sweep checks how
+long each connection has been in its present state.
 """
 
 import asyncio
 import logging
-import random
 from copy import copy
 from time import perf_counter_ns
 from typing import Any, cast
@@ -19,9 +18,22 @@ from inferd.aio.driver import Driver, cancel_soon
 from inferd.aio.promise import driven
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError, Overloaded
-from inferd.http.h1.body import BodyReader, pace_fault
+from inferd.http.h1.body import pace_fault
 from inferd.http.h1.endpoint import HttpEndpoint
-from inferd.http.h1.head import HeadReader, unread_request
+from inferd.http.h1.lifetime import Lifetime
+from inferd.http.h1.reader import RequestReader
+from inferd.http.h1.state import (
+    ANSWERING,
+    BODY,
+    CHUNKS,
+    CLOSED,
+    HEAD,
+    NEXT,
+    STALLED,
+    STREAMING,
+    HttpEvent,
+)
+from inferd.http.h1.writer import AnswerWriter
 from inferd.http.message import (
     NO_BODY,
     NO_REQUEST,
@@ -35,7 +47,7 @@ from inferd.http.message import (
 from inferd.http.outflow import Outflow
 from inferd.http.overload import check_head
 from inferd.http.request_log import address_of
-from inferd.http.turns import Connection
+from inferd.http.turns import NO_TRANSPORT, Connection
 from inferd.http.unread import has_unread
 
 log = logging.getLogger("inferd.http")
@@ -43,16 +55,10 @@ log = logging.getLogger("inferd.http")
 LINGER_S = 5.0
 """How long a refused client may go on sending before the connection is cut."""
 
-_FIRST_BUFFER = 8192
 _JOIN_BYTES = 16384
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STILL_THERE = b"HTTP/1.1 102 Processing\r\n\r\n"
 _CLOSE = b"Connection: close\r\n"
-
-_NEVER = float("inf")
-_UNLIMITED = 1 << 60
-_MOST_PIPELINED = 1000
-"""How many requests a client may have sent ahead when its connection is to end."""
 
 PROBE_S = 0.25
 """How often a client that has closed its sending half is probed, to see if it is still there."""
@@ -73,299 +79,183 @@ class HttpConnection(Connection):
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self._endpoint = endpoint
         self._limits = limits = endpoint.limits
-        self._routes = endpoint.routes
-        self._turns = endpoint.turns
-        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
-        # _buffer[_start:_end] has been received but not yet consumed.
-        self._buffer = bytearray(_FIRST_BUFFER)
-        self._view = memoryview(self._buffer)
-        self._start = 0
-        self._end = 0
-        self._heads = HeadReader(
-            limits.max_header_bytes,
-            limits.max_body_bytes,
-            endpoint.routes.forward,
-            endpoint.routes.variations,
-        )
-        self._body = BodyReader(endpoint.capacity, limits.max_body_bytes)
-        self._request: HttpRequest | None = None  # its body is still coming
-        self._task: asyncio.Task[None] | Driver | None = None  # answers the latest request
-        self._answering: HttpRequest = NO_REQUEST  # that request, if a coroutine answers it
-        self._outflow: Outflow | None = None  # the rest of an answer, sent by the task
-        self._is_paused = False  # the client is not reading; answer nothing more until it does
-        self._is_reading = True
-        self._is_eof = False
-        self._is_probing = False
-        self._is_closing = False
-        self._is_turned_away = False  # refused because there were too many connections
+        self._routes = routes = endpoint.routes
+        self._transport = NO_TRANSPORT
+        self._state = HEAD
+        self._reader = RequestReader(limits, routes, endpoint.capacity)
+        self._writer = AnswerWriter(endpoint.turns)
+        self._life = Lifetime(limits, endpoint.now)
+        self._driver: Driver | None = None  # of the coroutine that answers a request: ANSWERING
+        self._answering: HttpRequest = NO_REQUEST  # that request
+        self._outflow: Outflow | None = None  # the rest of an answer: STREAMING
+        self._task: asyncio.Task[None] | None = None  # sends that rest, or gives it up
         self._is_due = False  # it has a turn coming in this loop iteration
-        self._pending: list[bytes] = []  # answers to write at the end of the round of turns
-        self._since = 0.0  # when the present state began, for the sweep
-        self._unsent = 0
-        self._expires_at = _NEVER
-        # The last answer tells the client that the connection ends. No answer beyond it is sent,
-        # except to requests that were on their way.
-        self._answers_left = _UNLIMITED
+        self._is_probing = False
+        self._since = endpoint.now  # when the present state began, for the sweep
 
     # --- asyncio calls these ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BufferedProtocol."""
         self._transport = cast("asyncio.Transport", transport)
+        self._reader.transport = self._writer.transport = self._transport
         endpoint = self._endpoint
         if endpoint.is_logged:
             address = address_of(transport.get_extra_info("peername"))
             self._routes = endpoint.routes_for(address, "HTTP/1.1")
-        self._since = endpoint.now
-        endpoint.connections.add(self)
-        self._limit_life()
-        # Connections turned away linger for a while; they must not count against the limit.
-        if len(endpoint.connections) - endpoint.turned_away_count > self._limits.max_connections:
-            self._is_turned_away = True
-            endpoint.turned_away_count += 1
+        if endpoint.is_draining:
+            self.drain()
+        if not endpoint.admit(self):
             msg = "the server has as many connections as it may; try again later"
             self._refuse(Overloaded(msg))
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """See asyncio.BufferedProtocol."""
-        self._is_closing = True
-        if self._task is not None:
-            cancel_soon(self._task)
-            self._task = None
-        self._body.release()
-        self._request = None
-        self._pending = []
-        if self._is_turned_away:
-            self._endpoint.turned_away_count -= 1
+        self._move(HttpEvent.CLOSES)
+        for running in (self._driver, self._task):
+            if running is not None:
+                cancel_soon(running)
+        self._driver = self._task = None
+        self._reader.release()
+        self._writer.pending = []
         self._endpoint.forget(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
-        body = self._body
-        if body.memory is not None:
-            return body.memory[body.filled :]
-        if self._is_closing:
-            self._start = self._end = 0  # input is dropped from now on: take it in large pieces
-        if not self._end:
-            return self._view
-        if self._end == len(self._buffer):
-            self._make_room()
-        return self._view[self._end :]
+        state, reader = self._state, self._reader
+        if state is BODY:
+            return reader.body.room()
+        if state is CLOSED:
+            reader.drop()  # take in large pieces what is dropped
+        # Most requests find that all before them has been consumed, so they need not call anything.
+        return reader.room() if reader.end else reader.view
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
-        if self._is_closing:
-            return  # drop what a refused client still sends
-        if self._body.memory is not None:
-            self._fill_body(nbytes)
-            return
-        if self._start == self._end and self._request is None:
-            self._since = self._endpoint.now
-        self._end += nbytes
-        if self._task is None and not self._is_paused:
-            if self._end == len(self._buffer):
+        state, reader = self._state, self._reader
+        if state is HEAD or state is CHUNKS:
+            end = reader.end
+            if end == reader.start and state is HEAD:
+                self._since = self._endpoint.now
+            reader.end = end = end + nbytes
+            if end == len(reader.buffer):
                 self._advance()  # a large request: receive its body directly into its own memory
             elif not self._is_due:
                 self._is_due = True
-                self._turns.answer_read(self)
-        elif self._end == len(self._buffer):
-            self._stop_reading()
+                self._writer.turns.answer_read(self)
+        elif state is BODY:
+            self._fill_body(nbytes)
+        elif state is not CLOSED:
+            reader.end += nbytes
+            if reader.end == len(reader.buffer):
+                reader.stop()
 
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol."""
         if self._is_due:
             self.take_turn()
-        self._is_eof = True
-        is_done = self._task is None and not self._is_paused
-        if is_done or not self._transport.can_write_eof():  # TLS has no half-closed state
-            self.write_pending()
-            self._is_closing = True
+        self._reader.has_ended = True
+        has_halves = self._transport.can_write_eof()  # TLS has no half-closed state
+        self._move(HttpEvent.ENDS if has_halves else HttpEvent.CLOSES)
+        if self._state is CLOSED:
+            self._writer.write_pending()
             return False
         self._probe()
         return True
 
     def pause_writing(self) -> None:
         """See asyncio.BufferedProtocol."""
-        self._is_paused = True
+        self._writer.is_stalled = True
+        self._move(HttpEvent.STALLS)
         if self._outflow is not None:
             self._outflow.hold()
 
     def resume_writing(self) -> None:
         """See asyncio.BufferedProtocol."""
-        self._is_paused = False
+        self._writer.is_stalled = False
+        self._move(HttpEvent.FLOWS)
         if self._outflow is not None:
             self._outflow.release()
-        if self._task is None:
-            self._advance()
-
-    def _limit_life(self) -> None:
-        """Set when the connection is to end; chance keeps those made together from ending so."""
-        limits = self._limits
-        if limits.max_connection_age_ms is not None:
-            age_s = limits.max_connection_age_ms / 1000
-            self._expires_at = self._since + age_s * random.uniform(0.9, 1.1)
-        if (most := limits.max_connection_requests) is not None:
-            self._answers_left = most - (random.randint(0, most // 10) if most >= 100 else 0)
-        if self._endpoint.is_draining:
-            self.drain()
+        self._advance()
 
     # --- turns call these ---
+
+    def write_pending(self) -> None:
+        """See PendingOutput."""
+        self._writer.write_pending()
 
     def take_turn(self) -> None:
         """See Connection.take_turn."""
         self._is_due = False
-        task = self._task
-        if task is None:
-            if not self._is_paused:
-                self._advance()
-        elif type(task) is Driver and not self._is_closing:  # else it is about to be cancelled
-            task.go_on()
-            is_answered = self._task is not task
-            if is_answered and (self._end or self._is_eof or not self._is_reading):
-                self._advance()
-
-    def write_pending(self) -> None:
-        """See Connection.write_pending."""
-        if self._pending:
-            pending, self._pending = self._pending, []
-            self._transport.write(pending[0] if len(pending) == 1 else b"".join(pending))
+        if self._state is ANSWERING:
+            cast("Driver", self._driver).go_on()
+            if self._state is ANSWERING or not self._reader.has_news():
+                return
+        self._advance()
 
     # --- reading ---
 
-    def _make_room(self) -> None:
-        """Move the unconsumed bytes to the front of a new buffer, a larger one if necessary.
-
-        The old one cannot be resized: the transport still holds a view of it.
-        """
-        unread = self._end - self._start
-        size = len(self._buffer)
-        if self._start == 0:
-            size = min(2 * size, self._limits.max_header_bytes + _FIRST_BUFFER)
-        fresh = bytearray(max(size, unread + 1))
-        fresh[:unread] = self._view[self._start : self._end]
-        self._buffer, self._view = fresh, memoryview(fresh)
-        self._start, self._end = 0, unread
-
-    def _stop_reading(self) -> None:
-        if self._is_reading:
-            self._is_reading = False
-            self._transport.pause_reading()
-
-    def _go_on_reading(self) -> None:
-        if not self._is_reading and not self._is_closing:
-            self._is_reading = True
-            self._transport.resume_reading()
+    def _move(self, event: HttpEvent) -> None:
+        """Go on to the state that follows when `event` happens."""
+        state = NEXT[self._state, event]
+        self._state = STALLED if state is HEAD and self._writer.is_stalled else state
 
     def _advance(self) -> None:
         """Answer the requests received, one after the other, until one has to wait."""
+        reader = self._reader
         try:
-            while self._task is None and not self._is_paused and not self._is_closing:
-                if self._body.chunks is not None:
-                    if not self._read_chunks():
-                        break
-                elif not self._read_request():
+            while (state := self._state) is HEAD or state is CHUNKS:
+                request = reader.read() if state is HEAD else reader.read_chunks()
+                if request is None:
                     break
+                if reader.is_whole:
+                    self._answer(request)
+                    if not reader.end:
+                        break
+                else:
+                    self._await_body(request)
         except (HttpError, InferdError) as error:
-            self._refuse(error)
+            if not self._is_taken_over():
+                self._refuse(error)
             return
-        if self._is_eof and not self._is_closing:
+        if reader.has_ended and self._state is not CLOSED:
             self._go_on_half_closed()
-        if not self._is_reading:
-            self._go_on_reading()
+        if not reader.is_reading and self._state is not CLOSED:
+            reader.go_on()
 
     def _go_on_half_closed(self) -> None:
-        if self._task is None and not self._is_paused:
-            self._close()
+        self._move(HttpEvent.ENDS)
+        if self._state is CLOSED:
+            self._writer.close()
         elif not self._is_probing:
             self._probe()
 
-    def _read_request(self) -> bool:
-        """Read one request if its head is complete; return whether to try for the next one."""
-        heads, start, end = self._heads, self._start, self._end
-        head = heads.head
-        # A client sends the same head again as long as its requests are alike.
-        if head and self._buffer.startswith(head, start, end):
-            start += len(head)
-        elif heads.changing is None or not (start := heads.changing.read(self._buffer, start, end)):
-            start = self._read_head()
-            if not start:
-                return False
-        request, length = heads.request, heads.length
-        body_end = start + length
-        if 0 <= length <= end - start:
-            request.body = memoryview(self._buffer[start:body_end])
-            if body_end == end:
-                self._start = self._end = 0
-                self._answer(request)
-                return False
-            self._start = body_end
-            self._answer(request)
-            return True
-        self._start = start
-        self._await_body(request, length, end - start)
-        return length < 0
-
-    def _read_head(self) -> int:
-        """Read a head that differs from the last one; return its end, or 0 if it is incomplete."""
-        buffer, start = self._buffer, self._start
-        while start < self._end and buffer[start] in b"\r\n":  # RFC 9112, section 2.2
-            start += 1
-        self._start = start
-        head_end = buffer.find(b"\r\n\r\n", start, self._end)
-        if head_end < 0:
-            if start == self._end:
-                self._start = self._end = 0
-            else:
-                self._heads.check_partial(buffer, start, self._end)
-            return 0
-        head_end += 4
-        self._heads.read(bytes(self._view[start:head_end]))
-        return head_end
-
-    def _await_body(self, request: HttpRequest, length: int, available: int) -> None:
-        routes = self._routes
+    def _await_body(self, request: HttpRequest) -> None:
+        """Have the rest of a body received, unless its head already is a reason to refuse it."""
+        routes, reader = self._routes, self._reader
         if routes.is_timed():
             request = copy(request)  # the next one with the same head has its own began_ns
             request.began_ns = perf_counter_ns()
-        self._request = request
+        reader.request = request
         self._since = self._endpoint.now
         if routes.is_guarded:
             routes.check_access(request.target, request.headers)
+        length = reader.heads.length
         check_head(self._endpoint.capacity, routes, request.target, length)
-        slot = routes.slot_for(request, length, available)
-        self._body.begin(length, self._view[self._start : self._start + available], slot)
-        if length >= 0:
-            self._start = self._end = 0
+        reader.begin_body(length, routes.slot_for(request, length, reader.end - reader.start))
+        self._move(HttpEvent.CHUNKS_COME if length < 0 else HttpEvent.BODY_COMES)
         if b"expect" in request.headers and not request.is_http_10:
-            self._write(_CONTINUE)
+            self._writer.write(_CONTINUE)
 
     def _fill_body(self, nbytes: int) -> None:
         try:
-            is_whole = self._body.add(nbytes)
+            request = self._reader.fill_body(nbytes)
         except InferdError as error:
             self._refuse(error)
             return
-        if is_whole:
-            request = cast("HttpRequest", self._request)
-            self._body.give(request)
-            self._request = None
+        if request is not None:
             self._answer(request)
             self._advance()
-
-    def _read_chunks(self) -> bool:
-        data = self._view[self._start : self._end]
-        finished = self._body.feed(data)
-        self._start = self._end = 0
-        if finished is None:
-            return False
-        request = cast("HttpRequest", self._request)
-        request.body, rest = finished
-        self._request = None
-        # It always fits: what follows the body came from this buffer.
-        self._buffer[: len(rest)] = rest
-        self._end = len(rest)
-        self._answer(request)
-        return True
 
     # --- answering ---
 
@@ -374,78 +264,86 @@ class HttpConnection(Connection):
         if isinstance(begun, HttpAnswer):
             self._send(request, begun)
             return
+        self._move(HttpEvent.WAITS)
         self._answering = request
-        self._task = driver = Driver(begun, self._take_turn_soon, self._answered)
+        self._driver = driver = Driver(begun, self._take_turn_soon, self._answered)
         driver.step()
 
     def _take_turn_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._turns.answer_soon(self)
+            self._writer.turns.answer_soon(self)
 
     def _answered(self, answer: Any, error: BaseException | None) -> None:
         """Send the answer that a coroutine has returned."""
-        task, self._task = self._task, None
+        driver, self._driver = self._driver, None
         if error is not None:
+            self._move(HttpEvent.ANSWERED)
             if isinstance(error, Exception):
                 log.error("unexpected failure of an answer; its connection is cut", exc_info=error)
                 self.abort()
-            return
-        if self._is_closing:
-            if answer.rest is not None:
-                self._task = asyncio.get_running_loop().create_task(driven(answer.rest.aclose()))
-            return
-        self._send(self._answering, answer)
-        if type(task) is Driver and task.has_task:
-            self._advance()
+        elif self._state is not CLOSED:
+            self._send(self._answering, answer)
+            if driver is not None and driver.has_task:
+                self._advance()
+        elif answer.rest is not None:
+            self._task = asyncio.get_running_loop().create_task(driven(answer.rest.aclose()))
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         request.body = NO_BODY  # an idle connection keeps the head and nothing else
         request.slot = None
-        if self._body.buffered_bytes:
-            self._body.release()
+        body, life, writer = self._reader.body, self._life, self._writer
+        if body.buffered_bytes:
+            body.release()
+        life.answers_left -= 1
+        is_kept = request.is_kept_alive and (life.answers_left > 0 or self._has_more())
         if answer.rest is not None:
-            self._send_stream(request, answer, answer.rest)
+            self._send_stream(request, answer, answer.rest, is_kept and not request.is_http_10)
             return
         buffers = answer.buffers
         length = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
-        self._answers_left -= 1
-        keep_alive = request.is_kept_alive and (self._answers_left > 0 or self._has_more())
-        if not keep_alive:
+        if not is_kept:
             answer.headers += _CLOSE
         elif request.is_http_10:
             answer.headers += b"Connection: keep-alive\r\n"
         head = encode_head(answer, length)
         if request.method == b"HEAD" or answer.status == 304:  # RFC 9110, section 6.4.1
-            self._write(head)
+            writer.write(head)
         elif length <= _JOIN_BYTES:
-            self._write(b"".join((head, *buffers)))
+            writer.write(b"".join((head, *buffers)))
         else:
-            self.write_pending()
-            self._transport.writelines([head, *buffers])
-        if not keep_alive:
-            self._close()
+            writer.write_now([head, *buffers])
         self._since = self._endpoint.now
+        if not is_kept:
+            self._close()
+        elif self._state is not HEAD:  # what it is for most, which need not look up the next one
+            self._move(HttpEvent.ANSWERED)
 
-    def _send_stream(self, request: HttpRequest, answer: HttpAnswer, rest: Pieces) -> None:
+    def _send_stream(
+        self,
+        request: HttpRequest,
+        answer: HttpAnswer,
+        rest: Pieces,
+        is_kept: bool,  # noqa: FBT001
+    ) -> None:
         """Send an answer of unknown length: chunked, or for HTTP/1.0 ended by closing."""
         is_chunked = not request.is_http_10
-        self._answers_left -= 1
-        is_kept_alive = is_chunked and request.is_kept_alive
-        is_kept_alive = is_kept_alive and (self._answers_left > 0 or self._has_more())
-        if not is_kept_alive:
+        if not is_kept:
             answer.headers += _CLOSE
-        self._write(encode_stream_head(answer, is_chunked=is_chunked))
-        self._outflow = Outflow(rest, self._write_chunk if is_chunked else self._write_piece)
+        self._writer.write(encode_stream_head(answer, is_chunked=is_chunked))
+        self._move(HttpEvent.STREAMS)
+        self._outflow = outflow = Outflow(
+            rest, self._write_chunk if is_chunked else self._write_piece
+        )
         for piece in filter(len, answer.buffers):
-            self._outflow.write(piece)
-        if self._is_paused:
-            self._outflow.hold()
+            outflow.write(piece)
+        if self._writer.is_stalled:
+            outflow.hold()
         self._task = asyncio.get_running_loop().create_task(
-            self._stream(self._outflow, b"0\r\n\r\n" if is_chunked else b"", is_kept_alive)
+            self._stream(outflow, b"0\r\n\r\n" if is_chunked else b"", is_kept)
         )
 
-    async def _stream(self, outflow: Outflow, end: bytes, is_kept_alive: bool) -> None:  # noqa: FBT001
+    async def _stream(self, outflow: Outflow, end: bytes, is_kept: bool) -> None:  # noqa: FBT001
         try:
             await outflow.run()
         except Exception:
@@ -453,59 +351,63 @@ class HttpConnection(Connection):
             self.abort()
         finally:
             self._task = self._outflow = None
-        if self._is_closing:
+        if self._state is CLOSED:
             return
-        self._write(end)
+        self._writer.write(end)
         self._since = self._endpoint.now
-        if is_kept_alive:
+        if is_kept:
+            self._move(HttpEvent.ANSWERED)
             self._advance()
         else:
             self._close()
 
     def _has_more(self) -> bool:
         """Tell whether the client has sent more, so that the present answer is not the last."""
-        is_left = self._start != self._end or has_unread(self._transport)
-        return is_left and self._answers_left > -_MOST_PIPELINED
+        is_left = self._reader.start != self._reader.end or has_unread(self._transport)
+        return is_left and self._life.may_go_on()
 
     def _write_chunk(self, data: bytes) -> None:
         self._write_piece(b"%x\r\n%b\r\n" % (len(data), data))
 
     def _write_piece(self, data: bytes) -> None:
-        if not self._is_closing:  # the client may have left without the task knowing yet
-            self._write(data)
+        if self._state is not CLOSED:  # the client may have left without the task knowing yet
+            self._writer.write(data)
 
-    def _write(self, data: bytes) -> None:
-        """Have `data` written once all the connections read together have been answered."""
-        self._pending.append(data)
-        if len(self._pending) == 1:
-            self._turns.write_soon(self)
+    # --- ending ---
+
+    def _is_taken_over(self) -> bool:
+        """Offer a connection whose first head is not HTTP/1.1's to another protocol."""
+        endpoint, reader = self._endpoint, self._reader
+        if endpoint.take_over is None or reader.heads.head:
+            return False
+        received = bytes(reader.buffer[reader.start : reader.end])
+        if not endpoint.take_over(self._transport, received):
+            return False
+        self._move(HttpEvent.CLOSES)
+        endpoint.forget(self)
+        return True
 
     def _refuse(self, error: HttpError | InferdError) -> None:
         """Answer and close; for a while, read and drop what the client still sends.
 
         Closing at once would reset the connection, and the client might never see the answer.
         """
-        request = self._request or unread_request(self._buffer[self._start : self._end])
-        self._body.release()
-        self._request = None
-        self._start = self._end = 0
-        answer = self._routes.refusal(request, error)
+        reader = self._reader
+        answer = self._routes.refusal(reader.give_up(), error)
         answer.headers += _CLOSE
         body = b"".join(answer.buffers)
-        self._pending.append(encode_head(answer, len(body)) + body)
-        self.write_pending()
-        self._go_on_reading()
-        self._is_closing = True
+        self._writer.write_now([encode_head(answer, len(body)) + body])
+        reader.go_on()
+        self._move(HttpEvent.CLOSES)
         self._since = self._endpoint.now
-        if self._is_eof or not self._transport.can_write_eof():
+        if reader.has_ended:
             self._transport.close()
         else:
-            self._transport.write_eof()
+            self._writer.end()
 
     def _close(self) -> None:
-        self._is_closing = True
-        self.write_pending()
-        self._transport.close()
+        self._move(HttpEvent.CLOSES)
+        self._writer.close()
 
     def _probe(self, pause_s: float = SOON_S) -> None:
         """Find out whether a client that has closed its sending half is still there.
@@ -515,15 +417,14 @@ class HttpConnection(Connection):
         reset, which the next write notices and which ends the request. The next probe follows after
         `pause_s`.
         """
-        self._is_probing = self._task is not None and not self._is_closing
+        self._is_probing = self._state is ANSWERING or self._state is STREAMING
         if not self._is_probing:
             return
         if self._outflow is not None:
             self._outflow.fill()
         # HTTP/1.0 has no interim answers: there only the final answer reveals that it has gone.
-        elif not self._heads.request.is_http_10:
-            self.write_pending()
-            self._transport.write(_STILL_THERE)
+        elif not self._reader.heads.request.is_http_10:
+            self._writer.write_now([_STILL_THERE])
         asyncio.get_running_loop().call_later(pause_s, self._probe, PROBE_S)
 
     # --- the endpoint calls these ---
@@ -534,36 +435,35 @@ class HttpConnection(Connection):
         Until then it stays open for a while: closed now, it would lose a request that is on its
         way.
         """
-        self._expires_at = _NEVER
-        if self._answers_left > 0:
-            self._answers_left = 0
-            if self._task is None and self._request is None and self._start == self._end:
-                self._since = self._endpoint.now
+        is_idle = self._state is HEAD and self._reader.start == self._reader.end
+        if is_idle and self._life.answers_left > 0:
+            self._since = self._endpoint.now
+        self._life.end()
 
     def abort(self) -> None:
         """See Connection.abort."""
-        self._is_closing = True
-        self._pending = []
-        self._transport.abort()
+        self._move(HttpEvent.CLOSES)
+        self._writer.abort()
 
     def check_time(self, now: float) -> None:
         """See Connection.check_time."""
-        unsent = self._transport.get_write_buffer_size()
-        is_being_answered = self._task is not None and not unsent
-        if unsent < self._unsent or (unsent and not self._unsent) or is_being_answered:
-            self._since = now  # there is progress, or the client is waiting for the answer
-        self._unsent = unsent
+        has_moved, unsent, state = self._writer.has_moved(), self._writer.unsent, self._state
+        # There is progress, or the client is waiting for the answer.
+        if has_moved or (not unsent and (state is ANSWERING or state is STREAMING)):
+            self._since = now
         lasts = now - self._since
         limits = self._limits
         if unsent:
             if lasts > limits.write_timeout_s:
                 self.abort()
-        elif self._is_closing:
+        elif state is CLOSED:
             if lasts > LINGER_S:
                 self.abort()
-        elif self._request is not None:
-            self._check_pace(lasts)
-        elif self._start != self._end:
+        elif state is BODY or state is CHUNKS:
+            fault = pace_fault(self._reader.body.filled, lasts, limits.body_timeout_s)
+            if fault is not None:
+                self._refuse(fault)
+        elif state is HEAD and self._reader.start != self._reader.end:
             if lasts > limits.header_timeout_s:
                 limit_s = limits.header_timeout_s
                 self._refuse(HttpError(408, f"no whole request head within {limit_s:g} s"))
@@ -571,15 +471,10 @@ class HttpConnection(Connection):
             self._check_idle(now, lasts)
 
     def _check_idle(self, now: float, lasts: float) -> None:
-        limits = self._limits
-        is_ending = self._answers_left <= 0
+        limits, life = self._limits, self._life
+        is_ending = life.answers_left <= 0
         if lasts > (limits.drain_window_s if is_ending else limits.idle_timeout_s):
             if not has_unread(self._transport):
                 self._close()
-        elif now >= self._expires_at:
+        elif life.is_over(now):
             self.drain()
-
-    def _check_pace(self, lasts: float) -> None:
-        fault = pace_fault(self._body.filled, lasts, self._limits.body_timeout_s)
-        if fault is not None:
-            self._refuse(fault)

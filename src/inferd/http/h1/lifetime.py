@@ -1,0 +1,42 @@
+"""Lifetime: how long one HTTP/1.1 connection is kept."""
+
+import random
+
+from inferd.http.limits import HttpLimits
+
+_NEVER = float("inf")
+_UNLIMITED = 1 << 60
+_MOST_PIPELINED = 1000
+"""How many requests a client may have sent ahead when its connection is to end."""
+
+
+class Lifetime:
+    """When a connection made at `now` is to end; chance keeps those made together from ending so.
+
+    The last answer, when none of `answers_left` is left, tells the client. No answer beyond it is
+    sent, except to requests that were on their way.
+    """
+
+    __slots__ = ("_expires_at", "answers_left")
+
+    def __init__(self, limits: HttpLimits, now: float) -> None:
+        self._expires_at = _NEVER
+        self.answers_left = _UNLIMITED
+        if limits.max_connection_age_ms is not None:
+            age_s = limits.max_connection_age_ms / 1000
+            self._expires_at = now + age_s * random.uniform(0.9, 1.1)
+        if (most := limits.max_connection_requests) is not None:
+            self.answers_left = most - (random.randint(0, most // 10) if most >= 100 else 0)
+
+    def is_over(self, now: float) -> bool:
+        """Return whether the connection is to end because of its age."""
+        return now >= self._expires_at
+
+    def may_go_on(self) -> bool:
+        """Return whether a client that has sent more may have more answers than there are left."""
+        return self.answers_left > -_MOST_PIPELINED
+
+    def end(self) -> None:
+        """Make the next answer the last."""
+        self._expires_at = _NEVER
+        self.answers_left = min(self.answers_left, 0)

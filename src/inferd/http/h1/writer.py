@@ -1,0 +1,59 @@
+"""AnswerWriter: what one HTTP/1.1 connection sends; it knows how fast the client reads."""
+
+from typing import Any
+
+from inferd.http.turns import NO_TRANSPORT, PendingOutput, Turns
+
+
+class AnswerWriter(PendingOutput):
+    """Writes to one client; what is small, at the end of a round of turns.
+
+    It `is_stalled` while the transport holds as much as it may. `unsent` is how many bytes it held
+    at the last `has_moved`.
+    """
+
+    def __init__(self, turns: Turns) -> None:
+        self.transport = NO_TRANSPORT
+        self.turns = turns
+        self.pending: list[bytes] = []
+        self.is_stalled = False
+        self.unsent = 0
+
+    def write(self, data: bytes) -> None:
+        """Have `data` written once all the connections read together have been answered."""
+        self.pending.append(data)
+        if len(self.pending) == 1:
+            self.turns.write_soon(self)
+
+    def write_pending(self) -> None:
+        """See PendingOutput."""
+        if self.pending:
+            pending, self.pending = self.pending, []
+            self.transport.write(pending[0] if len(pending) == 1 else b"".join(pending))
+
+    def write_now(self, buffers: list[Any]) -> None:
+        """Write what is pending, and `buffers` without copying them."""
+        self.write_pending()
+        self.transport.writelines(buffers)
+
+    def end(self) -> None:
+        """End our half of the connection; over TLS, which has no halves, all of it."""
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def close(self) -> None:
+        """Close the connection once all has been sent."""
+        self.write_pending()
+        self.transport.close()
+
+    def abort(self) -> None:
+        """See PendingOutput."""
+        self.pending = []
+        self.transport.abort()
+
+    def has_moved(self) -> bool:
+        """Return whether something has been sent since the last call, or has begun to wait."""
+        before, self.unsent = self.unsent, self.transport.get_write_buffer_size()
+        return self.unsent < before or bool(self.unsent and not before)
