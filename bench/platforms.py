@@ -34,7 +34,7 @@ from load import run_h2load
 from servers import Server, cpu_seconds, free_port, run_server
 from tritonclient.grpc import service_pb2
 
-from inferd.convert.onnx_model import OnnxPort
+from inferd.formats.onnx_model import OnnxPort
 from inferd.tensor.dtype import DataType
 
 HERE = Path(__file__).resolve().parent
@@ -149,8 +149,8 @@ def onnx(folder: Path) -> Call:
 
 def caffe2(folder: Path) -> Call:
     """Return the bare call of digits_caffe2, converted to ONNX."""
-    from inferd.convert.caffe2.netdef import read_net
-    from inferd.convert.caffe2.network import Caffe2Network
+    from inferd_convert.caffe2.netdef import read_net
+    from inferd_convert.caffe2.network import Caffe2Network
 
     nets = [
         read_net((folder / name).read_bytes(), name)
@@ -161,9 +161,9 @@ def caffe2(folder: Path) -> Call:
 
 def mxnet(folder: Path) -> Call:
     """Return the bare call of digits_mxnet, converted to ONNX."""
-    from inferd.convert.mxnet.network import MxnetNetwork
-    from inferd.convert.mxnet.params import read_params
-    from inferd.convert.mxnet.symbol import read_symbol
+    from inferd_convert.mxnet.network import MxnetNetwork
+    from inferd_convert.mxnet.params import read_params
+    from inferd_convert.mxnet.symbol import read_symbol
 
     symbol = read_symbol((folder / "model-symbol.json").read_bytes(), "symbol")
     arrays = read_params((folder / "model-0000.params").read_bytes(), "params")

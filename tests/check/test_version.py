@@ -6,8 +6,8 @@ from onnx import TensorProto, helper
 
 from inferd.backends.onnx.declared import declared_signature
 from inferd.check.places import check_paths
-from inferd.convert.onnx_graph import read_model
 from inferd.core.offline import BadCode, OfflineReport
+from inferd.formats.onnx_graph import read_model
 from inferd.repository.local import Reading
 from inferd.tensor.dtype import DataType
 

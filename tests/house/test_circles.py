@@ -2,9 +2,9 @@
 
 import ast
 import configparser
-from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "src" / "inferd"
+from packages import MODULES, SRC
+
 BOOTSTRAP = "inferd.backends.worker.bootstrap."
 """Worker processes have this folder on sys.path: what lies in it is imported without the prefix."""
 
@@ -16,10 +16,10 @@ ALLOWED = [
 
 
 def all_modules():
-    """Return the file of each module in src/inferd by its name."""
+    """Return the file of each module in src by its name."""
     found = {}
-    for path in PACKAGE.rglob("*.py"):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    for path in MODULES.values():
+        parts = path.relative_to(SRC).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
@@ -40,7 +40,7 @@ def imported_names(tree, name, path):
 
 
 def imports_by_module():
-    """Return the modules of src/inferd that each one imports."""
+    """Return the modules of src that each one imports."""
     modules = all_modules()
     imports = {}
     for name, path in modules.items():
@@ -81,7 +81,7 @@ def test_no_modules_know_each_other_in_a_circle():
 def test_the_contract_of_worker_processes_names_each_module():
     """Its layers run through two folders, which the contract cannot be told to cover whole."""
     contracts = configparser.ConfigParser()
-    contracts.read(PACKAGE.parents[1] / ".importlinter")
+    contracts.read(SRC.parent / ".importlinter")
     layers = contracts["importlinter:contract:inferd-worker"]["layers"]
     named = set(layers.replace("|", " ").split())
     folder = f"{BOOTSTRAP}inferd_worker"

@@ -1,10 +1,10 @@
-"""A class name has one meaning in all of src/inferd."""
+"""A class name has one meaning in all of src."""
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-SRC = Path(__file__).parents[2] / "src/inferd"
+from packages import MODULES
+
 # Names that others have given, and the one class that has two sides; each is defined twice.
 SHARED = {
     "ModelConfig": "Triton's pb_utils has one, so the worker's is called so, too",
@@ -32,8 +32,7 @@ def doubles(modules):
 
 
 def test_a_class_name_has_one_meaning():
-    modules = {str(path.relative_to(SRC)): path.read_text() for path in SRC.rglob("*.py")}
-    found = doubles(modules)
+    found = doubles({name: path.read_text() for name, path in MODULES.items()})
     assert {name: paths for name, paths in found.items() if name not in SHARED} == {}
     assert {name: len(found.get(name, ())) for name in SHARED} == dict.fromkeys(SHARED, 2)
 

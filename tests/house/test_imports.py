@@ -43,6 +43,12 @@ def test_the_floors_below_the_frameworks_need_numpy_and_msgspec_at_most(module):
     assert foreign(f"import inferd.{module}") <= allowed
 
 
+def test_converters_are_loaded_for_models_that_need_them_alone():
+    look = "from inferd.engine.loading.lookup import backend_named\nbackend_named({!r})"
+    assert "inferd_convert" not in foreign(look.format("onnxruntime"))
+    assert "inferd_convert" in foreign(look.format("mxnet"))
+
+
 @pytest.mark.slow
 def test_the_client_loads_protobuf_only_for_grpc():
     heavy = {"google", "grpc", "onnxruntime", "uvloop", "httptools"}

@@ -1,17 +1,26 @@
-"""Each module of src/inferd has a test file in the same place, or a line in covered_by.txt."""
+"""Each module of src has a test file in the same place, or a line in covered_by.txt.
+
+Modules of inferd are named by their path in it, those of the other packages with the package.
+"""
 
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from packages import PACKAGE, SIBLINGS, SRC
 
 ROOT = Path(__file__).parents[2]
-SRC, TESTS = ROOT / "src/inferd", ROOT / "tests"
+TESTS = ROOT / "tests"
 PAGE = Path(__file__).parent / "covered_by.txt"
 LINES = [line for line in PAGE.read_text().splitlines() if not line.startswith("#")]
 COVERED = {line.split(" ", 1)[0]: line.split(" ", 2)[1:] for line in LINES}
-MODULES = {str(path.relative_to(SRC)) for path in SRC.rglob("*.py") if path.name != "__init__.py"}
+MODULES = {
+    str(path.relative_to(SRC if folder in SIBLINGS else PACKAGE))
+    for folder in (PACKAGE, *SIBLINGS)
+    for path in folder.rglob("*.py")
+    if path.name != "__init__.py"
+}
 
 
 MOST_MODULES = 20
@@ -33,7 +42,9 @@ def seen_by(test):
 
 def is_imported(module, text):
     """Return whether `text` imports a module, given by its path, as a whole or names from it."""
-    package, _, name = ".".join(("inferd", *Path(module).with_suffix("").parts)).rpartition(".")
+    path = Path(module).with_suffix("")
+    above = () if SRC / path.parts[0] in SIBLINGS else ("inferd",)
+    package, _, name = ".".join((*above, *path.parts)).rpartition(".")
     whole = rf"from {re.escape(package)} import (\([^)]*|[^\n]*)\b{name}\b"
     return bool(re.search(rf"\b{re.escape(f'{package}.{name}')}\b|{whole}", text))
 
@@ -66,6 +77,7 @@ def test_imports_are_found_in_each_form():
         "from inferd.a import (\n  b,\n)",
     ):
         assert is_imported("a/b.py", text), text
+    assert is_imported("inferd_convert/b.py", "from inferd_convert.b import C")
     assert not is_imported("a/b.py", "from inferd.a.bc import b")
 
 

@@ -2,11 +2,9 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
-
-SRC = Path(__file__).parents[2] / "src/inferd"
+from packages import PACKAGE, SRC
 
 # In pieces, so that this file does not say them either.
 FORBIDDEN = {
@@ -115,7 +113,8 @@ BANNED = {
     "whither": "target",
     "whence": "source",
 }
-# Folders of src/inferd without such names; "." are the modules beside them.
+# Folders of src/inferd, and packages beside it, without such names; "." are the modules of inferd
+# in no folder.
 CLEAN = [
     ".",
     "aio",
@@ -125,10 +124,11 @@ CLEAN = [
     "cli",
     "client",
     "config",
-    "convert",
     "core",
     "engine",
+    "formats",
     "forward",
+    "inferd_convert",
     "memory",
     "observe",
     "ray",
@@ -170,7 +170,9 @@ def banned_in(name):
 
 
 def modules_of(folder):
-    return sorted(SRC.glob("*.py") if folder == "." else (SRC / folder).rglob("*.py"))
+    if folder == ".":
+        return sorted(PACKAGE.glob("*.py"))
+    return sorted(((SRC if folder.startswith("inferd_") else PACKAGE) / folder).rglob("*.py"))
 
 
 @pytest.mark.parametrize("folder", CLEAN)

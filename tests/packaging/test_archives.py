@@ -55,4 +55,5 @@ def test_the_wheel_has_the_files_that_are_no_modules(copy_of_repository, build, 
     for name in ("py.typed", "wire/openapi.json", "wire/proto/grpc_service.binpb"):
         assert f"inferd/{name}" in names
     assert any(name.startswith("inferd/ui/static/") for name in names)
+    assert "inferd_convert/caffe2/backend.py" in names
     assert [name for name in names if not name.startswith("inferd")] == []

@@ -9,13 +9,13 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 
-from inferd.backends.onnx.mxnet import MxnetBackend
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd_convert.mxnet.backend import MxnetBackend
 
 DATA = Path(__file__).parents[1] / "data" / "mxnet"
 NATIVE = {"inferd_mxnet_native": "true"}

@@ -11,7 +11,7 @@ import torch
 
 from inferd.backends.pytorch.rows.call import OF_ELEMENTS, AtenCall, Handle
 from inferd.backends.pytorch.rows.follow import RULES, TorchFlow
-from inferd.convert.onnx_graph import OnnxFile, OnnxGraph
+from inferd.formats.onnx_graph import OnnxFile, OnnxGraph
 from inferd.rows.flow import RowFlow
 from inferd.rows.size import B, Size
 from inferd.rows.value import LostTensor, Mixed, RowTensor, Unclear

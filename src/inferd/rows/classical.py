@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from inferd.convert.onnx_graph import RowNode
+from inferd.formats.onnx_graph import RowNode
 from inferd.rows.elementwise import broadcast
 from inferd.rows.flow import RowFlow, RowTensors, Rule
 from inferd.rows.maths import product

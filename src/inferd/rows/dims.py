@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from inferd.convert.onnx_graph import RowNode
+from inferd.formats.onnx_graph import RowNode
 from inferd.rows.elementwise import broadcast, check_beside
 from inferd.rows.flow import RowFlow, RowTensors, Rule
 from inferd.rows.lengths import made_by

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from inferd.convert.onnx_graph import RowNode
+from inferd.formats.onnx_graph import RowNode
 from inferd.rows.flow import RowFlow, Rule
 from inferd.rows.size import ONE, Size, Sizes, over, times
 from inferd.rows.value import (

@@ -7,7 +7,7 @@ they leave open what becomes of them.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from inferd.convert.onnx_graph import Constant, Function, OnnxFile, OnnxGraph, RowNode, bound
+from inferd.formats.onnx_graph import Constant, Function, OnnxFile, OnnxGraph, RowNode, bound
 from inferd.rows.size import ONE, Size, Sizes
 from inferd.rows.value import LostTensor, Mixed, RowTensor, Unclear, mixes
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inferd.convert.onnx_graph import Constant, RowNode
+from inferd.formats.onnx_graph import Constant, RowNode
 from inferd.rows.elementwise import counted
 from inferd.rows.flow import RowFlow, RowTensors, Rule, constant_value
 from inferd.rows.size import ONE, B, Size, over, times

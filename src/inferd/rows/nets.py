@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from inferd.convert.onnx_graph import RowNode
+from inferd.formats.onnx_graph import RowNode
 from inferd.rows.elementwise import broadcast
 from inferd.rows.flow import RowFlow, RowTensors, Rule, steps_through
 from inferd.rows.size import ONE, Size

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from inferd.convert.onnx_graph import RowNode
+from inferd.formats.onnx_graph import RowNode
 from inferd.rows.elementwise import check_beside, counted
 from inferd.rows.flow import RowFlow, RowTensors, Rule
 from inferd.rows.size import ONE, B, Size, over, times

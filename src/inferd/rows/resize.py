@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from inferd.convert.onnx_graph import RowNode
+from inferd.formats.onnx_graph import RowNode
 from inferd.rows.flow import RowFlow, RowTensors, Rule
 from inferd.rows.size import ONE, Size, times
 from inferd.rows.value import (

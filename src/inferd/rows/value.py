@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.convert.onnx_graph import RowNode
+from inferd.formats.onnx_graph import RowNode
 from inferd.rows.size import ONE, Size, Sizes, times
 
 

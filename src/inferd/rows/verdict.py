@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from inferd.convert.onnx_graph import GraphInput, OnnxFile, OnnxGraph, read_model
-from inferd.convert.protobuf import Malformed
 from inferd.core.rows import DEPENDENT, INDEPENDENT, OPEN, Verdict
+from inferd.formats.onnx_graph import GraphInput, OnnxFile, OnnxGraph, read_model
+from inferd.formats.protobuf import Malformed
 from inferd.rows import (
     classical,
     dims,

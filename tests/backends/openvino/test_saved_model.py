@@ -4,8 +4,8 @@ import pytest
 
 from inferd.backends.openvino.saved_model import check_choice
 from inferd.config.model import ModelConfig
-from inferd.convert.protobuf import Malformed, bytes_field, text_field
 from inferd.errors import Unsupported
+from inferd.formats.protobuf import Malformed, bytes_field, text_field
 
 INIT = "__saved_model_init_op"
 

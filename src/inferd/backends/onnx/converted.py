@@ -7,9 +7,9 @@ from typing import Any
 from inferd.backends.onnx.backend import OnnxBackend, fingerprint_beside
 from inferd.backends.onnx.doors.guard import Guarded, guard
 from inferd.config.model import CONTROL_TYPES, ModelConfig, ModelInput
-from inferd.convert.onnx_model import OnnxPort
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InferdError, InvalidConfig
+from inferd.formats.onnx_model import OnnxPort
 
 
 class ConvertedBackend(OnnxBackend):

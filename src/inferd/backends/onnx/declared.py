@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from inferd.backends.onnx.signature import DATATYPES, read_signature
-from inferd.convert.onnx_graph import GraphInput, OnnxFile
-from inferd.convert.onnx_model import onnx_type
 from inferd.core.signature import Signature
+from inferd.formats.onnx_graph import GraphInput, OnnxFile
+from inferd.formats.onnx_model import onnx_type
 from inferd.rows.verdict import verdict_on
 
 _NAMES = {onnx_type(datatype): name for name, datatype in DATATYPES.items()}

@@ -9,12 +9,12 @@ import msgspec
 from inferd.backends.onnx.converted import ConvertedBackend, read_bytes
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import MAX_SHOWN, is_on, number
-from inferd.convert.trees.ensemble import CLASS, PAIR, VALUES, Ensemble, encode_ensemble
-from inferd.convert.trees.lightgbm import read_lightgbm
-from inferd.convert.trees.treelite import read_treelite
-from inferd.convert.trees.xgboost import read_xgboost, read_xgboost_binary
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InferdError, InvalidConfig
+from inferd.formats.trees.ensemble import CLASS, PAIR, VALUES, Ensemble, encode_ensemble
+from inferd.formats.trees.lightgbm import read_lightgbm
+from inferd.formats.trees.treelite import read_treelite
+from inferd.formats.trees.xgboost import read_xgboost, read_xgboost_binary
 
 INPUT, OUTPUT = "input__0", "output__0"
 """The default names of the tensors, those of Triton's FIL backend."""

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from inferd.config.model import ModelConfig
-from inferd.convert.protobuf import fields, text, view
 from inferd.errors import Unsupported
+from inferd.formats.protobuf import fields, text, view
 
 _FILE = "saved_model.pb"
 _SERVING, _SERVE_TAG, _INIT = "serving_default", "serve", "__saved_model_init_op"

@@ -19,8 +19,8 @@ ENTRY_POINTS = "inferd.backends"
 """The entry point group through which other packages add backends."""
 
 _BACKENDS = {
-    "caffe2": "inferd.backends.onnx.caffe2:Caffe2Backend",
-    "mxnet": "inferd.backends.onnx.mxnet:MxnetBackend",
+    "caffe2": "inferd_convert.caffe2.backend:Caffe2Backend",
+    "mxnet": "inferd_convert.mxnet.backend:MxnetBackend",
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
     "tensorrt": "inferd.backends.tensorrt.backend:TensorrtBackend",

@@ -11,7 +11,7 @@ from inferd.backends.estimator.conversion.unusual import (
     refused_in,
     unseen_in,
 )
-from inferd.convert.onnx_model import OnnxNode, OnnxPort, encode_model
+from inferd.formats.onnx_model import OnnxNode, OnnxPort, encode_model
 from inferd.tensor.dtype import DataType
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -10,12 +10,12 @@ from onnx import TensorProto, helper
 from inferd.backends.onnx.backend import OnnxBackend
 from inferd.backends.onnx.doors.guard import guard, guarded
 from inferd.config.model import ModelConfig
-from inferd.convert.onnx_graph import MAX_DEPTH
-from inferd.convert.onnx_model import OnnxNode, OnnxPort, encode_model
-from inferd.convert.protobuf import bytes_field
 from inferd.core.interfaces import Placement
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InferdError, InvalidConfig
+from inferd.formats.onnx_graph import MAX_DEPTH
+from inferd.formats.onnx_model import OnnxNode, OnnxPort, encode_model
+from inferd.formats.protobuf import bytes_field
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

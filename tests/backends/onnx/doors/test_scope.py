@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from inferd.backends.onnx.doors.scope import BOOL, FLOAT, UINT8, Scope
-from inferd.convert.onnx_graph import INT32, INT64, read_model
+from inferd.formats.onnx_graph import INT32, INT64, read_model
 
 
 def read(graph):

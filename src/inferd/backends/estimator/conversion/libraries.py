@@ -14,11 +14,11 @@ import numpy as np
 
 from inferd.backends.estimator.conversion.drawn import Known, by_column, thresholds_in
 from inferd.backends.estimator.model import PREDICT, PROBABILITY
-from inferd.convert.onnx_model import OnnxPort
-from inferd.convert.trees.ensemble import PAIR, VALUES, Ensemble, encode_ensemble
-from inferd.convert.trees.lightgbm import read_lightgbm
-from inferd.convert.trees.xgboost import read_xgboost
 from inferd.errors import InferdError, Unsupported, foreign_text
+from inferd.formats.onnx_model import OnnxPort
+from inferd.formats.trees.ensemble import PAIR, VALUES, Ensemble, encode_ensemble
+from inferd.formats.trees.lightgbm import read_lightgbm
+from inferd.formats.trees.xgboost import read_xgboost
 from inferd.tensor.dtype import DataType
 
 _OPSETS = {"": 18, "ai.onnx.ml": 3}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from inferd.backends.onnx.doors.shutting import Shut, Shutter, Shutting
-from inferd.convert.onnx_graph import INT64
+from inferd.formats.onnx_graph import INT64
 
 
 def _inverse(it: Shutting) -> Shut:

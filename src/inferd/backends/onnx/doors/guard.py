@@ -21,7 +21,8 @@ from inferd.backends.onnx.doors.check import Check
 from inferd.backends.onnx.doors.door import DOORS, shut
 from inferd.backends.onnx.doors.scope import Scope
 from inferd.backends.onnx.doors.shutting import Shut
-from inferd.convert.onnx_graph import (
+from inferd.errors import InvalidConfig
+from inferd.formats.onnx_graph import (
     ATTRIBUTE,
     FUNCTION,
     FUNCTION_NODE,
@@ -36,9 +37,8 @@ from inferd.convert.onnx_graph import (
     RowNode,
     read_model,
 )
-from inferd.convert.onnx_model import Chunks, OnnxNode, encode_node, onnx_type
-from inferd.convert.protobuf import BYTES, Malformed, any_field, bytes_field, fields, text_field
-from inferd.errors import InvalidConfig
+from inferd.formats.onnx_model import Chunks, OnnxNode, encode_node, onnx_type
+from inferd.formats.protobuf import BYTES, Malformed, any_field, bytes_field, fields, text_field
 from inferd.tensor.dtype import DataType
 
 _log = logging.getLogger(__name__)

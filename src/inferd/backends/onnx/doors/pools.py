@@ -8,7 +8,7 @@ import numpy as np
 
 from inferd.backends.onnx.doors.check import LeastDimCheck
 from inferd.backends.onnx.doors.shutting import Shut, Shutting
-from inferd.convert.onnx_graph import INT64, RowNode
+from inferd.formats.onnx_graph import INT64, RowNode
 
 _HEIGHT = 2
 _IMAGE_WINDOW = 2

@@ -11,7 +11,7 @@ import numpy as np
 
 from inferd.backends.onnx.doors.check import RangeCheck, SizeCheck
 from inferd.backends.onnx.doors.shutting import Shut, Shutter, Shutting
-from inferd.convert.onnx_graph import INT32, INT64
+from inferd.formats.onnx_graph import INT32, INT64
 
 _FLOAT, _DOUBLE = 1, 11
 _NUMBERS = (_FLOAT, INT32, INT64, _DOUBLE)

@@ -7,7 +7,7 @@ is a number that is computed from sizes; all others are themselves.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from inferd.convert.onnx_graph import RowNode
+from inferd.formats.onnx_graph import RowNode
 from inferd.rows.flow import RowFlow
 from inferd.rows.size import Size
 from inferd.rows.value import LostTensor, RowTensor, Unclear

@@ -10,8 +10,8 @@ from typing import Any
 from inferd.backends.pytorch.export import Export
 from inferd.backends.pytorch.rows.call import Handle, handles_in
 from inferd.backends.pytorch.rows.follow import TorchFlow, fixed, has_statistics
-from inferd.convert.onnx_graph import GraphInput
 from inferd.core.rows import Verdict
+from inferd.formats.onnx_graph import GraphInput
 from inferd.rows.flow import RowFlow
 from inferd.rows.value import LostTensor, Unclear
 from inferd.rows.verdict import Followed, given_rows, verdict_by

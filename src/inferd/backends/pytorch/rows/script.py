@@ -14,8 +14,8 @@ from inferd.backends.pytorch.rows.follow import TorchFlow, fixed, is_truth
 from inferd.backends.pytorch.script import Script
 from inferd.backends.pytorch.structure import TENSOR
 from inferd.config.model import ModelConfig
-from inferd.convert.onnx_graph import GraphInput
 from inferd.core.rows import OPEN, Verdict
+from inferd.formats.onnx_graph import GraphInput
 from inferd.rows.flow import RowFlow
 from inferd.rows.value import LostTensor, Mixed, Unclear
 from inferd.rows.verdict import Followed, given_rows, verdict_by

@@ -1,0 +1,144 @@
+"""Caffe2 operators on bounding boxes."""
+
+import math
+
+import numpy as np
+
+from inferd.tensor.dtype import DataType
+from inferd_convert.caffe2.call import Caffe2Call
+from inferd_convert.caffe2.selection import image_numbers
+from inferd_convert.call import Converted, Converter
+from inferd_convert.graph import END, Graph, Value
+
+_MOST_GROWTH = math.log(1000 / 16)
+
+
+def _transform(
+    graph: Graph, call: Caffe2Call, regions: Value, deltas: Value, info: Value
+) -> Converted:
+    """Convert BBoxTransform: boxes are moved, resized and clipped, by deltas for each class.
+
+    Boxes have four numbers, optionally after the image's index; `im_info` has the height, width
+    and scale of each image.
+    """
+    call.refuse_if(call.flag("rotated"), "rotated boxes cannot be converted")
+    numbers, one = image_numbers(graph, regions), graph.real(_plus_one(call))
+    weights = call.argument("weights").floats
+    weights = np.array(weights if len(weights) else [1] * 4, np.float32)
+    if weights.shape != (4,) or not weights.all():
+        call.refuse("its argument 'weights' should be four numbers, none of them 0")
+    rows = graph.add("Gather", info, numbers, axis=0)
+    scale = graph.slice(rows, -1, 2, 3)
+    limits = _limits(graph, graph.slice(rows, -1, 0, 2), scale, one)
+
+    boxes = graph.add("Div", graph.slice(regions, -1, -4), scale, rank=2)
+    low, high = graph.slice(boxes, -1, 0, 2), graph.slice(boxes, -1, 2, 4)
+    size = high - low + one
+    center = low + size * 0.5
+    size, center = graph.unsqueeze(size, (1,)), graph.unsqueeze(center, (1,))
+
+    classes = graph.length(deltas, 1) / graph.ints(4)
+    shape = graph.join(graph.length(deltas, 0), classes, graph.ints(4))
+    changes = graph.reshape(deltas, shape, 3) / graph.constant(weights)
+    moved = graph.slice(changes, -1, 0, 2) * size
+    center = moved + center
+    growth = graph.add("Min", graph.slice(changes, -1, 2, 4), graph.real(_MOST_GROWTH))
+    half = graph.add("Exp", growth) * size * 0.5
+    ends = center + half - one
+    made = graph.add("Concat", center - half, ends, axis=2)
+    made = graph.add("Max", graph.add("Min", made, limits), graph.real(0.0))
+    if call.integer("apply_scale", 1):
+        made = made * graph.unsqueeze(scale, (1,))
+    counts = _occurrences(graph, graph.places(info, 0), numbers)
+    return graph.reshape(made, graph.shape(deltas), 2), counts
+
+
+def _plus_one(call: Caffe2Call) -> float:
+    """Return 1 if a box ends at its last pixel, 0 if it ends one past it."""
+    if call.has("legacy_plus_one"):
+        return float(call.flag("legacy_plus_one"))
+    if not call.flag("correct_transform_coords"):
+        call.refuse(
+            "it has neither legacy_plus_one nor correct_transform_coords: 1, and without them "
+            "releases of Caffe2 differ by a pixel"
+        )
+    return 1.0
+
+
+def _limits(graph: Graph, sizes: Value, scale: Value, one: Value) -> Value:
+    """Return the largest left, top, right and bottom, [n, 1, 4], in the images before scaling."""
+    rounded = graph.add("Div", sizes, scale, rank=2) + 0.5
+    whole = graph.cast(graph.cast(rounded, DataType.INT64), DataType.FP32)
+    order = graph.constant(np.array([1, 0, 1, 0], np.int64))
+    corners = graph.add("Gather", whole - one, order, rank=2, axis=1)
+    return graph.unsqueeze(corners, (1,))
+
+
+def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> Converted:
+    """Convert BoxWithNMSLimit for one image: the best boxes of each class but the first."""
+    for name, usual in _ONLY.items():
+        if call.integer(name, usual) != usual:
+            call.refuse(f"{name}: {1 - usual} cannot be converted")
+    overlap, most = call.number("nms", 0.3), call.integer("detections_per_im", 100)
+    call.refuse_if(not 0 <= overlap <= 1, f"its argument 'nms' is {overlap:g}, expected 0 to 1")
+    scores, boxes = graph.flatten(scores, 1), graph.flatten(boxes, 1)
+    count = graph.length(scores, 0)
+    if len(call.inputs) > 2:  # a run fails if there are boxes of several images
+        count = graph.reshape(graph.cast(call.input(2), DataType.INT64), graph.ints(1))
+    classes = graph.length(scores, 1)
+    by_row = graph.reshape(boxes, graph.join(count, classes, graph.ints(4)), 3)
+    scores = graph.transpose(graph.slice(scores, 1, 1), (1, 0))
+    boxes = graph.transpose(graph.slice(by_row, 1, 1), (1, 0, 2))
+
+    wider = boxes
+    if call.integer("legacy_plus_one", 1):
+        wider = boxes + graph.constant(np.array([0, 0, 1, 1], np.float32))
+    found = graph.add(
+        "NonMaxSuppression",
+        *(wider, graph.unsqueeze(scores, (1,)), graph.ints(most if most > 0 else END)),
+        graph.constant(np.array([overlap], np.float32)),
+        graph.constant(np.array([call.number("score_thresh", 0.05)], np.float32)),
+        rank=2,
+    )
+    places = graph.add("Gather", found, graph.ints(0, 2), rank=2, axis=1)  # class, row
+    if most > 0:
+        values = graph.add("GatherND", scores, places, rank=1)
+        count = graph.add("Min", graph.shape(values), graph.ints(most))
+        _, best = graph.add_several(2, "TopK", values, count, rank=1)
+        in_order, _ = graph.add_several(2, "TopK", best, count, rank=1, largest=0)
+        places = graph.add("Gather", places, in_order, rank=2, axis=0)
+
+    kinds, rows = (graph.add("Gather", places, graph.whole(n), rank=1, axis=1) for n in (0, 1))
+    shown = graph.cast(kinds, DataType.FP32)
+    if call.integer("output_classes_include_bg_cls", 1):
+        shown = shown + 1.0
+    numbers = graph.add(
+        "Range", *(graph.whole(-1), graph.scalar(classes - graph.ints(1))), graph.whole(1), rank=1
+    )
+    return (
+        graph.add("GatherND", scores, places, rank=1),
+        graph.add("GatherND", boxes, places, rank=2),
+        shown,
+        graph.cast(graph.shape(kinds), DataType.FP32),
+        graph.cast(rows, DataType.INT32),
+        graph.cast(graph.unsqueeze(_occurrences(graph, numbers, kinds), (0,)), DataType.INT32),
+    )
+
+
+_ONLY = {
+    "rotated": 0,
+    "soft_nms_enabled": 0,
+    "cls_agnostic_bbox_reg": 0,
+    "input_boxes_include_bg_cls": 1,
+}
+"""Arguments of BoxWithNMSLimit of which only one value is supported."""
+
+
+def _occurrences(graph: Graph, numbers: Value, among: Value) -> Value:
+    """Return how often each of `numbers` occurs in the vector `among`, as FP32."""
+    rows, columns = graph.unsqueeze(numbers, (1,)), graph.unsqueeze(among, (0,))
+    is_there = graph.cast(graph.add("Equal", rows, columns, rank=2), DataType.FP32)
+    return graph.reduce("ReduceSum", is_there, [1])
+
+
+OPERATORS: dict[str, Converter] = {"BBoxTransform": _transform, "BoxWithNMSLimit": _with_limit}

@@ -1,0 +1,183 @@
+"""Caffe2 operators that split, join and rearrange tensors, and change no element."""
+
+from inferd.tensor.dtype import DataType
+from inferd_convert.caffe2.call import Caffe2Call
+from inferd_convert.call import Converted, Converter
+from inferd_convert.graph import END, Graph, Value
+from inferd_convert.window import channels_first, channels_last
+
+
+def _reshape(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    if len(call.inputs) > 1:
+        given = call.input(1)
+        y = graph.add("Reshape", x, graph.cast(given, DataType.INT64), rank=given.size)
+        return y, graph.add("CastLike", graph.shape(x), given)
+    call.refuse_if(not call.has("shape"), "it has neither the argument 'shape' nor a second input")
+    shape = graph.ints(*call.integers("shape"))
+    return graph.add("Reshape", x, shape, rank=shape.size), graph.shape(x)
+
+
+def _dims(call: Caffe2Call) -> list[int]:
+    dims = sorted(set(call.integers("dims")))
+    call.refuse_if(not dims or dims[0] < 0, "its argument 'dims' should list dims, from 0 on")
+    return dims
+
+
+def _transpose(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    if axes := call.integers("axes"):
+        if sorted(axes) != list(range(len(axes))) or x.rank not in (None, len(axes)):
+            call.refuse(f"axes {axes} are not those of its input")
+        return graph.transpose(x, axes)
+    return graph.add("Transpose", x)
+
+
+def _merge_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    first = graph.reduce("ReduceProd", graph.shape(x, 0, 2), keep=True)
+    return graph.reshape(x, graph.join(first, graph.shape(x, 2)), x.rank_with(-1))
+
+
+def _prepend_dim(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert PrependDim: the first dim is split in two, the first of size `dim_size`."""
+    size = call.integer("dim_size")
+    call.refuse_if(size < 1, f"its argument 'dim_size' is {size}, expected at least 1")
+    first = graph.length(x, 0) / graph.ints(size)
+    shape = graph.join(graph.ints(size), first, graph.shape(x, 1))
+    return graph.reshape(x, shape, x.rank_with(1))
+
+
+def _expand(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert Expand: a dim of 1, in the input or the requested shape, takes the other's size."""
+    if len(call.inputs) > 1:
+        shape = graph.cast(call.input(1), DataType.INT64)
+    else:
+        shape = graph.ints(*call.integers("shape"))
+    return graph.add("Expand", x, shape, rank=None)
+
+
+def _shape(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    shape, axes = graph.shape(x), call.integers("axes")
+    return graph.add("Gather", shape, graph.ints(*axes), axis=0) if axes else shape
+
+
+# --- joined and split ---
+
+
+def _concat(graph: Graph, call: Caffe2Call) -> Converted:
+    """Convert Concat; the second output is the length of each part along the axis."""
+    axis = call.channel_axis()
+    parts = [call.input(0), *call.inputs[1:]]
+    if call.flag("add_axis"):
+        parts = [graph.unsqueeze(part, (axis,)) for part in parts]
+    axis = call.checked(axis, parts[0].rank)
+    joined = graph.add("Concat", *parts, axis=axis)
+    if call.output_count < 2:
+        return joined
+    lengths = [graph.length(part, axis) for part in parts]
+    return joined, graph.cast(graph.join(*lengths), DataType.INT32)
+
+
+def _split(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    axis, sizes = call.checked(call.channel_axis(), x.rank), call.integers("split")
+    count = call.output_count
+    lengths: Value | None = None
+    if len(call.inputs) > 1:
+        lengths = graph.cast(call.input(1), DataType.INT64)
+    elif sizes:
+        if len(sizes) != count or min(sizes) < 0:
+            call.refuse(f"split is {sizes}, which is not a size for each of {count} outputs")
+        lengths = graph.ints(*sizes)
+    equal = None if lengths else count
+    parts = graph.add_several(count, "Split", x, lengths, axis=axis, num_outputs=equal)
+    if not call.flag("add_axis"):
+        return parts
+    return tuple(graph.squeeze(part, axis) for part in parts)
+
+
+def _slice(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert Slice; a bound of -1 is one past the last element, -2 is the last element."""
+    if len(call.inputs) > 1:
+        bounds = [_bound(graph, call.input(index)) for index in (1, 2)]
+        return graph.add("Slice", x, *bounds)
+    starts, ends = call.integers("starts"), call.integers("ends")
+    if not starts or len(starts) != len(ends):
+        call.refuse("its arguments 'starts' and 'ends' are not of one length")
+    moved = [[_moved(bound) for bound in bounds] for bounds in (starts, ends)]
+    return graph.add("Slice", x, *(graph.ints(*bounds) for bounds in moved))
+
+
+def _moved(bound: int) -> int:
+    return bound if bound >= 0 else END if bound == -1 else bound + 1
+
+
+def _bound(graph: Graph, bounds: Value) -> Value:
+    bounds = graph.cast(bounds, DataType.INT64)
+    moved = bounds + graph.ints(1)
+    moved = graph.add("Where", graph.add("Equal", bounds, graph.ints(-1)), graph.ints(END), moved)
+    return graph.add("Where", graph.add("Less", bounds, graph.ints(0)), moved, bounds)
+
+
+# --- repeated ---
+
+
+def _tile(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert Tile: repeat `tiles` times along `axis`; both are arguments or inputs."""
+    tiles, axis = graph.ints(call.integer("tiles", 1)), graph.ints(call.integer("axis"))
+    if len(call.inputs) > 1:
+        tiles = _as_vector(graph, call.input(1))
+    if len(call.inputs) > 2:
+        axis = _as_vector(graph, call.input(2))
+    ones = graph.ones(graph.shape(graph.shape(x)))
+    return graph.add("Tile", x, graph.add("ScatterElements", ones, axis, tiles, axis=0))
+
+
+def _as_vector(graph: Graph, value: Value) -> Value:
+    return graph.add("Reshape", graph.cast(value, DataType.INT64), graph.ints(1), rank=1)
+
+
+# --- channels ---
+
+
+def _channel_shuffle(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert ChannelShuffle: transpose channels as [groups, channels of each]."""
+    groups = call.integer("group", 1)
+    call.refuse_if(groups < 1, "its argument 'group' should be at least 1")
+    if call.is_nhwc:
+        split = graph.join(graph.shape(x, 0, -1), graph.ints(groups, -1))
+        turned = graph.swap_last(graph.reshape(x, split, (x.rank or 4) + 1))
+    else:
+        area = graph.reduce("ReduceProd", graph.shape(x, 2), keep=True)
+        split = graph.join(graph.length(x, 0), graph.ints(groups, -1), area)
+        turned = graph.transpose(graph.reshape(x, split, 4), (0, 2, 1, 3))
+    return graph.reshape(turned, graph.shape(x), x.rank)
+
+
+def _gated(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert Glu: the first half times the sigmoid of the second."""
+    axis = call.checked(call.integer("dim", -1), x.rank)
+    a, b = graph.add_several(2, "Split", x, axis=axis, num_outputs=2)
+    return a * graph.add("Sigmoid", b)
+
+
+OPERATORS: dict[str, Converter] = {
+    "Reshape": _reshape,
+    "Flatten": lambda graph, call, x: graph.add("Flatten", x, rank=2, axis=call.integer("axis", 1)),
+    "FlattenToVec": lambda graph, call, x: graph.add("Reshape", x, graph.ints(-1), rank=1),
+    "Squeeze": lambda graph, call, x: graph.squeeze(x, *_dims(call)),
+    "ExpandDims": lambda graph, call, x: graph.unsqueeze(x, _dims(call)),
+    "Transpose": _transpose,
+    "NCHW2NHWC": lambda graph, call, x: channels_last(graph, x, x.rank or 4),
+    "NHWC2NCHW": lambda graph, call, x: channels_first(graph, x, x.rank or 4),
+    "MergeDim": _merge_dim,
+    "PrependDim": _prepend_dim,
+    "Expand": _expand,
+    "ResizeLike": lambda graph, call, x, y: graph.reshape(x, graph.shape(y), y.rank),
+    "Shape": _shape,
+    "Size": lambda graph, call, x: graph.add("Size", x, rank=0),
+    **dict.fromkeys(("Concat", "DepthConcat"), _concat),
+    **dict.fromkeys(("Split", "DepthSplit"), _split),
+    "Slice": _slice,
+    "Tile": _tile,
+    "NumpyTile": lambda graph, call, x, y: graph.add("Tile", x, graph.cast(y, DataType.INT64)),
+    "ChannelShuffle": _channel_shuffle,
+    "Glu": _gated,
+}

@@ -1,0 +1,231 @@
+"""MXNet operators that work on each element."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from inferd.tensor.dtype import DataType
+from inferd_convert.call import Converted, Converter, node
+from inferd_convert.elementwise import root_size, total_of, unchanged
+from inferd_convert.graph import Graph, Value, wider_rank
+from inferd_convert.mxnet.call import MxnetCall
+
+# --- one input ---
+
+
+def _rounded(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    """Convert round, which rounds halves away from zero; ONNX rounds them to even."""
+    return graph.add("Sign", x) * graph.add("Floor", graph.add("Abs", x) + 0.5)
+
+
+def _clip(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    low, high = call.number("a_min"), call.number("a_max")
+    if x.datatype is not None and call.is_whole(x):
+        limits = np.iinfo(x.datatype.numpy.str)  # for UINT8, -1 would be outside
+        low, high = (min(max(one, limits.min), limits.max) for one in (low, high))
+    return graph.add("Clip", x, graph.like(x, low), graph.like(x, high))
+
+
+def _dropout(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    if call.word("mode", "training") == "always":
+        call.refuse("it drops elements at random whenever it runs")
+    return x
+
+
+def _cast(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    """Convert Cast, and amp_cast, which leaves integers unchanged."""
+    is_left = call.op == "amp_cast" and call.is_whole(x)
+    return x if is_left else graph.cast(x, call.element_type())
+
+
+# --- two inputs, or one and a number ---
+
+
+def _pair(op: str) -> Converter:
+    return lambda graph, call, a, b: _applied(call, op, a, b)
+
+
+def _scalar(op: str, *, reverse: bool = False) -> Converter:
+    def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+        x = _before_scalar(call, x)
+        number = graph.like(x, call.number("scalar"))
+        return _applied(call, op, number, x) if reverse else _applied(call, op, x, number)
+
+    return convert
+
+
+def _before_scalar(call: MxnetCall, x: Value) -> Value:
+    """Return the scalar's other operand: integers become FP64 if the scalar is marked as real."""
+    is_real = not call.flag("is_int", default=True) and call.is_whole(x)
+    return call.graph.cast(x, DataType.FP64) if is_real else x
+
+
+_COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+_LOGIC = ("And", "Or", "Xor")
+
+
+def _applied(call: MxnetCall, op: str, a: Value, b: Value) -> Value:
+    """Return the result of `op`; booleans become numbers of the operands' type, as in MXNet."""
+    graph, rank = call.graph, wider_rank(a, b)
+    if op == "Modulo":
+        return _modulo(call, a, b, rank)
+    if op == "NotEqual":
+        equal = graph.add("Equal", a, b, rank=rank)
+        return graph.add("CastLike", graph.add("Not", equal), a)
+    if op in _LOGIC:
+        sides = [graph.cast(side, DataType.BOOL) for side in (a, b)]
+        return graph.add("CastLike", graph.add(op, *sides, rank=rank), a)
+    result = graph.add(op, a, b, rank=rank)
+    return graph.add("CastLike", result, a) if op in _COMPARISONS else result
+
+
+def _hypotenuse(graph: Graph, call: MxnetCall, a: Value, b: Value) -> Converted:
+    return graph.add("Sqrt", _applied(call, "Add", a * a, b * b))
+
+
+def _where(graph: Graph, call: MxnetCall, condition: Value, x: Value, y: Value) -> Converted:
+    """Convert where; a condition of one dim selects whole rows."""
+    chosen = graph.cast(condition, DataType.BOOL)
+    if condition.rank != x.rank:
+        if condition.rank != 1 or x.rank is None:
+            call.cannot("its condition has neither one dim nor those of what it chooses from")
+        chosen = graph.unsqueeze(chosen, range(1, x.rank))
+    return graph.add("Where", chosen, x, y, rank=x.rank)
+
+
+def _modulo(call: MxnetCall, x: Value, y: Value, rank: int | None) -> Value:
+    """Return x mod y with the sign of y, and 0 where y is 0."""
+    graph, zero = call.graph, call.graph.like(x, 0.0)
+    rest = graph.add("Mod", x, y, rank=rank, fmod=1)
+    other = graph.add("Less", graph.add("Mul", rest, y, rank=rank), zero)
+    rest = graph.add("Where", other, graph.add("Add", rest, y, rank=rank), rest, rank=rank)
+    return graph.add("Where", graph.add("Equal", y, zero), zero, rest, rank=rank)
+
+
+def _scalar_hypotenuse(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    x = _before_scalar(call, x)
+    return graph.add("Sqrt", x * x + call.number("scalar") ** 2)
+
+
+def _of_reals(convert: Callable[[MxnetCall, Value], Value]) -> Converter:
+    """Return a converter that computes integers as FP64, and truncates the result."""
+
+    def converted(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+        if not call.is_whole(x):
+            return convert(call, x)
+        made = convert(call, graph.cast(x, DataType.FP64))
+        # By way of INT64: a value that is too large keeps its low bits, as in C.
+        return graph.add("CastLike", graph.cast(made, DataType.INT64), x)
+
+    return converted
+
+
+def _cube_root(call: MxnetCall, x: Value) -> Value:
+    graph = call.graph
+    root = root_size(graph, x)
+    if call.is_whole(call.input(0)):  # otherwise the root of 27 is just below 3
+        nearest = graph.add("Round", root)
+        cube = nearest * nearest * nearest
+        root = graph.add("Where", graph.add("Equal", cube, graph.add("Abs", x)), nearest, root)
+    return graph.add("Sign", x) * root
+
+
+def _inverse_cube_root(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    call.cannot_if(call.is_whole(x), "it is of whole numbers, of which it is 1 or nothing")
+    return graph.add("Reciprocal", _cube_root(call, x))
+
+
+def _smooth_l1(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    """Convert smooth_l1: a parabola that continues as lines."""
+    if call.is_whole(x):
+        call.cannot("it is of whole numbers, and what MXNet cuts off on its way is not known")
+    square = call.number("scalar") ** 2
+    call.refuse_if(not 0 < square < 1e30, "its scalar should not be 0")
+    size = graph.add("Abs", x)
+    curve = x * x * (square / 2)
+    line = size - 0.5 / square
+    return graph.add("Where", graph.add("Less", size, graph.like(x, 1 / square)), curve, line)
+
+
+def _not(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    return graph.add("CastLike", graph.add("Not", graph.cast(x, DataType.BOOL)), x)
+
+
+_ONE_INPUT = {
+    "abs": "Abs", "arccos": "Acos", "arccosh": "Acosh", "arcsin": "Asin", "arcsinh": "Asinh",
+    "arctan": "Atan", "arctanh": "Atanh", "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh",
+    "erf": "Erf", "exp": "Exp", "floor": "Floor", "log": "Log", "negative": "Neg",
+    "reciprocal": "Reciprocal", "relu": "Relu", "sigmoid": "Sigmoid", "sign": "Sign",
+    "sin": "Sin", "sinh": "Sinh", "softsign": "Softsign", "sqrt": "Sqrt", "tan": "Tan",
+    "tanh": "Tanh",
+}  # fmt: skip
+
+_NEW = ("add", "sub")  # which the oldest files call plus and minus
+
+_TWO_INPUTS = {
+    "add": "Add", "plus": "Add", "sub": "Sub", "minus": "Sub", "mul": "Mul", "div": "Div",
+    "power": "Pow", "maximum": "Max", "minimum": "Min", "equal": "Equal",
+    "not_equal": "NotEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual",
+    "lesser": "Less", "lesser_equal": "LessOrEqual", "logical_and": "And", "logical_or": "Or",
+    "logical_xor": "Xor",
+}  # fmt: skip
+
+_OLD_NAMES = {f"_{name.title()}": op for name, op in _TWO_INPUTS.items() if name not in _NEW}
+
+_REVERSED = {"minus": "Sub", "div": "Div", "power": "Pow", "mod": "Modulo"}
+
+OPERATORS: dict[str, Converter] = {
+    **{name: node(op) for name, op in _ONE_INPUT.items()},
+    **{
+        prefix + name: _pair(op)
+        for name, op in _TWO_INPUTS.items()
+        for prefix in ("broadcast_", "elemwise_", "_")
+    },
+    **{f"_{name}_scalar": _scalar(op) for name, op in _TWO_INPUTS.items()},
+    **{name: _pair(op) for name, op in _OLD_NAMES.items()},
+    **{f"_{name.replace('_', '')}Scalar": _scalar(op) for name, op in _OLD_NAMES.items()},
+    **{f"_r{name}_scalar": _scalar(op, reverse=True) for name, op in _REVERSED.items()},
+    **{f"_R{name.title()}Scalar": _scalar(op, reverse=True) for name, op in _REVERSED.items()},
+    **dict.fromkeys(("broadcast_mod", "_mod", "_Mod"), _pair("Modulo")),
+    **dict.fromkeys(("_mod_scalar", "_ModScalar"), _scalar("Modulo")),
+    **dict.fromkeys(("_hypot", "_Hypot", "broadcast_hypot"), _hypotenuse),
+    **dict.fromkeys(("_hypot_scalar", "_HypotScalar"), _scalar_hypotenuse),
+    "_grad_add": _pair("Add"),
+    **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), total_of),
+    **dict.fromkeys(
+        (
+            *("_copy", "identity", "BlockGrad", "stop_gradient", "MakeLoss", "make_loss"),
+            *("LinearRegressionOutput", "MAERegressionOutput"),
+            *("IdentityAttachKLSparseReg", "_copyto", "_CrossDeviceCopy"),
+            *("_identity_with_attr_like_rhs", "_contrib_gradientmultiplier"),
+        ),
+        unchanged,
+    ),
+    "LogisticRegressionOutput": node("Sigmoid"),
+    "Dropout": _dropout,
+    **dict.fromkeys(("Cast", "cast", "amp_cast"), _cast),
+    "square": lambda graph, call, x: x * x,
+    "rsqrt": lambda graph, call, x: graph.add("Reciprocal", graph.add("Sqrt", x)),
+    "log1p": lambda graph, call, x: graph.add("Log", x + 1.0),
+    "expm1": lambda graph, call, x: graph.add("Exp", x) - 1.0,
+    "log2": lambda graph, call, x: graph.add("Log", x) * (1 / math.log(2)),
+    "log10": lambda graph, call, x: graph.add("Log", x) * (1 / math.log(10)),
+    "round": _rounded,
+    "rint": lambda graph, call, x: graph.add("Ceil", x - 0.5),  # halves down
+    **dict.fromkeys(
+        ("fix", "trunc"),
+        lambda graph, call, x: graph.add("Sign", x) * graph.add("Floor", graph.add("Abs", x)),
+    ),
+    "hard_sigmoid": node("HardSigmoid", alpha=0.2, beta=0.5),
+    "clip": _clip,
+    "zeros_like": lambda graph, call, x: graph.full_like(x, 0.0),
+    "ones_like": lambda graph, call, x: graph.full_like(x, 1.0),
+    "where": _where,
+    "logical_not": _not,
+    "cbrt": _of_reals(_cube_root),
+    "rcbrt": _inverse_cube_root,
+    "degrees": _of_reals(lambda call, x: x * (180 / math.pi)),
+    "radians": _of_reals(lambda call, x: x * (math.pi / 180)),
+    "smooth_l1": _smooth_l1,
+}
