@@ -1,14 +1,19 @@
 import hashlib
 import os
+import shutil
 import threading
+from pathlib import Path
 
 import pytest
 
 from inferd.config.model import ModelConfig, RepositoryAgent
 from inferd.errors import InvalidConfig
 from inferd.repository.agent import run_agents
+from inferd.repository.local import Reading, find_model, single_model
 from inferd.repository.repositories import Repositories
+from inferd.repository.signing.signed import read_keys
 
+SIGNED = Path(__file__).parents[1] / "data/signed"
 CONTENT = b"a model"
 MD5 = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -53,7 +58,7 @@ def test_other_files_are_refused_by_name(folder, key, digest, words):
 
 
 def test_an_agent_that_is_not_known_is_refused_by_name(folder):
-    words = "model 'm': there is no repository agent 'relocation', known are: checksum"
+    words = "model 'm': there is no repository agent 'relocation', known are: checksum, signature"
     with pytest.raises(InvalidConfig, match=words):
         run_agents(folder, config(RepositoryAgent("relocation")))
 
@@ -97,3 +102,60 @@ def test_of_several_wrong_files_the_first_is_reported(folder):
     given = {f"MD5:{number * './'}1/none": MD5 for number in range(9)}
     with pytest.raises(InvalidConfig, match="there is no file '1/none'"):
         run_agents(folder, config(RepositoryAgent("checksum", given)))
+
+
+def echo_signed_by(pem, **parameters):
+    given = {"public_key": pem} | parameters
+    return ModelConfig("echo", model_repository_agents=(RepositoryAgent("signature", given),))
+
+
+@pytest.fixture
+def echo(tmp_path):
+    """A copy of a model that the program model_signing has signed."""
+    return Path(shutil.copytree(SIGNED / "echo", tmp_path / "echo"))
+
+
+def test_a_configuration_may_have_the_key_its_model_is_signed_with(echo):
+    pem = (SIGNED / "pub.pem").read_text()
+    run_agents(echo, echo_signed_by(pem))
+    (echo / "model.sig").rename(echo / "1/by.sig")
+    with pytest.raises(InvalidConfig, match=r"^model 'echo', agent 'signature': there is no file"):
+        run_agents(echo, echo_signed_by(pem))
+    run_agents(echo, echo_signed_by(pem, signature="1/by.sig"))
+    (echo / "1/weights.bin").write_bytes(b"Weights")
+    with pytest.raises(InvalidConfig, match=r"'signature': '1/weights.bin' was changed after"):
+        run_agents(echo, echo_signed_by(pem, signature="1/by.sig"))
+
+
+def test_a_certificate_may_take_the_place_of_the_key(echo):
+    shutil.copy(SIGNED / "certificate.sig", echo / "model.sig")
+    run_agents(echo, echo_signed_by((SIGNED / "ca.pem").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"key": "x"}, "parameter 'key', expected public_key, certificate, signature, name"),
+        ({"public_key": ""}, "expected the parameter public_key or certificate, in PEM"),
+        ({"public_key": "x"}, "expected a public key or a certificate in PEM"),
+        ({"signature": "../x"}, "parameter 'signature' leads out of the model's folder"),
+        ({"name": "other"}, "it was signed as 'echo', expected 'other'"),
+    ],
+)
+def test_an_agent_that_is_set_wrongly_is_refused(echo, parameters, words):
+    other = Path(shutil.move(echo, echo.with_name("there")))
+    with pytest.raises(InvalidConfig, match=f"agent 'signature': {words}"):
+        run_agents(other, echo_signed_by((SIGNED / "pub.pem").read_text(), **parameters))
+
+
+def test_where_signatures_are_required_a_model_needs_one(echo):
+    keys = read_keys([str(SIGNED / "pub.pem")], "--require-signatures")
+    reading = Reading(keys=keys)
+    assert find_model(echo, reading).error is None
+    (echo / "config.pbtxt").write_text('backend: "square"')
+    error = find_model(echo, reading).error
+    text = "model 'echo', --require-signatures: 'config.pbtxt' was changed after it was signed"
+    assert error.message == text
+    (echo / "m.onnx").write_bytes(b"")
+    with pytest.raises(InvalidConfig, match=r"--require-signatures: there is no file 'm.onnx.sig'"):
+        single_model(echo / "m.onnx", reading)

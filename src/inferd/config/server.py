@@ -78,6 +78,12 @@ class ServerConfig:
         "Limit on the model files that clients send with load requests, for all models together.",
         minimum=0,
     )
+    require_signatures: tuple[str, ...] = _models(
+        (),
+        "PEM file of a public key, or of the certificate of an authority: only models that it has "
+        "signed are loaded, and clients send no configurations and files. May be repeated.",
+        word="FILE",
+    )
     fetch_directory: str | None = _models(
         None,
         "Folder in which models of hubs, registries and links are stored.",

@@ -1,7 +1,7 @@
 """Repository agents: what a configuration has done to a model's files before they are loaded.
 
-Triton's agents are libraries, called by name. The only one known here is its checksum agent, which
-compares the files with digests in the configuration.
+Triton's agents are libraries, called by name. Known here are its checksum agent, which compares the
+files with digests in the configuration, and one that compares them with what somebody has signed.
 """
 
 import hashlib
@@ -13,8 +13,13 @@ from inferd.config.model import ModelConfig, RepositoryAgent
 from inferd.config.rules.complaint import within
 from inferd.config.rules.inside import is_inside
 from inferd.errors import InvalidConfig
+from inferd.repository.signing.keys import TrustedKeys
+from inferd.repository.signing.signed import check_signature
 
 _CHECKSUM = "checksum"
+_SIGNATURE = "signature"
+_KEYS = ("public_key", "certificate")
+_PARAMETERS = (*_KEYS, "signature", "name")
 
 # Not for security: systems that forbid MD5 there allow it this way.
 _ALGORITHMS = {
@@ -26,21 +31,66 @@ _COMPARED_AT_ONCE = 4
 """How many files of a model are compared with their digests in parallel."""
 
 
-def run_agents(folder: Path, config: ModelConfig) -> None:
+def run_agents(
+    folder: Path, config: ModelConfig, *, file: Path | None = None, keys: TrustedKeys | None = None
+) -> None:
     """Run the agents of a model on its `folder`, in order.
 
-    Raises InvalidConfig for an unknown agent, and when an agent rejects the files.
+    `file` is the bare model file that is all of the model. With `keys` the model has to be signed
+    by one of them. Raises InvalidConfig for an unknown agent, and when one rejects the files.
     """
+    if keys is not None:
+        _check_required(file or folder, config, keys)
     for number, agent in enumerate(config.model_repository_agents):
         path = ("model_repository_agents", "agents", number)
-        if agent.name != _CHECKSUM:
+        if agent.name not in (_CHECKSUM, _SIGNATURE):
             msg = (
                 f"model '{config.name}': there is no repository agent '{agent.name}', known are: "
-                f"{_CHECKSUM}"
+                f"{_CHECKSUM}, {_SIGNATURE}"
             )
             raise InvalidConfig(msg, (*path, "name"))
+        place = f"model '{config.name}', agent '{agent.name}'"
         with within(*path, "parameters"):
-            _check_sums(folder, agent, f"model '{config.name}', agent '{agent.name}'")
+            if agent.name == _CHECKSUM:
+                _check_sums(folder, agent, place)
+            else:
+                _check_agent(file or folder, agent, config, place)
+
+
+def _check_required(model: Path, config: ModelConfig, keys: TrustedKeys) -> None:
+    """Compare a model with what `keys` have signed, as far as its own signed file has a say."""
+    names = [config.name, model.name]
+    signature = ""
+    for agent in config.model_repository_agents:
+        if agent.name == _SIGNATURE:
+            names += [agent.parameters["name"]] if "name" in agent.parameters else []
+            signature = agent.parameters.get("signature", "")
+    _check_place(signature, f"model '{config.name}'")
+    check_signature(model, keys, names, f"model '{config.name}', --require-signatures", signature)
+
+
+def _check_agent(model: Path, agent: RepositoryAgent, config: ModelConfig, place: str) -> None:
+    """Compare a model with what the keys in its configuration have signed."""
+    given = agent.parameters
+    for key in given:
+        if key not in _PARAMETERS:
+            msg = f"{place}: parameter '{key}', expected {', '.join(_PARAMETERS)}"
+            raise InvalidConfig(msg, (key,))
+    pem = "\n".join(given[key] for key in _KEYS if key in given)
+    if not pem:
+        msg = f"{place}: expected the parameter public_key or certificate, in PEM"
+        raise InvalidConfig(msg)
+    _check_place(given.get("signature", ""), place)
+    names = [given.get("name") or config.name, model.name]
+    check_signature(
+        model, TrustedKeys(pem.encode(), place), names, place, given.get("signature", "")
+    )
+
+
+def _check_place(signature: str, place: str) -> None:
+    if not is_inside(signature):
+        msg = f"{place}: parameter 'signature' leads out of the model's folder"
+        raise InvalidConfig(msg, ("signature",))
 
 
 def _check_sums(folder: Path, agent: RepositoryAgent, place: str) -> None:

@@ -36,6 +36,7 @@ from inferd.repository.layout import (
     has_usual_file,
     version_folders,
 )
+from inferd.repository.signing.keys import TrustedKeys
 from inferd.repository.slips import found_instead, shown
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
@@ -50,12 +51,14 @@ class Reading(NamedTuple):
 
     `config_name` chooses configs/<name>.pbtxt if it exists. With `strict` a model must have a
     config.pbtxt. `service_name` takes the place of the name of a folder that was given by itself.
+    With `keys` models have to be signed by one of them.
     """
 
     config_name: str = ""
     gpu_count: int = 0
     strict: bool = False
     service_name: str = ""
+    keys: TrustedKeys | None = None
 
 
 AS_USUAL = Reading()
@@ -96,7 +99,7 @@ def find_model(
             name = name or _own_name(folder, is_bare=bool(model_file))
         slips = partial(found_instead, folder, first, config.default_model_filename, ignored)
         config = _prepared(config, name, first, reading.gpu_count, file, slips)
-        run_agents(folder, config)
+        run_agents(folder, config, keys=reading.keys)
         versions = versions or choose_versions(config.version_policy, available)
         if not versions:
             raise NoVersion(_no_version(name, available, slips()))
@@ -112,7 +115,11 @@ def find_model(
 
 
 def single_model(
-    path: Path, *, name: str = "", override: ModelConfig | None = None, gpu_count: int = 0
+    path: Path,
+    reading: Reading = AS_USUAL,
+    *,
+    name: str = "",
+    override: ModelConfig | None = None,
 ) -> FoundModel:
     """Return the bare model file (or SavedModel folder) `path` as version 1 of a model.
 
@@ -135,8 +142,8 @@ def single_model(
         stem = path.parent.parent.name if path.parent.name.isdigit() else path.parent.name
     name = name or _as_name(stem)
     config = _run_by(platform, override or ModelConfig(""), path.name)
-    config = _prepared(config, name, None, gpu_count, OVERRIDE)
-    run_agents(path.parent, config)
+    config = _prepared(config, name, None, reading.gpu_count, OVERRIDE)
+    run_agents(path.parent, config, file=path, keys=reading.keys)
     return FoundModel(name, path.parent, config, (1,), file=path, owns_folder=False)
 
 

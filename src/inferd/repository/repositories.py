@@ -189,7 +189,7 @@ class Repositories:
                 msg = f"'{path}' does not exist: expected a model repository or a model"
                 raise InvalidConfig(msg)
             if path.is_file() or (path.suffix == ".savedmodel" and not is_model(path)):
-                model = single_model(path, gpu_count=self._reading.gpu_count)
+                model = single_model(path, self._reading)
                 self._alone.append(ModelPath(model.name, path, is_file=True))
                 self._signs[path] = "it is a model file"
             elif sign := sign_of(path) or bare_sign(path):
@@ -240,11 +240,8 @@ class Repositories:
         except NotLoadable as error:
             return FoundModel(place.name, place.path, error=error)
         if place.is_file:
-            gpu_count = self._reading.gpu_count
             try:
-                return single_model(
-                    place.path, name=place.name, override=override, gpu_count=gpu_count
-                )
+                return single_model(place.path, self._reading, name=place.name, override=override)
             except InferdError as error:
                 return FoundModel(place.name, place.path.parent, error=error)
         model = find_model(

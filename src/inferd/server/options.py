@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,8 @@ from inferd.observe.tracing.file import TraceWriter
 from inferd.observe.tracing.spans import SpanSender
 from inferd.observe.tracing.tracer import Tracer
 from inferd.repository.fetch.settings import fetch_settings
+from inferd.repository.signing.keys import TrustedKeys
+from inferd.repository.signing.signed import read_keys
 
 if TYPE_CHECKING:
     import ssl
@@ -147,6 +150,7 @@ def load_options(
         delayed_start=read_delayed_start(os.environ),
         host_policies=read_host_policies(config.host_policy),
         gpu_limits=read_gpu_limits(config.model_load_gpu_limit),
+        signature_keys=_signature_keys(config),
         fetching=fetch_settings(
             os.environ,
             config.fetch_directory,
@@ -158,6 +162,16 @@ def load_options(
     if crashes is None:
         return options
     return msgspec.structs.replace(options, marks=crashes.marks, isolated=crashes.isolated)
+
+
+def _signature_keys(config: ServerConfig) -> TrustedKeys | None:
+    """Return the keys that models have to be signed with, if they have to. Raises InvalidConfig."""
+    keys = read_keys(config.require_signatures, "--require-signatures")
+    if keys is not None:
+        # What Python writes beside a model's code was not signed: neither here nor in workers.
+        sys.dont_write_bytecode = True
+        os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
+    return keys
 
 
 def grpc_options(

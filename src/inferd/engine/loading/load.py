@@ -75,6 +75,7 @@ from inferd.repository.fetch.settings import FetchSettings
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
 from inferd.repository.local import Reading
+from inferd.repository.signing.keys import TrustedKeys
 from inferd.schedulers.execution.limiter import ResourceLimiter, limited
 
 log = logging.getLogger("inferd.engine")
@@ -98,7 +99,8 @@ class LoadOptions(msgspec.Struct, frozen=True):
     `delayed_start` is for tests: schedulers that batch run nothing until that many requests wait.
     Threads note in `marks` what they run; the versions in `isolated`, each the name of a model and
     its version, run in workers if they can. `service_name` is the name of a model whose folder was
-    given by itself, if nothing else names it.
+    given by itself, if nothing else names it. Models are signed by one of the
+    `signature_keys`, if there are.
     """
 
     model_name: str = ""
@@ -125,6 +127,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     host_policies: HostPolicies = msgspec.field(default_factory=dict)
     gpu_limits: GpuLimits = msgspec.field(default_factory=dict)
     fetching: FetchSettings | None = None
+    signature_keys: TrustedKeys | None = None
     marks: RunMarks | None = None
     isolated: frozenset[tuple[str, str]] = frozenset()
 
@@ -164,6 +167,7 @@ class Loader:
             self._gpu_count,
             options.disable_auto_complete_config,
             options.service_name,
+            options.signature_keys,
         )
         self._machine = Machine(
             options.host_policies,

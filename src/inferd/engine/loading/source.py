@@ -33,6 +33,8 @@ log = logging.getLogger("inferd.engine")
 ALL = "*"
 """The value of --load-model for every model in the repositories."""
 
+_REQUIRED = "models have to be signed (--require-signatures)"
+
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 """What tells of a folder only that it is not there: no reason for a traceback."""
 
@@ -92,6 +94,9 @@ class ModelSources:
         """
         paths = _distinct(paths)
         apps = [path for path in paths if isinstance(path, Path) and is_app(path)]
+        if apps and self._options.signature_keys is not None:
+            msg = f"{_REQUIRED}: the functions of {apps[0].name} are no models that can be signed"
+            raise InvalidConfig(msg)
         folders = [path for path in paths if path not in apps]
         if apps and self._mode == "poll":
             _tell_that_apps_stay(apps, is_all=not folders)
@@ -193,6 +198,7 @@ class ModelSources:
         """
         if request.folder is not None:
             return self._placed(request.model, request.folder)
+        self._check_unsigned(request)
         override = None if request.config is None else _read_config(request.model, request.config)
         given = self._given.get(request.model)
         model = (
@@ -229,6 +235,7 @@ class ModelSources:
 
         Raises InvalidRequest, InvalidConfig for the configuration.
         """
+        self._check_unsigned(request)
         override = _read_config(request.model, request.config or "")
         reading = Reading(gpu_count=self._loader.reading.gpu_count)
         model = find_model(upload.folder, reading, name=request.model, override=override)
@@ -236,6 +243,12 @@ class ModelSources:
         # All processes were sent the same files, which each has written at another time.
         prints = {version: found[:1] for version, found in source.prints.items()}
         return source._replace(is_override=True, upload=upload, prints=prints)
+
+    def _check_unsigned(self, request: LoadRequest) -> None:
+        """Refuse a configuration, and so files, that are sent where models have to be signed."""
+        if self._options.signature_keys is not None and request.config is not None:
+            msg = not_loaded(request.model, f"{_REQUIRED}, and a configuration that is sent is not")
+            raise InvalidRequest(msg)
 
     def _check_links(self, model: FoundModel) -> None:
         if model.root is None or self._options.model_repository_links != "inside":

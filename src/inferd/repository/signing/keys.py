@@ -1,0 +1,214 @@
+"""TrustedKeys: who may sign models: public keys, and certificates of authorities."""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from inferd.errors import InvalidConfig
+from inferd.repository.signing.bundle import SignatureBundle
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.x509 import Certificate
+
+_PUBLIC_KEY, _CERTIFICATE = b"-----BEGIN PUBLIC KEY-----", b"-----BEGIN CERTIFICATE-----"
+_END = b"-----END PUBLIC KEY-----"
+_MAX_CHAIN = 8
+
+
+class TrustedKeys:
+    """Compares signatures with the keys and certificates in PEM files.
+
+    A key is one of an elliptic curve (P-256, P-384, P-521), as OpenSSF Model Signing has them. A
+    certificate is that of the signer, or of an authority that has, perhaps through others, issued
+    the signer's.
+    """
+
+    def __init__(self, pem: bytes, place: str) -> None:
+        """Raises InvalidConfig, which begins with `place`, for what is neither."""
+        try:
+            import cryptography  # noqa: F401 - looked for
+        except ImportError:
+            msg = f"{place} needs the package cryptography: pip install 'inferd[signatures]'"
+            raise InvalidConfig(msg) from None
+        self._keys = [_public_key(part, place) for part in _public_keys_in(pem)]
+        self._roots = _certificates(pem, place) if _CERTIFICATE in pem else []
+        if not self._keys and not self._roots:
+            msg = f"{place}: expected a public key or a certificate in PEM"
+            raise InvalidConfig(msg)
+
+    def problem(self, bundle: SignatureBundle) -> str:
+        """Return why `bundle` is signed by nobody who is trusted, "" if it is."""
+        if not bundle.certificates:
+            if any(_fits(key, bundle) for key in self._keys):
+                return ""
+            known = {_hint(key) for key in self._keys}
+            if bundle.hint and bundle.hint not in known:
+                return "it is signed with another key"
+            return "its signature does not fit the key: it was changed, or is another's"
+        try:
+            signer = self._signer(bundle.certificates)
+        except _NotTrusted as error:
+            return str(error)
+        return "" if _fits(signer, bundle) else "its signature is not that of its certificate"
+
+    def _signer(self, chain: Sequence[bytes]) -> "EllipticCurvePublicKey":
+        """Return the key of the first certificate of `chain`, if somebody vouches for it."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+        if len(chain) > _MAX_CHAIN:
+            msg = f"it has {len(chain)} certificates, expected at most {_MAX_CHAIN}"
+            raise _NotTrusted(msg)
+        try:
+            first, *others = [x509.load_der_x509_certificate(one) for one in chain]
+            key = first.public_key()
+        except ValueError:
+            msg = "one of its certificates cannot be read"
+            raise _NotTrusted(msg) from None
+        if not isinstance(key, EllipticCurvePublicKey):
+            msg = "its certificate has no key of an elliptic curve"
+            raise _NotTrusted(msg)
+        try:
+            if not _may_sign(first):
+                msg = "its certificate is not for signing"
+                raise _NotTrusted(msg)
+            if first not in self._roots:
+                # As OpenSSF Model Signing: valid when the signer's began to be, as nothing else
+                # says when a model was signed, and models outlive certificates.
+                self._follow(first, others, first.not_valid_before_utc)
+        except ValueError:  # extensions that cannot be read
+            msg = "one of its certificates is not as expected"
+            raise _NotTrusted(msg) from None
+        return key
+
+    def _follow(self, first: "Certificate", others: "list[Certificate]", at: datetime) -> None:
+        """Raise _NotTrusted unless a root has issued `first`, through `others`."""
+        current, below = first, 0
+        while True:
+            if any(_has_issued(root, current, at, below) for root in self._roots):
+                return
+            following = [one for one in others if _has_issued(one, current, at, below)]
+            if not following:
+                msg = "nobody who is trusted has issued its certificate"
+                raise _NotTrusted(msg)
+            current = following[0]
+            others = [one for one in others if one != current]
+            below += 1
+
+
+class _NotTrusted(Exception):
+    """Nobody vouches for a certificate; the text says why."""
+
+
+def _public_keys_in(pem: bytes) -> list[bytes]:
+    """Return the public keys of a PEM file, each by itself."""
+    parts = pem.split(_PUBLIC_KEY)[1:]
+    return [_PUBLIC_KEY + part.partition(_END)[0] + _END + b"\n" for part in parts]
+
+
+def _public_key(pem: bytes, place: str) -> "EllipticCurvePublicKey":
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        msg = f"{place}: a public key in it cannot be read"
+        raise InvalidConfig(msg) from None
+    if not isinstance(key, EllipticCurvePublicKey) or key.curve.name not in _hashes():
+        msg = f"{place}: expected a key of the curve P-256, P-384 or P-521"
+        raise InvalidConfig(msg)
+    return key
+
+
+def _certificates(pem: bytes, place: str) -> "list[Certificate]":
+    from cryptography.x509 import load_pem_x509_certificates
+
+    try:
+        return load_pem_x509_certificates(pem)
+    except ValueError:
+        msg = f"{place}: a certificate in it cannot be read"
+        raise InvalidConfig(msg) from None
+
+
+def _hashes() -> dict[str, str]:
+    return {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
+
+
+def _fits(key: "EllipticCurvePublicKey", bundle: SignatureBundle) -> bool:
+    """Tell whether the holder of `key` has signed what is in `bundle`."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+
+    name = _hashes().get(key.curve.name)
+    if name is None:
+        return False
+    try:
+        key.verify(bundle.signature, bundle.signed, ECDSA(getattr(hashes, name)()))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _hint(key: "EllipticCurvePublicKey") -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(pem).hexdigest()
+
+
+def _may_sign(certificate: "Certificate") -> bool:
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    extensions = certificate.extensions
+    if not _knows_all(certificate):
+        return False
+    try:
+        if extensions.get_extension_for_class(x509.KeyUsage).value.digital_signature:
+            return True
+    except x509.ExtensionNotFound:
+        pass
+    try:
+        usage = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return False
+    return ExtendedKeyUsageOID.CODE_SIGNING in usage
+
+
+def _has_issued(issuer: "Certificate", one: "Certificate", at: datetime, below: int) -> bool:
+    """Tell whether `issuer` was an authority, and issued `one`, with `below` others under that."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        one.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    if not issuer.not_valid_before_utc <= at <= issuer.not_valid_after_utc:
+        return False
+    try:
+        basic = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except x509.ExtensionNotFound:
+        return False
+    if not basic.ca or (basic.path_length is not None and below > basic.path_length):
+        return False
+    try:
+        usage = issuer.extensions.get_extension_for_class(x509.KeyUsage).value
+    except x509.ExtensionNotFound:
+        return _knows_all(issuer)
+    return usage.key_cert_sign and _knows_all(issuer)
+
+
+def _knows_all(certificate: "Certificate") -> bool:
+    """Tell whether nothing critical is said in `certificate` that is not looked at here."""
+    from cryptography import x509
+
+    known = (x509.BasicConstraints, x509.KeyUsage, x509.ExtendedKeyUsage)
+    return not any(
+        one.critical and not isinstance(one.value, known) for one in certificate.extensions
+    )

@@ -1,0 +1,103 @@
+"""Who may sign: keys of several curves, certificates and who has issued them."""
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from inferd.errors import InvalidConfig
+from inferd.repository.signing.bundle import read_bundle
+from inferd.repository.signing.keys import TrustedKeys
+
+AUTHORITY = (x509.BasicConstraints(ca=True, path_length=None), True)
+NO_AUTHORITY = (x509.BasicConstraints(ca=False, path_length=None), True)
+CODE_SIGNING = (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), False)
+
+
+def problem(keys, folder):
+    return TrustedKeys(keys, "keys").problem(read_bundle(folder / "model.sig", "it"))
+
+
+def pem(*certificates):
+    return b"".join(one.public_bytes(Encoding.PEM) for one in certificates)
+
+
+@pytest.mark.parametrize("curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()])
+def test_keys_of_three_curves_sign(folder, make_signer, curve):
+    signer = make_signer(curve)
+    signer.sign(folder)
+    assert problem(signer.pem, folder) == ""
+    assert problem(make_signer(curve).pem, folder) == "it is signed with another key"
+
+
+@pytest.mark.parametrize("key", [rsa.generate_private_key(65537, 2048), ec.SECP256K1()])
+def test_other_keys_are_refused(key):
+    key = ec.generate_private_key(key) if isinstance(key, ec.EllipticCurve) else key
+    encoded = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    with pytest.raises(InvalidConfig, match="keys: expected a key of the curve P-256"):
+        TrustedKeys(encoded, "keys")
+
+
+@pytest.fixture
+def chain(issue, make_signer, folder):
+    """chain(...) signs the folder; root and middle authorities are returned."""
+
+    def make(root=AUTHORITY, middle=AUTHORITY, leaf=(CODE_SIGNING,), days=(-10, 10), sent=None):
+        keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+        above = issue(keys[0], "root", days=days, extensions=[root])
+        between = issue(keys[1], "middle", above, keys[0], extensions=[middle])
+        signer = make_signer()
+        own = issue(signer.key, "signer", between, keys[1], (-5, -1), leaf)
+        signer.chain = {"no middle": [own], None: [own, between]}[sent]
+        signer.sign(folder)
+        return own, between, above
+
+    return make
+
+
+def test_a_certificate_counts_whose_issuer_is_trusted_also_after_its_end(chain, folder):
+    own, between, above = chain()
+    assert problem(pem(above), folder) == ""
+    assert problem(pem(between), folder) == ""
+    assert problem(pem(own), folder) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"root": NO_AUTHORITY}, "nobody who is trusted has issued"),
+        ({"middle": NO_AUTHORITY}, "nobody who is trusted has issued"),
+        ({"root": (x509.BasicConstraints(ca=True, path_length=0), True)}, "nobody who is trusted"),
+        ({"root": (x509.SubjectAlternativeName([x509.DNSName("x")]), True)}, "nobody who is"),
+        ({"days": (-30, -20)}, "nobody who is trusted has issued"),
+        ({"sent": "no middle"}, "nobody who is trusted has issued"),
+        ({"leaf": ()}, "its certificate is not for signing"),
+        ({"leaf": [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)]}, "not for"),
+        ({"leaf": [CODE_SIGNING, (x509.DNSName("x"), True)]}, "not for signing"),
+    ],
+)
+def test_a_chain_that_is_broken_is_refused(chain, folder, changes, words):
+    if any(isinstance(one, x509.DNSName) for one, _ in changes.get("leaf", ())):
+        name = x509.SubjectAlternativeName([x509.DNSName("x")])
+        changes = {"leaf": [CODE_SIGNING, (name, True)]}
+    _, _, above = chain(**changes)
+    assert words in problem(pem(above), folder)
+
+
+def test_another_authority_of_the_same_name_is_refused(chain, folder, issue):
+    chain()
+    other = issue(ec.generate_private_key(ec.SECP256R1()), "root", extensions=[AUTHORITY])
+    assert "nobody who is trusted" in problem(pem(other), folder)
+
+
+def test_a_signature_that_is_not_of_its_certificate_is_refused(chain, folder, make_signer, issue):
+    own, between, above = chain()
+    make_signer(chain=[own, between]).sign(folder)
+    assert problem(pem(above), folder) == "its signature is not that of its certificate"
+
+
+def test_a_chain_that_is_no_chain_is_refused(chain, folder, make_signer):
+    own, between, above = chain()
+    make_signer(chain=[own] + [between] * 8).sign(folder)
+    assert problem(pem(above), folder) == "it has 9 certificates, expected at most 8"
