@@ -16,6 +16,8 @@ PLATFORMS ?= torch tensorflow classic
 ONLY ?=
 ARGS ?=
 FUZZ_SECONDS ?= 30
+SECONDS ?= 30
+TARGETS ?=
 IMAGE ?= localhost/inferd:0.1.0
 EXTRAS ?=
 
@@ -31,6 +33,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 PEERS := .venv-peers/.installed
 TRITON := .venv-triton/.installed
+PARSER_FUZZER := .venv-atheris/.installed
 FUZZER := .venv-fuzz/.installed
 CHARTS := .venv-deploy/.installed
 RELEASER := .venv-release/.installed
@@ -43,7 +46,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow wheels test-wheels simulate test-compiled test-interop test-client test-platforms test-cluster test-browser conform conform-route fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow wheels test-wheels simulate test-compiled test-interop test-client test-platforms test-cluster test-browser conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +122,9 @@ conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a ser
 conform-route: $(DEV) ## the protocol tests against two servers behind inferd route, but for what cannot pass there
 	$(BIN)/python tests/support/conform_route.py $(ARGS)
 
+fuzz: $(PARSER_FUZZER) ## whatever reads bytes from outside, guided by coverage, SECONDS= for each of twenty (TARGETS=)
+	.venv-atheris/bin/python fuzz/run.py --seconds $(SECONDS) $(TARGETS)
+
 fuzz-rest: $(DEV) $(FUZZER) ## drive REST by its OpenAPI document, half a minute each way (FUZZ_SECONDS=)
 	$(BIN)/python tools/fuzz_rest.py --st .venv-fuzz/bin/st --seconds $(FUZZ_SECONDS) $(if $(ARGS),-- $(ARGS))
 
@@ -154,7 +160,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser .venv-release $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out dist
+	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser .venv-release .venv-atheris $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out dist .fuzz
 
 # A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):
@@ -225,6 +231,13 @@ ALONE_classic := mxnet==1.9.1
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1' $(FIRST_$*)
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --editable '.[$(EXTRAS_$*)]' --group platforms $(MORE_$*)
 	@$(if $(ALONE_$*),.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --no-deps $(ALONE_$*))
+	@touch $@
+
+$(PARSER_FUZZER): pyproject.toml
+	@echo "Installing atheris into .venv-atheris"
+	@test -d .venv-atheris || $(PYTHON) -m venv .venv-atheris
+	@.venv-atheris/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1'
+	@.venv-atheris/bin/python -m pip --disable-pip-version-check install -qq --editable . --group fuzz-parsers
 	@touch $@
 
 $(FUZZER): pyproject.toml

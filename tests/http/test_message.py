@@ -32,6 +32,13 @@ def test_a_second_host_is_refused(second):
     assert caught.value.status == 400
 
 
+@pytest.mark.parametrize("line", [b"\xffGET /v2", b"G\xc3\xa9T /\xc3\xa9", b"\x80 /"])
+def test_a_method_that_no_method_can_be_called_is_no_http(line):
+    with pytest.raises(HttpError, match="is not valid HTTP") as caught:
+        parse_head(line + b" HTTP/1.1\r\n\r\n")
+    assert caught.value.status == 400
+
+
 @pytest.mark.parametrize("method", ["FOO", "get", "M-SEARCHES"])
 def test_a_method_nobody_knows_is_not_implemented(method):
     with pytest.raises(HttpError, match=f"there is no method {method} here") as caught:

@@ -222,14 +222,16 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
 
 
 def _with_encoded_target(head: bytes) -> bytes:
-    """Return `head` with the non-ASCII bytes of its first line percent-encoded.
+    """Return `head` with the non-ASCII bytes of its target percent-encoded.
 
     The parser refuses them, but some clients (curl, for one) send URLs as people type them.
     """
     line, end, rest = head.partition(b"\r\n")
-    if line.isascii():
+    method, space, target = line.partition(b" ")
+    if target.isascii():
         return head
-    return _BEYOND_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + end + rest
+    target = _BEYOND_ASCII.sub(lambda found: b"%%%02X" % found[0][0], target)
+    return method + space + target + end + rest
 
 
 def body_length(request: HttpRequest, max_bytes: int) -> int:

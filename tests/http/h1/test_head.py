@@ -132,3 +132,20 @@ def test_what_cannot_become_a_head_is_refused_before_it_ends(data, status):
     with pytest.raises(HttpError) as caught:
         heads.check_partial(bytearray(b"??" + data), 2, 2 + len(data))
     assert caught.value.status == status
+
+
+def test_any_first_byte_of_a_method_may_become_a_head():
+    heads = HeadReader(100, 100, None)
+    begins = [first for first in range(256) if _is_let_wait(heads, bytes([first]) + b"OST /")]
+    assert (
+        bytes(begins)
+        == b"!#$%&'*+-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ^_`abcdefghijklmnopqrstuvwxyz|~"
+    )
+
+
+def _is_let_wait(heads, data):
+    try:
+        heads.check_partial(bytearray(data), 0, len(data))
+    except HttpError:
+        return False
+    return True

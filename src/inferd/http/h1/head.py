@@ -1,6 +1,7 @@
 """The request heads of one HTTP/1.1 connection: parsed, or recognized from earlier requests."""
 
 import re
+from string import ascii_letters, digits
 
 from inferd.http.header_forward import HeaderForward
 from inferd.http.known_head import (
@@ -14,7 +15,8 @@ from inferd.http.known_head import (
 from inferd.http.message import NO_REQUEST, HttpError, HttpRequest, body_length, parse_head
 
 _BARE_END = re.compile(rb"\n\r?\n")
-_FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")
+_FIRST_BYTES = frozenset(f"{ascii_letters}{digits}!#$%&'*+-.^_`|~".encode())
+"""What a method may begin with (RFC 9110, section 5.6.2); TLS and other protocols do not."""
 
 
 MOST_HEADS = 8

@@ -62,6 +62,8 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
             raw_spans.append(slice(at, stop))
             raw.append(view[at:stop])
         elif tag == ID[0]:
+            if id_span is not None:  # the last one counts, but a parser looks at each
+                return None
             id_span = slice(at, stop)
             request_id = bytes(data[at:stop])
         else:

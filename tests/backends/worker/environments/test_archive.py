@@ -145,6 +145,24 @@ def test_what_is_no_archive_is_told(unpack, tmp_path, target, content):
         unpack(path, target, Limits(), "here")
 
 
+@pytest.mark.parametrize("name", ["a\0b/c", "lib/\0"])
+def test_a_name_that_no_file_can_have_is_told(unpack, tmp_path, target, name):
+    path = tmp_path / "env.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as packed:  # the others end names there
+        member = tarfile.TarInfo("short")
+        member.pax_headers = {"path": name}
+        packed.addfile(member)
+    with pytest.raises(InvalidConfig, match=r"^here cannot be unpacked: it is damaged"):
+        unpack(path, target, Limits(), "here")
+
+
+@pytest.mark.parametrize("other", ["lib/none", "lib/a"])
+def test_a_link_to_a_member_that_is_not_there_is_told(unpack, archive, target, other):
+    link = ("lib/a", {"type": tarfile.LNKTYPE, "linkname": other, "content": b""})
+    with pytest.raises(InvalidConfig, match=r"^here cannot be unpacked: "):
+        unpack(archive(link), target, Limits(), "here")
+
+
 def test_an_archive_that_was_cut_is_told(unpack, archive, target):
     path = archive(("a", {"content": bytes(range(256)) * 4000}))
     path.write_bytes(path.read_bytes()[:-1000])

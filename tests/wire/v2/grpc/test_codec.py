@@ -207,6 +207,12 @@ def test_garbage_is_invalid():
         decode_infer_request(b"\xff\xff\xff")
 
 
+def test_an_id_that_is_not_utf8_is_invalid_though_another_one_counts():
+    wrong = b"\x1a\x01\xff" + message(item(), raw=[FOUR], id="x").SerializeToString()
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        decode_infer_request(wrong)
+
+
 def test_text_that_is_not_utf8_is_invalid():
     with pytest.raises(InvalidRequest, match="cannot be read"):
         decode_infer_request(b"\x0a\x01\xff")

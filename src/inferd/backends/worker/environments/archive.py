@@ -19,6 +19,12 @@ Check = Callable[[tarfile.TarInfo, str], tarfile.TarInfo]
 CHECK: Check = getattr(tarfile, "data_filter", inside)  # missing in Pythons before 3.11.4
 
 _AS_IT_IS: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
+_DAMAGES = (
+    *(tarfile.TarError, Outside, EOFError, OSError),
+    # What tarfile lets through: of names with a zero byte, of links to members that are not there
+    # or to themselves, of times that no clock has.
+    *(ValueError, LookupError, RecursionError, OverflowError),
+)
 _OUTSIDE = (Outside, getattr(tarfile, "FilterError", Outside))
 _NAME = re.compile(r"python[0-9.]*")
 _INTERPRETER = re.compile(rf"(\./)?([^/]+/)?bin/{_NAME.pattern}")
@@ -56,7 +62,7 @@ def unpack(archive: Path, target: Path, limits: Limits, place: str, check: Check
                     raise InvalidConfig(msg)
                 allowed = member if _leads_away(member) else check(member, str(target))
                 source.extract(allowed, target, **_AS_IT_IS)
-    except (tarfile.TarError, Outside, EOFError, OSError) as error:
+    except _DAMAGES as error:
         msg = f"{place} cannot be unpacked: {_reason(error)}"
         raise InvalidConfig(msg) from error
 
