@@ -34,6 +34,8 @@ class SmallHub(ThreadingHTTPServer):
         self.breaks = []
         self.secret = ""
         self.challenge = ""
+        self.versions = {}
+        self.aliases = {}
         self.forgets = False
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -79,6 +81,35 @@ class SmallHub(ThreadingHTTPServer):
         for reference in (tag, digest):
             self.files[f"/v2/{repo}/manifests/{reference}"] = body
         return digest
+
+    def put_registered(self, name, version, files, root="mlflow-artifacts:/1/models/m/artifacts"):
+        """Add a version of a model to MLflow's registry; `files` are below `root`."""
+        path = root.partition(":/")[2].strip("/")
+        for name_of_file, content in files.items():
+            self.files[f"/api/2.0/mlflow-artifacts/artifacts/{path}/{name_of_file}"] = content
+        folders = {""} | {parent for one in files for parent in _parents(one)}
+
+        def listing(request):
+            below = request.query["path"].removeprefix(path).strip("/")
+            if below not in folders:
+                return request.answer(200, b"{}")
+            rows = [
+                {"path": one.rpartition("/")[2], "is_dir": False, "file_size": len(content)}
+                for one, content in files.items()
+                if one.rpartition("/")[0] == below
+            ]
+            rows += [
+                {"path": one.rpartition("/")[2], "is_dir": True}
+                for one in sorted(folders - {""})
+                if one.rpartition("/")[0] == below
+            ]
+            return request.answer(200, json.dumps({"files": rows}).encode())
+
+        self.answers["/api/2.0/mlflow-artifacts/artifacts"] = listing
+        self.versions[name, version] = root
+        for call in ("model-versions/get-download-uri", "registered-models/alias"):
+            self.answers[f"/api/2.0/mlflow/{call}"] = _registered
+        self.answers["/api/2.0/mlflow/registered-models/get"] = _registered
 
     def put_hub_model(self, repo, files, revision="main", lfs=()):
         """Add a repository of the Hugging Face Hub; return the commit. `lfs` are large files."""
@@ -143,6 +174,34 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         """Say nothing."""
+
+
+def _parents(path):
+    """Return the folders that a path is in, from the outermost."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _registered(request):
+    """Answer a call of MLflow's registry."""
+    hub, wanted = request.server, request.query
+    if hub.secret and request.headers.get("Authorization") != hub.secret:
+        return request.answer(401, b"")
+    version = wanted.get("version") or hub.aliases.get((wanted["name"], wanted.get("alias")))
+    if "/registered-models/get?" in request.path:
+        rows = [
+            {"version": number, "current_stage": hub.aliases.get((name, number), "None")}
+            for name, number in hub.versions
+            if name == wanted["name"]
+        ]
+        answer = {"registered_model": {"latest_versions": rows}}
+    elif (wanted["name"], version) not in hub.versions:
+        return request.answer(404, b'{"error_code": "RESOURCE_DOES_NOT_EXIST"}')
+    elif "alias" in wanted:
+        answer = {"model_version": {"name": wanted["name"], "version": version}}
+    else:
+        answer = {"artifact_uri": hub.versions[wanted["name"], version]}
+    return request.answer(200, json.dumps(answer).encode())
 
 
 def tar_of(files, compress=True, links=(), kind=tarfile.SYMTYPE):

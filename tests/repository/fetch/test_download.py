@@ -153,3 +153,8 @@ def test_a_site_that_is_not_there_is_said(bring, hub):
 def test_a_file_without_content_arrives(bring, hub):
     hub.files["/file"] = b""
     assert bring(size=0, digest=f"sha256:{hashlib.sha256().hexdigest()}") == b""
+
+
+def test_a_size_that_is_announced_does_not_lift_the_limit(bring):
+    with pytest.raises(NotLoadable, match=r"/file' has more than 5000 bytes \(--fetch-max-bytes\)"):
+        bring(max_bytes=5000)

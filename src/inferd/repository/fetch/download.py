@@ -30,7 +30,7 @@ def download(
     OSError when it cannot be written.
     """
     part = target.with_name(target.name + PART)
-    limit = max_bytes if file.size is None else file.size
+    limit = max_bytes if file.size is None else min(file.size, max_bytes)
     was_resumed = part.exists()
     _receive(web, file, part, limit, arrived)
     if (wrong := _difference(file, part)) and was_resumed:
@@ -156,7 +156,7 @@ def _difference(file: RemoteFile, part: Path) -> str:
 
 
 def _too_large(file: RemoteFile, limit: int) -> NotLoadable:
-    if file.size is None:
+    if file.size is None or file.size > limit:
         msg = f"'{shown(file.url)}' has more than {limit} bytes (--fetch-max-bytes)"
     else:
         msg = f"'{shown(file.url)}' sends more than the {limit} bytes that it was said to have"

@@ -24,6 +24,7 @@ from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.fetch.download import PART, download
 from inferd.repository.fetch.hub import hub_snapshot
 from inferd.repository.fetch.link import link_snapshot
+from inferd.repository.fetch.mlflow import mlflow_snapshot
 from inferd.repository.fetch.oci import oci_snapshot
 from inferd.repository.fetch.progress import progress
 from inferd.repository.fetch.settings import FetchSettings
@@ -40,6 +41,7 @@ Source = Callable[[ModelUrl, FetchSettings, Mapping[str, str]], Snapshot]
 
 SOURCES: Mapping[str, Source] = {
     "hf": hub_snapshot,
+    "models": mlflow_snapshot,
     "oci": oci_snapshot,
     "http": link_snapshot,
     "https": link_snapshot,
@@ -90,7 +92,7 @@ def _found(
         snapshot = SOURCES[url.scheme](url, settings, environ)
         if not is_model_name(snapshot.name):
             snapshot = snapshot._replace(name="model")
-        _check_paths(url, snapshot)
+        _check_files(url, snapshot)
         key = _digest(f"{url.scheme}\0{url.place}\0{snapshot.identity}")
         seen = _Seen(key, snapshot.name)
         found = _complete(settings, url, seen) or _fetch(url, snapshot, seen, settings)
@@ -104,9 +106,12 @@ def _found(
     return seen, found
 
 
-def _check_paths(url: ModelUrl, snapshot: Snapshot) -> None:
-    """Raise NotLoadable for a file that does not belong below the model's folder."""
+def _check_files(url: ModelUrl, snapshot: Snapshot) -> None:
+    """Raise NotLoadable for a file that does not belong below the model's folder, or cannot be."""
     for file in snapshot.files:
+        if file.size is not None and file.size < 0:
+            msg = f"'{url.shown}' has a file of {file.size} bytes"
+            raise NotLoadable(msg)
         path = file.path
         is_sound = is_inside(path) and "\0" not in path and PurePosixPath(path).parts
         if file.form is FileForm.FILE and not is_sound:

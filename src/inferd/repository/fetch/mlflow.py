@@ -1,0 +1,232 @@
+"""MLflow's model registry: which files a registered model's version is made of."""
+
+import base64
+import hashlib
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from inferd.errors import InvalidConfig, NotLoadable
+from inferd.repository.bucket import Bucket, BucketObject
+from inferd.repository.cloud_url import SCHEMES, cloud_url
+from inferd.repository.fetch.settings import MAX_FILES, FetchSettings
+from inferd.repository.fetch.snapshot import RemoteFile, Snapshot
+from inferd.repository.fetch.url import ModelUrl, shown
+from inferd.repository.fetch.web import FixedLogin, Web
+
+_API = "/api/2.0/mlflow"
+_ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
+_LATEST = "latest"
+_MAX_DEPTH = 32
+_MOST_FOLDERS = 10_000
+_HINT = "; set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+
+
+class _Version(msgspec.Struct):
+    version: str
+    current_stage: str = ""
+
+
+class _OneVersion(msgspec.Struct):
+    model_version: _Version
+
+
+class _Registered(msgspec.Struct):
+    latest_versions: list[_Version] = []
+
+
+class _OneRegistered(msgspec.Struct):
+    registered_model: _Registered
+
+
+class _Uri(msgspec.Struct):
+    artifact_uri: str
+
+
+class _LoggedInfo(msgspec.Struct):
+    info: _Uri
+
+
+class _Logged(msgspec.Struct):
+    model: _LoggedInfo
+
+
+class _Artifact(msgspec.Struct):
+    path: str
+    is_dir: bool = False
+    file_size: int | None = None  # which some versions send as a text
+
+
+class _Listing(msgspec.Struct):
+    files: list[_Artifact] = []
+
+
+_Answer = TypeVar("_Answer")
+
+
+class _Registry:
+    """The calls of one registry that are needed here. All raise NotLoadable."""
+
+    def __init__(self, url: ModelUrl, environ: Mapping[str, str]) -> None:
+        self._url = url
+        where = environ.get("MLFLOW_REGISTRY_URI") or environ.get("MLFLOW_TRACKING_URI", "")
+        if urlsplit(where).scheme not in ("http", "https"):
+            msg = (
+                f"'{url.shown}': set MLFLOW_TRACKING_URI to the registry, expected "
+                f"https://HOST or http://HOST"
+            )
+            raise InvalidConfig(msg)
+        self.base = where.rstrip("/")
+        self.web = Web(_login(self.base, environ), _HINT)
+
+    def version(self, name: str, revision: str) -> str:
+        """Return the number of the version that a number, an @alias, "latest" or a stage means."""
+        if revision.startswith("@"):
+            wanted = {"name": name, "alias": revision[1:]}
+            return self.ask("registered-models/alias", wanted, _OneVersion).model_version.version
+        if revision.isdecimal():
+            return revision
+        found = self.ask("registered-models/get", {"name": name}, _OneRegistered).registered_model
+        numbers = [
+            int(one.version)
+            for one in found.latest_versions
+            if one.version.isdecimal() and revision.lower() in (_LATEST, one.current_stage.lower())
+        ]
+        if not numbers:
+            msg = f"'{self._url.shown}': the model has no version '{revision}'"
+            raise NotLoadable(msg)
+        return str(max(numbers))
+
+    def place(self, name: str, version: str) -> str:
+        """Return the URI of the files of a version."""
+        wanted = {"name": name, "version": version}
+        uri = self.ask("model-versions/get-download-uri", wanted, _Uri).artifact_uri
+        if uri.startswith("models:/"):  # a model that was logged, of MLflow 3
+            logged = quote(uri.removeprefix("models:/").strip("/"), safe="")
+            uri = self.ask(f"logged-models/{logged}", {}, _Logged).model.info.artifact_uri
+        return uri
+
+    def files(self, path: str) -> Iterator[RemoteFile]:
+        """Yield the files below `path` among the artifacts that the registry passes on."""
+        left = [("", 0)]
+        count = 0
+        while left:
+            folder, depth = left.pop()
+            count += 1
+            if depth > _MAX_DEPTH or count > _MOST_FOLDERS:
+                msg = f"'{self._url.shown}' has folders without end"
+                raise NotLoadable(msg)
+            where = posixpath.join(path, folder).rstrip("/")
+            url = f"{self.base}{_ARTIFACTS}?{urlencode({'path': where})}"
+            for one in self._read(url, _Listing).files:
+                last = posixpath.basename(one.path.rstrip("/"))
+                below = posixpath.join(folder, last)
+                if last in ("", ".", ".."):
+                    msg = f"'{self._url.shown}' has '{one.path[:200]}', which leads out of it"
+                    raise NotLoadable(msg)
+                if one.is_dir:
+                    left.append((below, depth + 1))
+                else:
+                    place = f"{self.base}{_ARTIFACTS}/{quote(f'{where}/{last}'.lstrip('/'))}"
+                    yield RemoteFile(below, place, one.file_size)
+
+    def ask(self, call: str, wanted: Mapping[str, str], kind: type[_Answer]) -> _Answer:
+        """Return the answer of a call of MLflow's REST API."""
+        query = f"?{urlencode(wanted)}" if wanted else ""
+        return self._read(f"{self.base}{_API}/{call}{query}", kind)
+
+    def _read(self, url: str, kind: type[_Answer]) -> _Answer:
+        try:
+            return msgspec.json.decode(self.web.document(url).content, type=kind, strict=False)
+        except msgspec.MsgspecError:
+            msg = f"'{self._url.shown}': the registry's answer is not as expected"
+            raise NotLoadable(msg) from None
+
+
+def mlflow_snapshot(
+    url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, str]
+) -> Snapshot:
+    """Return the files of a version of a registered model. Raises NotLoadable, InvalidConfig."""
+    registry = _Registry(url, environ)
+    version = registry.version(url.place, url.revision)
+    uri = registry.place(url.place, version)
+    scheme = urlsplit(uri).scheme
+    fetch = None
+    if scheme == "mlflow-artifacts":
+        path = urlsplit(uri).path.strip("/")
+        files: list[RemoteFile] = []
+        for file in registry.files(path):
+            files.append(file)
+            _check_count(len(files), url)
+    elif scheme in SCHEMES:
+        files, fetch = _in_bucket(uri, url, environ)
+    else:
+        raise _elsewhere(uri, url)
+    if not files:
+        msg = f"'{url.shown}': version {version} has no files"
+        raise NotLoadable(msg)
+    return Snapshot(
+        url.place, _identity(registry.base, version, files), tuple(files), registry.web, fetch
+    )
+
+
+def _in_bucket(
+    uri: str, url: ModelUrl, environ: Mapping[str, str]
+) -> tuple[list[RemoteFile], Callable[[RemoteFile, str, Callable[[int], None]], None]]:
+    """Return the files below a URI in a cloud, and what fetches them."""
+    endpoint = environ.get("MLFLOW_S3_ENDPOINT_URL", "").rstrip("/")
+    if endpoint and uri.startswith("s3://"):
+        uri = f"s3://{endpoint}/{uri.removeprefix('s3://')}"
+    place = cloud_url(uri)
+    assert place is not None
+    bucket = Bucket(place, environ)
+    objects = {f"{uri}/{one.path}#{one.tag}": one for one in bucket.objects()}
+    _check_count(len(objects), url)
+
+    def fetch(file: RemoteFile, target: str, arrived: Callable[[int], None]) -> None:
+        one = objects[file.url]
+        bucket.fetch(one, Path(target))
+        arrived(one.size)
+
+    return [
+        _file(where, one) for where, one in objects.items() if not one.path.endswith("/")
+    ], fetch
+
+
+def _file(where: str, one: BucketObject) -> RemoteFile:
+    return RemoteFile(one.path, where, one.size)
+
+
+def _check_count(count: int, url: ModelUrl) -> None:
+    if count > MAX_FILES:
+        msg = f"'{url.shown}' has more than {MAX_FILES} files"
+        raise NotLoadable(msg)
+
+
+def _elsewhere(uri: str, url: ModelUrl) -> NotLoadable:
+    scheme = urlsplit(uri).scheme
+    if scheme in ("", "file"):
+        why = "in a folder of the registry's machine: have `mlflow server` pass artifacts on"
+    else:
+        why = f"at '{shown(uri)}', expected mlflow-artifacts, s3, gs or as"
+    return NotLoadable(f"'{url.shown}': its files are {why}")
+
+
+def _identity(base: str, version: str, files: list[RemoteFile]) -> str:
+    """Return what changes with the files, as far as MLflow tells: no digests."""
+    listed = sorted((file.url, file.size) for file in files)
+    return hashlib.sha256(repr((base, version, listed)).encode()).hexdigest()
+
+
+def _login(base: str, environ: Mapping[str, str]) -> FixedLogin | None:
+    if token := environ.get("MLFLOW_TRACKING_TOKEN"):
+        return FixedLogin(base, f"Bearer {token}")
+    user = environ.get("MLFLOW_TRACKING_USERNAME")
+    if not user:
+        return None
+    pair = f"{user}:{environ.get('MLFLOW_TRACKING_PASSWORD', '')}".encode()
+    return FixedLogin(base, f"Basic {base64.b64encode(pair).decode()}")
