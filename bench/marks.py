@@ -2,7 +2,7 @@
 
     python bench/marks.py
 
-The code between the clocks is that of Execution.run_inline. The fields of the mark are looked up
+The code between the clocks is that of Execution.run_now. The fields of the mark are looked up
 before: in compiled code, where runs are noted, that costs next to nothing.
 """
 

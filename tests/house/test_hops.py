@@ -44,8 +44,8 @@ TO_THE_ENGINE_AND_BACK = [
     "engine.Engine._find",
     "served.Served.check_request",
     "dynamic.DynamicScheduler.run_now",  # or DirectScheduler.run_now, without batching
-    "execution.Execution.run_inline",
-    "execution._size_class",
+    "execution.Execution.run_now",
+    "promotion.size_class_of",
     "instance.OnnxInstance.execute",
     "instance.OnnxInstance._answer_plain",
     "bound.Bindings.take",
@@ -174,7 +174,7 @@ GRPC_HOPS = [  # of a call like one before on the same connection
 ]
 
 MOST_RUNS = 5000
-OVERRUN = "execution.Execution._note_overrun"
+OVERRUN = "promotion.Promotion.note_overrun"
 UNBOUND = "bound.Bindings.note_run"
 NAMES = ("INPUT0", "INPUT1")
 VALUES = np.arange(16, dtype=np.int32).reshape(1, 16)

@@ -146,11 +146,11 @@ class _Execution(SimulatedExecution):
         self._told = told
         self._room = asyncio.Semaphore(len(numbers))
 
-    async def run_in_thread(self, requests, policy=None):
+    async def run(self, requests, policy=None):
         requests[0].queued_ns = self._counts.clock()
         async with self._room:
             ended = asyncio.get_running_loop().create_future()
-            self.start(requests, ended.set_result)
+            self.begin(requests, ended.set_result)
             return await ended
 
     def start(self, requests, finish, wanted=None):

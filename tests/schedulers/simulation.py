@@ -126,10 +126,16 @@ class SimulatedExecution(Execution):
     def has_room(self):
         return self.running < self.instance_count
 
-    def run_inline(self, requests):
+    def run_now(self, requests):
         if not self.is_quick:
             return None
         return self._outcome_of(requests)
+
+    def begin(self, requests, finish, wanted=None, *, is_counted=True):
+        if is_counted:
+            self.start(requests, finish, wanted)
+        else:
+            self._start_uncounted(requests, finish)
 
     def start(self, requests, finish, wanted=None):
         assert self.running < self.instance_count, "more run than there are instances"
@@ -143,7 +149,7 @@ class SimulatedExecution(Execution):
         requests[0].cpu_ns = round(self.cpu_share * took_ms * MS)
         loop.call_later(took_ms / 1e3, self._finish, finish, outcome)
 
-    def start_uncounted(self, requests, finish):
+    def _start_uncounted(self, requests, finish):
         """Run them when an instance is free, before what may be started after that."""
         if self.running < self.instance_count:
             started = self.started
@@ -151,7 +157,7 @@ class SimulatedExecution(Execution):
             self.start(requests, finish)
             self.started = started
         else:
-            asyncio.get_running_loop().call_later(1e-4, self.start_uncounted, requests, finish)
+            asyncio.get_running_loop().call_later(1e-4, self._start_uncounted, requests, finish)
 
     def cancel(self, request):
         self.cancelled.append(request.id)
@@ -180,10 +186,10 @@ class SimulatedExecution(Execution):
         self.rounds.append((request.id, failed))
 
     def grow(self, instance):
-        self.instance_count += 1
+        self._instances.instance_count += 1
 
     def shrink(self, kind=None):
-        self.instance_count -= self.instance_count > 1
+        self._instances.instance_count -= self.instance_count > 1
 
     def beside(self, instance):
         """Another one, which a test hands in as `instance`."""

@@ -24,8 +24,9 @@ from inferd.errors import (
 from inferd.observe.stats import Counts
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.batch import BatchPlan
-from inferd.schedulers.execution.execution import FIRST_RUNS, Execution
+from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.execution.overrun import Gauges, Usage
+from inferd.schedulers.execution.promotion import FIRST_RUNS
 from inferd.schedulers.queueing.delayed import DelayedTiming
 from inferd.schedulers.queueing.policy import MAX_WAITING
 from inferd.schedulers.queueing.queue import RequestQueue

@@ -29,7 +29,7 @@ class DirectScheduler:
 
     def run_now(self, request: InferRequest) -> InferResponse | None:
         """See PromptScheduler.run_now."""
-        answers = self._execution.run_inline((request,))
+        answers = self._execution.run_now((request,))
         if answers is None:
             return None
         [answer] = answers
@@ -46,7 +46,7 @@ class DirectScheduler:
             response = self.run_now(request)
             if response is not None:
                 return response
-        [answer] = await self._execution.run_in_thread((request,), self._policy)
+        [answer] = await self._execution.run((request,), self._policy)
         if isinstance(answer, InferdError):
             try:
                 raise answer

@@ -76,7 +76,7 @@ class DynamicScheduler(QueueingScheduler):
         """See PromptScheduler.run_now."""
         if not self._runs_at_once:
             return None
-        answers = self._execution.run_inline((request,))
+        answers = self._execution.run_now((request,))
         if answers is None:
             return None
         [answer] = answers
@@ -166,7 +166,7 @@ class DynamicScheduler(QueueingScheduler):
         """
         if self._quiet is not None:
             raise unloading(self._plan.model)
-        self._execution.start_uncounted(requests, partial(self._finish_beside, finish))
+        self._execution.begin(requests, partial(self._finish_beside, finish), is_counted=False)
         self._free_count -= 1  # less than none, if it waits for a running batch
         self._beside_count += 1
 
@@ -284,7 +284,7 @@ class DynamicScheduler(QueueingScheduler):
         """Run a batch; return whether it ran here, on the event loop."""
         requests = [waiting.request for waiting in batch]
         try:
-            answers = self._execution.run_inline(requests)
+            answers = self._execution.run_now(requests)
         except InferdError as error:
             self._deliver(batch, error)
             return True
@@ -304,7 +304,7 @@ class DynamicScheduler(QueueingScheduler):
         if (slot := requests[0].slot) is not None:
             slot.pool.note_started()
         finish = partial(self._finish, batch, requests)
-        self._execution.start(requests, finish, partial(_are_wanted, batch))
+        self._execution.begin(requests, finish, partial(_are_wanted, batch))
 
     def _finish(
         self, batch: Sequence[Waiting], requests: Sequence[InferRequest], outcome: Outcome

@@ -401,12 +401,12 @@ class SequenceScheduler(QueueingScheduler):
         some = next(filter(None, rows))
         requests = [row.request if row else self._tensors.filler(some) for row in rows]
         try:
-            answers = instance.execution.run_inline(requests)
+            answers = instance.execution.run_now(requests)
         except InferdError as error:  # its traceback holds this frame: keep no reference to it
             self._finish(instance, rows, error)
             return now_ns
         if answers is None:
-            instance.execution.start(requests, partial(self._finish_in_thread, instance, rows))
+            instance.execution.begin(requests, partial(self._finish_in_thread, instance, rows))
             return 0
         self._finish(instance, rows, answers)
         return now_ns  # after other callbacks' turn: more may be ready, or a slot free

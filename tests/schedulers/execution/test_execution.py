@@ -24,15 +24,10 @@ from inferd.errors import (
 from inferd.observe.crash.mark import ID_CHARS, ModelMarks
 from inferd.observe.crash.record import MARK_COUNT, CrashRecord, open_private, read_record
 from inferd.observe.stats import Counts
-from inferd.schedulers.execution.execution import (
-    CALM_NS,
-    FIRST_RUNS,
-    MOST_RUNS,
-    PROMOTE_NS,
-    Execution,
-)
+from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.execution.job import STREAM_AHEAD, STREAM_AHEAD_BYTES
 from inferd.schedulers.execution.overrun import OVERRUN_NS, Gauges, Usage
+from inferd.schedulers.execution.promotion import CALM_NS, FIRST_RUNS, MOST_RUNS, PROMOTE_NS
 from inferd.schedulers.queueing.policy import MAX_WAITING
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -55,8 +50,8 @@ def execution_of(*instances, may_run_inline=False, kinds=()):
 
 async def run(execution, *requests):
     """What a scheduler does."""
-    answers = execution.run_inline(requests)
-    return await execution.run_in_thread(requests) if answers is None else answers
+    answers = execution.run_now(requests)
+    return await execution.run(requests) if answers is None else answers
 
 
 async def wait_for(event):
@@ -112,7 +107,7 @@ def test_what_runs_is_marked_in_threads_and_on_the_loop(echo, request_of, tmp_pa
         for id_ in ("", "x" * 1000):
             inline = request_of()
             inline.id = id_
-            assert execution.run_inline((inline,)) is not None
+            assert execution.run_now((inline,)) is not None
         await execution.close(PATIENCE_S)
 
     asyncio.run(serve())
@@ -431,9 +426,9 @@ def test_an_execution_of_several_requests_is_counted_and_its_times_are_all_their
             await outcome_of(execution, *requests)
         elif failed:
             with pytest.raises(BackendFailed):
-                execution.run_inline(requests)
+                execution.run_now(requests)
         else:
-            execution.run_inline(requests)
+            execution.run_now(requests)
         await execution.close(PATIENCE_S)
         return counts.statistics("m", "1")
 
@@ -451,7 +446,7 @@ def test_an_execution_of_several_requests_is_counted_and_its_times_are_all_their
 
 async def outcome_of(execution, *requests):
     done = asyncio.get_running_loop().create_future()
-    execution.start(requests, done.set_result)
+    execution.begin(requests, done.set_result)
     return await done
 
 
@@ -482,11 +477,11 @@ def test_started_requests_count_towards_running_on_the_loop(echo, request_of):
         echo.outcome = [InvalidRequest("no")]
         for _ in range(FIRST_RUNS):
             await outcome_of(execution, request_of())
-        assert execution.run_inline([request_of()]) is None
+        assert execution.run_now([request_of()]) is None
         echo.outcome = None
         for _ in range(FIRST_RUNS):
             await outcome_of(execution, request_of())
-        assert execution.run_inline([request_of()]) is not None
+        assert execution.run_now([request_of()]) is not None
         await execution.close(PATIENCE_S)
 
     asyncio.run(serve())
@@ -551,7 +546,7 @@ def test_there_is_room_while_fewer_requests_run_than_there_are_instances(gate, r
     async def serve():
         execution = execution_of(gate)
         assert execution.has_room
-        task = asyncio.create_task(execution.run_in_thread([request_of()]))
+        task = asyncio.create_task(execution.run([request_of()]))
         await wait_for(gate.started)
         assert not execution.has_room
         gate.opened.set()
@@ -613,7 +608,7 @@ def test_an_instance_that_hears_of_it_is_told_when_nobody_waits_for_what_runs(ga
         await asyncio.gather(task, return_exceptions=True)
         assert told == ["left"]
         gate.opened.set()
-        execution.start((started := request_of("started"),), finished.append)
+        execution.begin((started := request_of("started"),), finished.append)
         execution.cancel(started)
         assert told == ["left", "started"]
         await execution.close(PATIENCE_S)
@@ -626,7 +621,7 @@ def test_an_execution_for_several_counts_once_though_the_first_of_them_has_left(
         counts = Counts()
         execution = Execution("m", [Opened(gate, gate)], may_run_inline=False, counts=counts)
         requests = [request_of("left"), request_of("stays")]
-        execution.start(requests, lambda _: None)
+        execution.begin(requests, lambda _: None)
         await wait_for(gate.started)
         counts.add_failure(requests[0], asyncio.CancelledError())
         gate.opened.set()
@@ -744,9 +739,9 @@ def test_who_is_delayed_runs_after_the_others(gate, request_of):
         execution = execution_of(gate)
         first = asyncio.create_task(run(execution, request_of("1")))
         await wait_for(gate.started)
-        second = asyncio.create_task(execution.run_in_thread((request_of("2"),), policy))
+        second = asyncio.create_task(execution.run((request_of("2"),), policy))
         async with asyncio.timeout(PATIENCE_S):
-            while not execution._jobs._lines(0)[1]:  # noqa: ASYNC110  nobody tells when
+            while not execution._jobs.lines._lines(0)[1]:  # noqa: ASYNC110  nobody tells when
                 await asyncio.sleep(0.001)
         third = asyncio.create_task(run(execution, request_of("3")))
         await turns()
@@ -806,8 +801,8 @@ def test_a_batch_that_nobody_wants_any_more_does_not_run(echo, request_of):
 
     async def serve():
         execution = execution_of(echo)
-        execution.start([request_of("1")], told.append, lambda: False)
-        execution.start([request_of("2")], told.append, lambda: True)
+        execution.begin([request_of("1")], told.append, lambda: False)
+        execution.begin([request_of("2")], told.append, lambda: True)
         echo.traits.turn.free.set()
         await execution.close(PATIENCE_S)
 
@@ -844,9 +839,7 @@ def test_no_more_requests_wait_than_the_limit(gate, request_of):
     async def serve():
         execution = execution_of(gate)
         request = request_of()
-        waiting = [
-            asyncio.create_task(execution.run_in_thread((request,))) for _ in range(MAX_WAITING + 1)
-        ]
+        waiting = [asyncio.create_task(execution.run((request,))) for _ in range(MAX_WAITING + 1)]
         await turns()
         with pytest.raises(Overloaded, match=f"queue of model 'm' is full: {MAX_WAITING} requests"):
             await run(execution, request)

@@ -363,7 +363,7 @@ def test_instances_with_much_to_do_take_turns_as_their_priorities_say():
             instance = limited(Named(name), limiter.enter(name, place(priority=priority, R=1)))
             executions.append(Execution(name, [Opened(instance, instance)], may_run_inline=False))
         await asyncio.gather(
-            *(one.run_in_thread((InferRequest("m"),)) for _ in range(9) for one in executions)
+            *(one.run((InferRequest("m"),)) for _ in range(9) for one in executions)
         )
         for one in executions:
             await one.close(PATIENCE_S)

@@ -6,7 +6,7 @@ import pytest
 
 from inferd.core.interfaces import Opened
 from inferd.observe.stats import Counts
-from inferd.schedulers.execution.execution import FIRST_RUNS, Execution
+from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.execution.overrun import (
     BUDGET_NS,
     MOST_FORGIVEN_NS,
@@ -17,6 +17,7 @@ from inferd.schedulers.execution.overrun import (
     Overruns,
     Usage,
 )
+from inferd.schedulers.execution.promotion import FIRST_RUNS
 
 
 class Machine:
@@ -129,11 +130,11 @@ def test_a_preempted_run_leaves_the_model_on_the_loop(echo, request_of):
             "m", [Opened(echo, echo)], may_run_inline=True, counts=Counts(echo.clock), gauges=gauges
         )
         for _ in range(FIRST_RUNS):
-            await execution.run_in_thread((request_of(),))
+            await execution.run((request_of(),))
         echo.takes_ns, preempted[0] = OVERRUN_NS + 1, 1
-        assert execution.run_inline((request_of(),))
+        assert execution.run_now((request_of(),))
         echo.takes_ns = 0
-        assert execution.run_inline((request_of(),))
+        assert execution.run_now((request_of(),))
         await execution.close(30)
 
     asyncio.run(serve())
@@ -151,7 +152,7 @@ def test_a_model_that_is_slow_though_the_machine_is_busy_leaves_the_loop(echo, r
             gauges=Gauges(lambda: 0, lambda: usage[0]),
         )
         for _ in range(FIRST_RUNS):
-            await execution.run_in_thread((request_of(),))
+            await execution.run((request_of(),))
         inner, runs = echo.execute, 0
 
         def slow(requests):  # a model of 50 ms, on a machine that interrupts it
@@ -160,7 +161,7 @@ def test_a_model_that_is_slow_though_the_machine_is_busy_leaves_the_loop(echo, r
             return inner(requests)
 
         echo.takes_ns, echo.execute = 50_000_000, slow
-        while execution.run_inline((request_of(),)) is not None:
+        while execution.run_now((request_of(),)) is not None:
             runs += 1
         await execution.close(30)
         return runs

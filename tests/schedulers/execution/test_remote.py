@@ -7,7 +7,7 @@ import pytest
 from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import Unavailable
-from inferd.schedulers.execution.remote import RemoteExecution
+from inferd.schedulers.execution.execution import Execution
 
 
 class Gone(Unavailable):
@@ -83,13 +83,13 @@ def run(test):
 
 
 def started(execution, one):
-    return asyncio.ensure_future(execution.run_in_thread((one,)))
+    return asyncio.ensure_future(execution.run((one,)))
 
 
 def test_requests_wait_for_a_free_instance_in_their_order():
     async def test():
         one = Elsewhere()
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         tasks = [started(execution, request(str(number))) for number in range(3)]
         await asyncio.sleep(0)
         assert one.is_attached
@@ -106,7 +106,7 @@ def test_requests_wait_for_a_free_instance_in_their_order():
 def test_a_request_given_up_while_it_waits_never_runs_and_one_that_runs_is_cancelled():
     async def test():
         one = Elsewhere()
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         runs, waits = started(execution, request("runs")), started(execution, request("waits"))
         await asyncio.sleep(0)
         for task in (waits, runs):
@@ -125,7 +125,7 @@ def test_what_was_lost_fails_unless_the_instance_lets_it_run_again_once():
     async def test():
         for retries in (False, True):
             one = Elsewhere(retries=retries)
-            execution = RemoteExecution("m", [Opened(one, one)])
+            execution = Execution("m", [Opened(one, one)], may_run_inline=False)
             task = started(execution, request("r"))
             await asyncio.sleep(0)
             one.answer(Gone("gone"))
@@ -141,7 +141,7 @@ def test_what_was_lost_fails_unless_the_instance_lets_it_run_again_once():
 def test_what_no_instance_has_taken_waits_for_the_next():
     async def test():
         one = Elsewhere()
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         task = started(execution, request("r"))
         await asyncio.sleep(0)
         for _ in range(3):
@@ -156,7 +156,7 @@ def test_what_no_instance_has_taken_waits_for_the_next():
 def test_all_are_refused_when_no_instance_will_come_up_soon():
     async def test():
         one, two = Elsewhere(), Elsewhere()
-        execution = RemoteExecution("m", [Opened(one, one), Opened(two, two)])
+        execution = Execution("m", [Opened(one, one), Opened(two, two)], may_run_inline=False)
         one.is_free = two.is_free = False
         task = started(execution, request("r"))
         await asyncio.sleep(0)
@@ -168,7 +168,7 @@ def test_all_are_refused_when_no_instance_will_come_up_soon():
         with pytest.raises(Unavailable, match="model 'm' cannot run: it dies"):
             await task
         with pytest.raises(Unavailable, match="cannot run"):
-            await execution.run_in_thread((request("s"),))
+            await execution.run((request("s"),))
 
     run(test)
 
@@ -176,11 +176,11 @@ def test_all_are_refused_when_no_instance_will_come_up_soon():
 def test_a_model_that_would_wait_for_itself_is_told():
     async def test():
         one = Elsewhere()
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         first = started(execution, request("outer"))
         await asyncio.sleep(0)
         with pytest.raises(Unavailable, match="a -> m -> b -> m"):
-            await execution.run_in_thread((request("inner", ("a", "m", "b")),))
+            await execution.run((request("inner", ("a", "m", "b")),))
         other = started(execution, request("other", ("a", "b")))
         await asyncio.sleep(0)
         one.answer()
@@ -193,7 +193,7 @@ def test_a_model_that_would_wait_for_itself_is_told():
 def test_a_stream_gives_room_for_what_was_taken_and_ends_when_it_is_closed():
     async def test():
         one = Elsewhere()
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         answers = execution.stream(request("s"))
         first = asyncio.ensure_future(anext(answers))
         await asyncio.sleep(0)
@@ -210,7 +210,7 @@ def test_a_stream_gives_room_for_what_was_taken_and_ends_when_it_is_closed():
 def test_close_ends_with_the_last_answer():
     async def test():
         one = Elsewhere()
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         task = started(execution, request("r"))
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(execution.close(1000))
@@ -228,7 +228,7 @@ def test_close_ends_with_the_last_answer():
 def test_close_waits_for_what_runs_and_refuses_the_rest_in_the_end():
     async def test():
         one = Elsewhere()
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         runs, waits = started(execution, request("runs")), started(execution, request("waits"))
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(execution.close(0.01))
@@ -239,7 +239,7 @@ def test_close_waits_for_what_runs_and_refuses_the_rest_in_the_end():
         one.answer()
         await runs
         with pytest.raises(Unavailable, match="is being unloaded"):
-            await execution.run_in_thread((request("late"),))
+            await execution.run((request("late"),))
 
     run(test)
 
@@ -247,11 +247,11 @@ def test_close_waits_for_what_runs_and_refuses_the_rest_in_the_end():
 def test_of_requests_that_run_together_one_can_be_cancelled():
     async def test():
         one, other = Elsewhere(), Elsewhere()
-        execution = RemoteExecution("m", [Opened(one, one), Opened(other, other)])
+        execution = Execution("m", [Opened(one, one), Opened(other, other)], may_run_inline=False)
         batches = [[request("a"), request("b")], [request("c")]]
         outcomes = []
         for batch in batches:
-            execution.start(batch, outcomes.append)
+            execution.begin(batch, outcomes.append)
         execution.cancel(batches[0][1])
         execution.cancel(request("unknown"))
         assert (one.cancelled, other.cancelled) == (["b"], [])
@@ -266,7 +266,7 @@ def test_of_requests_that_run_together_one_can_be_cancelled():
 def test_of_those_that_take_several_the_one_with_the_least_gets_the_next():
     async def test():
         one, two = Roomy(), Roomy()
-        execution = RemoteExecution("m", [Opened(one, one), Opened(two, two)])
+        execution = Execution("m", [Opened(one, one), Opened(two, two)], may_run_inline=False)
         tasks = [started(execution, request(str(n))) for n in range(4)]
         await asyncio.sleep(0)
         ids = [[requests[0].id for requests, _ in each.running] for each in (one, two)]
@@ -290,8 +290,8 @@ def test_of_one_kind_an_instance_goes_when_it_is_done_though_another_kind_is_fre
     async def go():
         busy, free = Elsewhere(), Elsewhere()
         pairs = [Opened(busy, busy, kind="a"), Opened(free, free, kind="b")]
-        execution = RemoteExecution("m", pairs)
-        waits = asyncio.create_task(execution.run_in_thread((request("x"),)))
+        execution = Execution("m", pairs, may_run_inline=False)
+        waits = asyncio.create_task(execution.run((request("x"),)))
         await asyncio.sleep(0)
         execution.shrink("c")  # there is none
         execution.shrink("a")
@@ -307,7 +307,8 @@ def test_of_one_kind_an_instance_goes_when_it_is_done_though_another_kind_is_fre
 def test_of_free_instances_the_newest_goes():
     async def go():
         one, two, three = Elsewhere(), Elsewhere(), Elsewhere()
-        execution = RemoteExecution("m", [Opened(one, one), Opened(two, two), Opened(three, three)])
+        pairs = [Opened(one, one), Opened(two, two), Opened(three, three)]
+        execution = Execution("m", pairs, may_run_inline=False)
         execution.shrink()
         assert three.is_closed and not (one.is_closed or two.is_closed)
         assert execution.instances == [one, two]
@@ -319,7 +320,7 @@ def test_of_free_instances_the_newest_goes():
 def test_what_may_not_wait_long_or_what_others_wait_for_is_not_given_ahead():
     async def test():
         one = Elsewhere(room=3)
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         timed = InferRequest("m", id="timed", timeout_us=60_000_000)
         plain, called = request("plain"), request("called", callers=("a",))
         tasks = [
@@ -346,11 +347,11 @@ def test_what_may_not_wait_long_or_what_others_wait_for_is_not_given_ahead():
 def test_a_model_that_calls_itself_is_told_though_it_could_be_given_more():
     async def test():
         one = Elsewhere(room=3)
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         outer = started(execution, request("outer"))
         await asyncio.sleep(0)
         with pytest.raises(Unavailable, match="while all its instances wait for that call"):
-            await execution.run_in_thread((request("inner", callers=("m",)),))
+            await execution.run((request("inner", callers=("m",)),))
         one.answer()
         await outer
 
@@ -360,7 +361,7 @@ def test_a_model_that_calls_itself_is_told_though_it_could_be_given_more():
 def test_what_was_given_ahead_and_not_begun_runs_before_those_that_wait_and_may_be_lost_later():
     async def test():
         one = Elsewhere(retries=True, room=3)
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         tasks = [started(execution, request(id)) for id in "abcd"]
         await asyncio.sleep(0)
         assert len(one.running) == 3
@@ -385,7 +386,7 @@ def test_what_was_given_ahead_and_not_begun_runs_before_those_that_wait_and_may_
 def test_there_is_room_beside_streams_that_go_on_when_their_instance_is_free():
     async def test():
         one, heard = Elsewhere(), []
-        execution = RemoteExecution("m", [Opened(one, one)])
+        execution = Execution("m", [Opened(one, one)], may_run_inline=False)
         execution.on_room = lambda: heard.append(len(one.running))
         assert execution.has_room
         one.is_free = False

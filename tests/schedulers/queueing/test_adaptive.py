@@ -11,7 +11,7 @@ from inferd.core.request import InferRequest
 from inferd.memory.batch_memory import MOST_BLOCK_BYTES, BatchMemory
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.batch import BatchPlan
-from inferd.schedulers.execution.execution import FIRST_RUNS
+from inferd.schedulers.execution.promotion import FIRST_RUNS
 from inferd.schedulers.queueing.adaptive import (
     FIRST_LOOK,
     FIRST_PATIENCE_NS,
@@ -154,7 +154,7 @@ class TimedExecution(SimulatedExecution):
         self.random = random.Random(5)
         self.sizes = []
 
-    def run_inline(self, requests):
+    def run_now(self, requests):
         took_ns = self._time(requests)
         if self.takes_us(len(requests)) > self.inline_us or len(self.sizes) < FIRST_RUNS:
             return None

@@ -36,7 +36,6 @@ from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.batch import BatchPlan, JoinedInstance
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.execution.remote import RemoteExecution
 from inferd.schedulers.queueing.adaptive import AdaptiveTiming
 from inferd.schedulers.queueing.delayed import DelayedTiming
 from inferd.schedulers.queueing.policy import MAX_WAITING, Levels
@@ -131,8 +130,6 @@ def build_scheduler(
 
     def execution_of(numbers: slice) -> Execution:
         some = instances[numbers]
-        if all(isinstance(one.alone, AsyncInstance) for one in some):
-            return RemoteExecution(config.name, some, counts=counts)
         return Execution(
             config.name, some, may_run_inline=may_run_inline, counts=counts, marks=given.marks
         )

@@ -1,4 +1,4 @@
-"""Jobs: requests on their way through one instance's thread, and the queue they wait in.
+"""Job: requests on their way through one instance.
 
 An exception that ends requests refers to frames of the callers and of the thread, and these refer
 to the job: so neither a job nor a frame may keep a reference to the exception, or the tensors of
@@ -6,9 +6,7 @@ failed requests would stay until the garbage collector runs.
 """
 
 import asyncio
-import queue
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from copy import copy
@@ -32,7 +30,7 @@ STREAM_AHEAD_BYTES = 1 << 20
 
 
 class JobHost(Protocol):
-    """What a job must know of its Execution; `clock` and `cpu_clock` return ns."""
+    """What a job must know of its model; `clock` and `cpu_clock` return ns."""
 
     name: str
     clock: Callable[[], int]
@@ -207,115 +205,6 @@ class StreamJob(Job):
         """See Job.finish. The answers have already been handed over."""
         last = (outcome, 1) if isinstance(outcome, InferdError) else (None, 0)
         self.answers.put_nowait(last)
-
-
-class JobQueue:
-    """Queues of jobs that wait for a thread, one per level: first come, first served.
-
-    An abandoned job is removed at once, and its tensors with it: a model that hangs must not
-    accumulate them. A delayed job is served after all others of its level. A thread first waits
-    until there may be a job, then takes it: in between the job can still be removed. Each of these
-    steps is one call into C, so no lock is needed. Unless they say otherwise, methods other than
-    `take` are called on the event loop.
-    """
-
-    def __init__(self) -> None:
-        self._levels: dict[int, tuple[_JobLine, _JobLine]] = {}  # jobs in time, and delayed ones
-        self._order: list[_JobLine] = []  # the lines in serving order; rebuilt for a new level
-        self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._lines(0)
-
-    def __len__(self) -> int:
-        """Return how many jobs wait."""
-        return sum(map(len, self._order))
-
-    def count(self, level: int) -> int:
-        """Return how many jobs of a level wait."""
-        return sum(map(len, self._levels.get(level, ())))
-
-    def put(self, job: Job) -> None:
-        """Queue `job` behind all others of its level that are not delayed."""
-        in_time, _ = self._lines(job.level)
-        in_time[job] = None
-        self._signals.put(True)
-
-    def end(self) -> None:
-        """Let one thread end, once the jobs queued before this call are served."""
-        self._signals.put(False)
-
-    def pass_on(self) -> None:
-        """Leave the job this thread was woken for to another thread; called in a thread."""
-        self._signals.put(True)
-
-    def wake(self, count: int) -> None:
-        """Wake up to `count` waiting threads, though there may be no job."""
-        for _ in range(count - self._signals.qsize()):
-            self._signals.put(True)
-
-    def wait(self) -> bool:
-        """Wait in a thread until there may be a job; return False if the thread is to end."""
-        return self._signals.get()
-
-    def has_more(self) -> bool:
-        """Return, in a thread, whether there may be a job; if so, it counts as waited for."""
-        try:
-            if self._signals.get_nowait():
-                return True
-        except queue.Empty:
-            return False
-        self._signals.put(False)
-        return False
-
-    def take(self) -> Job | None:
-        """Take the next job; return None if it has been removed."""
-        for line in self._order:
-            try:
-                if line:
-                    return line.popitem(last=False)[0]
-            except KeyError:  # it has just been removed
-                continue
-        return None
-
-    def first(self) -> Job | None:
-        """Return the next job without taking it; only for use where no thread takes jobs."""
-        line = next((line for line in self._order if line), None)
-        return next(iter(line)) if line is not None else None
-
-    def put_first(self, job: Job) -> None:
-        """Put `job`, which has been taken, back in front of all others of its level."""
-        self.put(job)
-        in_time, _ = self._lines(job.level)
-        in_time.move_to_end(job, last=False)
-
-    def delay(self, job: Job) -> None:
-        """Move `job` behind all others of its level, unless it has been taken."""
-        in_time, delayed = self._lines(job.level)
-        with suppress(KeyError):  # it has been taken
-            in_time.pop(job)
-            delayed[job] = None
-            self._signals.put(True)  # a thread may have looked for it in between
-
-    def remove(self, job: Job) -> bool:
-        """Remove `job`; return whether it was still there."""
-        in_time, delayed = self._lines(job.level)
-        if in_time.pop(job, job) is job and delayed.pop(job, job) is job:
-            return False
-        with suppress(queue.Empty):  # if empty, a thread has the signal and will find no job
-            if not self._signals.get_nowait():
-                self._signals.put(False)
-        return True
-
-    def _lines(self, level: int) -> "tuple[_JobLine, _JobLine]":
-        lines = self._levels.get(level)
-        if lines is None:
-            # Drop empty levels: a configuration may allow more than fit in memory.
-            self._levels = {number: both for number, both in self._levels.items() if any(both)}
-            lines = self._levels[level] = (OrderedDict(), OrderedDict())
-            self._order = [line for _, both in sorted(self._levels.items()) for line in both]
-        return lines
-
-
-_JobLine = OrderedDict[Job, None]
 
 
 def _share(answer: Answer) -> int:

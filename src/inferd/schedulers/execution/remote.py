@@ -1,6 +1,6 @@
-"""RemoteExecution: an Execution whose instances work elsewhere and answer to the event loop.
+"""Remote: the instances of a model that work elsewhere and answer to the event loop.
 
-Requests wait here until an instance is free. Nothing is handed to a thread or back: an instance
+Requests wait until one is free. Nothing is handed to a thread or back: an instance
 takes requests on the event loop, and its answers arrive there. An instance whose process has ended
 takes nothing until it has a new one; meanwhile requests wait or go to other instances. When no
 instance will come up soon, all waiting requests are refused with the reason.
@@ -11,33 +11,41 @@ execution waits for.
 """
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from inferd.config.model import QueuePolicy
 from inferd.core.interfaces import Answer, AsyncInstance, Opened, Outcome
 from inferd.core.request import InferRequest
 from inferd.errors import Cancelled, InferdError, Unavailable
-from inferd.observe.stats import Counts
-from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.execution.job import AwaitedJob, Job, StreamJob, miscounted, twin
-from inferd.schedulers.queueing.policy import UNSET, timeout_us_of, unloading
+from inferd.schedulers.execution.job import Job, StreamJob, miscounted
+from inferd.schedulers.execution.jobs import Jobs
 
 END_S = 5.0
 """How many seconds an instance may take to end, even if the caller's time to close is over."""
 
 
-class RemoteExecution(Execution):
-    """See Execution. `instances` are asynchronous."""
+class RemoteInstances:
+    """The instances `opened`, all asynchronous; `on_change` is called when one becomes free.
+
+    Those that are to leave are no longer among them.
+    """
+
+    has_turns = False
 
     def __init__(
-        self, name: str, instances: Sequence[Opened], *, counts: Counts | None = None
+        self, instances: Sequence[Opened], jobs: Jobs, on_change: Callable[[], None]
     ) -> None:
-        super().__init__(name, instances, may_run_inline=False, counts=counts)
+        self.opened = list(instances)
+        self.instance_count = len(instances)
+        self._jobs = jobs
+        self._lines = jobs.lines
+        self._on_change = on_change
+        self._home: asyncio.AbstractEventLoop | None = None  # the event loop, once it is fixed
         self._remote = _remote_of(instances)
         self._running: dict[Job, AsyncInstance] = {}
         self._leaving: list[AsyncInstance] = []  # closed when what they run has ended
+        self._closing: set[asyncio.Task[None]] = set()
         self._quiet: asyncio.Future[None] | None = None
         for instance in self._remote:
             instance.on_change = self._change
@@ -45,59 +53,56 @@ class RemoteExecution(Execution):
     @property
     def has_room(self) -> bool:
         """See Execution.has_room. An instance may be free while its streams go on."""
-        return not self._jobs and self._freest() is not None
+        return not self._lines and self._freest() is not None
 
     @property
     def pending_count(self) -> int:
         """See Execution.pending_count; what was sent ahead waits behind what its instance runs."""
-        return len(self._jobs) + sum([max(0, one.running_count - 1) for one in self._remote])
+        return len(self._lines) + sum([max(0, one.running_count - 1) for one in self._remote])
 
-    def run_inline(self, requests: Sequence[InferRequest]) -> None:
-        """See Execution.run_inline. Nothing runs on the event loop."""
-        del requests
+    def takes_now(self, job: Job) -> bool:
+        """Return whether `job` would not wait, however many run.
 
-    async def run_in_thread(
-        self, requests: Sequence[InferRequest], policy: QueuePolicy = UNSET
-    ) -> Sequence[Answer]:
-        """See Execution.run_in_thread. If none wait, a free instance takes the requests at once."""
-        free = None
-        if self._job_count == len(self._running) and not self._is_closed and self._home is not None:
-            free = self._freest()
-        if free is None or (free.running_count and timeout_us_of(policy, requests[0])):
-            return await super().run_in_thread(requests, policy)
-        assert self._home is not None
-        job = AwaitedJob(requests, self._home)
-        done = job.waited_for()
-        self._job_count += 1
-        request = requests[0]
-        now_ns = self.clock()
-        request.queued_ns = request.queued_ns or now_ns
-        self._give(job, free, now_ns)
-        try:
-            answers = await done
-        finally:
-            del done  # it may hold an error whose traceback refers to this frame
-            request.answered_ns = self.clock()
-            if not job.is_finished:
-                self._abandon(job, None)
-        return answers
+        Streams are not counted by their instance: what limits them is that all of them wait here.
+        """
+        free = None if self._lines or self._home is None else self._freest()
+        return free is not None and _suits(job, free) and not isinstance(job, StreamJob)
 
-    def cancel(self, request: InferRequest) -> None:
-        """See Execution.cancel. Its instance is told; the other requests of its batch run on."""
+    def stream_job(self, request: InferRequest) -> StreamJob:
+        """Return a job for a decoupled model."""
+        return _RemoteStreamJob(request, asyncio.get_running_loop(), self)
+
+    def take(self, job: Job) -> None:
+        """Give `job` to a free instance, now or later."""
+        if self._home is None:
+            self._home = asyncio.get_running_loop()
+            for instance in self._remote:
+                instance.attach(self._home)
+        free = None if self._lines else self._freest()
+        if free is not None and _suits(job, free):
+            self._begin(job, free)
+            return
+        self._lines.put(job)
+        self._advance(job)
+
+    def leave(self, requests: Sequence[InferRequest]) -> None:
+        """Tell the instance of `requests`, which belong together, that nobody waits for them.
+
+        The other requests of their batch run on.
+        """
         for job, instance in self._running.items():
-            if any(one is request for one in job.requests):
-                instance.cancel((request,))
+            if any(one is requests[0] for one in job.requests):
+                instance.cancel(requests)
                 return
 
     async def close(self, timeout_s: float) -> None:
         """See Execution.close."""
-        self._is_closed = True
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        if self._running or self._jobs:
+        if self._running or self._lines:
             self._quiet = loop.create_future()
             await asyncio.wait((self._quiet,), timeout=timeout_s)
-        self._refuse_waiting()
+        self._jobs.refuse()
         self._remote = [*self._remote, *self._leaving]
         for instance in self._remote:
             instance.attach(loop)
@@ -111,34 +116,30 @@ class RemoteExecution(Execution):
         """See Resizable.grow."""
         remote = instance.alone
         assert isinstance(remote, AsyncInstance)
-        if self._is_closed:
+        if self._jobs.is_closed:
             self._let_go(remote)
             return
         remote.on_change = self._change
         remote.attach(asyncio.get_running_loop())
-        self._opened.append(instance)
-        self._remote = _remote_of(self._opened)
+        self.opened.append(instance)
+        self._remote = _remote_of(self.opened)
         self.instance_count += 1
         self._advance()
 
     def shrink(self, kind: Hashable = None) -> None:
         """See Resizable.shrink. The newest idle instance goes at once, else the newest later."""
-        some = [one for one in self._opened if kind is None or one.kind == kind]
-        if self.instance_count == 1 or self._is_closed or not some:
+        some = [one for one in self.opened if kind is None or one.kind == kind]
+        if self.instance_count == 1 or self._jobs.is_closed or not some:
             return
         self.instance_count -= 1
         busy = set(map(id, self._running.values()))
         idle = (one for one in reversed(some) if id(one.alone) not in busy)
         going = next(idle, some[-1])
-        self._opened = [one for one in self._opened if one is not going]
-        self._remote = _remote_of(self._opened)
+        self.opened = [one for one in self.opened if one is not going]
+        self._remote = _remote_of(self.opened)
         assert isinstance(going.alone, AsyncInstance)
         self._leaving.append(going.alone)
         self._let_go_if_done(going.alone)
-
-    def beside(self, instance: Opened) -> "RemoteExecution":
-        """See Execution.beside."""
-        return RemoteExecution(self.name, [instance], counts=self._counts)
 
     def _let_go_if_done(self, instance: AsyncInstance) -> None:
         is_leaving = any(one is instance for one in self._leaving)
@@ -155,47 +156,25 @@ class RemoteExecution(Execution):
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    def _stream_job(self, request: InferRequest) -> StreamJob:
-        return _RemoteStreamJob(request, asyncio.get_running_loop(), self)
-
-    def _submit_to_wait(self, job: Job, policy: QueuePolicy) -> asyncio.TimerHandle | None:
-        if timeout_us_of(policy, job.requests[0]):
-            job.may_go_ahead = False
-        return super()._submit_to_wait(job, policy)
-
-    def _place(self, job: Job) -> None:
-        if self._home is None:
-            self._home = asyncio.get_running_loop()
-            for instance in self._remote:
-                instance.attach(self._home)
-        free = None if self._jobs else self._freest()
-        if free is not None and (job.may_go_ahead or not free.running_count):
-            self._begin(job, free)
-            return
-        self._jobs.put(job)
-        self._advance(job)
-
     def _change(self) -> None:
         self._advance()
-        if self.on_room is not None and self.has_room:
-            self.on_room()
+        self._on_change()
 
     def _advance(self, newest: Job | None = None) -> None:
         """Give waiting jobs to free instances; `newest` is the job that has just come, if any."""
-        jobs = self._jobs
-        while self._job_count > len(self._running) and jobs:
+        lines = self._lines
+        while self._jobs.count > len(self._running) and lines:
             freest = self._freest()
             if freest is None or (freest.running_count and not self._may_go_ahead()):
                 self._refuse_vain(newest)
                 break
-            self._jobs.wait()  # the signal that came with the job
-            if (job := self._jobs.take()) is not None:
+            if (job := lines.take()) is not None:
                 self._begin(job, freest)
-        if self._quiet is not None and not jobs and not self._running and not self._quiet.done():
+        if self._quiet is not None and not lines and not self._running and not self._quiet.done():
             self._quiet.set_result(None)
 
     def _may_go_ahead(self) -> bool:
-        first = self._jobs.first()
+        first = self._lines.first()
         return first is not None and first.may_go_ahead
 
     def _freest(self) -> AsyncInstance | None:
@@ -212,29 +191,24 @@ class RemoteExecution(Execution):
         """Refuse jobs that would wait in vain or, through other models, for themselves."""
         reasons = [instance.unavailable_reason for instance in self._remote]
         if all(reasons):
-            self._refuse_waiting(Unavailable(f"model '{self.name}' cannot run: {reasons[0]}"))
+            self._jobs.refuse(Unavailable(f"model '{self._jobs.name}' cannot run: {reasons[0]}"))
             return
         if newest is None:
             return
-        callers = next((one.callers for one in newest.requests if self.name in one.callers), None)
-        if callers is not None and self._jobs.remove(newest):
-            self.note_ended()
-            way = " -> ".join((*callers, self.name))
-            msg = f"model '{self.name}' is called while all its instances wait for that call: {way}"
+        name = self._jobs.name
+        callers = next((one.callers for one in newest.requests if name in one.callers), None)
+        if callers is not None and self._lines.remove(newest):
+            self._jobs.note_ended()
+            way = " -> ".join((*callers, name))
+            msg = f"model '{name}' is called while all its instances wait for that call: {way}"
             newest.finish(Unavailable(msg))
-
-    def _refuse_waiting(self, error: InferdError | None = None) -> None:
-        while (job := self._jobs.take()) is not None:
-            self._jobs.wait()
-            self.note_ended()
-            job.finish(twin(error) if error is not None else unloading(self.name))
 
     def _begin(self, job: Job, instance: AsyncInstance) -> None:
         if not job.is_wanted():
-            self.note_ended()
+            self._jobs.note_ended()
             job.finish(Cancelled("nobody waits for the request"))
             return
-        now_ns = self.clock()
+        now_ns = self._jobs.clock()
         if isinstance(job, _RemoteStreamJob):
             job.requests[0].started_ns = now_ns
             self._running[job] = instance
@@ -255,16 +229,16 @@ class RemoteExecution(Execution):
         job.when_abandoned = None
         if isinstance(outcome, InferdError):
             if outcome.is_untaken:
-                self._jobs.put_first(job)  # the instance reports when it is free
+                self._lines.put_first(job)  # the instance reports when it is free
                 return
             if instance.retries and not job.was_retried and outcome.is_lost:
                 job.was_retried = True
-                self._jobs.put(job)
+                self._lines.put(job)
                 return
         elif len(outcome) != len(job.requests):
-            outcome = miscounted(self.name, len(outcome), len(job.requests))
-        job.requests[0].ended_ns = self.clock()
-        self._job_count -= 1
+            outcome = miscounted(self._jobs.name, len(outcome), len(job.requests))
+        job.requests[0].ended_ns = self._jobs.clock()
+        self._jobs.note_ended()
         job.finish(outcome)
         if self._quiet is not None:
             self._advance()
@@ -272,16 +246,21 @@ class RemoteExecution(Execution):
     def put_back(self, job: Job) -> None:
         """Queue a job again that no instance has taken after all."""
         self._running.pop(job, None)
-        self._jobs.put(job)
+        self._lines.put(job)
 
     def end_stream(self, job: Job) -> None:
         """Forget a stream that is over."""
         if job in self._running:
             self._let_go_if_done(self._running.pop(job))
-            self.note_ended()
-            job.requests[0].ended_ns = self.clock()
+            self._jobs.note_ended()
+            job.requests[0].ended_ns = self._jobs.clock()
             if self._quiet is not None:
                 self._advance()
+
+
+def _suits(job: Job, free: AsyncInstance) -> bool:
+    """Return whether `job` may be given to a free instance, even ahead of what that runs."""
+    return job.may_go_ahead or not free.running_count
 
 
 def _remote_of(instances: Sequence[Opened]) -> list[AsyncInstance]:
@@ -292,10 +271,10 @@ class _RemoteStreamJob(StreamJob):
     """A stream whose answers come from an instance that works elsewhere."""
 
     def __init__(
-        self, request: InferRequest, loop: asyncio.AbstractEventLoop, execution: RemoteExecution
+        self, request: InferRequest, loop: asyncio.AbstractEventLoop, remotes: RemoteInstances
     ) -> None:
         super().__init__(request, loop)
-        self._execution = execution
+        self._remotes = remotes
         self._instance: AsyncInstance | None = None
         self._number = 0
 
@@ -306,11 +285,11 @@ class _RemoteStreamJob(StreamJob):
 
     def _deliver(self, answer: Answer | None, share: int) -> None:
         if isinstance(answer, InferdError) and answer.is_untaken:
-            self._execution.put_back(self)
+            self._remotes.put_back(self)
             return
         self.answers.put_nowait((answer, share))
         if answer is None:
-            self._execution.end_stream(self)
+            self._remotes.end_stream(self)
 
     def give_room(self, share: int) -> None:
         """See StreamJob.give_room."""
@@ -323,4 +302,4 @@ class _RemoteStreamJob(StreamJob):
         if self._instance is not None:
             with suppress(InferdError):
                 self._instance.cancel_stream(self._number)
-            self._execution.end_stream(self)
+            self._remotes.end_stream(self)

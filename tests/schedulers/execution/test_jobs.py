@@ -1,4 +1,4 @@
-"""The line of jobs; what jobs do in threads is told in test_execution."""
+"""The lines of jobs; what jobs do in threads is told in test_execution."""
 
 import asyncio
 import threading
@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from inferd.core.request import InferRequest
-from inferd.schedulers.execution.job import Job, JobQueue
+from inferd.schedulers.execution.job import Job
+from inferd.schedulers.execution.jobs import JobQueue
 
 PATIENCE_S = 30
 
