@@ -2,8 +2,10 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from running_fleet import running_fleet
+from server_process import ON_FREE_PORTS, Process
 from small_hub import SmallHub, tar_of
 
 import inferd
@@ -39,6 +42,7 @@ def hub(monkeypatch, tmp_path):
     site = SmallHub()
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("HF_ENDPOINT", site.url)
     monkeypatch.setenv("INFERD_FETCH_DIRECTORY", str(tmp_path / "stored"))
     for name in ("HF_TOKEN", "HF_HOME", "HF_TOKEN_PATH", "INFERD_OFFLINE"):
@@ -56,7 +60,12 @@ def test_what_is_at_urls_is_a_model_a_repository_or_a_folder_around_them(hub, tm
     (tmp_path / "here/a/1").mkdir(parents=True)
     (tmp_path / "here/a/1/model.onnx").write_text("")
     hub.put_hub_model("org/b", {"onnx/model.onnx": b"", "README.md": b""})
-    archive = {"top/c/1/model.onnx": b"", "top/d/config.pbtxt": ECHO, "top/d/1/x": b""}
+    archive = {
+        ".DS_Store": b"",
+        "top/c/1/model.onnx": b"",
+        "top/d/config.pbtxt": ECHO,
+        "top/d/1/x": b"",
+    }
     repository = hub.put("/many.tar.gz", tar_of(archive))
     one = hub.put("/v2/e.zip.tar", tar_of({"e-main/1/model.onnx": b""}))
     file = hub.put("/f/model.onnx", b"")
@@ -107,7 +116,7 @@ def run(*words):
 
 
 @pytest.mark.slow
-def test_check_and_config_fetch_models_too(hub):
+def test_other_commands_fetch_models_too(hub):
     hub.put_hub_model("org/adder", {"model.onnx": graph(1.0)})
     done = run("check", "hf://org/adder")
     assert (done.returncode, done.stderr) == (0, "")
@@ -115,7 +124,49 @@ def test_check_and_config_fetch_models_too(hub):
     done = run("check", "hf://org/nothing")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("inferd check: '") and "is not there" in done.stderr
+    done = run("infer", "hf://org/adder", "--input", "x=[1, 2]", "--json")
+    assert json.loads(done.stdout)["outputs"]["y"]["data"] == [2, 3]
     assert 'name: "adder"' in run("config", "hf://org/adder", "--format=pbtxt").stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_fetches_is_live_and_ends_at_once(hub, tmp_path, workers):
+    content = graph(1.0) + bytes(500_000)
+    link = hub.put("/adder.onnx", content)
+    begun, released = threading.Event(), threading.Event()
+
+    def stall(request):
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        request.wfile.write(content[:400_000])
+        request.wfile.flush()
+        begun.set()
+        released.wait(60)
+
+    hub.answers["/adder.onnx"] = stall
+    server = Process(link, *ON_FREE_PORTS, f"--workers={workers}")
+    try:
+        port = server.wait_live()
+        assert begun.wait(60)
+        if workers == 1:  # with several, connections wait for the first that is ready
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/health/live", timeout=30):
+                pass
+        while not any(part.stat().st_size for part in tmp_path.rglob("*.inferd-part")):
+            pass
+        server.process.send_signal(signal.SIGINT)
+        server.end()
+    finally:
+        released.set()
+        server.process.kill()
+        server.process.wait()
+        server.process.stdout.close()
+    assert "fetching" in server.said
+    hub.answers.clear()
+    hub.requests.clear()
+    assert models_of(link)["adder"][0] is None
+    assert hub.requests[0][1].get("Range", "").startswith("bytes=")
 
 
 @pytest.mark.slow

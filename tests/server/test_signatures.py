@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from small_hub import SmallHub, tar_of
 
 import inferd
 from inferd.errors import InvalidConfig, LoadFailed
@@ -49,6 +50,26 @@ def test_a_signed_model_is_served_and_one_that_does_not_verify_is_not(models):
         tensor = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}
         answer = ask(f"{server.http_url}/v2/models/echo/infer", {"inputs": [tensor]})
         assert answer["outputs"][0]["data"] == [1, 2]
+
+
+@pytest.mark.slow
+def test_what_is_fetched_has_to_be_signed_too(models, tmp_path, monkeypatch):
+    monkeypatch.setenv("INFERD_FETCH_DIRECTORY", str(tmp_path / "stored"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    hub = SmallHub()
+    try:
+        files = {
+            path.relative_to(models).as_posix(): path.read_bytes()
+            for path in models.rglob("*")
+            if path.is_file()
+        }
+        good = {path: content for path, content in files.items() if path.startswith("echo/")}
+        with served(hub.put("/good.tar.gz", tar_of(good))) as server:
+            assert ask(f"{server.http_url}/v2/models/echo")["name"] == "echo"
+        with pytest.raises(LoadFailed, match="expected 'changed'"):
+            served(hub.put("/all.tar.gz", tar_of(files))).start()
+    finally:
+        hub.close()
 
 
 @pytest.mark.slow

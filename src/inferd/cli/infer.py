@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Sends one inference to a model and shows the answer. MODEL is the name of a model of a server,
-or, without --url, the file or the folder of a model, which is then run here without a server.
+or, without --url, the file or the folder of a model, or where it is fetched from (hf://...), which
+is then run here without a server.
 
   inferd infer digits --input image=@seven.png
   inferd infer simple --input INPUT0=@rows.npy --input INPUT1='[[1, 2]]' --url grpc://host:8001
@@ -182,7 +183,11 @@ def _client(given: argparse.Namespace) -> Iterator[tuple["Client", str]]:
 
 
 def _is_path(model: str) -> bool:
-    """Return whether MODEL is a file or a folder: it is there, and looks like a path."""
+    """Return whether MODEL is a file or a folder that is there, and looks like one, or a URL."""
+    from inferd.repository.fetch.url import model_url
+
+    if model_url(model) is not None:
+        return True
     looks = os.sep in model or "." in model
     return looks and os.path.exists(model)
 

@@ -264,7 +264,7 @@ def _fetched(url: ModelUrl, fetching: FetchSettings) -> Path:
 def _entrance(folder: Path) -> Path:
     """Return where the models in a fetched `folder` are: archives often have one folder around."""
     while not sign_of(folder):
-        children = list(folder.iterdir())
+        children = [one for one in folder.iterdir() if not is_noise(one.name)]
         if len(children) != 1 or not children[0].is_dir() or sign_of(children[0]):
             return children[0] if len(children) == 1 and children[0].is_file() else folder
         [folder] = children

@@ -29,6 +29,7 @@ def environment(monkeypatch, tmp_path, hub):
     """Nothing of whoever runs the tests; the hub of Hugging Face is the small one."""
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.setenv("INFERD_FETCH_DIRECTORY", str(tmp_path / "stored"))
     for name in ("HF_TOKEN", "HF_HOME", "HF_TOKEN_PATH", "NETRC", "INFERD_OFFLINE"):

@@ -90,6 +90,19 @@ def test_the_token_is_taken_from_where_the_hubs_programs_have_it(hub, fetch, tmp
     assert fetch("hf://org/name").name == "name"
 
 
+def test_the_variable_of_the_hubs_programs_for_no_network_counts_too(hub, fetch, monkeypatch):
+    hub.put_hub_model("org/name", ONNX)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(NotLoadable, match="is not asked for, as HF_HUB_OFFLINE is set"):
+        fetch("hf://org/name")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    folder = fetch("hf://org/name")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    hub.requests.clear()
+    assert fetch("hf://org/name") == folder
+    assert hub.requests == []
+
+
 @pytest.mark.parametrize(
     ("status", "code", "words"),
     [
@@ -106,7 +119,9 @@ def test_refusals_of_the_hub_are_said(hub, fetch, status, code, words):
         fetch("hf://org/name")
 
 
-@pytest.mark.parametrize("body", [b"[]", b"{}", b"no JSON", b'{"sha": "../../x", "siblings": []}'])
+@pytest.mark.parametrize(
+    "body", [b"[]", b"{}", b'{"x":' * 100_000, b'{"sha": "../../x", "siblings": []}']
+)
 def test_an_answer_that_is_no_listing_is_refused(hub, fetch, body):
     hub.files["/api/models/org/name/revision/main"] = body
     with pytest.raises(NotLoadable, match=r"answer is not as expected|names no commit"):

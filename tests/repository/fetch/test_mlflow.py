@@ -126,6 +126,13 @@ def test_listings_that_are_wrong_are_refused(registry, fetch, rows, words):
         fetch("models:/m/1")
 
 
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'{"x":' * 100_000])
+def test_an_answer_that_is_no_uri_is_refused(registry, fetch, body):
+    registry.files["/api/2.0/mlflow/model-versions/get-download-uri"] = body
+    with pytest.raises(NotLoadable, match="the registry's answer is not as expected"):
+        fetch("models:/m/1")
+
+
 def test_without_a_registry_the_text_says_what_to_set(fetch, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
     with pytest.raises(InvalidConfig, match="set MLFLOW_TRACKING_URI to the registry"):

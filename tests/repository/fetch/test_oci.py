@@ -128,10 +128,12 @@ def test_of_an_index_the_image_for_this_machine_is_taken(hub, fetch, tree, place
         ),
         ({"layers": [{"digest": f"sha256:{'0' * 64}", "size": -1}]}, "expected SHA-256"),
         ({"layers": 3}, "its manifest is not as expected"),
+        (b'{"x":' * 100_000, "its manifest is not as expected"),
     ],
 )
 def test_manifests_that_are_wrong_are_refused(hub, fetch, place, manifest, words):
-    hub.files["/v2/team/resnet/manifests/latest"] = json.dumps(manifest).encode()
+    body = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
+    hub.files["/v2/team/resnet/manifests/latest"] = body
     with pytest.raises(NotLoadable, match=words):
         fetch(place)
 

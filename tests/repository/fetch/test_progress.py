@@ -52,3 +52,4 @@ def test_a_terminal_has_bars():
     os.close(ours)
     assert "hf://org/name: [model].onnx" in shown
     assert "1.0/1.0 kB" in shown
+    assert "\x1b[?25l" not in shown, "a cursor that is hidden stays so if the process is ended"

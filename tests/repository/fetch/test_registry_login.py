@@ -131,8 +131,9 @@ def test_a_registry_with_tls_cannot_have_passwords_sent_without_it():
     assert not login.answer("Digest x")
 
 
-def test_an_answer_without_a_token_is_refused(hub, fetch, place):
+@pytest.mark.parametrize("body", [b"[]", b'{"x":' * 100_000])
+def test_an_answer_without_a_token_is_refused(hub, fetch, place, body):
     with_tokens(hub)
-    hub.answers["/token"] = lambda request: request.answer(200, b"[]")
+    hub.answers["/token"] = lambda request: request.answer(200, body)
     with pytest.raises(NotLoadable, match="gives no token"):
         fetch(place)

@@ -117,6 +117,23 @@ def test_layers_take_away_what_earlier_ones_have(unpack, tree):
     assert tree(unpack(first, second, third, is_layer=True)) == {"f": b"4", "d/g": b"5"}
 
 
+@pytest.mark.parametrize("gone", [".wh.models", ".wh..wh..opq"])
+def test_a_layer_may_take_all_away(unpack, tree, gone):
+    first = tar_of({"models/a": b"1", "models/b/c": b"2"})
+    assert tree(unpack(first, tar_of({gone: b"", "models/d": b"3"}), is_layer=True)) == {"d": b"3"}
+
+
+def test_a_layer_takes_nothing_away_that_it_brings_itself(unpack, tree):
+    first = tar_of({"models/a/b": b"1", "models/a/c": b"2", "models/d": b"3"})
+    own = {"models/a/b": b"4", "models/a/.wh..wh..opq": b"", "models/d": b"5", "models/.wh.d": b""}
+    assert tree(unpack(first, tar_of(own), is_layer=True)) == {"a/b": b"4", "d": b"5"}
+
+
+def test_a_tar_archive_that_ends_with_a_zip_archive_is_a_tar_archive(unpack, tree):
+    files = {"env.zip": zip_of({"x": b"1"})}
+    assert tree(unpack(tar_of(files, False))) == files
+
+
 @pytest.mark.parametrize("path", ["models/../x", "models/../../.wh.x", "models/.wh..."])
 def test_layers_reach_nothing_outside_of_the_folder(unpack, tree, tmp_path, path):
     (tmp_path / "x").write_text("stays")

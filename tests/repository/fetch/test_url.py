@@ -14,6 +14,7 @@ HEX = "ab" * 32
         ("hf://org/a.b-c_1", "org/a.b-c_1", "main", "", ""),
         ("hf://org/name@v1.0", "org/name", "v1.0", "", ""),
         ("hf://org/name@v1/onnx/model.onnx", "org/name", "v1", "", "onnx/model.onnx"),
+        ("hf://org/name@refs%2Fpr%2F1", "org/name", "refs/pr/1", "", ""),
         ("hf://org/name/onnx/", "org/name", "main", "", "onnx"),
         ("oci://ghcr.io/a/b", "ghcr.io/a/b", "latest", "", ""),
         ("oci://h:5000/a/b:v1", "h:5000/a/b", "v1", "", ""),

@@ -50,7 +50,7 @@ def test_what_is_no_bundle_is_refused(signed, change):
         read_bundle(file, "it")
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b"{}"])
+@pytest.mark.parametrize("content", [b"", b"\xff", b'{"x":' * 100_000, b"{}"])
 def test_other_contents_are_refused(tmp_path, content):
     (tmp_path / "model.sig").write_bytes(content)
     with pytest.raises(InvalidConfig, match=r"^it: 'model.sig' is no signature"):

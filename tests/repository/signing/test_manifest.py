@@ -38,9 +38,10 @@ def test_statements_that_are_wrong_are_refused(folder, make_signer, changes, wor
         check_signature(folder, TrustedKeys(signer.pem, "keys"), ["echo"], "it")
 
 
-def test_a_payload_that_is_no_statement_is_refused():
+@pytest.mark.parametrize("payload", [b"\xff", b'{"x":' * 100_000])
+def test_a_payload_that_is_no_statement_is_refused(payload):
     with pytest.raises(InvalidConfig, match=r"^it: what is signed is no model"):
-        read_manifest(b"\xff", "it")
+        read_manifest(payload, "it")
 
 
 def test_paths_that_the_signer_passed_over_are_passed_over(folder, make_signer):

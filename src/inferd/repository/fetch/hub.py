@@ -7,13 +7,14 @@ from urllib.parse import quote
 
 import msgspec
 
+from inferd.config.options.option import BOOLEANS
 from inferd.config.platform import PLATFORMS
 from inferd.config.rules.inside import is_inside
 from inferd.errors import NotLoadable
 from inferd.repository.fetch.settings import MAX_FILES, FetchSettings
 from inferd.repository.fetch.snapshot import RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl
-from inferd.repository.fetch.web import FixedLogin, NotGiven, Web
+from inferd.repository.fetch.web import FixedLogin, NotAnswered, NotGiven, Web
 
 ENDPOINT = "https://huggingface.co"
 
@@ -53,8 +54,11 @@ class _Info(msgspec.Struct):
 def hub_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, str]) -> Snapshot:
     """Return the files of a model on the Hub, at the commit that the revision is now.
 
-    Raises NotLoadable when the Hub does not give them, or none of them is a model.
+    Raises NotLoadable when the Hub does not give them, must not be asked, or none is a model.
     """
+    if BOOLEANS.get(environ.get("HF_HUB_OFFLINE", "").lower()):
+        msg = f"'{url.shown}' is not asked for, as HF_HUB_OFFLINE is set"
+        raise NotAnswered(msg)
     endpoint = (environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
     token = _token(environ)
     hint = "" if token else "; for a private model set HF_TOKEN"
@@ -131,7 +135,7 @@ def _info(web: Web, where: str, url: ModelUrl) -> _Info:
             raise
         msg = f"'{url.shown}' {what}"
         raise NotLoadable(msg) from None
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         msg = f"'{url.shown}': the hub's answer is not as expected"
         raise NotLoadable(msg) from None
 

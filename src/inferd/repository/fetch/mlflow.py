@@ -142,7 +142,7 @@ class _Registry:
     def _read(self, url: str, kind: type[_Answer]) -> _Answer:
         try:
             return msgspec.json.decode(self.web.document(url).content, type=kind, strict=False)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             msg = f"'{self._url.shown}': the registry's answer is not as expected"
             raise NotLoadable(msg) from None
 

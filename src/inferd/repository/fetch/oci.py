@@ -103,7 +103,7 @@ def _manifest(web: Web, where: str, reference: str, url: ModelUrl) -> tuple[_Man
         raise NotLoadable(msg)
     try:
         return msgspec.json.decode(answer.content, type=_Manifest), digest
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         msg = f"'{url.shown}': its manifest is not as expected"
         raise NotLoadable(msg) from None
 

@@ -92,13 +92,16 @@ class BarProgress:
         )
         from rich.progress import Progress as Bars
 
+        console: Any = Console(stderr=True)
+        # A process that is ended meanwhile shows no cursor again.
+        console.show_cursor = lambda show=True: False
         self._bars: Any = Bars(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             DownloadColumn(),
             TransferSpeedColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=console,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,

@@ -82,7 +82,7 @@ class RegistryLogin:
         answer = web.document(f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}")
         try:
             token = msgspec.json.decode(answer.content, type=_Token)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             msg = f"the registry {self._host} gives no token"
             raise NotLoadable(msg) from None
         found = token.token or token.access_token
@@ -99,7 +99,7 @@ def stored_credentials(host: str, environ: Mapping[str, str]) -> str:
             stored = msgspec.json.decode(file.read_bytes(), type=_Stored)
         except OSError:
             continue
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             log.warning("%s cannot be read: it is not as expected", file)
             continue
         helper = stored.cred_helpers.get(host) or stored.creds_store
@@ -133,7 +133,7 @@ def _helped(helper: str, key: str, environ: Mapping[str, str]) -> str:
     """Return what a credential helper, a program called docker-credential-NAME, says of a host."""
     if not _HELPER_NAME.fullmatch(helper):
         return ""
-    with suppress(OSError, subprocess.SubprocessError, msgspec.MsgspecError):
+    with suppress(OSError, subprocess.SubprocessError, msgspec.MsgspecError, RecursionError):
         done = subprocess.run(
             [f"docker-credential-{helper}", "get"],
             input=key.encode(),

@@ -234,8 +234,11 @@ def _pinned(url: ModelUrl, settings: FetchSettings) -> Iterator[Path | None]:
 
 @contextmanager
 def _locked(file: Path, url: ModelUrl) -> Iterator[None]:
-    import fcntl
-
+    try:
+        import fcntl
+    except ImportError:  # Windows: what is put in place is whole in any case
+        yield
+        return
     with file.open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

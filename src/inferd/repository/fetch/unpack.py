@@ -7,9 +7,9 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
-from shutil import rmtree
 from typing import IO, Any
 
 from inferd.config.rules.inside import is_inside
@@ -23,7 +23,9 @@ _CHUNK_BYTES = 1 << 20
 _MAX_HEADER_BYTES = 8 << 20
 """Of a tar archive's extended header, which is read as a whole."""
 
+_ZIPS = (b"PK\x03\x04", b"PK\x05\x06")
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_ALL_GONE = (f"{_WHITEOUT}models", _OPAQUE)
 _BAD = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 
 
@@ -35,6 +37,7 @@ class Unpacking:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._count = 0
+        self._fresh: set[Path] = set()  # what the layer at hand has written
 
     def unpack(self, archive: Path, name: str, *, is_layer: bool = False) -> None:
         """Unpack `archive`, which messages call `name`.
@@ -45,11 +48,14 @@ class Unpacking:
         """
         if is_layer:
             self._folder.mkdir(parents=True, exist_ok=True)
+        self._fresh = set()
         with archive.open("rb") as file:
-            if zipfile.is_zipfile(file) and not is_layer:
+            # What is_zipfile finds may also be at the end of a tar archive, in a file there.
+            is_zip = file.read(4) in _ZIPS
+            file.seek(0)
+            if is_zip:
                 self._unpack_zip(file, name)
             else:
-                file.seek(0)
                 self._unpack_tar(_plain(file, name), name, is_layer=is_layer)
 
     def _unpack_zip(self, file: IO[bytes], name: str) -> None:
@@ -74,6 +80,8 @@ class Unpacking:
             self._count_in(entry.size, name)
             path = str(PurePosixPath(entry.name.lstrip("/") if is_layer else entry.name))
             if is_layer:
+                if path in _ALL_GONE:
+                    self._clear(self._folder)
                 if not f"{path}/".startswith(MODELS):
                     continue
                 path = path[len(MODELS) :]
@@ -96,22 +104,27 @@ class Unpacking:
         if not last.startswith(_WHITEOUT):
             return False
         parent = _sound(parent, name) if parent else ""
-        if last == _OPAQUE:
-            rmtree(self._folder / parent, ignore_errors=True)
-            (self._folder / parent).mkdir(parents=True)
-            return True
-        gone = self._folder / parent / _sound(last.removeprefix(_WHITEOUT), name)
-        if gone.is_dir():
-            rmtree(gone, ignore_errors=True)
-        else:
-            gone.unlink(missing_ok=True)
+        gone = self._folder / parent
+        if last != _OPAQUE:
+            gone /= _sound(last.removeprefix(_WHITEOUT), name)
+        self._clear(gone)
         return True
+
+    def _clear(self, place: Path) -> None:
+        """Delete a file, or all below a folder, but what the same layer has brought."""
+        for path in (*sorted(place.rglob("*"), reverse=True), place):
+            if path.is_dir():
+                with suppress(OSError):  # it is not empty
+                    path.rmdir()
+            elif path not in self._fresh:
+                path.unlink(missing_ok=True)
 
     def _write(self, path: str, content: Any, size: int, name: str) -> None:
         file = self._folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.unlink(missing_ok=True)  # an earlier layer's
         left = size
+        self._fresh.add(file)
         with file.open("xb") as target:
             while left:
                 try:

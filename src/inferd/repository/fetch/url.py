@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from typing import NamedTuple
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from inferd.config.rules.inside import is_inside
 from inferd.errors import InvalidConfig
@@ -65,7 +65,9 @@ def _hub(text: str) -> ModelUrl:
     if found is None or not is_inside(found["path"] or ""):
         raise _wrong(text, "hf://ORG/NAME, hf://ORG/NAME@REVISION or hf://ORG/NAME/FILE")
     path = (found["path"] or "").strip("/")
-    return ModelUrl(text, text, "hf", found["repo"], found["revision"] or "main", path=path)
+    return ModelUrl(
+        text, text, "hf", found["repo"], unquote(found["revision"] or "main"), path=path
+    )
 
 
 def _image(text: str) -> ModelUrl:

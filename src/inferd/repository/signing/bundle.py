@@ -1,7 +1,6 @@
 """SignatureBundle: the file of a signature, as OpenSSF Model Signing writes it."""
 
 import base64
-import binascii
 from pathlib import Path
 
 import msgspec
@@ -86,7 +85,7 @@ def read_bundle(file: Path, place: str) -> SignatureBundle:
             tuple(_decoded(one.raw_bytes) for one in certificates),
             material.public_key.hint if material.public_key else "",
         )
-    except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _strange(file, place) from error
     if not found.media_type.startswith(_MEDIA_TYPE) or envelope.payload_type != _PAYLOAD_TYPE:
         raise _strange(file, place)

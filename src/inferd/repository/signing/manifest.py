@@ -75,7 +75,7 @@ def read_manifest(payload: bytes, place: str) -> SignedManifest:
     """
     try:
         said = msgspec.json.decode(payload, type=_Statement)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         msg = f"{place}: what is signed is no model, or was signed before version 1.0 of the format"
         raise InvalidConfig(msg) from None
     resources, how = said.predicate.resources, said.predicate.serialization
