@@ -46,7 +46,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow wheels test-wheels simulate test-compiled test-interop test-client test-platforms test-cluster test-browser conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow wheels test-wheels audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,11 +100,18 @@ test-browser: $(BROWSER) ## the dashboard in Chromium (Debian's): each view, by 
 	.venv-browser/bin/python -m pytest -q -s tests/browser $(ARGS)
 
 wheels: $(RELEASER) ## everything that is published, into dist/: compiled for each Python here, minutes each (ARGS=)
-	.venv-release/bin/python tools/build_wheels.py $(ARGS)
+	.venv-release/bin/python tools/build_wheels.py --out dist $(ARGS)
+	.venv-release/bin/python tools/check_wheels.py --dist dist
 
 test-wheels: $(RELEASER) $(TESTED) ## build all but compiled wheels, take that of test-compiled; install and serve on each Python here
 	.venv-release/bin/python tools/build_wheels.py --out .venv-release/dist --compiled .venv-compiled-1/wheel/*.whl
 	.venv-release/bin/python tools/check_wheels.py --dist .venv-release/dist
+
+audit: $(RELEASER) ## known weaknesses in what is installed along with inferd; asks the package index
+	.venv-release/bin/python -m pip_audit --progress-spinner off $(ARGS) .
+
+release: ## check, write VERSION= everywhere, date the CHANGELOG, commit and tag; pushes nothing (DRY=1: only say what)
+	@$(PYTHON) tools/make_release.py $(VERSION) $(if $(DRY),--dry-run)
 
 image: ## build the container image with buildah, as root (IMAGE=, EXTRAS=)
 	deploy/image/build.sh $(IMAGE) "$(EXTRAS)"

@@ -5,6 +5,7 @@
 For each CPython that is found, two environments with nothing in them: one for the server, which
 must be the compiled wheel if the folder has one for that Python, one for the client alone. Both
 packages come from the folder and from nowhere else, what they depend on from the package index.
+Of the last one the bill of materials is written beside the wheels (tools/describe_wheels.py).
 """
 
 import argparse
@@ -52,8 +53,8 @@ def environment(python: Python, folder: Path, dist: Path, package: str) -> Path:
     return folder / "bin"
 
 
-def check(python: Python, dist: Path) -> str:
-    """Install, serve, infer; return what `inferd --version` said."""
+def check(python: Python, dist: Path, *, is_described: bool) -> str:
+    """Install, serve, infer; return what `inferd --version` said. May describe the environment."""
     with tempfile.TemporaryDirectory() as folder:
         server = environment(python, Path(folder) / "server", dist, "inferd")
         client = environment(python, Path(folder) / "client", dist, "inferd-client")
@@ -63,6 +64,9 @@ def check(python: Python, dist: Path) -> str:
             sys.exit(f"{said}, and {dist} has {'a' if is_compiled else 'no'} wheel for it")
         run(server / "python", "-I", EXAMPLE, "--check", *PORTS)
         ask_alone(server, client)
+        if is_described:
+            describe = [ROOT / "tools" / "describe_wheels.py", "--environment", server / "python"]
+            print(run(sys.executable, *describe, "--dist", dist), end="")
         return said
 
 
@@ -96,7 +100,8 @@ def main() -> None:
     parser.add_argument("--python", action="append", default=[], help="check on this one")
     given = parser.parse_args()
     pythons = [one for one in map(look_at, given.python) if one] or find_pythons()
-    said = [check(python, given.dist.resolve()) for python in pythons]
+    dist = given.dist.resolve()
+    said = [check(one, dist, is_described=one is pythons[-1]) for one in pythons]
     print(*said, sep="\n")
     # A closing line that says how many there were: a run without any would prove nothing.
     print(f"{len(said)} passed, 0 failed")
