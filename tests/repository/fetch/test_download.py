@@ -1,13 +1,14 @@
 """Downloads: resumed where they broke off, bounded, verified."""
 
 import hashlib
+import itertools
 
 import pytest
 
 from inferd.errors import NotLoadable
 from inferd.repository.fetch.download import PART, download
 from inferd.repository.fetch.snapshot import RemoteFile
-from inferd.repository.fetch.web import NotAnswered, NotGiven, Web
+from inferd.repository.fetch.web import NotAnswered, NotGiven, TooSlow, Web
 
 CONTENT = bytes(range(256)) * 40
 SIZE = len(CONTENT)
@@ -158,3 +159,24 @@ def test_a_file_without_content_arrives(bring, hub):
 def test_a_size_that_is_announced_does_not_lift_the_limit(bring):
     with pytest.raises(NotLoadable, match=r"/file' has more than 5000 bytes \(--fetch-max-bytes\)"):
         bring(max_bytes=5000)
+
+
+def test_a_site_that_sends_drops_is_given_up(hub, tmp_path):
+    hub.files["/file"] = CONTENT
+    seconds, seen = itertools.count(step=100.0), []
+    web = Web(wait=lambda _: None, clock=lambda: next(seconds))
+    words = r"/file' sends less than 60000 bytes in 60 s$"
+    with pytest.raises(TooSlow, match=words):
+        download(web, RemoteFile("file", f"{hub.url}/file"), tmp_path / "file", SIZE, seen.append)
+    with pytest.raises(TooSlow, match=words):
+        web.document(f"{hub.url}/file")
+    assert len(hub.requests) == 2
+
+
+def test_a_large_file_may_take_long(hub, tmp_path):
+    hub.files["/file"] = CONTENT * 100
+    seconds = itertools.count()
+    web = Web(wait=lambda _: None, clock=lambda: next(seconds) * 1.0)
+    file = RemoteFile("file", f"{hub.url}/file")
+    download(web, file, tmp_path / "file", SIZE * 100, lambda _: None)
+    assert (tmp_path / "file").read_bytes() == CONTENT * 100

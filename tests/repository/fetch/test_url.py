@@ -60,6 +60,8 @@ def test_other_texts_are_none(text):
         f"https:///x#sha256={HEX}",
         f"https://h:x/x#sha256={HEX}",
         f"https://h/a b#sha256={HEX}",
+        f"https://h/a\udc80#sha256={HEX}",
+        f"https://h/a\n#sha256={HEX}",
         f"https://user:word@h/x#sha256={HEX}",
     ],
 )

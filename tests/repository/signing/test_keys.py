@@ -1,5 +1,6 @@
 """Who may sign: keys of several curves, certificates and who has issued them."""
 
+import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -101,3 +102,33 @@ def test_a_chain_that_is_no_chain_is_refused(chain, folder, make_signer):
     own, between, above = chain()
     make_signer(chain=[own] + [between] * 8).sign(folder)
     assert problem(pem(above), folder) == "it has 9 certificates, expected at most 8"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (bytes.fromhex("a003020102"), bytes.fromhex("a003020122")),  # version 35
+        (bytes.fromhex("06072a8648ce3d0201"), bytes.fromhex("06072a8648ce3d0e01")),  # kind of key
+        (bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030147")),  # curve
+        (b"\x30", b"\x31"),
+    ],
+)
+def test_certificates_that_cannot_be_read_are_refused(signed, old, new):
+    bundle = read_bundle(signed / "certificate.sig", "it")
+    first, *others = bundle.certificates
+    assert old in first
+    changed = msgspec.structs.replace(bundle, certificates=(first.replace(old, new, 1), *others))
+    keys = TrustedKeys((signed / "ca.pem").read_bytes(), "keys")
+    assert keys.problem(bundle) == ""
+    assert keys.problem(changed) == "one of its certificates cannot be read"
+
+
+def test_a_certificate_that_says_something_twice_is_refused(signed):
+    bundle = read_bundle(signed / "certificate.sig", "it")
+    first, *others = bundle.certificates
+    usage, identifier = bytes.fromhex("0603551d25"), bytes.fromhex("0603551d0e")
+    assert usage in first and identifier in first
+    twice = first.replace(usage, identifier)
+    changed = msgspec.structs.replace(bundle, certificates=(twice, *others))
+    keys = TrustedKeys((signed / "ca.pem").read_bytes(), "keys")
+    assert keys.problem(changed) == "one of its certificates is not as expected"

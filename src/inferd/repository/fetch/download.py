@@ -2,15 +2,15 @@
 
 import hashlib
 import http.client
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from inferd.errors import NotLoadable
 from inferd.repository.fetch.snapshot import RemoteFile
 from inferd.repository.fetch.url import shown
-from inferd.repository.fetch.web import WAITS_S, NotAnswered, Web, reason_of
+from inferd.repository.fetch.web import WAITS_S, NotAnswered, Pace, TooSlow, Web, reason_of
 
 PART = ".inferd-part"
 """The suffix of a file that is not whole."""
@@ -60,6 +60,8 @@ def _receive(
             if _receive_once(web, file, part, limit, arrived):
                 return
             failure = NotAnswered(f"'{shown(file.url)}' breaks off")
+        except TooSlow:
+            raise
         except NotAnswered as error:
             failure = error
         if _size(part) > before:
@@ -86,8 +88,17 @@ def _receive_once(
         end = have + int(announced) if announced.isdecimal() else None
         if end is not None and end > limit:
             raise _too_large(file, limit)
+        done = have
         with part.open("ab" if have else "wb") as target:
-            done = _copy(response, target, have, limit, file, arrived)
+            pace = Pace(web.clock, file.url)
+            for chunk in _chunks(response, file):
+                done += len(chunk)
+                if done > limit:
+                    target.truncate(0)
+                    raise _too_large(file, limit)
+                target.write(chunk)
+                arrived(done)
+                pace.add(len(chunk))
     return done == end if end is not None else file.size in (None, done)
 
 
@@ -102,15 +113,8 @@ def _opened(web: Web, file: RemoteFile, part: Path, headers: dict[str, str]) -> 
         raise
 
 
-def _copy(
-    source: Any,
-    target: IO[bytes],
-    done: int,
-    limit: int,
-    file: RemoteFile,
-    arrived: Callable[[int], None],
-) -> int:
-    """Copy until the end of the response, or of the connection; return the size of the file."""
+def _chunks(source: Any, file: RemoteFile) -> Iterator[bytes]:
+    """Yield what comes until the end of the response, or of the connection."""
     while True:
         try:
             chunk = source.read1(CHUNK_BYTES)
@@ -118,15 +122,10 @@ def _copy(
             msg = f"'{shown(file.url)}' breaks off: {reason_of(error)}"
             raise NotAnswered(msg) from None
         except (OSError, http.client.HTTPException):
-            return done
+            return
         if not chunk:
-            return done
-        done += len(chunk)
-        if done > limit:
-            target.truncate(0)
-            raise _too_large(file, limit)
-        target.write(chunk)
-        arrived(done)
+            return
+        yield chunk
 
 
 def _size(part: Path) -> int:

@@ -73,7 +73,8 @@ def fetched(url: ModelUrl, settings: FetchSettings, environ: Mapping[str, str]) 
                 _write(pin, seen)
             return found
     except OSError as error:
-        msg = f"'{url.shown}' cannot be stored in {settings.folder}: {error.strerror or error}"
+        why = error.strerror or error
+        msg = f"'{url.shown}' cannot be stored in {settings.folder} (--fetch-directory): {why}"
         raise InvalidConfig(msg) from error
 
 

@@ -103,7 +103,7 @@ def _link(text: str) -> ModelUrl:
     if "@" in parts.netloc:
         msg = f"'{shown(text)}' has a password in it, which belongs into ~/.netrc"
         raise InvalidConfig(msg)
-    if any(ord(one) <= ord(" ") for one in text):
+    if " " in text or not text.isprintable():
         raise _wrong(text, "a URL without spaces, written as %20")
     place = parts._replace(fragment="", path=quote(parts.path, safe="/%:@!$&'()*+,;=~")).geturl()
     return ModelUrl(text, shown(text), parts.scheme, place, digest=digest[1].lower())

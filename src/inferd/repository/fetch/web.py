@@ -24,7 +24,11 @@ WAITS_S = (0.0, 1.0, 3.0, 8.0)
 MAX_DOCUMENT_BYTES = 32 << 20
 """Of an answer that is a document: a listing, a manifest."""
 
+SLOW_S, SLOW_BYTES = 60.0, 60_000
+"""Who sends less in that time is given up, as it could go on for ever."""
+
 _MOST_WAIT_S = 30.0
+_PIECE_BYTES = 1 << 16
 _LAST_FOR_NOW = (408, 425, 429, 500, 502, 503, 504)
 _LOGIN_WANTED = 401
 
@@ -33,6 +37,10 @@ Headers = Mapping[str, str]
 
 class NotAnswered(NotLoadable):
     """The other side does not answer, or not now: what was fetched before may serve."""
+
+
+class TooSlow(NotAnswered):
+    """The other side sends so little that a further try would be no better."""
 
 
 class NotGiven(NotLoadable):
@@ -95,10 +103,12 @@ class Web:
         login: Login | None = None,
         hint: str = "",
         wait: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._login = login or Anonymous()
         self._hint = hint
         self.wait = wait
+        self.clock = clock
 
     def document(self, url: str, headers: Headers | None = None) -> WebDocument:
         """Return the answer to a GET. Raises NotAnswered, NotGiven, NotLoadable if it is too large.
@@ -109,7 +119,7 @@ class Web:
         while True:
             try:
                 with self.open(url, headers or {}) as response:
-                    content = response.read(MAX_DOCUMENT_BYTES + 1)
+                    content = self._read(response, url)
                     found = WebDocument(content, response.headers)
                 announced = response.headers.get("Content-Length", "")
                 if not announced.isdecimal() or len(content) >= min(
@@ -117,6 +127,8 @@ class Web:
                 ):
                     break
                 failure = NotAnswered(f"'{shown(url)}' breaks off")
+            except TooSlow:
+                raise
             except (OSError, http.client.HTTPException) as error:
                 failure = NotAnswered(f"'{shown(url)}' breaks off: {reason_of(error)}")
             except NotAnswered as error:
@@ -128,6 +140,15 @@ class Web:
             msg = f"'{shown(url)}' answers with more than {MAX_DOCUMENT_BYTES} bytes"
             raise NotLoadable(msg)
         return found
+
+    def _read(self, response: Any, url: str) -> bytes:
+        """Return the content of a document, and no more than one byte beyond what it may have."""
+        pace, pieces, size = Pace(self.clock, url), [], 0
+        while size <= MAX_DOCUMENT_BYTES and (piece := response.read1(_PIECE_BYTES)):
+            pieces.append(piece[: MAX_DOCUMENT_BYTES + 1 - size])
+            size += len(pieces[-1])
+            pace.add(len(piece))
+        return b"".join(pieces)
 
     def open(self, url: str, headers: Headers) -> Any:
         """Return the response to a GET, whose body has not been read.
@@ -178,6 +199,27 @@ class Web:
         refused.status = error.code
         refused.reason = error.headers.get("X-Error-Code", "")
         return refused
+
+
+class Pace:
+    """Counts what arrives of the response to `url`, and gives up one that is too slow."""
+
+    def __init__(self, clock: Callable[[], float], url: str) -> None:
+        self._clock = clock
+        self._url = url
+        self._since_s = clock()
+        self._bytes = 0
+
+    def add(self, count: int) -> None:
+        """Count bytes. Raises TooSlow."""
+        self._bytes += count
+        now_s = self._clock()
+        if now_s - self._since_s < SLOW_S:
+            return
+        if self._bytes < SLOW_BYTES:
+            msg = f"'{shown(self._url)}' sends less than {SLOW_BYTES} bytes in {SLOW_S:g} s"
+            raise TooSlow(msg)
+        self._since_s, self._bytes = now_s, 0
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

@@ -64,7 +64,7 @@ class TrustedKeys:
         try:
             first, *others = [x509.load_der_x509_certificate(one) for one in chain]
             key = first.public_key()
-        except ValueError:
+        except _unreadable():
             msg = "one of its certificates cannot be read"
             raise _NotTrusted(msg) from None
         if not isinstance(key, EllipticCurvePublicKey):
@@ -78,7 +78,7 @@ class TrustedKeys:
                 # As OpenSSF Model Signing: valid when the signer's began to be, as nothing else
                 # says when a model was signed, and models outlive certificates.
                 self._follow(first, others, first.not_valid_before_utc)
-        except ValueError:  # extensions that cannot be read
+        except _unreadable():
             msg = "one of its certificates is not as expected"
             raise _NotTrusted(msg) from None
         return key
@@ -100,6 +100,20 @@ class TrustedKeys:
 
 class _NotTrusted(Exception):
     """Nobody vouches for a certificate; the text says why."""
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """Return what cryptography raises for certificates that it cannot read."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.x509 import DuplicateExtension, InvalidVersion, UnsupportedGeneralNameType
+
+    return (
+        ValueError,
+        DuplicateExtension,
+        InvalidVersion,
+        UnsupportedAlgorithm,
+        UnsupportedGeneralNameType,
+    )
 
 
 def _public_keys_in(pem: bytes) -> list[bytes]:
@@ -129,7 +143,7 @@ def _certificates(pem: bytes, place: str) -> "list[Certificate]":
 
     try:
         return load_pem_x509_certificates(pem)
-    except ValueError:
+    except _unreadable():
         msg = f"{place}: a certificate in it cannot be read"
         raise InvalidConfig(msg) from None
 
@@ -185,9 +199,10 @@ def _has_issued(issuer: "Certificate", one: "Certificate", at: datetime, below: 
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 
+    wrong: tuple[type[Exception], ...] = (TypeError, InvalidSignature, *_unreadable())
     try:
         one.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature):
+    except wrong:
         return False
     if not issuer.not_valid_before_utc <= at <= issuer.not_valid_after_utc:
         return False
