@@ -46,7 +46,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow wheels test-wheels audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow wheels test-wheels audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser test-plain-loop conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ test-cluster: .venv-ray/.installed ## replicas on a Ray cluster of three nodes, 
 
 test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environment with helm and schemas
 	.venv-deploy/bin/python -m pytest -q tests/charts $(ARGS)
+
+test-plain-loop: $(DEV) ## the tests on asyncio's own event loop, as where there is no uvloop
+	INFERD_WITHOUT=uvloop $(BIN)/pytest tests -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
 
 test-browser: $(BROWSER) ## the dashboard in Chromium (Debian's): each view, by hand and by keyboard, pictures of all (ARGS=)
 	.venv-browser/bin/python -m pytest -q -s tests/browser $(ARGS)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import uvloop
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest
@@ -186,7 +186,7 @@ def serving(transport, **options):
 
     def run():
         try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(serve())
         finally:
             started.set()

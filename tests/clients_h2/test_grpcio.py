@@ -9,8 +9,9 @@ from contextlib import contextmanager, nullcontext
 import grpc
 import grpc.aio
 import pytest
-import uvloop
 from relay import Relay
+
+from inferd.aio.event_loop import new_event_loop
 
 SIZES = [0, 1, 1000, 16_384, 65_535, 65_536, 1_000_000, 20_000_000]
 UNLIMITED = [
@@ -357,7 +358,7 @@ def with_aio(server, talk, **options):
         async with grpc.aio.insecure_channel(target, options=UNLIMITED, **options) as channel:
             await talk(channel)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(asyncio.wait_for(run(), 6 * WAIT_S))
 
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-import uvloop
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.http.grpc.handler import Stream, Unary
@@ -165,7 +165,8 @@ def timed(**changes):
                 async with Bench(**changes) as bench:
                     await asyncio.wait_for(test(bench, **given), 30)
 
-            uvloop.run(use())
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(use())
 
         # What pytest is to give is all but the first argument.
         run.__signature__ = inspect.Signature([*inspect.signature(test).parameters.values()][1:])

@@ -10,11 +10,11 @@ import grpc
 import grpc.aio
 import numpy as np
 import pytest
-import uvloop
 from patience import PATIENCE_S, until
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
@@ -141,7 +141,7 @@ def serving(repository, test, transport="own", **options):
                 release(served.scheduler)
             await server.stop()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(asyncio.wait_for(whole(), 2 * PATIENCE_S))
 
 

@@ -9,12 +9,12 @@ from typing import Annotated
 import numpy as np
 import pytest
 import tritonclient.grpc.aio as triton
-import uvloop
 from onnx import TensorProto, helper
 from patience import PATIENCE_S, until
 from tritonclient.utils import InferenceServerException
 
 import inferd
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
@@ -135,7 +135,7 @@ def serving(repository, serve, *models):
                 for one in opened:
                     one.writer.close()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(asyncio.wait_for(whole(), 2 * PATIENCE_S))
 
 

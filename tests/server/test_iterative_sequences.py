@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tritonclient.grpc.aio as triton_grpc
 import tritonclient.http.aio as triton_http
-import uvloop
 from tritonclient.utils import InferenceServerException
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
@@ -119,7 +119,7 @@ def serving(repository, transport, talk, **options):
             finally:
                 await clients.close()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(asyncio.wait_for(whole(), 2 * PATIENCE_S))
 
 

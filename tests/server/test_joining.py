@@ -7,9 +7,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-import uvloop
 from patience import PATIENCE_S
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
@@ -91,7 +91,7 @@ def serve(tmp_path, is_over, backend="rows", rows="apart", batching="", more="")
                 await asyncio.gather(*clients)
             await asyncio.to_thread(asked.look, server)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(whole())
     return asked
 

@@ -10,12 +10,12 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import tritonclient.grpc.aio as triton
-import uvloop
 from numpy.typing import NDArray
 from patience import until
 from tritonclient.utils import InferenceServerException
 
 import inferd
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.engine.loading.lookup import given_model
 from inferd.http.grpc.call import GrpcCall
@@ -58,12 +58,12 @@ def serving(serve, repository=None, *models):
         async with Server(config, models=[given_model(model) for model in models]) as server:
             await serve(server)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(asyncio.wait_for(whole(), 30))
 
 
 def count(kind):
-    return sum(type(one) is kind for one in gc.get_objects())
+    return sum(isinstance(one, kind) for one in gc.get_objects())
 
 
 def has_waiting(server, model):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tritonclient.grpc.aio as triton_grpc
 import tritonclient.http.aio as triton_http
-import uvloop
 from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
@@ -118,7 +118,7 @@ def serving(repository, transport, talk):
         ):
             return await talk(client.ask)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(asyncio.wait_for(whole(), 2 * PATIENCE_S))
 
 
@@ -273,7 +273,7 @@ def loaded_again(models, changed, talk):
             await client.client.load_model("total")
             return await talk(client.ask)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(asyncio.wait_for(whole(), 2 * PATIENCE_S))
 
 

@@ -1,6 +1,6 @@
 """An HTTP server on the test's own loop, and clients that send and read raw bytes.
 
-A test here that is a coroutine runs on uvloop, as the server does. Nothing sleeps: clients wait
+A test here that is a coroutine runs on the event loop of servers. Nothing sleeps: clients wait
 for what the server sends, models for events, and timeouts for `site.pass_time`.
 """
 
@@ -16,8 +16,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import pytest
-import uvloop
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import ModelState
 from inferd.core.request import InferResponse
@@ -56,7 +56,7 @@ def pytest_pyfunc_call(pyfuncitem):
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
         runner.run(asyncio.wait_for(test, HANGS_S))  # so that one that hangs shows where
     return True

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
-import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
@@ -27,6 +26,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
@@ -176,7 +176,7 @@ def in_loop(test):
 
     @functools.wraps(test)
     def run(*args, **kwargs):
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(asyncio.wait_for(test(*args, **kwargs), PATIENCE_S))
 
     return run

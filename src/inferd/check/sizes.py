@@ -31,7 +31,7 @@ def memory_bytes() -> int:
     """Return the memory of this machine, 0 if it cannot be told."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
+    except (AttributeError, ValueError, OSError):  # AttributeError is Windows'
         return 0
 
 

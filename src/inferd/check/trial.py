@@ -7,7 +7,6 @@ a model may print whatever it likes.
 
 import asyncio
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from inferd import system
 from inferd.check.model import ModelCheck
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.engine.loading.load import Loader, LoadOptions
@@ -108,7 +108,10 @@ def _run(order: _Order, timeout_s: float) -> tuple[TrialResult | None, str]:
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """End a process with those it has started, which are in its session."""
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        if system.GROUPS:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
     process.wait()
 
 
@@ -138,11 +141,7 @@ async def _served(loader: Loader, model: FoundModel, version: int, began_s: floa
     seconds = time.monotonic() - began_s
     await served.scheduler.close(_CLOSE_S)
     config = msgspec.Raw(msgspec.json.encode(to_json(served.config)))
-    usage = max(
-        resource.getrusage(who).ru_maxrss
-        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    return TrialResult("", [], config, seconds, usage * 1024)  # Linux counts it in KiB
+    return TrialResult("", [], config, seconds, system.peak_memory_bytes())
 
 
 def main(arguments: Sequence[str]) -> int:

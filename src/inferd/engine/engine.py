@@ -324,9 +324,7 @@ class Engine:
 
     def server_metadata(self) -> ServerMetadata:
         """Return the server's name, version and extensions (V2, Server Metadata)."""
-        extensions = EXTENSIONS
-        if not self.regions.allowed:
-            extensions = [name for name in EXTENSIONS if not name.endswith("_shared_memory")]
+        extensions = [name for name in EXTENSIONS if self.regions.may_have(name)]
         return ServerMetadata(self._name, inferd.__version__, extensions)
 
     def model_metadata(self, name: str, version: str) -> ModelMetadata:

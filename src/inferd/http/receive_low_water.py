@@ -13,6 +13,8 @@ import asyncio
 import socket
 from typing import Any, Final
 
+from inferd import system
+
 WAKE_BYTES: Final = 5 << 17
 """The highest mark: what one read can take, less room for bytes that arrive before it."""
 
@@ -22,7 +24,7 @@ LEAST_BYTES: Final = 1 << 15
 PATIENCE_S: Final = 0.001
 """The mark is lowered once nothing has been read for this long, or at most twice as long."""
 
-_OPTION: Final[int | None] = getattr(socket, "SO_RCVLOWAT", None)
+_OPTION: Final[int | None] = system.LOW_WATER
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _NO_STREAM: Final = -1
 

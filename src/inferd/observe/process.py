@@ -6,6 +6,7 @@ They are read from Linux's /proc; elsewhere there are none.
 import os
 from pathlib import Path
 
+from inferd import system
 from inferd.observe.family import Family
 
 _UTIME, _STIME, _START, _VSIZE, _RSS = 11, 12, 19, 20, 21
@@ -28,7 +29,7 @@ def process_families(proc: Path = Path("/proc")) -> list[Family]:
         most_open = float(limit.replace("unlimited", "inf"))
     except (OSError, ValueError):
         return []
-    ticks_per_s, page_bytes = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    ticks_per_s, page_bytes = system.CLOCK_TICKS_PER_S, system.PAGE_BYTES
     cpu_s = (int(stat[_UTIME]) + int(stat[_STIME])) / ticks_per_s
     started_s = boot_s + int(stat[_START]) / ticks_per_s
     rss_bytes, vsize_bytes = int(stat[_RSS]) * page_bytes, int(stat[_VSIZE])

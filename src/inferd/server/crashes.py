@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from inferd import system
 from inferd.config.server import ServerConfig
 from inferd.observe.crash.history import (
     Crash,
@@ -79,7 +80,7 @@ class Crashes:
 
         A folder or file that cannot be used is a warning: the server works without.
         """
-        if config.crash_record == OFF or os.name != "posix":
+        if config.crash_record == OFF or system.IS_WINDOWS:
             return
         try:
             folder = folder_of(config, environ)
@@ -223,10 +224,8 @@ def _is_there(path: Path, descriptor: int) -> bool:
 
 
 def _lock(descriptor: int, *, waits: bool = False) -> bool:
-    import fcntl
-
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        system.lock_file(descriptor, waits=waits)
     except BlockingIOError:
         return False
     return True

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferd import system
+
 if TYPE_CHECKING:
     from inferd.config.server import ServerConfig
 
@@ -15,13 +17,12 @@ if TYPE_CHECKING:
 def private_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder, made if need be. Raises OSError unless it is this user's alone."""
     runtime = Path(environ.get("XDG_RUNTIME_DIR") or "/nowhere")
-    if runtime.is_dir() and runtime.stat().st_uid == os.geteuid():
+    if runtime.is_dir() and system.is_private(runtime.stat(), 0):
         folder = runtime / "inferd"
     else:
-        folder = Path(tempfile.gettempdir()) / f"inferd-{os.geteuid()}"
+        folder = Path(tempfile.gettempdir()) / f"inferd-{system.user_id()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    if folder.is_symlink() or not system.is_private(folder.lstat()):
         msg = f"{folder} can be written by others"
         raise OSError(msg)
     return folder
@@ -33,7 +34,7 @@ def folders_of_servers(environ: Mapping[str, str]) -> list[Path]:
     The superuser may name the runtime folder of another user, such as that of a service.
     """
     found = [private_folder(environ)]
-    if os.geteuid() == 0 and (runtime := environ.get("XDG_RUNTIME_DIR")):
+    if system.USERS and system.user_id() == 0 and (runtime := environ.get("XDG_RUNTIME_DIR")):
         found.append(Path(runtime) / "inferd")
     return list(dict.fromkeys(found))
 

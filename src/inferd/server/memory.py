@@ -23,7 +23,7 @@ def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> None:
         return
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, TypeError):  # TypeError is Windows'
         return
     mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)
     mallopt(_TRIM_THRESHOLD, _RETAINED_BYTES)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from inferd.aio.event_loop import new_event_loop
+from inferd.aio.signals import catch_signal
 from inferd.config.server import ServerConfig
 from inferd.errors import InferdError, InvalidConfig
 from inferd.observe.log import Log
@@ -180,28 +181,27 @@ class _ServerProcess:
 
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end, number)
-        if hasattr(signal, "SIGHUP"):  # not on Windows
-            loop.add_signal_handler(signal.SIGHUP, self._hang_up, signal.SIGHUP)
+        for name in ("SIGTERM", "SIGINT", "SIGBREAK"):  # the last is Windows' Ctrl-Break
+            catch_signal(loop, name, self._end, name)
+        catch_signal(loop, "SIGHUP", self._hang_up, "SIGHUP")
 
-    def _hang_up(self, number: signal.Signals) -> None:
+    def _hang_up(self, name: str) -> None:
         """Reopen the log files; a server that logs to a terminal ends with the terminal."""
         if self._is_on_terminal and self._log.settings.file is None:
-            self._end(number)
+            self._end(name)
         else:
             self._server.reopen_logs()
 
-    def _end(self, number: signal.Signals) -> None:
+    def _end(self, name: str) -> None:
         if self._stop.is_set():
-            LOGGER.warning("%s again: ending at once", number.name)
-            end_now(128 + number)
+            LOGGER.warning("%s again: ending at once", name)
+            end_now(128 + signal.Signals[name])
         # A C thread that needs no GIL: it ends the process even when a model blocks the event
         # loop, and shows where.
         whole_s = max(self._config.exit_timeout_secs, _MARGIN_S)
         faulthandler.dump_traceback_later(whole_s, exit=True)
         self._crashes.note_stopping()
-        LOGGER.info("%s: finishing what is in flight", number.name)
+        LOGGER.info("%s: finishing what is in flight", name)
         self._notifier.note(STOPPING)
         self._server.engine.drain()
         self._stop.set()

@@ -22,6 +22,7 @@ from typing import NoReturn
 import msgspec
 
 import inferd
+from inferd import system
 from inferd.config.options.log import LogSettings
 from inferd.config.options.trace import read_trace_config
 from inferd.config.ports import cannot_listen, cannot_listen_at, listening, why_not
@@ -75,7 +76,7 @@ def run(config: ServerConfig, count: int, warnings: Sequence[str] = ()) -> int:
     The code is as that of inferd.server.process.run, of the process that had the worst. SIGUSR2
     replaces the processes one after the other, SIGHUP reopens the log files. Raises InvalidConfig.
     """
-    if sys.platform != "linux":
+    if not system.IS_LINUX:
         msg = f"--workers={config.workers} needs Linux, which can pass connections to processes"
         raise InvalidConfig(msg)
     check_workers(config)

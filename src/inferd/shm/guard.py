@@ -19,6 +19,8 @@ import mmap
 import signal
 import sys
 
+from inferd import system
+
 _BUS_ADRERR = 2  # si_code: "nonexistent physical address", a page beyond the object's end
 _SI_CODE, _SI_ADDR = 8, 16  # offsets in siginfo_t of 64-bit Linux
 _SA_SIGINFO = 4
@@ -49,7 +51,7 @@ class GuardedRange:
         self.is_lost = False
 
 
-IS_SUPPORTED = sys.platform == "linux" and sys.maxsize > 2**32
+IS_SUPPORTED = system.SHM_FOLDER is not None and sys.maxsize > 2**32
 """Whether the signal structures of this system are those this module assumes."""
 
 

@@ -52,6 +52,12 @@ class Regions:
         self.round_number = RoundNumber()
         """Updated when a round of turns begins or ends; each region is checked once per round."""
 
+    def may_have(self, extension: str) -> bool:
+        """Return whether `extension` is possible here; all are that are not shared memory's."""
+        if extension == "system_shared_memory":
+            return self.allowed and self._has_guard
+        return self.allowed or extension != "cuda_shared_memory"
+
     def check_allowed(self) -> None:
         """Raise Unsupported unless clients may register and use shared memory."""
         if not self.allowed:

@@ -1,6 +1,5 @@
 """Measuring: a server of its own for each candidate, a load, and what that has cost."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -8,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from inferd import system
 from inferd.bench.cpu import processes_at
 from inferd.bench.measure import ServerAccount, measure
 from inferd.bench.plan import Address, LoadProgress, Plan, Point
@@ -22,7 +22,6 @@ from inferd.tune.goal import QUANTILES, Cost
 
 END_S = 60.0
 LOAD_S = 600.0
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class TuneLoad(NamedTuple):
@@ -146,5 +145,5 @@ def memory_of(pids: Sequence[int]) -> float:
     total = 0
     for pid in pids:
         with suppress(OSError, ValueError, IndexError):
-            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * system.PAGE_BYTES
     return float(total)

@@ -5,8 +5,8 @@ import functools
 import struct
 
 import pytest
-import uvloop
 
+from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.http.grpc.handler import Stream, Unary
@@ -88,7 +88,7 @@ class Client:
 
 
 def in_loop(test):
-    """Run `test` on uvloop, with a client of a server that has Echo and Each."""
+    """Run `test` on a server's event loop, with a client of a server that has Echo and Each."""
 
     @functools.wraps(test)
     def run():
@@ -104,7 +104,8 @@ def in_loop(test):
                 writer.close()
                 await server.stop(0)
 
-        uvloop.run(go())
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(go())
 
     del run.__wrapped__  # pytest would take its argument for a fixture
     return run

@@ -86,11 +86,19 @@ def test_what_is_pending_is_lost_with_its_connection(writer):
     assert writer.transport.calls == ["abort"]
 
 
-@pytest.mark.parametrize(("has_halves", "call"), [(True, "end"), (False, "close")])
-def test_a_connection_without_halves_is_closed_as_a_whole(writer, has_halves, call):
+@pytest.mark.parametrize(
+    ("has_halves", "has_more", "calls"),
+    [
+        (True, False, ["end"]),
+        (True, True, ["end"]),
+        (False, False, ["close"]),
+        (False, True, []),  # its client goes on sending
+    ],
+)
+def test_a_connection_without_halves_is_closed_as_a_whole(writer, has_halves, has_more, calls):
     writer.transport = Transport(has_halves=has_halves)
-    writer.end()
-    assert writer.transport.calls == [call]
+    writer.end(has_more=has_more)
+    assert writer.transport.calls == calls
 
 
 def test_less_to_send_is_progress_and_more_is_not(writer):

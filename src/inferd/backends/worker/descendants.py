@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from inferd import system
+
 VARIABLE = "INFERD_WORKER"
 """The environment variable with the mark of a worker."""
 
@@ -31,8 +33,11 @@ def end_descendants(
     """Kill every process that has `mark`; return how many there were.
 
     A process amid an exec shows no variables although it has them, so processes that show none
-    are checked again after some `pause`s. `processes` is a folder such as /proc.
+    are checked again after some `pause`s. `processes` is a folder such as /proc; where there is
+    none, 0 are found.
     """
+    if not (system.PIDFD and processes.is_dir()):
+        return 0
     wanted = f"{VARIABLE}={mark}".encode()
     ended_count = pause_count = round_count = 0
     while round_count < _ROUNDS:

@@ -76,6 +76,9 @@ class Link:
         self._most_bytes = most_bytes
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
+        # A stream, where there are no sequenced packets, may end anywhere in a packet.
+        self._is_stream = sock.type == socket.SOCK_STREAM
+        self._partial_bytes = 0  # of a packet that has not come whole
         self._backlog: deque[bytes] = deque()
         # A packet whose tensors are still being copied, and those queued behind it.
         self._behind: deque[tuple[bytes, Iterator[None] | None]] = deque()
@@ -127,7 +130,8 @@ class Link:
     def read(self) -> bool:
         """Read one datagram and hand on its packets; return whether there was one."""
         try:
-            size = self._socket.recv_into(self._buffer)
+            partial = self._partial_bytes
+            size = self._socket.recv_into(self._view[partial:] if partial else self._buffer)
         except BlockingIOError:
             return False
         except ConnectionResetError:  # it left data unread; what it sent can still be read
@@ -138,7 +142,10 @@ class Link:
             self._hang_up(CLOSED)
             return False
         try:
-            self._dispatch(size)
+            if self._is_stream:
+                self._dispatch_whole(partial + size)
+            else:
+                self._dispatch(size)
         except LinkClosed:
             self._hang_up(CLOSED)
         except (ValueError, msgspec.MsgspecError):
@@ -185,6 +192,13 @@ class Link:
                 data = block[start:]
                 del block
             self._receive(kind, document, data, (one, two, three))
+
+    def _dispatch_whole(self, size: int) -> None:
+        """Dispatch the packets that have come whole, and keep the beginning of another."""
+        end = packet.whole_size(self._buffer, size)
+        self._dispatch(end)
+        self._partial_bytes = size - end
+        self._view[: size - end] = bytes(self._view[end:size])
 
     def settle(self, released: Collection[int], named: Collection[int] = ()) -> Loans:
         """Take back the blocks that a packet says are `released`; return those it has `named`.
@@ -312,13 +326,15 @@ class Link:
             raise LinkClosed
         if not self._backlog:
             try:
-                self._socket.send(whole)
+                sent = self._socket.send(whole)
             except BlockingIOError:
                 pass
             except OSError as error:
                 raise LinkClosed from error
             else:
-                return
+                if sent == len(whole):
+                    return
+                whole = whole[sent:]  # a stream took the beginning
         self._backlog.append(whole)
         self._backlog_bytes += len(whole) + _PACKET_BYTES
         if self._backlog_bytes > self._most_bytes:
@@ -330,13 +346,18 @@ class Link:
     def _write(self) -> None:
         while self._backlog:
             try:
-                self._socket.send(self._backlog[0])
+                sent = self._socket.send(self._backlog[0])
             except BlockingIOError:
                 return
             except OSError:
                 self._forget_backlog()
                 break
-            self._backlog_bytes -= len(self._backlog.popleft()) + _PACKET_BYTES
+            first = self._backlog.popleft()
+            self._backlog_bytes -= len(first) + _PACKET_BYTES
+            if sent < len(first):  # a stream took the beginning
+                self._backlog.appendleft(first[sent:])
+                self._backlog_bytes += len(first) - sent + _PACKET_BYTES
+                return
         loop: Any = self._loop  # as in close
         if loop is not None:
             loop.remove_writer(self._socket)

@@ -10,7 +10,6 @@ three descriptors: its end of the socket and the two arenas.
 """
 
 import contextlib
-import fcntl
 import os
 import select
 import signal
@@ -23,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from inferd import system
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 from inferd.backends.worker.descendants import VARIABLE, end_descendants
 from inferd.backends.worker.environments.environment import Environment
@@ -72,8 +72,8 @@ class WorkerProcess:
         sizes: Sizes,
         on_line: Callable[[str, bool], None],
     ) -> None:
-        if sys.platform != "linux":
-            msg = f"model '{name}': models in processes of their own need Linux"
+        if not system.WORKERS:
+            msg = f"model '{name}': models in processes of their own need Linux or macOS"
             raise Unsupported(msg)
         self._name = name
         self._environment = environment
@@ -88,12 +88,13 @@ class WorkerProcess:
         self.ended: Callable[[str], None] = _ignore
         self.has_ended = threading.Event()
         with contextlib.ExitStack() as undo:  # descriptors or memory may run out
-            self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            kind = socket.SOCK_SEQPACKET if system.SEQPACKET else socket.SOCK_STREAM
+            self.socket, self._other = socket.socketpair(socket.AF_UNIX, kind)
             undo.callback(self._other.close)
             undo.callback(self.socket.close)
-            ours = _memory(name, sizes.arena)
+            ours = system.anonymous_file(f"inferd-{name}", sizes.arena)
             undo.callback(os.close, ours)
-            theirs = _memory(name, sizes.arena)
+            theirs = system.anonymous_file(f"inferd-{name}", sizes.arena)
             undo.callback(os.close, theirs)
             self.arena = Arena(ours, sizes.arena, sizes.most)
             self.received = Received(theirs, sizes.arena, sizes.most, writable=False)
@@ -180,20 +181,20 @@ class WorkerProcess:
         """Pass on what the process prints until it has ended; its children may live on."""
         assert popen.stdout is not None
         assert popen.stderr is not None
-        pid_fd = os.pidfd_open(popen.pid)
+        end_fd = system.end_of(popen)
         lines = {
             pipe.fileno(): _Lines(self._on_line, is_error=pipe is popen.stderr)
             for pipe in (popen.stdout, popen.stderr)
         }
         poll = select.poll()
-        poll.register(pid_fd, select.POLLIN)
+        poll.register(end_fd, select.POLLIN)
         for fd in lines:
             os.set_blocking(fd, False)
             poll.register(fd, select.POLLIN)
         has_ended = False
         while not has_ended:
             for fd, _ in poll.poll():
-                if fd == pid_fd:
+                if fd == end_fd:
                     has_ended = True
                 elif not lines[fd].read(fd):
                     poll.unregister(fd)
@@ -202,7 +203,7 @@ class WorkerProcess:
                 if not one.read(fd):
                     break
             one.end()
-        os.close(pid_fd)
+        os.close(end_fd)
         popen.stdout.close()
         popen.stderr.close()
 
@@ -268,14 +269,6 @@ def bootstrap_of(environment: Environment, compiled: Path = _COMPILED) -> Path:
 
 def _ignore(_: str) -> None:
     """Do nothing."""
-
-
-def _memory(name: str, size: int) -> int:
-    """Return an unnamed file that can grow but not shrink, so that no read of it can fail."""
-    fd = os.memfd_create(f"inferd-{name}"[:200], os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, size)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-    return fd
 
 
 def _exit_text(code: int) -> str:

@@ -393,6 +393,7 @@ class HttpConnection(Connection):
         Closing at once would reset the connection, and the client might never see the answer.
         """
         reader = self._reader
+        has_more = reader.request is not None  # the rest of its body
         answer = self._routes.refusal(reader.give_up(), error)
         answer.headers += _CLOSE
         body = b"".join(answer.buffers)
@@ -403,7 +404,7 @@ class HttpConnection(Connection):
         if reader.has_ended:
             self._transport.close()
         else:
-            self._writer.end()
+            self._writer.end(has_more=has_more)
 
     def _close(self) -> None:
         self._move(HttpEvent.CLOSES)

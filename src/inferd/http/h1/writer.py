@@ -36,11 +36,15 @@ class AnswerWriter(PendingOutput):
         self.write_pending()
         self.transport.writelines(buffers)
 
-    def end(self) -> None:
-        """End our half of the connection; over TLS, which has no halves, all of it."""
+    def end(self, *, has_more: bool) -> None:
+        """End our half of the connection.
+
+        TLS has no halves: there all of it ends, unless the client `has_more` to send. What comes
+        after the end would be an error, which resets the connection.
+        """
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        else:
+        elif not has_more:
             self.transport.close()
 
     def close(self) -> None:

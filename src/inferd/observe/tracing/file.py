@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from inferd import system
 from inferd.errors import InvalidRequest
 from inferd.observe.allowed import open_plain
 from inferd.observe.complaints import Complaints
@@ -140,9 +141,7 @@ def _is_made(path: Path) -> bool:
 
 def _lock(descriptor: int) -> None:
     """Let no other process write to the file until the descriptor is closed."""
-    import fcntl  # where there are several processes, there is one
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    system.lock_file(descriptor, waits=True)
 
 
 def _put_before_the_bracket(descriptor: int, text: bytes) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from inferd import system
 from inferd.config.options.host_policy import HostPolicy, read_cores
 from inferd.errors import InvalidConfig
 
@@ -27,7 +28,7 @@ def cores_of(policy: HostPolicy, place: str, nodes: Path = NODES) -> frozenset[i
         if not wanted:
             log.warning("%s: this machine tells of no NUMA node %d", place, policy.node)
             return frozenset()
-    if not hasattr(os, "sched_setaffinity"):
+    if not system.AFFINITY:
         log.warning("%s: this system does not let threads choose their processors", place)
         return frozenset()
     cores = wanted & os.sched_getaffinity(0)

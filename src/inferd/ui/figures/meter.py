@@ -1,10 +1,11 @@
 """ProcessMeter: what this process and the workers it has started take of the machine."""
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
+
+from inferd import system
 
 _UTIME, _STIME, _RSS = 11, 12, 21
 """Fields of /proc/PID/stat (proc(5)), counted from the one after the program's name."""
@@ -25,8 +26,7 @@ class ProcessMeter:
     ) -> None:
         self._proc = proc
         self._clock = clock
-        self._ticks_per_s = os.sysconf("SC_CLK_TCK")
-        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+        self._ticks_per_s, self._page_bytes = system.CLOCK_TICKS_PER_S, system.PAGE_BYTES
         self._at = clock()
         self._before: dict[int, float] = {}
         self.cpu = 0.0

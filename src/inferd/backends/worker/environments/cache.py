@@ -5,7 +5,6 @@ process ends. So every process can tell which folders are unused; the oldest of 
 """
 
 import contextlib
-import fcntl
 import logging
 import os
 import shutil
@@ -15,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from inferd import system
 from inferd.errors import InvalidConfig, Unavailable
 
 log = logging.getLogger("inferd.backends")
@@ -99,7 +99,7 @@ class FolderCache:
         """Delete a folder whose lock we hold. Raises BlockingIOError if it is in use."""
         descriptor = os.open(folder / DONE, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock_file(descriptor)
             gone = folder.rename(self._root / f"{_GONE}{uuid.uuid4().hex}")
         finally:
             os.close(descriptor)
@@ -124,7 +124,7 @@ def _use(folder: Path) -> Use | None:
         return None
     use = Use(folder, descriptor)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        system.lock_file(descriptor, is_shared=True)
         if os.fstat(descriptor).st_ino != mark.stat().st_ino:
             return None
     except (BlockingIOError, FileNotFoundError):  # it is being deleted
@@ -154,7 +154,7 @@ def _take(path: Path) -> int | None:
     """Return the open lock file if nobody else holds the lock and the file is still there."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with contextlib.suppress(BlockingIOError, FileNotFoundError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        system.lock_file(descriptor)
         if os.fstat(descriptor).st_ino == path.stat().st_ino:  # otherwise its holder has removed it
             return descriptor
     os.close(descriptor)

@@ -173,7 +173,8 @@ class Arena:
     def _give_region(self, offset: int) -> None:
         region = self._regions.pop(offset)
         self._region_bytes -= len(region)
-        region.madvise(mmap.MADV_REMOVE)
+        if hasattr(mmap, "MADV_REMOVE"):  # elsewhere the memory stays, for the next region
+            region.madvise(mmap.MADV_REMOVE)
         if not self._regions:
             self._end = self.size
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import select
+import socket
 import time
 from collections import deque
 from threading import Condition, Lock, get_ident
@@ -20,7 +21,6 @@ from . import packet
 from .pb_utils.error import TritonModelException
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Sequence
 
     from .arena import Arena, Block, Received
@@ -67,6 +67,9 @@ class Line:
         self._written_before: dict[Any, tuple[int, bytes]] = {}
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
+        # A stream, where there are no sequenced packets, may end anywhere in a packet.
+        self._is_stream = sock.type == socket.SOCK_STREAM
+        self._partial_bytes = 0  # of a packet that has not come whole
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         self._writable = select.poll()
@@ -112,7 +115,8 @@ class Line:
         size = -1
         try:
             if timeout_s is None or self._poll.poll(timeout_s * 1000):
-                size = self._socket.recv_into(self._buffer)
+                partial = self._partial_bytes
+                size = self._socket.recv_into(self._view[partial:] if partial else self._buffer)
         except OSError:
             size = 0
         finally:
@@ -123,7 +127,10 @@ class Line:
             if self._sleepers:
                 self._changed.notify_all()
         if size > 0:
-            self._dispatch(size)
+            if self._is_stream:
+                self._dispatch_whole(self._partial_bytes + size)
+            else:
+                self._dispatch(size)
         return size > 0
 
     def _dispatch(self, size: int) -> None:
@@ -154,6 +161,13 @@ class Line:
                     data = bytearray(self._view[at + start : at + payload_size])
                 at += payload_size
             self._receive(kind, document, data, (one, two, three))
+
+    def _dispatch_whole(self, size: int) -> None:
+        """Dispatch the packets that have come whole, and keep the beginning of another."""
+        end = packet.whole_size(self._buffer, size)
+        self._dispatch(end)
+        self._partial_bytes = size - end
+        self._view[: size - end] = bytes(self._view[end:size])
 
     def _take_back(self, offsets: list[int]) -> None:
         with self._sending:

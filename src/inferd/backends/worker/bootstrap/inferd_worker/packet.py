@@ -144,6 +144,24 @@ class Payload:
         return offset, size
 
 
+def whole_size(buffer: Any, size: int) -> int:
+    """Return how many of the first `size` bytes of `buffer` are whole packets.
+
+    For streams, which may end anywhere in a packet. Raises ValueError for a packet that is longer
+    than MAX_PACKET.
+    """
+    end = 0
+    while end + HEADER_SIZE <= size:
+        _, _, offset, payload_size, *_ = HEADER.unpack_from(buffer, end)
+        inline = payload_size if offset == INLINE else 0
+        if inline > INLINE_BYTES:
+            raise ValueError(f"a packet of {inline} bytes")
+        if end + HEADER_SIZE + inline > size:
+            break
+        end += HEADER_SIZE + inline
+    return end
+
+
 def odd_numbers(parameters: dict[str, Any]) -> dict[str, str] | None:
     """Return the numbers JSON cannot express, NaN and infinities, as texts; None without any.
 
