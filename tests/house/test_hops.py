@@ -42,7 +42,7 @@ pytestmark = pytest.mark.plain
 TO_THE_ENGINE_AND_BACK = [
     "engine.Engine.begin",
     "engine.Engine._find",
-    "served.Served.check_request",
+    "request_check.RequestCheck.check",
     "dynamic.DynamicScheduler.run_now",  # or DirectScheduler.run_now, without batching
     "execution.Execution.run_now",
     "promotion.size_class_of",
@@ -52,7 +52,7 @@ TO_THE_ENGINE_AND_BACK = [
     "instance.OnnxInstance._answer_bound",
     "bound.Bound.run",
     "bound.Bindings.give_back",
-    "served.Served.check_response",
+    "response_check.ResponseCheck.check",
     "rule.are_named",
     "engine._settled",
     "stats.Counts.add_success",  # every statistic and metric of the request, in one call

@@ -320,6 +320,24 @@ class PromptScheduler(Scheduler, Protocol):
         ...
 
 
+def prompt_of(scheduler: object) -> PromptScheduler | None:
+    """Return what of `scheduler` may have an answer at once, None if nothing may.
+
+    Most are that themselves, some leave it to another, their `prompt`.
+    """
+    prompt = getattr(scheduler, "prompt", scheduler)
+    return prompt if isinstance(prompt, PromptScheduler) and prompt.may_be_prompt else None
+
+
+@runtime_checkable
+class JoiningScheduler(Protocol):
+    """A scheduler that runs requests together, and can leave that."""
+
+    def stop_joining(self) -> bool:
+        """Run each request alone from now on, if that is possible; return whether this is new."""
+        ...
+
+
 @runtime_checkable
 class GatheringScheduler(Scheduler, Protocol):
     """A scheduler that may make requests wait for others to share a batch with."""

@@ -168,7 +168,7 @@ class Engine:
             request.trace.version = served.version
         if served.is_decoupled:
             raise _needs_a_stream(served)
-        served.check_request(request)
+        served.requests.check(request)
         capacity = self.capacity
         if capacity.request_count >= capacity.max_requests:
             raise capacity.too_many_requests()
@@ -184,7 +184,7 @@ class Engine:
                 or (request.spans is not None and is_large(response))
             ):
                 return self._run(served, request, response)
-            served.check_response(request, response)
+            served.responses.check(request, response)
             if request.spans is not None:
                 place_now(request, response)
         except BaseException as error:
@@ -202,9 +202,9 @@ class Engine:
         try:
             if response is None:
                 response = await served.scheduler.run(request)
-            served.check_response(request, response)
+            served.responses.check(request, response)
             if request.has_top_k:
-                await served.classify(request, response)
+                await served.responses.classify(request, response)
             if request.spans is not None:
                 await place_outputs(request, response)
         except BaseException as error:
@@ -220,12 +220,12 @@ class Engine:
         served = self._find(request.model, request.version)
         if served.prompt is None or served.is_decoupled:
             return None
-        served.check_request(request)
+        served.requests.check(request)
         try:
             response = served.prompt.run_now(request)
             if response is None:
                 return None
-            served.check_response(request, response)
+            served.responses.check(request, response)
         except BaseException as error:
             served.counts.add_failure(request, error)
             raise
@@ -240,7 +240,7 @@ class Engine:
         served = self._find(request.model, request.version)
         if request.trace is not None:
             request.trace.version = served.version
-        served.check_request(request)
+        served.requests.check(request)
         if self.capacity.is_full:
             raise self.capacity.too_many_requests()
         if not self.capacity.has_room(request.copied_bytes):

@@ -72,9 +72,9 @@ async def _finish(served: Served, request: InferRequest, response: InferResponse
     """
     if response.error is None:
         if response.outputs:
-            served.check_response(request, response)
+            served.responses.check(request, response)
         if request.has_top_k:
-            await served.classify(request, response)
+            await served.responses.classify(request, response)
         if request.spans is not None:
             await place_outputs(request, response)
     elif not request.takes_errors:

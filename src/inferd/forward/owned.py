@@ -42,7 +42,7 @@ class Owned(Protocol):
         ...
 
     def check(self, request: InferRequest, response: InferResponse) -> None:
-        """Raise as Served.check_response does."""
+        """Raise as ResponseCheck.check does."""
         ...
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from inferd.core.interfaces import (
     GatheringScheduler,
-    PromptScheduler,
     Scheduler,
     SequenceKeeper,
+    prompt_of,
 )
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
@@ -29,7 +29,7 @@ LINGER_S = 1.0
 """How long a version that was replaced takes what is sent by processes that have it still."""
 
 Check = Callable[[InferRequest, InferResponse], None]
-"""Served.check_response."""
+"""ResponseCheck.check."""
 
 _ANY = -1
 
@@ -58,10 +58,7 @@ class ForwardScheduler:
         self.has_instances = not isinstance(local, AbsentScheduler)
         self._exchange = exchange
         self._home = home
-        self._prompt: PromptScheduler | None = None
-        prompt = getattr(local, "prompt", local)  # some leave answers at once to another
-        if isinstance(prompt, PromptScheduler) and prompt.may_be_prompt:
-            self._prompt = prompt
+        self._prompt = prompt_of(local)
         self.may_be_prompt = self._prompt is not None
         self._keeper = local if isinstance(local, SequenceKeeper) else None
         self._sent: Counter[int] = Counter()  # the requests under way there, by owner

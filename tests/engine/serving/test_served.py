@@ -10,13 +10,9 @@ from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.core.rows import Joining
-from inferd.engine.serving.served import (
-    INLINE_CLASSES,
-    INLINE_ELEMENTS,
-    MOST_EMPTY,
-    MOST_SOUND,
-    Served,
-)
+from inferd.engine.serving.request_check import MOST_EMPTY, MOST_SOUND
+from inferd.engine.serving.response_check import INLINE_CLASSES, INLINE_ELEMENTS
+from inferd.engine.serving.served import Served
 from inferd.errors import BackendFailed, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -67,7 +63,7 @@ def answer(*outputs):
 
 def complaint(served, request):
     with pytest.raises(InvalidRequest) as caught:
-        served.check_request(request)
+        served.requests.check(request)
     return caught.value.message
 
 
@@ -116,7 +112,7 @@ def test_the_one_input_of_a_model_that_says_so_has_any_name():
     for name in ("input-0", "A", "predict"):
         request = ask(tensor(name, (3, 4)))
         request.batch_key = object()
-        served.check_request(request)
+        served.requests.check(request)
         assert (request.inputs[0].name, request.batch_size) == ("A", 3)
         assert (request.batch_key is None) == (name != "A")
     assert "input 'A' data-type is 'INT32'" in complaint(served, ask(tensor("x", (3, 4), INT32)))
@@ -129,16 +125,16 @@ def test_who_asks_for_no_output_gets_the_default_ones(named, binary):
     for _ in range(2):
         request = ask(tensor("A"))
         request.batch_key, request.binary_output = "the same", binary
-        served.check_request(request)
+        served.requests.check(request)
         assert request.outputs == [WantedOutput("DIFF", binary)]
     asked = ask(tensor("A"), wanted=["SUM"])
-    served.check_request(asked)
+    served.requests.check(asked)
     assert [one.name for one in asked.outputs] == ["SUM"]
 
 
 def test_defaults_that_are_not_there_are_all_outputs():
     request = ask(tensor("A"))
-    model(A, parameters={"inferd_default_outputs": "predict"}).check_request(request)
+    model(A, parameters={"inferd_default_outputs": "predict"}).requests.check(request)
     assert request.outputs == []
 
 
@@ -159,7 +155,7 @@ def test_otherwise_names_are_compared():
 def test_inputs_may_come_in_any_order(names):
     served = model(A, B)
     request = ask(*(tensor(name) for name in names))
-    served.check_request(request)
+    served.requests.check(request)
     assert [one.name for one in request.inputs] == list(names)
 
 
@@ -194,8 +190,8 @@ def test_inputs_are_checked_by_name(names, text):
 
 def test_an_optional_input_may_be_left_out_and_only_that():
     served = model(A, ("C", FP32, (1,), "optional"))
-    served.check_request(ask(tensor("A")))
-    served.check_request(ask(tensor("C", (1,)), tensor("A")))
+    served.requests.check(ask(tensor("A")))
+    served.requests.check(ask(tensor("C", (1,)), tensor("A")))
     # Counting would let this pass: one input of the one required.
     text = complaint(served, ask(tensor("C", (1,))))
     assert text == (
@@ -221,7 +217,7 @@ def test_an_optional_input_given_twice_is_refused():
 
 def test_a_model_without_inputs_takes_none():
     served = model()
-    served.check_request(ask())
+    served.requests.check(ask())
     text = complaint(served, ask(tensor("A")))
     assert text == (
         "expected 0 inputs but got 1 inputs for model 'm'. "
@@ -230,7 +226,7 @@ def test_a_model_without_inputs_takes_none():
 
 
 def test_a_model_of_optional_inputs_takes_none():
-    model(("C", FP32, (1,), "optional")).check_request(ask())
+    model(("C", FP32, (1,), "optional")).requests.check(ask())
 
 
 # --- datatype and shape ---
@@ -252,7 +248,7 @@ def test_a_wrong_datatype_names_input_model_got_and_expected():
     ],
 )
 def test_a_shape_that_fits_its_dims_passes(dims, shape):
-    model(("A", FP32, dims)).check_request(ask(tensor("A", shape)))
+    model(("A", FP32, dims)).requests.check(ask(tensor("A", shape)))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +286,7 @@ def test_an_input_without_elements_may_not_have_other_dims_without_end(shape):
 
 @pytest.mark.parametrize("shape", [(2**31, 0), (0, 0), (2**15, 0, 2**16)])
 def test_an_input_without_elements_may_have_dims_that_soon_end(shape):
-    model(("A", FP32, (-1,) * len(shape))).check_request(ask(tensor("A", shape)))
+    model(("A", FP32, (-1,) * len(shape))).requests.check(ask(tensor("A", shape)))
 
 
 def test_columns_of_a_table_may_not_have_dims_without_end():
@@ -300,7 +296,7 @@ def test_columns_of_a_table_may_not_have_dims_without_end():
 
 def test_a_scalar_is_what_a_configuration_calls_dims_of_1():
     request = ask(tensor("A", ()))
-    model(("A", FP32, (1,))).check_request(request)
+    model(("A", FP32, (1,))).requests.check(request)
     assert request.inputs[0].shape == (1,)
     assert "Expected [-1,1], got []" in complaint(
         model(("A", FP32, (1,)), max_batch_size=8), ask(tensor("A", ()))
@@ -329,7 +325,7 @@ def test_what_the_text_tells_to_send_is_taken(dims, max_batch_size, shape, hint)
     _, _, told = text.partition("; ")
     assert told.endswith(f": {hint}") if hint else told == ""
     if hint:
-        asked.check_request(ask(tensor("A", tuple(json.loads(hint)))))
+        asked.requests.check(ask(tensor("A", tuple(json.loads(hint)))))
 
 
 def test_a_shape_without_its_batch_dim_says_how_to_add_it():
@@ -346,13 +342,13 @@ def test_a_shape_without_its_batch_dim_says_how_to_add_it():
 @pytest.mark.parametrize("size", [1, 8])
 def test_a_batch_up_to_the_limit_passes(size):
     request = ask(tensor("A", (size, 4)), tensor("B", (size, 4)))
-    model(A, B, max_batch_size=8).check_request(request)
+    model(A, B, max_batch_size=8).requests.check(request)
     assert request.batch_size == size
 
 
 def test_a_request_to_a_model_without_batching_has_batch_size_one():
     request = ask(tensor("A", (4,)))
-    model(A).check_request(request)
+    model(A).requests.check(request)
     assert request.batch_size == 1
 
 
@@ -378,8 +374,8 @@ def test_inputs_of_one_request_have_one_batch_size():
 
 
 def test_a_model_without_batching_has_no_batch_limit():
-    model(("A", FP32, (-1, 4))).check_request(ask(tensor("A", (0, 4))))
-    model(("A", FP32, (-1, 4))).check_request(ask(tensor("A", (10_000, 4))))
+    model(("A", FP32, (-1, 4))).requests.check(ask(tensor("A", (0, 4))))
+    model(("A", FP32, (-1, 4))).requests.check(ask(tensor("A", (10_000, 4))))
 
 
 # --- wanted outputs ---
@@ -397,7 +393,7 @@ def test_a_model_without_batching_has_no_batch_limit():
 )
 def test_wanted_outputs_are_kept_in_the_models_order(wanted, kept):
     request = ask(tensor("A"), wanted=wanted)
-    model(A).check_request(request)
+    model(A).requests.check(request)
     assert [one.name for one in request.outputs] == kept
 
 
@@ -430,13 +426,13 @@ def test_what_has_no_classes_is_refused_before_it_runs(datatype):
 
 
 def classes(served, request, *outputs):
-    served.check_request(request)
+    served.requests.check(request)
     assert request.has_top_k
     response = answer(*outputs)
-    served.check_response(request, response)
+    served.responses.check(request, response)
     given = response.outputs
     before = list(given)
-    asyncio.run(served.classify(request, response))
+    asyncio.run(served.responses.classify(request, response))
     assert given == before  # the list may be the model's own
     return response.outputs
 
@@ -472,7 +468,7 @@ def raw(body):
 
 def deduced(served, body):
     request = raw(body)
-    served.check_request(request)
+    served.requests.check(request)
     [found] = request.inputs
     return found
 
@@ -515,9 +511,9 @@ def alike(batch_key, *inputs, wanted=()):
 def test_what_says_the_same_as_a_sound_request_has_its_batch_size():
     served, batch_key = model(A, max_batch_size=8), object()
     first, second = (alike(batch_key, tensor("A", (3, 4)), wanted=["DIFF"]) for _ in "ab")
-    served.check_request(first)
-    assert served._sound == {batch_key: 3}
-    served.check_request(second)
+    served.requests.check(first)
+    assert served.requests._sound == {batch_key: 3}
+    served.requests.check(second)
     assert second.batch_size == 3
 
 
@@ -529,7 +525,7 @@ def test_a_request_that_was_refused_is_refused_again():
 
 def test_what_is_sound_for_one_model_may_not_be_for_another():
     batch_key = object()
-    model(A).check_request(alike(batch_key, tensor("A")))
+    model(A).requests.check(alike(batch_key, tensor("A")))
     assert "required input(s) ['B']" in complaint(model(B), alike(batch_key, tensor("A")))
 
 
@@ -537,25 +533,25 @@ def test_what_a_check_changes_it_changes_each_time():
     served, batch_key = model(A), object()
     for _ in range(3):
         request = alike(batch_key, tensor("A"), wanted=["DIFF", "SUM"])
-        served.check_request(request)
+        served.requests.check(request)
         assert [wanted.name for wanted in request.outputs] == ["SUM", "DIFF"]
     scalar, batch_key = model(("A", FP32, (1,))), object()
     for _ in range(3):
         request = alike(batch_key, Tensor("A", FP32, (), bytes(4)))
-        scalar.check_request(request)
+        scalar.requests.check(request)
         assert request.inputs[0].shape == (1,)
     for _ in range(3):
         request = alike(batch_key, tensor("A"))
         request.outputs = [WantedOutput("SUM", top_k=1)]
-        served.check_request(request)
+        served.requests.check(request)
         assert request.has_top_k
 
 
 def test_only_so_many_likenesses_are_remembered():
     served = model(A)
     for _ in range(2 * MOST_SOUND):
-        served.check_request(alike(object(), tensor("A")))
-    assert len(served._sound) <= MOST_SOUND
+        served.requests.check(alike(object(), tensor("A")))
+    assert len(served.requests._sound) <= MOST_SOUND
 
 
 def test_a_raw_body_twice_as_long_as_a_fixed_input_is_refused():
@@ -619,9 +615,9 @@ def test_a_raw_request_needs_a_model_with_one_input(inputs, count):
 
 
 def checked(served, request, *outputs):
-    served.check_request(request)
+    served.requests.check(request)
     response = answer(*outputs)
-    served.check_response(request, response)
+    served.responses.check(request, response)
     return [output.name for output in response.outputs]
 
 
@@ -768,7 +764,7 @@ def test_an_input_of_unknown_rank_has_any_shape(shape, max_batch_size, passes):
     served = Served(config, 3, "onnx_onnxv1", scheduler=None)
     request = ask(tensor("A", shape))
     if passes:
-        served.check_request(request)
+        served.requests.check(request)
         assert request.inputs[0].shape == shape
         assert request.batch_size == (shape[0] if max_batch_size else 1)
     else:
@@ -784,7 +780,7 @@ def test_an_output_of_variable_dims_may_have_any_size():
 
 def lax(*inputs, **more):
     served = model(*inputs, **more)
-    served.is_lax = True
+    served.responses.is_lax = True
     return served
 
 
@@ -817,7 +813,7 @@ def test_a_lax_model_gives_no_output_twice():
 
 def test_a_lax_model_may_give_another_datatype(caplog):
     response = answer(tensor("SUM", datatype=INT32), tensor("DIFF"))
-    lax(A).check_response(ask(tensor("A")), response)
+    lax(A).responses.check(ask(tensor("A")), response)
     assert [one.datatype for one in response.outputs] == [INT32, FP32]
     assert "produced output 'SUM' as INT32 [4], its configuration says FP32 [4]" in caplog.text
 
@@ -886,5 +882,5 @@ def test_an_output_of_an_array_is_taken_as_it_is():
     array = np.ones((4,), np.float32)
     served = model(A, outputs=[("Y", FP32, (4,))])
     response = answer(Tensor.from_numpy("Y", array, FP32))
-    served.check_response(ask(tensor("A")), response)
+    served.responses.check(ask(tensor("A")), response)
     assert response.outputs[0].data is array

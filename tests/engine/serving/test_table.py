@@ -36,7 +36,7 @@ def checked(served, *inputs):
     """Return the checked request, whose inputs are still those that came."""
     request = InferRequest("m", inputs=list(inputs))
     data = [one.data for one in inputs]
-    served.check_request(request)
+    served.requests.check(request)
     assert [one.data for one in request.inputs] == data or all(
         got.data is one for got, one in zip(request.inputs, data, strict=True)
     )
@@ -45,7 +45,7 @@ def checked(served, *inputs):
 
 def complaint(served, *inputs):
     with pytest.raises(InvalidRequest) as caught:
-        served.check_request(InferRequest("m", inputs=list(inputs)))
+        served.requests.check(InferRequest("m", inputs=list(inputs)))
     return caught.value.message
 
 
@@ -62,11 +62,11 @@ def test_a_request_like_an_earlier_one_is_not_checked_again():
     served, key = model(), object()
     first = InferRequest("m", inputs=[tensor("x", [[1, 2, 3, 4]])])
     first.batch_key = key
-    served.check_request(first)
+    served.requests.check(first)
     assert first.batch_key is key
     second = InferRequest("m", inputs=[])
     second.batch_key = key
-    served.check_request(second)
+    served.requests.check(second)
     assert second.batch_size == 1
 
 
@@ -140,13 +140,13 @@ def test_base64_is_read_if_the_content_type_says_so():
     request = InferRequest("m", inputs=[column])
     request.batch_key = object()
     for _ in range(2):  # what has been read is not read again
-        served.check_request(request)
+        served.requests.check(request)
         assert request.inputs[0].strings() == [b"oslo", b"", b"ab"]
     assert request.batch_key is None
     assert request.inputs[0].parameters == {"other": 1}
     columns = [encoded("base64", b"YWI="), encoded("base64", b"Yw==")]
     columns[1].name = "y"
-    served.check_request(InferRequest("m", inputs=columns))
+    served.requests.check(InferRequest("m", inputs=columns))
     assert [column.strings() for column in columns] == [[b"ab"], [b"c"]]
     assert "and an element is none: " in complaint(served, encoded("base64", b"b3Nsbw"))
 
@@ -174,7 +174,7 @@ def test_a_parameter_that_is_no_boolean_is_told():
 def answered(served, array, datatype):
     request = checked(served, tensor("x", [[1, 2, 3, 4]] * len(array)))
     output = Tensor.from_numpy("y", np.asarray(array, datatype.numpy), datatype)
-    served.check_response(request, InferResponse("m", "1", outputs=[output]))
+    served.responses.check(request, InferResponse("m", "1", outputs=[output]))
     [found] = served.outputs()
     assert served.config.output[0].dims == found.shape[1:]
     assert served.config.output[0].datatype is found.datatype

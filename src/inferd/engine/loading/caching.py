@@ -77,7 +77,7 @@ class Keeper:
                 served.scheduler,
                 self._store,
                 served.identity,
-                served.check_response,
+                served.responses.check,
                 served.counts,
             )
         )

@@ -80,7 +80,7 @@ def build_ensemble(
     )
     served.ensemble = scheduler
     served.steps = tuple(dict.fromkeys(steps))
-    served.is_lax = any(step.is_lax for step in steps)
+    served.responses.is_lax = any(step.responses.is_lax for step in steps)
     served.has_sequences = bool(with_sequences)
     served.nesting = nesting
     served.run_count = run_count

@@ -107,7 +107,7 @@ def forward(served: Served, home: Home, exchange: Exchange | None) -> None:
     if exchange is None or instances is None or not home.is_forwarded:
         return
     name = served.name, served.version
-    form, check = form_of(served.config), served.check_response
+    form, check = form_of(served.config), served.responses.check
     scheduler = ForwardScheduler(name, served.scheduler, exchange, home, form, check)
     served.run_by(scheduler)
     instances.tell_total(scheduler.spread_over)

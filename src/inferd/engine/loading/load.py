@@ -259,7 +259,7 @@ class Loader:
         served.instances = instances
         served.joining = joining
         served.why_isolated = WHY_ISOLATED if in_worker is not None else ""
-        served.is_lax = backend.traits.is_lax
+        served.responses.is_lax = backend.traits.is_lax
         served.is_on_gpu = instances.are_on_gpu
         forward(served, home, self.exchange)
         return served
