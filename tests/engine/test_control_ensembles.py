@@ -23,9 +23,9 @@ from inferd.config.pbtxt import parse_pbtxt, to_json
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
 from inferd.core.request import InferResponse
-from inferd.engine.loading import control as control_module
+from inferd.engine.control import changes
+from inferd.engine.control.control import RepositoryControl
 from inferd.engine.loading.catalog import Catalog
-from inferd.engine.loading.control import RepositoryControl
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.serving.served import Served
 from inferd.errors import (
@@ -269,7 +269,7 @@ async def test_an_ensemble_whose_step_is_unloaded_while_it_loads_is_back_with_th
 
 @run
 async def test_a_load_does_not_wait_for_ever_for_an_ensemble(repository, monkeypatch):
-    monkeypatch.setattr(control_module, "CALLERS_WAIT_S", 0.02)
+    monkeypatch.setattr(changes, "CALLERS_WAIT_S", 0.02)
     goes_on = threading.Event()
 
     class OtherStepTakesLong(EnsembleLoader):

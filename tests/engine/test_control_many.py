@@ -17,9 +17,9 @@ from controlled import (
 
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import ModelState
-from inferd.engine.loading import control as control_module
+from inferd.engine.control.control import RepositoryControl
+from inferd.engine.control.load_queue import MAX_WAITING
 from inferd.engine.loading.catalog import Catalog
-from inferd.engine.loading.control import RepositoryControl
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.errors import (
     LoadFailed,
@@ -58,10 +58,7 @@ async def test_loads_and_unloads_at_once_end_as_the_last_one_says(repository):
 async def test_more_changes_than_may_wait_are_refused(theirs, repository):
     theirs.may_open.clear()
     async with engine_on(repository(m='backend: "theirs"')) as engine:
-        jobs = [
-            asyncio.create_task(engine.load(LoadRequest("m")))
-            for _ in range(control_module.MAX_WAITING + 1)
-        ]
+        jobs = [asyncio.create_task(engine.load(LoadRequest("m"))) for _ in range(MAX_WAITING + 1)]
         done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
         [refused] = done
         with pytest.raises(Unavailable, match="wait already"):
@@ -136,7 +133,7 @@ async def test_names_that_were_tried_are_not_remembered(repository):
         with pytest.raises(NotLoadable):
             await control.load(LoadRequest(f"x{number}"))
         await control.unload(UnloadRequest(f"x{number}"))
-    assert not vars(control)["_versions_of"]
+    assert not control._queue.versions_of
     assert catalog.models == {}
     await control.close(PATIENCE_S)
 

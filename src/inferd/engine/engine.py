@@ -33,9 +33,9 @@ from inferd.core.processes import ALONE as ONE
 from inferd.core.processes import Others, Processes, Serves
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.streaming import one_answer
+from inferd.engine.control.control import RepositoryControl
 from inferd.engine.loading.caching import open_store
 from inferd.engine.loading.catalog import UNKNOWN, Catalog
-from inferd.engine.loading.control import RepositoryControl
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.serving.served import Served
 from inferd.engine.steps import Steps

@@ -1,0 +1,344 @@
+"""Changes: make a model serve what is found of it, and ensembles follow their steps.
+
+The steps of an ensemble are loaded before it, and it is taken down before one of them goes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Container, Coroutine
+from contextlib import suppress
+
+from inferd.core.change import UNSHARED, Agreement
+from inferd.engine.control.load_queue import LoadQueue
+from inferd.engine.control.readiness import ModelReadiness
+from inferd.engine.loading.catalog import UNLOADED
+from inferd.engine.loading.dependents import Dependents, check_chain
+from inferd.engine.loading.model_versions import ModelVersions, was_read
+from inferd.engine.loading.source import ModelSource, ModelSources, not_loaded
+from inferd.errors import InferdError, InvalidConfig, LoadFailed, NotLoadable, NotUnique
+
+log = logging.getLogger("inferd.engine")
+
+CALLERS_WAIT_S = 5.0
+"""How long the answer to a load waits for the ensembles that come back with the model."""
+
+Read = Callable[[], ModelSource | None]
+"""Reads, in a thread, what a model is to be made from; returns None when it is not there."""
+
+
+class ModelChanges:
+    """Changes models in their turn in `queue`, and what calls them; `mode` is the control mode.
+
+    `sent` holds what clients have sent, by name, to bring back ensembles taken down; `following`
+    the models that follow their repositories at the moment, and `catching_up` the ensembles that
+    adapt to their steps.
+    """
+
+    def __init__(
+        self,
+        sources: ModelSources,
+        queue: LoadQueue,
+        ready: ModelReadiness,
+        dependents: Dependents,
+        mode: str,
+    ) -> None:
+        self._sources = sources
+        self.queue = queue
+        self._ready = ready
+        self._dependents = dependents
+        self._mode = mode
+        self.sent: dict[str, ModelSource] = {}
+        self.following: set[str] = set()
+        self.catching_up: dict[str, asyncio.Task[None]] = {}
+        self.complaints: dict[str, list[str]] = {}
+        self.is_started = False
+
+    async def change(
+        self,
+        name: str,
+        read: Read,
+        agreement: Agreement,
+        *,
+        is_requested: bool = False,
+        chain: tuple[str, ...] = (),
+        looked: set[str] | None = None,
+    ) -> list[str]:
+        """Make the model serve what `read` finds; return what went wrong.
+
+        An ensemble's steps are loaded before it; `chain` are the ensembles this one is loaded for.
+        The ensembles that call a model that is gone end before it. When a client `is_requested` for
+        it, whatever goes wrong is raised, and steps that serve are looked at as well; those that
+        were are in `looked`.
+        """
+        check_chain(chain, name)
+        complaints: list[str] = []
+        if looked is not None:
+            looked.add(name)
+        for is_last in (False, True):
+            async with self.queue.turn(name) as model_versions:
+                source = await self.queue.read(read)
+                missing = self._ready.missing(source)
+                goes = source is None or self._is_hidden(source)
+                is_called = goes and self._ready.is_called(name)
+                serving = [] if looked is None else self._ready.serving_steps(source, looked)
+                if not (missing or serving or is_called) or is_last:
+                    complaints = await self._apply(
+                        model_versions, source, agreement, is_requested=is_requested
+                    )
+                    break
+            if is_called:
+                await self.take_down_callers(name)
+            for step in missing:
+                try:
+                    await self.change(
+                        step, self.reader(step), agreement, chain=(*chain, name), looked=looked
+                    )
+                except LoadFailed as error:
+                    if is_requested:
+                        raise self._not_begun(name, error, source) from error
+                    raise
+            for step in serving:
+                await self._look_at_step(step, agreement, (*chain, name), looked)
+        await self.settle(name)
+        return complaints
+
+    async def _look_at_step(
+        self, step: str, agreement: Agreement, chain: tuple[str, ...], looked: set[str] | None
+    ) -> None:
+        """Have a step that serves follow what has changed of it, for the ensembles in `chain`.
+
+        What goes wrong is logged: it goes on as it is, and whether it fits is seen later.
+        """
+        model_versions = self.queue.versions_of.get(step)
+        served = model_versions.source if model_versions is not None else None
+        if served is None or served.is_override:  # as a client sent it: so it stays
+            return
+        try:
+            read = lambda: self._sources.find(step) or served  # noqa: E731
+            complaints = await self.change(step, read, agreement, chain=chain, looked=looked)
+        except InferdError as error:
+            complaints = [error.message]
+        for complaint in complaints:
+            log.error("%s", complaint)
+
+    async def _apply(
+        self,
+        model_versions: ModelVersions,
+        source: ModelSource | None,
+        agreement: Agreement,
+        *,
+        is_requested: bool,
+    ) -> list[str]:
+        name = model_versions.name
+        if source is None:
+            self._dependents.leave(name)
+            self.withdraw(model_versions, is_gone=True)
+            return []
+        needs = source.needs
+        error = source.model.error or self._ready.misfit(name, needs, self._ready.missing(source))
+        error = error or (self._ready.stuck(source) if is_requested else None)
+        if error is not None:
+            if is_requested:
+                raise self._not_begun(name, error, source) from error
+            if source.is_override:
+                raise error
+            if model_versions.serving and self._is_hidden(source):
+                self.withdraw(model_versions, error.message)
+            else:
+                model_versions.fail(error, source.model)
+            return [error.message]
+        self._dependents.want(name, needs)  # now, so that the next change is checked against it
+        before = model_versions.serving
+        source = source._replace(callees=self._ready.callees(needs))
+        try:
+            failures = await model_versions.change(
+                source, agreement, is_partial=not (is_requested or before)
+            )
+        finally:
+            if before and model_versions.source is not None:
+                # What goes on serving calls what it did.
+                self._dependents.want(name, model_versions.source.needs)
+        if model_versions.serving != before:
+            self._tell(model_versions)
+        if failures and is_requested:
+            error = _failed(name, failures, model_versions.serving)
+            log.error("%s", error.message)
+            raise error
+        return list(failures.values())
+
+    def _not_begun(self, name: str, error: InferdError, source: ModelSource | None) -> InferdError:
+        """Return the answer to a load of which nothing was begun; the index tells of it, too.
+
+        A model that was read failed as one that does not come up; one that cannot be read could not
+        be loaded, and is still one that never was unless it serves. A configuration that was sent
+        is refused and leaves no trace.
+        """
+        if source is not None and source.is_override:
+            return _refused(name, error)
+        is_read = was_read(error)
+        if is_read or self._ready.serves(name):
+            self.queue.versions(name).fail(error, source.model if source is not None else None)
+            self.queue.drop_if_idle(name)
+        if not is_read:
+            return NotLoadable(not_loaded(name, error.message))
+        log.error("%s", error.message)
+        return LoadFailed(f"load failed for model '{name}': {error.message}")
+
+    def _is_hidden(self, source: ModelSource) -> bool:
+        """Tell whether a model is to serve no more, for another has appeared with its name.
+
+        Where clients ask for models it goes on, as one that cannot be read: only its load fails.
+        """
+        return self._mode == "poll" and isinstance(source.model.error, NotUnique)
+
+    def withdraw(
+        self,
+        model_versions: ModelVersions,
+        reason: str = UNLOADED,
+        *,
+        is_gone: bool = False,
+    ) -> None:
+        """Serve no version of a model from now on, for `reason`."""
+        before = model_versions.serving
+        model_versions.withdraw(reason, is_gone=is_gone)
+        if before:
+            self._tell(model_versions)
+
+    def _tell(self, model_versions: ModelVersions) -> None:
+        """Log which versions now serve, except during the start, which ends with a table."""
+        if self.is_started:
+            versions = ", ".join(map(str, model_versions.serving))
+            what = f"version {versions}" if versions else "no version"
+            log.info("model '%s' now serves %s", model_versions.name, what)
+
+    async def settle(self, name: str) -> None:
+        """Take down the ensembles that call the model, or bring them back if it now serves.
+
+        An ensemble one of whose steps went while it was loaded is taken down itself.
+        """
+        if self._ready.serves(name) and (
+            gone := self._ready.missing(self.queue.versions(name).source)
+        ):
+            await self._take_down(name, f"model '{gone[0]}', which it calls, is {UNLOADED}")
+        if not self._ready.serves(name):
+            await self.take_down_callers(name)
+            return
+        for ensemble in self._dependents.of(name):
+            if not self._ready.serves(ensemble):
+                self._catch_up(ensemble, self.follow(ensemble, self.reader(ensemble)))
+                continue
+            source = self.queue.versions(ensemble).source
+            if source is not None and source.callees != self._ready.callees(source.needs):
+                self._catch_up(ensemble, self._renew(ensemble))
+
+    def _catch_up(self, ensemble: str, job: Coroutine[object, object, None]) -> None:
+        """Start `job`, which adapts the ensemble to what now serves its steps."""
+        task = self.catching_up[ensemble] = self.queue.spawn(job)
+        task.add_done_callback(lambda task: self._caught_up(ensemble, task))
+
+    def _caught_up(self, ensemble: str, task: asyncio.Task[None]) -> None:
+        if self.catching_up.get(ensemble) is task:
+            del self.catching_up[ensemble]
+
+    async def callers_caught_up(self, name: str) -> None:
+        """Wait, at most CALLERS_WAIT_S, until all direct and indirect callers have adapted to it.
+
+        A client that has loaded a step is likely to call its ensembles next.
+        """
+        callers = [name]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALLERS_WAIT_S):
+                for one in callers:
+                    for ensemble in self._dependents.of(one):
+                        if ensemble in self.catching_up:
+                            await asyncio.wait([self.catching_up[ensemble]])
+                        if ensemble not in callers:
+                            callers.append(ensemble)
+
+    async def take_down_callers(self, name: str) -> None:
+        """Stop serving the ensembles that call the model, and wait for their last requests."""
+        for ensemble in self._dependents.of(name):
+            if self._ready.serves(ensemble):
+                await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
+        for model_versions in list(self.queue.versions_of.values()):
+            # Some may have been unloaded before.
+            if model_versions.source is not None and name in model_versions.source.needs:
+                await model_versions.drained()
+
+    async def _take_down(self, ensemble: str, reason: str) -> None:
+        for is_last in (False, True):
+            await self.take_down_callers(ensemble)
+            async with self.queue.turn(ensemble) as model_versions:
+                if is_last or not self._ready.is_called(
+                    ensemble
+                ):  # some may have come back meanwhile
+                    source = model_versions.source
+                    if source is not None and source.is_override and source.upload is None:
+                        self.sent[ensemble] = source
+                    self.withdraw(model_versions, reason)
+                    break
+        await model_versions.drained()
+
+    async def _renew(self, ensemble: str) -> None:
+        """Put an ensemble that serves together anew, for other versions serve its steps now.
+
+        It is taken down when it does not fit them.
+        """
+        complaints: list[str] = []
+        try:
+            async with self.queue.turn(ensemble) as model_versions:
+                source = model_versions.source  # what it is made from by now
+                if source is not None and model_versions.serving:
+                    complaints = await self._apply(
+                        model_versions, source, UNSHARED, is_requested=False
+                    )
+            await self.settle(ensemble)
+        except InferdError as error:
+            complaints = [error.message]
+        if complaints and self._ready.serves(ensemble):
+            log.error("%s", complaints[0])
+            await self._take_down(ensemble, complaints[0])
+
+    async def follow(self, name: str, read: Read, agreement: Agreement = UNSHARED) -> None:
+        """Make a change that no client waits for; log failures, and let a later look retry."""
+        try:
+            complaints = await self.change(name, read, agreement)
+        except InferdError as error:
+            complaints = [error.message]
+            self.queue.versions(name).fail(error)
+        finally:
+            self.following.discard(name)
+            self.queue.drop_if_idle(name)
+        if complaints:
+            self._sources.watch.forget(name)
+            self.complain(name, complaints)
+        else:
+            self.complaints.pop(name, None)
+
+    def complain(self, name: str, complaints: list[str]) -> None:
+        """Log `complaints` about the model, unless they are the same as last time."""
+        if complaints != self.complaints.get(name):
+            for complaint in complaints:
+                log.error("%s", complaint)
+        self.complaints[name] = complaints
+
+    def reader(self, name: str) -> Read:
+        """Return what reads a model as a client has sent it, or from its repository."""
+        sent = self.sent.get(name)
+        return lambda: sent or self._sources.find(name)
+
+
+def _refused(name: str, error: InferdError) -> InferdError:
+    """Return the answer to a load that brought a configuration which is wrong or does not fit."""
+    if isinstance(error, LoadFailed):
+        return LoadFailed(f"load failed for model '{name}': {error.message}")
+    kind = InvalidConfig if isinstance(error, InvalidConfig) else type(error)
+    return kind(not_loaded(name, error.message))
+
+
+def _failed(name: str, failures: dict[int, str], serving: Container[int]) -> LoadFailed:
+    reasons = []
+    for number, why in failures.items():
+        state = "" if number in serving else " is at UNAVAILABLE state"
+        reasons.append(f"version {number}{state}: {why}")
+    return LoadFailed(f"load failed for model '{name}': {'; '.join(reasons)}")
