@@ -2,6 +2,7 @@ import hashlib
 import os
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,11 @@ def test_where_signatures_are_required_a_model_needs_one(echo):
     keys = read_keys([str(SIGNED / "pub.pem")], "--require-signatures")
     reading = Reading(keys=keys)
     assert find_model(echo, reading).error is None
+    other = Path(shutil.copytree(echo, echo.with_name("other")))
+    with pytest.raises(InvalidConfig, match="signed as 'echo', expected 'other'"):
+        run_agents(other, ModelConfig("other"), keys=keys)
+    allowed = echo_signed_by((SIGNED / "pub.pem").read_text(), name="echo")
+    run_agents(other, replace(allowed, name="other"), keys=keys)
     (echo / "config.pbtxt").write_text('backend: "square"')
     error = find_model(echo, reading).error
     text = "model 'echo', --require-signatures: 'config.pbtxt' was changed after it was signed"

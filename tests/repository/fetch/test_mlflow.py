@@ -113,6 +113,7 @@ def answering(rows):
     ("rows", "words"),
     [
         ([{"path": ".."}], "has '..', which leads out of it"),
+        ([{"path": "..", "is_dir": True}], "has '..', which leads out of it"),
         ([{"path": "a", "is_dir": True}], "has folders without end"),
         ([{"path": "a", "file_size": "x"}], "answer is not as expected"),
         ([{"path": "a", "file_size": -5}], "has a file of -5 bytes"),

@@ -8,6 +8,9 @@ from small_hub import basic, tar_of
 
 from inferd.errors import NotLoadable
 from inferd.repository.fetch.registry_login import RegistryLogin, stored_credentials
+from inferd.repository.fetch.web import FixedLogin
+
+OTHERS = ("http://h/api", "https://h:444/api", "https://h.example.com/api")
 
 
 @pytest.fixture
@@ -129,6 +132,17 @@ def test_a_registry_with_tls_cannot_have_passwords_sent_without_it():
     ):
         login.answer('Bearer realm="http://ghcr.io/token"')
     assert not login.answer("Digest x")
+
+
+def test_a_token_is_for_its_registry_alone(hub, place):
+    with_tokens(hub)
+    login = RegistryLogin("it", hub.url, {})
+    assert login.answer(hub.challenge)
+    assert login.header(f"{hub.url}/v2/") == "Bearer short-lived"
+    assert [login.header(url) for url in OTHERS] == [""] * 3
+    fixed = FixedLogin("https://h/api", "hidden")
+    assert fixed.header("https://h:443/x") == "hidden"
+    assert [fixed.header(url) for url in OTHERS] == [""] * 3
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"x":' * 100_000])

@@ -1,6 +1,7 @@
 """Archives and layers: what comes out, and what does not."""
 
 import bz2
+import io
 import tarfile
 
 import pytest
@@ -87,6 +88,16 @@ def test_a_header_that_would_fill_the_memory_is_not_read(unpack):
     header.type, header.size = tarfile.XHDTYPE, 1 << 40
     with pytest.raises(NotLoadable, match="'it' is no whole archive"):
         unpack(header.tobuf() + b"\0" * 4096)
+
+
+def test_a_header_that_is_unpacked_to_much_is_not_read(unpack):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        entry = tarfile.TarInfo("x")
+        entry.pax_headers = {"comment": "x" * 9_000_000}
+        archive.addfile(entry)
+    with pytest.raises(NotLoadable, match="'it' is no whole archive"):
+        unpack(made.getvalue())
 
 
 @pytest.mark.parametrize(

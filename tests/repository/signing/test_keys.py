@@ -13,6 +13,7 @@ from inferd.repository.signing.keys import TrustedKeys
 
 AUTHORITY = (x509.BasicConstraints(ca=True, path_length=None), True)
 NO_AUTHORITY = (x509.BasicConstraints(ca=False, path_length=None), True)
+USAGE = x509.KeyUsage(True, *[False] * 8)  # for signatures, but not of certificates
 CODE_SIGNING = (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), False)
 
 
@@ -46,7 +47,8 @@ def chain(issue, make_signer, folder):
 
     def make(root=AUTHORITY, middle=AUTHORITY, leaf=(CODE_SIGNING,), days=(-10, 10), sent=None):
         keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
-        above = issue(keys[0], "root", days=days, extensions=[root])
+        own_of_root = [AUTHORITY, root] if isinstance(root[0], x509.KeyUsage) else [root]
+        above = issue(keys[0], "root", days=days, extensions=own_of_root)
         between = issue(keys[1], "middle", above, keys[0], extensions=[middle])
         signer = make_signer()
         own = issue(signer.key, "signer", between, keys[1], (-5, -1), leaf)
@@ -71,6 +73,7 @@ def test_a_certificate_counts_whose_issuer_is_trusted_also_after_its_end(chain, 
         ({"middle": NO_AUTHORITY}, "nobody who is trusted has issued"),
         ({"root": (x509.BasicConstraints(ca=True, path_length=0), True)}, "nobody who is trusted"),
         ({"root": (x509.SubjectAlternativeName([x509.DNSName("x")]), True)}, "nobody who is"),
+        ({"root": (USAGE, True)}, "nobody who is trusted has issued"),
         ({"days": (-30, -20)}, "nobody who is trusted has issued"),
         ({"sent": "no middle"}, "nobody who is trusted has issued"),
         ({"leaf": ()}, "its certificate is not for signing"),
