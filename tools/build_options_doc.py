@@ -32,12 +32,12 @@ working directory, also in the file.
 _WITHOUT_EFFECT = "*Accepted, but without effect in this version.*"
 
 
-def build() -> str:
+def build(kind: type = ServerConfig) -> str:
     """Return the page."""
     parts = [_TOP]
-    for group, own in groups_of(ServerConfig).items():
+    for group, own in groups_of(kind).items():
         parts.append("\n".join([f"## {group}\n", *_table(own)]) + "\n")
-    options = options_of(ServerConfig).values()
+    options = options_of(kind).values()
     parts.append("\n".join(["## Deprecated spellings\n", *_old_flags(options)]) + "\n")
     return "\n".join(parts)
 

@@ -1,13 +1,20 @@
 import re
-from dataclasses import fields
+import runpy
+from dataclasses import dataclass, fields
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 
-from inferd.config.options.option import groups_of, options_of
+from inferd.cli.command_line.flags import read_command_line
+from inferd.cli.help import serve_help
+from inferd.config.options.option import groups_of, option, options_of
+from inferd.config.sections.ignored import IgnoredSection
 from inferd.config.server import ServerConfig
+from inferd.config.sources import read_settings
 from inferd.errors import InvalidConfig
 
+ROOT = Path(__file__).parents[2]
 OPTIONS = options_of(ServerConfig)
 
 
@@ -48,7 +55,46 @@ def test_the_configuration_never_changes():
 
 
 def test_the_declaration_covers_every_field():
-    assert list(OPTIONS) == [each.name for each in fields(ServerConfig)]
+    assert sorted(OPTIONS) == sorted(each.name for each in fields(ServerConfig))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoreConfig(ServerConfig):
+    shoe_size: int = option(42, "Size of the shoes.", group="Shoes")
+
+
+@pytest.mark.parametrize("way", ["flag", "variable", "file"])
+def test_an_option_that_is_declared_can_be_set_in_each_way(way, tmp_path):
+    file = tmp_path / "options.toml"
+    file.write_text("shoe-size = 43")
+    arguments = {"flag": ["--shoe-size", "43"], "file": ["--config", str(file)]}.get(way, [])
+    environ = {"INFERD_SHOE_SIZE": "43"} if way == "variable" else {}
+    line = read_command_line(arguments, MoreConfig)
+    assert read_settings(line.flags, environ, MoreConfig).config.shoe_size == 43
+    assert read_settings([], {}, MoreConfig).config.shoe_size == 42
+
+
+def test_an_option_that_is_declared_is_in_the_help_and_in_the_reference():
+    build = runpy.run_path(str(ROOT / "tools/build_options_doc.py"))["build"]
+    assert re.search(
+        r"^Shoes\n  --shoe-size N +Size of the shoes. \[42\]$", serve_help(MoreConfig), re.MULTILINE
+    )
+    assert "## Shoes\n\n" in build(MoreConfig)
+    assert "| `--shoe-size` | N | 42 | Size of the shoes. |" in build(MoreConfig)
+
+
+def test_what_is_ignored_stands_in_the_group_of_what_it_comes_after():
+    names = list(OPTIONS)
+    for each in fields(IgnoredSection):
+        after = each.metadata["after"]
+        assert not OPTIONS[each.name].acted_on
+        assert OPTIONS[each.name].group == OPTIONS[after].group
+        assert names[names.index(each.name) - 1] == after
+
+
+def test_every_other_option_is_acted_on():
+    ignored = {each.name for each in fields(IgnoredSection)}
+    assert {one.name for one in OPTIONS.values() if not one.acted_on} == ignored
 
 
 def test_no_time_is_longer_than_the_systems_timers_take():

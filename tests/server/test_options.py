@@ -166,6 +166,10 @@ def test_clients_may_put_the_log_where_the_options_say():
 def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
     own = {
         "model_repository",
+        "require_signatures",
+        "fetch_directory",
+        "fetch_max_bytes",
+        "offline",
         "exit_on_error",
         "workers",
         "workers_hang_secs",

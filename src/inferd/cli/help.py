@@ -67,10 +67,10 @@ the server could not start, and 2 that its options are wrong.
 """
 
 
-def serve_help() -> str:
+def serve_help(kind: type = ServerConfig) -> str:
     """Return the help of `inferd serve`, with the options in groups."""
     parts, idle = [_SERVE], []
-    for group, options in groups_of(ServerConfig).items():
+    for group, options in groups_of(kind).items():
         shown = [each for each in options if each.acted_on]
         idle += [each for each in options if not each.acted_on]
         if shown:

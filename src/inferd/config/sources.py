@@ -48,13 +48,17 @@ class Settings(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def read_settings(flags: Sequence[GivenFlag], environ: Mapping[str, str]) -> Settings:
+def read_settings(
+    flags: Sequence[GivenFlag],
+    environ: Mapping[str, str],
+    kind: type = ServerConfig,
+) -> Settings:
     """Return the server's configuration from `flags`, `environ` and the TOML file they name.
 
     An empty variable counts as not set; a list in a variable is separated by ";". Raises
     InvalidConfig, which names the flag, the variable, or the file and key.
     """
-    options = options_of(ServerConfig)
+    options = options_of(kind)
     warnings = _misspelled_variables(options, environ)
     chosen = _read_variables(options, environ, warnings)
     chosen |= _read_flags(options, flags)
@@ -62,7 +66,7 @@ def read_settings(flags: Sequence[GivenFlag], environ: Mapping[str, str]) -> Set
         chosen = _read_file(options, Path(chosen["config"])) | chosen
     if chosen.get("sagemaker_multi_model"):
         chosen.setdefault("model_control_mode", "explicit")
-    config = ServerConfig(**(vertex_ai_defaults(environ) | chosen))
+    config: ServerConfig = kind(**(vertex_ai_defaults(environ) | chosen))
     check_server_config(config)
     warnings += _without_effect(options, config)
     return Settings(config, tuple(warnings))

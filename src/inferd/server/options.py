@@ -24,6 +24,7 @@ from inferd.config.options.payload_log import read_payload_config
 from inferd.config.options.rate_limit import read_resources
 from inferd.config.options.trace import OPENTELEMETRY, in_effect, read_trace_config
 from inferd.config.ports import is_one_port
+from inferd.config.sections.logs import LogsSection
 from inferd.config.server import ServerConfig
 from inferd.core.processes import ALONE, Processes
 from inferd.engine.loading.load import LoadOptions
@@ -60,13 +61,13 @@ _METRICS_BODY_BYTES = 1000
 _GENERATION_BITS = 32  # traces that a process makes, before their numbers could be another's
 
 
-def log_settings(config: ServerConfig) -> LogSettings:
+def log_settings(config: LogsSection) -> LogSettings:
     """Return the log settings."""
     same = _same_named(config, LogSettings.__slots__, "log_")
     return LogSettings(**same | {"file": Path(config.log_file) if config.log_file else None})
 
 
-def log_folder(config: ServerConfig) -> AllowedFolder:
+def log_folder(config: LogsSection) -> AllowedFolder:
     """Return the folder in which clients may place the log file."""
     return _allowed_folder(config.log_directory, "--log-directory")
 
@@ -88,14 +89,14 @@ def tracer(config: ServerConfig, processes: Processes = ALONE) -> Tracer:
     return Tracer(settings, writer, allowed, numbers)
 
 
-def access_log_file(config: ServerConfig) -> LineFile | None:
+def access_log_file(config: LogsSection) -> LineFile | None:
     """Return the file for lines about requests, None if there is to be none."""
     if not (name := config.access_log):
         return None
     return LineFile(None if name == STANDARD_ERROR else Path(name), "the access log")
 
 
-def payload_log(config: ServerConfig, processes: Processes = ALONE) -> PayloadLog | None:
+def payload_log(config: LogsSection, processes: Processes = ALONE) -> PayloadLog | None:
     """Return the log of payloads, None if there is to be none. Raises InvalidConfig.
 
     Each of several processes has files of its own.
@@ -256,7 +257,7 @@ def _allowed_folder(path: str | None, option: str) -> AllowedFolder:
     return AllowedFolder(Path(path) if path else None, option)
 
 
-def _same_named(config: ServerConfig, names: Iterable[str], prefix: str = "") -> dict[str, Any]:
+def _same_named(config: object, names: Iterable[str], prefix: str = "") -> dict[str, Any]:
     """Return the fields of these names that are options, called `prefix` and the field's name.
 
     What ends in `_s` in a field ends in `_secs` in an option, and `_ms` is left out there.

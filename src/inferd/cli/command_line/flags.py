@@ -41,12 +41,12 @@ _SWITCH = Option(
 )
 
 
-def read_command_line(arguments: Sequence[str]) -> CommandLine:
+def read_command_line(arguments: Sequence[str], kind: type = ServerConfig) -> CommandLine:
     """Read flags and paths; a path counts as one more --model-repository, in its place.
 
     Raises InvalidConfig for an unknown flag or a missing value.
     """
-    spellings = _spellings(options_of(ServerConfig))
+    spellings = _spellings(options_of(kind))
     line = CommandLine()
     rest = deque(arguments)
     while rest:

@@ -2,8 +2,8 @@
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields
 from functools import cache
 from types import MappingProxyType, UnionType
 from typing import Any
@@ -160,22 +160,38 @@ class Option:
 
 
 def option(default: object, help: str, **more: object) -> Any:
-    """Return the dataclass field of one option; `more` are other fields of Option."""
+    """Return the dataclass field of one option; `more` are other fields of Option.
+
+    `after` names the option that it is listed after, in that one's group; otherwise options are in
+    the order of their fields.
+    """
     return field(default=default, metadata={"help": help, **more})
 
 
 @cache
 def options_of(config_class: type) -> Mapping[str, Option]:
     """Return the options declared by the fields of `config_class`, by name, in their order."""
-    found = {}
-    for each in fields(config_class):
+    found: dict[str, Option] = {}
+    for each in _in_order(fields(config_class)):
         more = dict(each.metadata)
+        if after := more.pop("after", ""):
+            more["group"] = found[after].group
         kind = _kind(each.type)
         more.setdefault("word", _word(each.name, kind, more.get("choices", ())))
         more.setdefault("shown", _shown(each.default))
         more.setdefault("bare", "true" if kind is bool else "")
         found[each.name] = Option(name=each.name, kind=kind, default=each.default, **more)
     return MappingProxyType(found)
+
+
+def _in_order(declared: Iterable[Field[Any]]) -> list[Field[Any]]:
+    """Return the fields with each one that says so behind the one that it comes after."""
+    order: list[Field[Any]] = []
+    for each in declared:
+        names = [one.name for one in order]
+        after = each.metadata.get("after")
+        order.insert(names.index(after) + 1 if after else len(order), each)
+    return order
 
 
 def groups_of(config_class: type) -> Mapping[str, list[Option]]:
