@@ -17,7 +17,7 @@ import logging
 from inferd.repository.fetch.progress import progress
 with progress() as shown:
     shown.begin("hf://org/name: [model].onnx", 1000)
-    shown.advance(1000)
+    shown.advance(1000, 1000)
 """
 
 
@@ -39,7 +39,7 @@ def test_without_a_terminal_lines_are_logged_now_and_then(caplog, monkeypatch):
         shown.begin("it", 4000)
         for done in (1000, 2000, 3000):
             now_s[0] += 6
-            shown.advance(done)
+            shown.advance(done, 4000)
     assert caplog.messages == ["fetching 'it', 4.0 kB", "fetching 'it': 2.0 kB of 4.0 kB"]
 
 

@@ -2,13 +2,13 @@
 
 import hashlib
 import http.client
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from inferd.errors import NotLoadable
-from inferd.repository.fetch.snapshot import RemoteFile
+from inferd.repository.fetch.snapshot import Arrived, RemoteFile
 from inferd.repository.fetch.url import shown
 from inferd.repository.fetch.web import WAITS_S, NotAnswered, Pace, TooSlow, Web, reason_of
 
@@ -20,12 +20,10 @@ CHUNK_BYTES = 1 << 20
 _PARTIAL, _NOT_SATISFIABLE = 206, 416
 
 
-def download(
-    web: Web, file: RemoteFile, target: Path, max_bytes: int, arrived: Callable[[int], None]
-) -> None:
+def download(web: Web, file: RemoteFile, target: Path, max_bytes: int, arrived: Arrived) -> None:
     """Write `file` to `target`, continuing what an earlier call left beside it.
 
-    `arrived` is called with the number of bytes that are there of it, each time they are more.
+    `arrived` is called each time when more of it is there.
     Raises NotLoadable when it cannot be had, is not as announced, or has more than `max_bytes`; and
     OSError when it cannot be written.
     """
@@ -45,9 +43,7 @@ def download(
     part.replace(target)
 
 
-def _receive(
-    web: Web, file: RemoteFile, part: Path, limit: int, arrived: Callable[[int], None]
-) -> None:
+def _receive(web: Web, file: RemoteFile, part: Path, limit: int, arrived: Arrived) -> None:
     """Fetch until `part` is whole; as long as more arrives, an end in the middle is no failure."""
     waits = iter(WAITS_S)
     while True:
@@ -71,9 +67,7 @@ def _receive(
         web.wait(wait_s)
 
 
-def _receive_once(
-    web: Web, file: RemoteFile, part: Path, limit: int, arrived: Callable[[int], None]
-) -> bool:
+def _receive_once(web: Web, file: RemoteFile, part: Path, limit: int, arrived: Arrived) -> bool:
     """Append what one response brings to `part`; return whether that is all of it."""
     have = _size(part)
     # As it is, not compressed on the way: otherwise ranges mean other bytes.
@@ -97,7 +91,7 @@ def _receive_once(
                     target.truncate(0)
                     raise _too_large(file, limit)
                 target.write(chunk)
-                arrived(done)
+                arrived(done, end or file.size or 0)
                 pace.add(len(chunk))
     return done == end if end is not None else file.size in (None, done)
 

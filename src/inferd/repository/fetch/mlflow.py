@@ -14,7 +14,7 @@ from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.bucket import Bucket, BucketObject
 from inferd.repository.cloud_url import SCHEMES, cloud_url
 from inferd.repository.fetch.settings import MAX_FILES, FetchSettings
-from inferd.repository.fetch.snapshot import RemoteFile, Snapshot
+from inferd.repository.fetch.snapshot import Arrived, RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl, shown
 from inferd.repository.fetch.web import FixedLogin, Web
 
@@ -176,7 +176,7 @@ def mlflow_snapshot(
 
 def _in_bucket(
     uri: str, url: ModelUrl, environ: Mapping[str, str]
-) -> tuple[list[RemoteFile], Callable[[RemoteFile, str, Callable[[int], None]], None]]:
+) -> tuple[list[RemoteFile], Callable[[RemoteFile, str, Arrived], None]]:
     """Return the files below a URI in a cloud, and what fetches them."""
     endpoint = environ.get("MLFLOW_S3_ENDPOINT_URL", "").rstrip("/")
     if endpoint and uri.startswith("s3://"):
@@ -187,10 +187,10 @@ def _in_bucket(
     objects = {f"{uri}/{one.path}#{one.tag}": one for one in bucket.objects()}
     _check_count(len(objects), url)
 
-    def fetch(file: RemoteFile, target: str, arrived: Callable[[int], None]) -> None:
+    def fetch(file: RemoteFile, target: str, arrived: Arrived) -> None:
         one = objects[file.url]
         bucket.fetch(one, Path(target))
-        arrived(one.size)
+        arrived(one.size, one.size)
 
     return [
         _file(where, one) for where, one in objects.items() if not one.path.endswith("/")

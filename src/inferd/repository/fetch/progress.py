@@ -17,8 +17,8 @@ class FetchProgress(Protocol):
     def begin(self, name: str, total: int) -> None:
         """Say that `name` is being fetched, which has `total` bytes, 0 if that is not known."""
 
-    def advance(self, done: int) -> None:
-        """Say how many bytes of it are there."""
+    def advance(self, done: int, total: int) -> None:
+        """Say how many bytes of it are there, and of how many, 0 if that is not known."""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -48,7 +48,6 @@ class LoggedProgress:
 
     def __init__(self) -> None:
         self._name = ""
-        self._total = 0
         self._said_s = 0.0
 
     def __enter__(self) -> Self:
@@ -65,16 +64,16 @@ class LoggedProgress:
 
     def begin(self, name: str, total: int) -> None:
         """Log what is fetched."""
-        self._name, self._total, self._said_s = name, total, time.monotonic()
+        self._name, self._said_s = name, time.monotonic()
         log.info("fetching '%s'%s", name, f", {size_text(total)}" if total else "")
 
-    def advance(self, done: int) -> None:
+    def advance(self, done: int, total: int) -> None:
         """Log how far it is, now and then."""
         now_s = time.monotonic()
         if now_s - self._said_s < _EVERY_S:
             return
         self._said_s = now_s
-        of = f" of {size_text(self._total)}" if self._total else ""
+        of = f" of {size_text(total)}" if total else ""
         log.info("fetching '%s': %s%s", self._name, size_text(done), of)
 
 
@@ -126,9 +125,9 @@ class BarProgress:
         """Add a bar."""
         self._task = self._bars.add_task(name, total=total or None)
 
-    def advance(self, done: int) -> None:
+    def advance(self, done: int, total: int) -> None:
         """Move the bar."""
-        self._bars.update(self._task, completed=done)
+        self._bars.update(self._task, completed=done, total=total or None)
 
 
 def size_text(size: int) -> str:

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from inferd.repository.fetch.web import Web
 
+Arrived = Callable[[int, int], None]
+"""Gets the number of bytes of a file that have arrived, and of all that it has, 0 if unknown."""
+
 
 class FileForm(Enum):
     """What is made of a file that has been fetched."""
@@ -35,12 +38,11 @@ class RemoteFile(NamedTuple):
 class Snapshot(NamedTuple):
     """What there is to fetch: a model called `name`, whose `identity` changes with its files.
 
-    `fetch` brings a file that `web` does not: it gets the file, the path to write, and what to call
-    with the number of bytes that have arrived.
+    `fetch` brings a file that `web` does not: it gets the file, and the path to write.
     """
 
     name: str
     identity: str
     files: tuple[RemoteFile, ...]
     web: Web
-    fetch: Callable[[RemoteFile, str, Callable[[int], None]], None] | None = None
+    fetch: Callable[[RemoteFile, str, Arrived], None] | None = None

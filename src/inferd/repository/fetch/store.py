@@ -163,7 +163,8 @@ def _download(url: ModelUrl, snapshot: Snapshot, files: Path, settings: FetchSet
             target = files / _digest(f"{file.url}\0{file.digest}")
             if not target.exists():
                 name = file.path or file.url.rpartition("/")[2]
-                shown.begin(f"{url.shown}: {name.partition('?')[0]}", file.size or 0)
+                is_all = url.shown.endswith(f"/{name}")
+                shown.begin(url.shown if is_all else f"{url.shown}: {name}", file.size or 0)
                 if snapshot.fetch is not None:
                     part = target.with_name(target.name + PART)
                     snapshot.fetch(file, str(part), shown.advance)
