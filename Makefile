@@ -38,6 +38,7 @@ FUZZER := .venv-fuzz/.installed
 CHARTS := .venv-deploy/.installed
 RELEASER := .venv-release/.installed
 BROWSER := .venv-browser/.installed
+SITE := .venv-site/.installed
 COMPILED := .venv-compiled/.installed
 COMPILED_ALONE := .venv-compiled/alone
 # What is only tested is optimised less: compiling takes a third of the time then.
@@ -46,7 +47,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow wheels test-wheels audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser test-plain-loop conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow wheels test-wheels audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser test-plain-loop site conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +96,9 @@ test-cluster: .venv-ray/.installed ## replicas on a Ray cluster of three nodes, 
 
 test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environment with helm and schemas
 	.venv-deploy/bin/python -m pytest -q tests/charts $(ARGS)
+
+site: $(SITE) ## the documentation as a site with search, site/index.html
+	.venv-site/bin/python tools/build_site.py site
 
 test-plain-loop: $(DEV) ## the tests on asyncio's own event loop, as where there is no uvloop
 	INFERD_WITHOUT=uvloop $(BIN)/pytest tests -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
@@ -170,7 +174,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser .venv-release .venv-atheris $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out dist .fuzz
+	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser .venv-site .venv-release .venv-atheris $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out dist site .fuzz
 
 # A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):
@@ -270,6 +274,13 @@ $(RELEASER): pyproject.toml
 	@test -d .venv-release || $(PYTHON) -m venv .venv-release
 	@.venv-release/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.3'
 	@.venv-release/bin/python -m pip --disable-pip-version-check install -qq --group release
+	@touch $@
+
+$(SITE): pyproject.toml
+	@echo "Installing Sphinx into .venv-site"
+	@test -d .venv-site || $(PYTHON) -m venv .venv-site
+	@.venv-site/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1'
+	@.venv-site/bin/python -m pip --disable-pip-version-check install -qq --editable . --group site
 	@touch $@
 
 $(BROWSER): pyproject.toml tools/unpack_axe.py

@@ -1,0 +1,1 @@
+"""Runs the pages that say what to type."""
