@@ -23,7 +23,7 @@ html_show_copyright = False
 
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 4
-# Code of commands, configurations and answers is shown as it is; what cannot be highlighted is no mistake.
+# Commands, configurations and answers are shown as they are; some cannot be highlighted.
 suppress_warnings = ["misc.highlighting_failure"]
 
 autodoc_default_options = {"members": True, "show-inheritance": True}

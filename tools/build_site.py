@@ -22,6 +22,9 @@ PAGE = """<!doctype html>
 """
 
 
+ROW = '<li><a href="{0}/index.html">{0}</a>'
+
+
 def order_of(name: str) -> list[int]:
     """Return what versions are sorted by: their numbers."""
     return [int(number) for number in re.findall(r"\d+", name)]
@@ -57,7 +60,7 @@ def main(folder: Path) -> int:
     code = subprocess.run(command, check=False).returncode
     if code == 0:
         write_index(folder)
-        print(f"the site is in {folder}/index.html")  # noqa: T201 - what the command says
+        print(f"the site is in {folder}/index.html")
     return code
 
 

@@ -1,4 +1,4 @@
-"""What the tutorials say is done as it is written: files are saved, commands typed, answers compared."""
+"""Tutorials are done as they are written: files saved, commands typed, answers compared."""
 
 import os
 import re
