@@ -1,4 +1,4 @@
-"""Builds the documentation site: build_site.py FOLDER makes FOLDER/VERSION, and an index of versions.
+"""Builds the documentation site: build_site.py FOLDER makes FOLDER/VERSION and an index page.
 
 Every link is checked; a warning is an error (docs/decisions/0053-site.md).
 """
