@@ -359,14 +359,14 @@ async def test_a_deadline_of_nothing_has_passed(bench):
 def coming(bench, stream_id):
     """How much is held of what came on a stream."""
     [connection] = bench.server.endpoint.connections
-    stream = connection._h2.streams.get(stream_id)
+    stream = connection._sender.handlers.get(stream_id)
     return -1 if stream is None else stream._held_bytes
 
 
 def begun(bench, stream_id):
     """How many messages of a stream have begun to come."""
     [connection] = bench.server.endpoint.connections
-    return connection._h2.streams[stream_id]._reader.begun_count
+    return connection._sender.handlers[stream_id]._reader.begun_count
 
 
 @pytest.mark.parametrize("came", [b"", bytes(3), b"\0\0\0\1\0" + bytes(100), bytes(5)])
@@ -478,7 +478,7 @@ async def test_an_answer_has_its_time_from_when_it_was_made(bench):
     await bench.until(PING, ACK)
     assert bench.server.endpoint.connections
     [connection] = bench.server.endpoint.connections
-    assert 1 in connection._h2.streams
+    assert 1 in connection._sender.handlers
     bench.pass_time(2)
     assert await bench.until(RST_STREAM) == struct.pack(">L", ErrorCode.CANCEL)
 
@@ -496,7 +496,7 @@ async def test_an_answer_that_moves_is_waited_for_though_others_move_too(bench):
         bench.send(encode_frame(PING, 0, 0, bytes(8)))
         await bench.until(PING, ACK)
     [connection] = bench.server.endpoint.connections
-    assert set(connection._h2.streams) == {3}
+    assert set(connection._sender.handlers) == {3}
 
 
 @timed(write_timeout_s=10)
@@ -528,7 +528,7 @@ async def test_who_does_not_read_at_all_is_cut(bench):
     bench.call(1, b"/t.T/Fill", ends=0)
     bench.send(encode_frame(8, 0, 0, window), encode_frame(8, 0, 1, window))
     [connection] = bench.server.endpoint.connections
-    await true(lambda: connection._h2.is_paused)
+    await true(lambda: connection._sender.is_paused)
     bench.pass_time(1)
     bench.pass_time(11)
     await true(lambda: not bench.server.endpoint.connections)

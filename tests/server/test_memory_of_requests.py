@@ -18,7 +18,7 @@ import inferd
 from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.engine.loading.lookup import given_model
-from inferd.http.grpc.call import GrpcCall
+from inferd.http.grpc.unary_call import UnaryCall
 from inferd.http.h1.connection import HttpConnection
 from inferd.server.server import Server
 
@@ -109,9 +109,9 @@ def test_what_waits_goes_with_its_call(repository):
         async with triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
             call = asyncio.create_task(client.infer("waiting", [zero()]))
             await until(lambda: has_waiting(server, "waiting"))
-            assert count(GrpcCall) == 1
+            assert count(UnaryCall) == 1
             call.cancel()
-            await until(lambda: count(GrpcCall) == 0)
+            await until(lambda: count(UnaryCall) == 0)
 
     serving(serve, repository(waiting=waiting()))
 
@@ -121,7 +121,7 @@ def test_what_waited_too_long_goes_when_it_is_refused(repository):
         async with triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
             with pytest.raises(InferenceServerException, match="timeout expired"):
                 await client.infer("impatient", [zero()])
-            await until(lambda: count(GrpcCall) == 0)
+            await until(lambda: count(UnaryCall) == 0)
 
     serving(serve, repository(impatient=waiting(timeout_us=20_000)))
 

@@ -12,15 +12,13 @@ from inferd.aio.driver import Driver, cancel_soon
 from inferd.aio.promise import driven
 from inferd.errors import InferdError
 from inferd.http.access import joined
-from inferd.http.grpc.call import QUEUED_BYTES
 from inferd.http.grpc.endpoint import Carrier
+from inferd.http.grpc.exchange import QUEUED_BYTES, StreamExchange
 from inferd.http.grpc.messages import is_grpc
 from inferd.http.h1.body import pace_fault
 from inferd.http.h1.endpoint import HttpEndpoint
-from inferd.http.h2.connection import H2Connection
 from inferd.http.h2.frames import ErrorCode
 from inferd.http.h2.hpack import Field, encode_fields
-from inferd.http.h2.request import RequestHead
 from inferd.http.h2.stream import H2Stream
 from inferd.http.message import (
     HttpAnswer,
@@ -41,22 +39,19 @@ _WRONG_METHOD = encode_fields(
 )
 
 
-class WrongExchange(H2Stream):
+class WrongExchange(StreamExchange):
     """A request that cannot be gRPC (gRPC over HTTP2, Requests).
 
     Answered with 405 if only the method is wrong (not POST), else with 415.
     """
 
     def on_open(self) -> None:
-        """See H2Stream."""
-        block = _WRONG_METHOD if is_grpc(self.head) else _WRONG_TYPE
-        self.connection.send_headers(self, block, ends=True)
-
-    def on_reset(self) -> None:
-        """See H2Stream."""
+        """See StreamHandler."""
+        block = _WRONG_METHOD if is_grpc(self.stream.head) else _WRONG_TYPE
+        self.sender.send_headers(self.stream, block, ends=True)
 
 
-class RestExchange(H2Stream):
+class RestExchange(StreamExchange):
     """One request and its answer."""
 
     _body: memoryview | bytearray | None = None
@@ -66,16 +61,10 @@ class RestExchange(H2Stream):
     _task: asyncio.Task[None] | Driver | None = None
     _outflow: Outflow | None = None
 
-    def __init__(
-        self,
-        connection: H2Connection,
-        stream_id: int,
-        head: RequestHead,
-        carrier: Carrier,
-        rest: HttpEndpoint,
-    ) -> None:
-        H2Stream.__init__(self, connection, stream_id, head)
-        self.drop_bytes = 1 << 22
+    def __init__(self, stream: H2Stream, carrier: Carrier, rest: HttpEndpoint) -> None:
+        super().__init__(stream, carrier.sender)
+        stream.drop_bytes = 1 << 22
+        self._head = stream.head
         self._carrier = carrier
         self._routes = rest.routes
         if rest.is_logged:
@@ -85,33 +74,33 @@ class RestExchange(H2Stream):
         self._capacity = carrier.endpoint.capacity
 
     def on_open(self) -> None:
-        """See H2Stream."""
+        """See StreamHandler."""
         try:
             self._check_head()
-            length = self.head.content_length
+            length = self._head.content_length
             self._body = memory_of(length) if length >= 0 else bytearray()
         except (HttpError, InferdError) as error:
             self._refuse(error)
 
     def _check_head(self) -> None:
         limit = self._limits.max_header_bytes
-        if self.head.size > limit:
+        if self._head.size > limit:
             raise HttpError(431, f"the request head is larger than {limit} bytes")
-        if self.head.method not in _METHODS:  # as over HTTP/1.1 (RFC 9110, section 9.1)
-            method = self.head.method.decode(errors="replace")
+        if self._head.method not in _METHODS:  # as over HTTP/1.1 (RFC 9110, section 9.1)
+            method = self._head.method.decode(errors="replace")
             raise HttpError(501, f"there is no method {method} here")
-        if self.head.method == b"CONNECT":
+        if self._head.method == b"CONNECT":
             raise HttpError(501, "CONNECT is not supported")
         # Without a body the call itself checks access, after CORS preflights have been answered.
-        if self._routes.is_guarded and not self.is_remote_done:
-            self._routes.check_access(self.head.path, joined(self.head.fields))
-        if self.head.content_length > self._limits.max_body_bytes:
+        if self._routes.is_guarded and not self.stream.is_remote_done:
+            self._routes.check_access(self._head.path, joined(self._head.fields))
+        if self._head.content_length > self._limits.max_body_bytes:
             raise self._too_large()
-        if not self.is_remote_done:
-            check_head(self._capacity, self._routes, self.head.path, self.head.content_length)
+        if not self.stream.is_remote_done:
+            check_head(self._capacity, self._routes, self._head.path, self._head.content_length)
 
     def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
-        """See H2Stream."""
+        """See StreamHandler."""
         count = stop - start
         if isinstance(self._body, bytearray):
             if self._filled + count > self._limits.max_body_bytes:
@@ -123,13 +112,13 @@ class RestExchange(H2Stream):
         self.on_filled(count, ends=ends)
 
     def room(self) -> memoryview | None:
-        """See H2Stream."""
+        """See StreamHandler."""
         return self._body[self._filled :] if isinstance(self._body, memoryview) else None
 
     def on_filled(self, count: int, *, ends: bool) -> None:
-        """See H2Stream."""
+        """See StreamHandler."""
         if self._is_refused:
-            self.connection.credit(self, count)
+            self.sender.credit(self.stream, count)
             return
         self._filled += count
         self._held_bytes += count
@@ -138,15 +127,15 @@ class RestExchange(H2Stream):
         if capacity.buffered_bytes > capacity.max_bytes:
             self._refuse(capacity.too_many_bytes(self._held_bytes))
             return
-        self.connection.credit(self, count)
+        self.sender.credit(self.stream, count)
         if ends:
             self.on_end()
 
     def on_end(self) -> None:
-        """See H2Stream."""
+        """See StreamHandler."""
         if self._is_refused:
             return
-        head = self.head
+        head = self._head
         headers = joined(head.fields)
         if head.authority:  # the same as Host, and before it (RFC 9113, section 8.3.1)
             headers[b"host"] = head.authority
@@ -168,18 +157,18 @@ class RestExchange(H2Stream):
         self._carrier.go_on_soon(self)
 
     def go_on(self) -> None:
-        """See H2Stream."""
+        """See StreamExchange."""
         if isinstance(self._task, Driver):
             self._task.go_on()
 
     @property
     def _is_refused(self) -> bool:
         """Whether a complete answer waits for the client's window, so the body is dropped."""
-        return self.ending is not None
+        return self.stream.ending is not None
 
     def check_pace(self, now: float, _limit_s: float) -> None:
-        """See H2Stream; a body has its own time limit, as over HTTP/1.1."""
-        if self._task is not None or self._is_refused or self.is_local_done:
+        """See StreamExchange; a body has its own time limit, as over HTTP/1.1."""
+        if self._task is not None or self._is_refused or self.stream.is_local_done:
             return
         if self._began_at is None:
             self._began_at = now
@@ -188,27 +177,27 @@ class RestExchange(H2Stream):
             self._refuse(fault)
 
     def on_reset(self) -> None:
-        """See H2Stream."""
+        """See StreamHandler."""
         self._clean_up()
 
     def cut(self) -> None:
-        """See H2Stream."""
-        self.connection.reset(self.id, ErrorCode.CANCEL)
+        """See StreamExchange."""
+        self.sender.reset(self.stream.id, ErrorCode.CANCEL)
 
     def _answered(self, answer: Any, error: BaseException | None) -> None:
         self._task = None
         if error is not None:
             if isinstance(error, Exception):
                 log.error("unexpected failure of an answer; its stream is reset", exc_info=error)
-                self.connection.reset(self.id, ErrorCode.INTERNAL_ERROR)
+                self.sender.reset(self.stream.id, ErrorCode.INTERNAL_ERROR)
             return
-        if self.is_local_done and answer.rest is not None:
+        if self.stream.is_local_done and answer.rest is not None:
             self._task = asyncio.get_running_loop().create_task(driven(answer.rest.aclose()))
         self._answer(answer)
         self._carrier.flush()
 
     def _answer(self, answer: HttpAnswer) -> None:
-        if self.is_local_done:
+        if self.stream.is_local_done:
             return
         length = sum(map(len, answer.buffers))
         fields: list[Field] = [
@@ -224,15 +213,15 @@ class RestExchange(H2Stream):
         if answer.rest is not None:
             self._send_stream(fields, answer.buffers, answer.rest)
             return
-        has_body = bool(length) and self.head.method != b"HEAD" and answer.status != 304
-        self.connection.send_headers(self, encode_fields(fields), ends=not has_body)
+        has_body = bool(length) and self._head.method != b"HEAD" and answer.status != 304
+        self.sender.send_headers(self.stream, encode_fields(fields), ends=not has_body)
         if has_body:
-            self.connection.send_data(self, answer.buffers, b"")
+            self.sender.send_data(self.stream, answer.buffers, b"")
         self._clean_up()
 
     def _send_stream(self, fields: list[Field], first: list[Any], rest: Pieces) -> None:
         """Send an answer of unknown length, no faster than the client's window allows."""
-        self.connection.send_headers(self, encode_fields(fields))
+        self.sender.send_headers(self.stream, encode_fields(fields))
         self._release()
         self._outflow = Outflow(rest, self._write)
         for piece in filter(len, first):
@@ -244,22 +233,22 @@ class RestExchange(H2Stream):
             await outflow.run()
         except Exception:
             log.exception("unexpected failure in the middle of an answer; its stream is reset")
-            self.connection.reset(self.id, ErrorCode.INTERNAL_ERROR)
+            self.sender.reset(self.stream.id, ErrorCode.INTERNAL_ERROR)
         self._task = None
-        if not self.is_local_done:
-            self.connection.send_data(self, [], b"")
+        if not self.stream.is_local_done:
+            self.sender.send_data(self.stream, [], b"")
         self._carrier.flush()
 
     def _write(self, piece: bytes) -> None:
-        if self.is_local_done:
+        if self.stream.is_local_done:
             return
-        self.connection.send_data(self, [piece], None)
+        self.sender.send_data(self.stream, [piece], None)
         self._carrier.flush()
-        if self.pending_bytes > QUEUED_BYTES and self._outflow is not None:
+        if self.stream.pending_bytes > QUEUED_BYTES and self._outflow is not None:
             self._outflow.hold()
 
     def on_drained(self) -> None:
-        """See H2Stream."""
+        """See StreamHandler."""
         if self._outflow is not None:
             self._outflow.release()
 
@@ -268,7 +257,7 @@ class RestExchange(H2Stream):
         return HttpError(413, f"the body is larger than the {limit} bytes this server takes")
 
     def _refuse(self, error: HttpError | InferdError) -> None:
-        head = self.head
+        head = self._head
         request = HttpRequest(head.method, head.path, joined(head.fields), True, False)
         self._answer(self._routes.refusal(request, error))
 

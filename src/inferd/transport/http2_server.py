@@ -14,7 +14,7 @@ from inferd.http.coder import Coder
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.endpoint import GrpcEndpoint
 from inferd.http.grpc.handler import Method
-from inferd.http.http2_connection import Http2Connection, LoggedHttp2Connection
+from inferd.http.http2_connection import Http2Connection
 from inferd.http.turns import Turns
 from inferd.transport.backlog import stop_listening, take
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context, port_methods
@@ -32,10 +32,6 @@ _LAST_WAIT_S = 0.5
 
 class AsyncioHttp2Connection(Http2Connection, asyncio.BufferedProtocol):
     """A connection on asyncio's own event loop, which recognizes a BufferedProtocol by class."""
-
-
-class AsyncioLoggedHttp2Connection(LoggedHttp2Connection, asyncio.BufferedProtocol):
-    """The same, of a connection whose calls are logged."""
 
 
 class Http2Server:
@@ -134,10 +130,8 @@ class Http2Server:
     def connect(self) -> Http2Connection:
         """Return the protocol of a new connection."""
         is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
-        if (log := self.options.request_log) is not None:
-            logged = AsyncioLoggedHttp2Connection if is_asyncios else LoggedHttp2Connection
-            return logged(self.endpoint, log)
-        return (AsyncioHttp2Connection if is_asyncios else Http2Connection)(self.endpoint)
+        kind = AsyncioHttp2Connection if is_asyncios else Http2Connection
+        return kind(self.endpoint, self.options.request_log)
 
     def read_tls(self) -> None:
         """Reload the TLS files, for new connections.

@@ -661,7 +661,7 @@ class World:
                 assert [name for name in call.order if name in once] == once
 
     def _check_nothing_is_left(self):
-        assert not self.wire.protocol._h2.streams
+        assert not self.wire.protocol._sender.handlers
         assert (self.engine.capacity.request_count, self.engine.capacity.buffered_bytes) == (0, 0)
         assert not self.far.streams
         left = asyncio.all_tasks() - {asyncio.current_task(), self.stopped}

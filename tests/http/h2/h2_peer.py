@@ -13,7 +13,7 @@ from inferd.http.h2.frames import (
     encode_frame,
 )
 from inferd.http.h2.hpack import encode_fields
-from inferd.http.h2.stream import H2Stream
+from inferd.http.h2.stream import StreamHandler
 
 REQUEST = [
     (b":method", b"POST"),
@@ -37,11 +37,12 @@ def request(stream_id=1, payload=b"hello"):
     return head(stream_id) + data(stream_id, payload, END_STREAM)
 
 
-class Noting(H2Stream):
-    """A stream that notes what it is told, and credits what it takes."""
+class Noting(StreamHandler):
+    """A handler that notes what it is told, and credits what it takes."""
 
-    def __init__(self, connection, stream_id, head):
-        super().__init__(connection, stream_id, head)
+    def __init__(self, stream, sender):
+        super().__init__(stream)
+        self.sender = sender
         self.data = b""
         self.events = []
 
@@ -50,7 +51,7 @@ class Noting(H2Stream):
 
     def on_data(self, data, start, stop, *, ends):
         self.data += bytes(data[start:stop])
-        self.connection.credit(self, stop - start)
+        self.sender.credit(self.stream, stop - start)
         if ends:
             self.on_end()
 
@@ -67,19 +68,20 @@ class Noting(H2Stream):
 class Peer:
     """The client's side: what it sends, what it has got."""
 
-    def __init__(self, *, ready=True, stream=Noting, **options):
+    def __init__(self, *, ready=True, handler=Noting, **options):
         self.seen = {}
         self.pings = 0
-        self.stream = stream
+        self.handler = handler
         limits = {"max_streams": 100, "max_header_bytes": 16384} | options
         self.connection = H2Connection(self.open, on_ping=self.on_ping, **limits)
+        self.sender = self.connection.sender
         if ready:
             self.send(PREFACE, encode_frame(SETTINGS, 0, 0))
             self.got()
 
-    def open(self, connection, stream_id, head):
-        self.seen[stream_id] = stream = self.stream(connection, stream_id, head)
-        return stream
+    def open(self, stream):
+        self.seen[stream.id] = handler = self.handler(stream, self.connection.sender)
+        return handler
 
     def on_ping(self):
         self.pings += 1
@@ -89,15 +91,15 @@ class Peer:
 
     def got(self):
         """The frames sent since the last look: (type, flags, stream, payload)."""
-        data = b"".join(bytes(one) for one in self.connection.out)
-        self.connection.out.clear()
-        self.connection.out_bytes = 0
+        data = b"".join(bytes(one) for one in self.sender.out)
+        self.sender.out.clear()
+        self.sender.out_bytes = 0
         return frames_in(data)
 
     def error(self):
         """(last stream, error code) of the GOAWAY that ends what was sent."""
         kind, _, stream_id, payload = self.got()[-1]
-        assert (kind, stream_id) == (7, 0) and self.connection.is_failed
+        assert (kind, stream_id) == (7, 0) and self.sender.is_failed
         return struct.unpack(">LL", payload[:8])
 
 

@@ -81,8 +81,8 @@ def test_the_first_frame_must_be_settings(frame):
 def test_one_head_serves_all_requests_that_repeat_its_block():
     peer = Peer()
     peer.send(request(1), request(3))
-    assert peer.seen[1].head is peer.seen[3].head
-    assert peer.seen[1].head.path == b"/a.Service/Method"
+    assert peer.seen[1].stream.head is peer.seen[3].stream.head
+    assert peer.seen[1].stream.head.path == b"/a.Service/Method"
 
 
 def test_a_changed_table_makes_remembered_blocks_void():
@@ -93,7 +93,7 @@ def test_a_changed_table_makes_remembered_blocks_void():
     peer.send(head(1, END_STREAM, first), head(3, END_STREAM, indexed))
     peer.send(head(5, END_STREAM, BLOCK + name + b"\x01y"), head(7, END_STREAM, indexed))
     peer.send(head(9, END_STREAM, indexed))
-    values = [peer.seen[n].head.fields[-1] for n in (1, 3, 5, 7, 9)]
+    values = [peer.seen[n].stream.head.fields[-1] for n in (1, 3, 5, 7, 9)]
     assert values == [(b"a", b"x"), (b"a", b"x"), (b"a", b"y"), (b"a", b"y"), (b"a", b"y")]
 
 
@@ -227,16 +227,16 @@ def test_a_broken_rule_of_a_stream_ends_it_alone(name):
 def test_what_comes_on_a_stream_that_we_reset_is_pardoned():
     peer = Peer()
     peer.send(head(1))
-    peer.connection.reset(1, ErrorCode.CANCEL)
+    peer.sender.reset(1, ErrorCode.CANCEL)
     peer.send(data(1), head(1, END_STREAM, b""), encode_window_update(1, 1), data(1, b"x" * 100))
-    assert peer.seen[1].events == ["open", "reset"] and not peer.connection.is_failed
+    assert peer.seen[1].events == ["open", "reset"] and not peer.sender.is_failed
 
 
 @pytest.mark.parametrize("frame", [data(1), head(1)])
 def test_what_comes_on_a_stream_that_is_closed_ends_the_connection(frame):
     peer = Peer()
     peer.send(request(1))
-    peer.connection.send_data(peer.seen[1], [b"x"], b"")
+    peer.sender.send_data(peer.seen[1].stream, [b"x"], b"")
     peer.send(frame)
     assert peer.error() == (1, ErrorCode.STREAM_CLOSED)
 
@@ -281,10 +281,10 @@ def test_unknown_settings_are_passed_over_and_all_are_acknowledged():
 def test_after_the_last_goaway_new_streams_are_passed_over():
     peer = Peer()
     peer.send(head(1))
-    peer.connection.announce_end()
+    peer.sender.announce_end()
     peer.send(head(3))
-    peer.connection.go_away()
-    peer.connection.go_away()
+    peer.sender.go_away()
+    peer.sender.go_away()
     peer.send(request(5), data(3, b"", END_STREAM))
     assert list(peer.seen) == [1, 3] and peer.seen[3].events == ["open", "end"]
     ends = [struct.unpack(">LL", p) for k, _, _, p in peer.got() if k == GOAWAY]
@@ -300,8 +300,8 @@ def test_a_client_that_goes_away_still_gets_its_answers():
 def test_streams_hear_of_a_lost_connection():
     peer = Peer()
     peer.send(head(1), head(3))
-    peer.connection.lose()
-    peer.connection.fail(ErrorCode.NO_ERROR, "")
+    peer.sender.lose()
+    peer.sender.fail(ErrorCode.NO_ERROR, "")
     assert peer.seen[1].events == peer.seen[3].events == ["open", "reset"]
 
 
@@ -321,10 +321,10 @@ FLOODS = {
 def test_a_flood_ends_in_enhance_your_calm(name):
     peer = Peer()
     peer.send(head(1), FLOODS[name] * (h2_budget.EMPTY_FRAMES - 100))
-    assert not peer.connection.is_failed
+    assert not peer.sender.is_failed
     peer.connection.tick()
     peer.send(FLOODS[name] * (h2_budget.EMPTY_FRAMES - 100))
-    assert not peer.connection.is_failed
+    assert not peer.sender.is_failed
     peer.send(FLOODS[name] * 200)
     assert peer.error()[1] == ErrorCode.ENHANCE_YOUR_CALM
 
@@ -333,15 +333,15 @@ def test_a_flood_ends_in_enhance_your_calm(name):
 def test_small_updates_that_give_back_what_was_sent_are_no_flood(stream_id):
     peer = Peer()
     peer.send(request(1), encode_window_update(stream_id, 5000))
-    [stream] = peer.connection.streams.values()
+    stream = peer.seen[1].stream
     for _ in range(3 * h2_budget.EMPTY_FRAMES):
-        peer.connection.send_data(stream, [b"a message"], None)
+        peer.sender.send_data(stream, [b"a message"], None)
         peer.send(encode_window_update(stream_id, 9))
         if stream_id:  # and the other window is kept open
-            peer.connection.send_window += 9
+            peer.sender.send_window += 9
         else:
             stream.send_window += 9
-    assert not peer.connection.is_failed
+    assert not peer.sender.is_failed
     peer.send(encode_window_update(stream_id, 9) * (h2_budget.EMPTY_FRAMES + 100))
     assert peer.error()[1] == ErrorCode.ENHANCE_YOUR_CALM
 
@@ -350,9 +350,9 @@ def test_what_was_under_way_when_a_stream_was_reset_is_no_flood():
     frame = data(1, bytes(1000))
     peer = Peer()
     peer.send(head(1))
-    peer.connection.reset(1, ErrorCode.CANCEL)
+    peer.sender.reset(1, ErrorCode.CANCEL)
     peer.send(frame * (STREAM_WINDOW // 1000))
-    assert not peer.connection.is_failed
+    assert not peer.sender.is_failed
     peer.send(frame * (h2_budget.EMPTY_FRAMES + 100))  # no peer that counts has more under way
     assert peer.error()[1] == ErrorCode.ENHANCE_YOUR_CALM
 
@@ -418,20 +418,20 @@ class Answering(Noting):
 
     def on_end(self):
         super().on_end()
-        self.connection.send_headers(self, b"\x88")
-        self.connection.send_data(self, [b"z" * 3000], b"")
+        self.sender.send_headers(self.stream, b"\x88")
+        self.sender.send_data(self.stream, [b"z" * 3000], b"")
 
 
 def outcome(sent, cuts):
     """What a connection does with `sent`, cut at `cuts`."""
-    peer = Peer(ready=False, stream=Answering)
+    peer = Peer(ready=False, handler=Answering)
     places = sorted({cut % (len(sent) + 1) for cut in cuts} | {0, len(sent)})
     for start, stop in pairwise(places):
         peer.send(sent[start:stop])
     frames = peer.got()
     assert len(peer.connection._rest) <= 4 * 16384 + 265
-    if peer.connection.is_failed:
-        assert frames[-1][0] == GOAWAY and not peer.connection.streams
+    if peer.sender.is_failed:
+        assert frames[-1][0] == GOAWAY and not peer.sender.handlers
     events = {n: (s.events, s.data) for n, s in peer.seen.items()}
     return frames, events
 
@@ -489,11 +489,11 @@ class Refusing(Noting):
 
     def on_open(self):
         super().on_open()
-        self.connection.send_headers(self, b"\x88", ends=True)
+        self.sender.send_headers(self.stream, b"\x88", ends=True)
 
 
 def test_the_data_of_a_request_like_one_before_that_is_refused_are_dropped():
-    peer = Peer(stream=Refusing)
+    peer = Peer(handler=Refusing)
     peer.send(request(1), request(3), request(5))
     assert all(stream.events == ["open"] and not stream.data for stream in peer.seen.values())
     kinds = [(kind, stream_id) for kind, _, stream_id, _ in peer.got()]
@@ -515,9 +515,9 @@ def test_a_request_like_one_before_is_refused_above_the_limit_of_streams():
 def test_a_request_like_one_before_is_ignored_after_goaway():
     peer = Peer()
     peer.send(request(1))
-    peer.connection.go_away()
+    peer.sender.go_away()
     peer.send(request(3))
-    assert list(peer.seen) == [1] and not peer.connection.is_failed
+    assert list(peer.seen) == [1] and not peer.sender.is_failed
 
 
 class Dropping(Noting):
@@ -525,12 +525,12 @@ class Dropping(Noting):
 
     def on_data(self, data, start, stop, *, ends):
         if ends:
-            self.connection.send_headers(self, b"\x88", ends=True)
+            self.sender.send_headers(self.stream, b"\x88", ends=True)
 
 
 @pytest.mark.slow
 def test_requests_like_one_before_open_the_connections_window_again():
-    peer = Peer(stream=Dropping)
+    peer = Peer(handler=Dropping)
     body = bytes(FRAME_BYTES)
     for number in range(CONNECTION_WINDOW // FRAME_BYTES + 2):
         peer.send(request(2 * number + 1, body))

@@ -62,11 +62,11 @@ def test_more_than_the_window_ends_the_connection():
         def on_data(self, data, start, stop, *, ends):
             pass
 
-    peer = Peer(stream=Idle)
+    peer = Peer(handler=Idle)
     peer.send(head(1))
     for _ in range(STREAM_WINDOW // 2**20):
         peer.send(data(1, bytes(2**20)))
-    assert not peer.connection.is_failed
+    assert not peer.sender.is_failed
     peer.send(data(1, b"x"))
     assert peer.error() == (1, ErrorCode.FLOW_CONTROL_ERROR)
 
@@ -89,16 +89,16 @@ def test_a_large_frame_is_received_into_the_streams_own_memory():
             if ends:
                 self.on_end()
 
-    peer = Peer(stream=Direct)
+    peer = Peer(handler=Direct)
     payload = bytes(range(250)) * 800
     frame = data(1, payload, END_STREAM)
     peer.send(head(1), frame[:100])
-    assert peer.connection.room() is not None
+    assert peer.connection.receiver.room() is not None
     at = 100
-    while (room := peer.connection.room()) is not None:
+    while (room := peer.connection.receiver.room()) is not None:
         count = min(len(room), 70_000, len(frame) - at)
         room[:count] = frame[at : at + count]
-        peer.connection.filled(count)
+        peer.connection.receiver.filled(count)
         at += count
     peer.send(frame[at:])
     assert bytes(peer.seen[1].memory) == payload and peer.seen[1].events == ["end"]
@@ -106,7 +106,7 @@ def test_a_large_frame_is_received_into_the_streams_own_memory():
 
 class Dropping(Noting):
     def on_open(self):
-        self.drop_bytes = 100
+        self.stream.drop_bytes = 100
         super().on_open()
 
 
@@ -120,22 +120,22 @@ class Dropping(Noting):
 )
 @pytest.mark.parametrize("piece", [12, 10**6])
 def test_an_early_answer_may_let_the_rest_of_the_request_come(rest, piece):
-    peer = Peer(stream=Dropping)
+    peer = Peer(handler=Dropping)
     peer.send(head(1))
-    peer.connection.send_headers(peer.seen[1], b"\x88", ends=True)
+    peer.sender.send_headers(peer.seen[1].stream, b"\x88", ends=True)
     for at in range(0, len(rest), piece):
         peer.send(rest[at : at + piece])
     assert [kind for kind, *_ in peer.got()] == [HEADERS]
-    assert peer.seen[1].events == ["open"] and not peer.connection.streams
+    assert peer.seen[1].events == ["open"] and not peer.sender.handlers
 
 
 def test_what_is_dropped_has_an_end():
-    peer = Peer(stream=Dropping)
+    peer = Peer(handler=Dropping)
     peer.send(head(1))
-    peer.connection.send_headers(peer.seen[1], b"\x88", ends=True)
+    peer.sender.send_headers(peer.seen[1].stream, b"\x88", ends=True)
     peer.send(data(1, b"x" * 60), data(1, b"x" * 60), data(1, b"x" * 60))
     assert peer.got()[-1] == (RST_STREAM, 0, 1, struct.pack(">L", ErrorCode.NO_ERROR))
-    assert not peer.connection.streams and not peer.connection.is_failed
+    assert not peer.sender.handlers and not peer.sender.is_failed
 
 
 class Together(Noting):
@@ -151,7 +151,7 @@ class Together(Noting):
 
 
 def test_frames_with_the_same_header_are_taken_together():
-    peer = Peer(stream=Together)
+    peer = Peer(handler=Together)
     alike = [data(1, b"%04d" % number) for number in range(50)]
     peer.send(head(1), *alike, data(1, b"end", END_STREAM))
     stream = peer.seen[1]
@@ -161,7 +161,7 @@ def test_frames_with_the_same_header_are_taken_together():
 
 def test_a_declared_length_is_held_to_by_frames_taken_together():
     block = encode_fields([*REQUEST, (b"content-length", b"20")])
-    peer = Peer(stream=Together)
+    peer = Peer(handler=Together)
     peer.send(head(1, 0, block), *[data(1, b"12345")] * 3, data(1, b"12345", END_STREAM))
     peer.send(head(3, 0, block), *[data(3, b"12345")] * 5)
     peer.send(head(5, 0, block), *[data(5, b"12345")] * 3, data(5, b"", END_STREAM))
@@ -175,10 +175,10 @@ def test_frames_taken_together_count_against_the_window():
         def on_data(self, data, start, stop, *, ends):
             pass
 
-    peer = Peer(stream=Idle)
+    peer = Peer(handler=Idle)
     frame = data(1, bytes(2**14))
     peer.send(head(1), *[frame] * (STREAM_WINDOW // 2**14))
-    assert not peer.connection.is_failed
+    assert not peer.sender.is_failed
     peer.send(*[data(1, b"x")] * 2)
     assert peer.error() == (1, ErrorCode.FLOW_CONTROL_ERROR)
 
@@ -198,9 +198,9 @@ def test_taken_together_or_not_frames_mean_the_same(frames, size):
         sent += data(stream_id, payload, END_STREAM if rare == 9 else 0)
     outcomes = []
     for kind in (Noting, Together):
-        peer = Peer(stream=kind)
+        peer = Peer(handler=kind)
         for at in range(0, len(sent), size):
             peer.send(sent[at : at + size])
-        streams = [(one.data, one.events, one.uncredited) for one in peer.seen.values()]
-        outcomes.append((streams, peer.connection.is_failed, peer.got()))
+        streams = [(one.data, one.events, one.stream.uncredited) for one in peer.seen.values()]
+        outcomes.append((streams, peer.sender.is_failed, peer.got()))
     assert outcomes[0] == outcomes[1]

@@ -22,8 +22,8 @@ from inferd.http.h2.frames import (
 
 
 def answered(peer, stream_id, size, ending=b""):
-    peer.connection.send_headers(peer.seen[stream_id], b"\x88")
-    peer.connection.send_data(peer.seen[stream_id], [bytes(size)], ending)
+    peer.sender.send_headers(peer.seen[stream_id].stream, b"\x88")
+    peer.sender.send_data(peer.seen[stream_id].stream, [bytes(size)], ending)
 
 
 def sent_data(frames, stream_id):
@@ -44,7 +44,7 @@ def test_answers_keep_to_the_windows_of_the_client():
     frames = peer.got()
     assert (sent_data(frames, 1), sent_data(frames, 3)) == (80, 50)
     assert [f for k, f, _, _ in frames if k == DATA] == [END_STREAM, END_STREAM]
-    assert not peer.connection.streams
+    assert not peer.sender.handlers
 
 
 def test_a_window_may_become_negative():
@@ -74,35 +74,35 @@ def test_the_window_of_the_connection_is_shared_by_turns():
 def test_nothing_is_put_into_frames_while_the_socket_takes_nothing():
     peer = Peer()
     peer.send(request(1))
-    peer.connection.is_paused = True
+    peer.sender.is_paused = True
     answered(peer, 1, 10)
-    assert sent_data(peer.got(), 1) == 0 and peer.connection.streams[1].pending_bytes
-    peer.connection.is_paused = False
-    peer.connection.pump()
-    assert sent_data(peer.got(), 1) == 10 and not peer.connection.streams
+    assert sent_data(peer.got(), 1) == 0 and peer.seen[1].stream.pending_bytes
+    peer.sender.is_paused = False
+    peer.sender.pump()
+    assert sent_data(peer.got(), 1) == 10 and not peer.sender.handlers
 
 
 def test_a_stream_hears_when_what_it_sent_is_in_frames():
     peer = Peer()
     peer.send(request(1))
     stream = peer.seen[1]
-    peer.connection.send_data(stream, [b"a", b"", memoryview(b"bc")], None)
+    peer.sender.send_data(stream.stream, [b"a", b"", memoryview(b"bc")], None)
     assert stream.events[-1] == "drained"
-    peer.connection.send_data(stream, [], b"\x88")
+    peer.sender.send_data(stream.stream, [], b"\x88")
     assert peer.got() == [(DATA, 0, 1, b"abc"), (HEADERS, END_HEADERS | END_STREAM, 1, b"\x88")]
 
 
 def test_an_empty_end_is_an_empty_frame():
     peer = Peer()
     peer.send(request(1))
-    peer.connection.send_data(peer.seen[1], [], b"")
+    peer.sender.send_data(peer.seen[1].stream, [], b"")
     assert peer.got() == [(DATA, END_STREAM, 1, b"")]
 
 
 def test_an_answer_before_the_end_of_the_request_asks_for_no_more_of_it():
     peer = Peer()
     peer.send(head(1))
-    peer.connection.send_headers(peer.seen[1], b"\x88", ends=True)
+    peer.sender.send_headers(peer.seen[1].stream, b"\x88", ends=True)
     assert peer.got()[-1] == (RST_STREAM, 0, 1, struct.pack(">L", ErrorCode.NO_ERROR))
     assert peer.seen[1].events == ["open"]
 
@@ -111,17 +111,17 @@ def test_a_smaller_table_is_answered_before_the_next_block():
     peer = Peer()
     peer.send(encode_settings({Setting.HEADER_TABLE_SIZE: 0}), request(1), request(3))
     peer.got()
-    assert not peer.connection.send_at_once(peer.seen[1], b"frames", 1)
+    assert not peer.sender.send_at_once(peer.seen[1].stream, b"frames", 1)
     assert not peer.got()
     for stream_id in (1, 3):
-        peer.connection.send_headers(peer.seen[stream_id], b"\x88")
+        peer.sender.send_headers(peer.seen[stream_id].stream, b"\x88")
     assert [payload for *_, payload in peer.got()] == [b"\x20\x88", b"\x88"]
 
 
 def test_a_large_block_goes_on_in_continuations():
     peer = Peer()
     peer.send(request(1))
-    peer.connection.send_headers(peer.seen[1], b"x" * 40_000, ends=True)
+    peer.sender.send_headers(peer.seen[1].stream, b"x" * 40_000, ends=True)
     assert [(k, f, len(p)) for k, f, _, p in peer.got()] == [
         (HEADERS, END_STREAM, 16384),
         (CONTINUATION, 0, 16384),
@@ -149,7 +149,7 @@ def test_whatever_the_buffers_their_bytes_come_in_order_in_frames_as_large_as_ma
     peer.got()
     buffers = [bytes([number]) * size for number, size in enumerate(sizes)]
     expected = b"".join(buffers)
-    peer.connection.send_data(peer.seen[1], buffers, ending)
+    peer.sender.send_data(peer.seen[1].stream, buffers, ending)
     frames = peer.got()
     sent = [len(payload) for kind, _, _, payload in frames if kind == DATA]
     assert sum(sent) == min(window, len(expected))
@@ -166,6 +166,6 @@ def test_what_is_sent_is_not_copied():
     peer.send(encode_settings({Setting.INITIAL_WINDOW_SIZE: MAX_WINDOW}), request(1))
     peer.got()
     data = bytes(3 * FRAME)
-    peer.connection.send_data(peer.seen[1], [b"prefix", data], b"")
-    views = [one for one in peer.connection.out if isinstance(one, memoryview)]
+    peer.sender.send_data(peer.seen[1].stream, [b"prefix", data], b"")
+    views = [one for one in peer.sender.out if isinstance(one, memoryview)]
     assert len(views) == 4 and all(view.obj is data for view in views)

@@ -1,32 +1,30 @@
-"""One gRPC call on an HTTP/2 stream: its messages go to a handler, whose answers go back.
+"""What all gRPC calls have in common: how they begin, end, answer and count what they hold.
 
-A unary handler is started as soon as the message is there and is driven by hand: it gets a task
-only if it waits for something other than a Promise. A streaming handler always has a task.
-Unexpected exceptions end here: they are logged, and the client gets a status without details.
+A UnaryCall (grpc/unary_call.py) has one message and one answer; a StreamCall (grpc/stream_call.py)
+any number of both. Unexpected exceptions end here: they are logged, and the client gets a status
+without details.
 """
 
 import asyncio
 import base64
 import functools
-from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from time import monotonic
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
-from inferd.aio.driver import Driver, cancel_soon
 from inferd.errors import InferdError, Overloaded
 from inferd.http.access import Guard, joined
-from inferd.http.coding import deflate
+from inferd.http.coding import WINDOW_BITS, BadCoding, InflatesTooFar
 from inferd.http.failure import forget_frames
 from inferd.http.grpc import messages as grpc_messages
-from inferd.http.grpc.handler import Metadata, Method, Stream, Unary, refusal_of, send_all
-from inferd.http.grpc.input import CUT_SHORT, GrpcInput
+from inferd.http.grpc.call_log import CallLog
+from inferd.http.grpc.endpoint import Carrier
+from inferd.http.grpc.exchange import StreamExchange
+from inferd.http.grpc.handler import Metadata, Method, Unary
 from inferd.http.grpc.messages import (
     CANCELLED,
     DEADLINE_EXCEEDED,
     INTERNAL,
-    OK,
-    OK_TRAILERS,
     PREFIX,
     PREFIX_BYTES,
     RESOURCE_EXHAUSTED,
@@ -35,44 +33,57 @@ from inferd.http.grpc.messages import (
     UNIMPLEMENTED,
     GrpcFault,
     GrpcHead,
-    encode_small_answer,
+    MessageReader,
 )
 from inferd.http.grpc.status import RETRY_PUSHBACK, status_of
+from inferd.http.h1.body import is_too_slow
 from inferd.http.h2.frames import ErrorCode
 from inferd.http.h2.hpack import Field, encode_fields
 from inferd.http.h2.request import RequestHead
+from inferd.http.h2.stream import H2Stream
 from inferd.http.request_log import Notes
 
 COMPRESS_BYTES: Final = 1024
 """Answers below this size are not compressed."""
 
-QUEUED_BYTES: Final = 65536
-"""A handler that streams answers waits while more than this is unsent."""
+CUT_SHORT: Final = "the call ended inside a message"
 
-_SENT_IN_A_ROW: Final = 16
-_read_prefix: Final[Callable[[Any, int], tuple[int, int]]] = PREFIX.unpack_from
 _LATE: Final = "the deadline has passed"
 
 
-class GrpcCall(GrpcInput):
-    """One call: both the `Call` its handler sees and the iterator of a stream's messages."""
+class GrpcCall(StreamExchange):
+    """One call, and the `Call` that its handler sees."""
 
-    deadline_s: float | None = None
+    takes_runs: ClassVar[bool] = True
     cancelled = False
-    _sends: asyncio.Future[None] | None = None  # waits for the client to read
+    notes: Notes | None = None
+    _log: CallLog | None = None
     _timer: asyncio.TimerHandle | None = None
-    _sent_count = 0
     _is_head_sent = False
     _initial: list[Field] | None = None
     _trailing: list[Field] | None = None
-    notes: Notes | None = None
+    _reader: MessageReader | None = None
+    _held_bytes = 0
+    _inflated_bytes = 0
+    _coming_since: tuple[int, float] | None = None  # (message number, time it was first seen)
+
+    def __init__(self, stream: H2Stream, carrier: Carrier) -> None:
+        # Set here and not by StreamExchange: it saves two calls for each request.
+        self.stream = stream
+        self.sender = carrier.sender
+        self._carrier = carrier
+        self._grpc: GrpcHead = stream.head.use
+        self._is_bare = True  # nothing to send but the answer, and nothing to clean up
+        if carrier.client is not None:
+            self._log = log = CallLog(carrier.client, stream.head)
+            self.notes = log.notes
 
     # --- what the handler sees ---
 
     @property
     def metadata(self) -> Metadata:
         """See Call."""
-        return grpc_messages.decode_metadata(self.head)
+        return grpc_messages.decode_metadata(self.stream.head)
 
     @property
     def peer(self) -> str:
@@ -81,6 +92,8 @@ class GrpcCall(GrpcInput):
 
     def note_request(self, notes: Notes, status: int, taken: int, sent: int, began_ns: int) -> None:
         """See Call."""
+        if self._log is not None:
+            self._log.note_request(notes, status, taken, sent, began_ns)
 
     def add_initial(self, metadata: Metadata) -> None:
         """See Call."""
@@ -92,15 +105,22 @@ class GrpcCall(GrpcInput):
         self._is_bare = False
         self._trailing = [*(self._trailing or ()), *_encoded(metadata)]
 
+    def hold(self, size_bytes: int) -> None:
+        """See Call."""
+        if not self.stream.is_local_done:
+            self._hold(size_bytes)
+
+    def release(self, size_bytes: int) -> None:
+        """See Call."""
+        size_bytes = min(size_bytes, self._held_bytes)
+        self._held_bytes -= size_bytes
+        self._carrier.endpoint.capacity.buffered_bytes -= size_bytes
+
     # --- what comes in ---
 
-    def on_open(self) -> None:
-        """See H2Stream."""
-        if not self._grpc.is_plain:
-            self._open(self._grpc)
-
-    def _open(self, grpc: GrpcHead) -> None:
+    def _open(self) -> None:
         """Begin a call that has a deadline, needs an access check, is refused, or is a stream."""
+        grpc = self._grpc
         if grpc.timeout_s is not None:
             self.deadline_s = monotonic() + grpc.timeout_s
             if grpc.timeout_s <= 0:
@@ -115,185 +135,70 @@ class GrpcCall(GrpcInput):
                 return
         if grpc.fault is not None:
             self._end(grpc.fault.status, grpc.fault.message)
-        elif isinstance(grpc.method, Stream):
-            self._is_begun = True
-            self._queue = deque()
-            self._start(self._run_stream(grpc.method))
-
-    def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
-        """See H2Stream."""
-        if ends and not self._is_begun:
-            size = stop - start - PREFIX_BYTES
-            if 0 <= size <= self._carrier.small_bytes and _read_prefix(data, start) == (0, size):
-                self._answer_to(bytes(data[start + PREFIX_BYTES : stop]))
-                return
-        self._read(data, (start,), stop - start)
-        if ends and not self.is_local_done:
-            self.on_end()
-
-    def on_end(self) -> None:
-        """See H2Stream."""
-        if self._queue is not None:
-            self._is_input_done = True
-            self._wake()
-        elif self._reader is not None and not self._reader.is_between_messages:
-            self._end(INTERNAL, CUT_SHORT)
-        elif self._message is None:
-            self._end(UNIMPLEMENTED, "the call ended without a message, expected one")
-        elif self._message[1]:
-            message, _ = self._message
-            self._drive(self._run_inflated(message))
-        else:
-            self._answer_to(self._message[0])
 
     def on_reset(self) -> None:
-        """See H2Stream."""
+        """See StreamHandler."""
+        self._note(CANCELLED)
         self.cancelled = True
         self._clean_up()
 
-    def on_drained(self) -> None:
-        """See H2Stream."""
-        if self._sends is not None and not self._sends.done():
-            self._sends.set_result(None)
+    def _check_room(self, data: Any, start: int, stop: int) -> None:
+        """Refuse a call when its first message begins, if there is no room for it."""
+        capacity = self._carrier.endpoint.capacity
+        if stop - start >= PREFIX_BYTES:
+            _, size = PREFIX.unpack_from(data, start)
+            if size > SMALL_BYTES and not capacity.has_room(size):
+                self._fail(capacity.too_many_bytes(size))
 
-    # --- the handler ---
-
-    def _answer_to(self, message: Any) -> None:
-        """Run a unary handler."""
-        try:
-            begun = self._grpc.handler(message, self)
-        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
-            self._fail(error)
-            return
-        if isinstance(begun, list):
-            self._answer(begun)
-        else:
-            self._drive(begun)
-
-    def _drive(self, running: Any) -> None:
-        """Drive the coroutine of a unary handler; answer at once if it does not wait."""
-        self._task = driver = Driver(running, self._go_on_soon, self._handled)
-        driver.step()
-        if self._task is driver:
-            self.watch_deadline()
-
-    def _go_on_soon(self) -> None:
-        self._carrier.go_on_soon(self)
-
-    def go_on(self) -> None:
-        """See H2Stream; what the handler waited for is there."""
-        if type(self._task) is Driver:  # else the call has ended early
-            self._task.go_on()
-
-    def _handled(self, answer: Any, error: BaseException | None) -> None:
-        """Take what a unary handler has returned or raised."""
-        if isinstance(error, asyncio.CancelledError):
-            self._end_cancelled()
-            return
-        self._task = None
-        if isinstance(error, Exception):
-            self._fail(error)
-        else:
-            self._answer(answer)
-        self._carrier.flush()
-
-    async def _run_inflated(self, message: Any) -> Any:
-        begun = self._grpc.handler(await self._inflate(message), self)
-        answer: list[Any] = begun if isinstance(begun, list) else await begun
-        return answer
-
-    def _start(self, running: Coroutine[Any, Any, None]) -> None:
+    def _hold(self, count: int) -> bool:
+        """Count bytes held, over all connections; return False and end the call if too many."""
+        capacity = self._carrier.endpoint.capacity
         self._is_bare = False
-        self._task = self._carrier.loop.create_task(running)
-        self.watch_deadline()
+        self._held_bytes += count
+        capacity.buffered_bytes += count
+        if capacity.buffered_bytes <= capacity.max_bytes:
+            return True
+        if count <= SMALL_BYTES and not self._grpc.method.is_refusable:
+            return True  # an overloaded server still answers health checks
+        if not self.stream.is_local_done:
+            self._fail(capacity.too_many_bytes(count))
+        return False
 
-    async def _run_stream(self, method: Stream) -> None:
+    async def _inflate(self, message: Any) -> Any:
+        encoding, endpoint = self._grpc.encoding, self._carrier.endpoint
+        if encoding not in WINDOW_BITS:
+            msg = "a message is marked as compressed, but grpc-encoding names no compression"
+            raise GrpcFault(INTERNAL, msg)
         try:
-            await send_all(method.handler(self, self), self._send)
-        except asyncio.CancelledError:
-            self._end_cancelled()
-            raise
-        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
-            self._task = None
-            self._fail(error)
-        else:
-            self._task = None
-            self._end(OK, "")
-        self._carrier.flush()
+            inflated = await endpoint.coder.inflate(message, encoding)
+        except BadCoding as error:
+            raise GrpcFault(INTERNAL, f"a compressed message {error}") from None
+        except InflatesTooFar as error:
+            options = "--grpc-max-inflated-bytes, --grpc-max-message-bytes"
+            msg = f"a message inflates to more than {error} bytes ({options})"
+            raise GrpcFault(RESOURCE_EXHAUSTED, msg) from None
+        count = self._inflated_bytes = len(inflated)
+        self._is_bare = False
+        self._held_bytes += count
+        if not endpoint.capacity.hold(count):
+            raise endpoint.capacity.too_many_bytes(count)
+        return bytes(inflated) if count <= SMALL_BYTES else inflated
+
+    def _check_coming(self, number: int, count: int, now: float, limit_s: float) -> None:
+        """End the call if `count` bytes of message `number`, all there are, came too slowly."""
+        if self._coming_since is None or self._coming_since[0] != number:
+            self._coming_since = number, now
+        lasts_s = now - self._coming_since[1]
+        if is_too_slow(count, lasts_s, limit_s):
+            text = f"a message came too slowly: {count} bytes in {lasts_s:.0f} s"
+            self._end(DEADLINE_EXCEEDED, text)
 
     # --- what goes out ---
 
-    def _answer(self, buffers: list[Any]) -> None:
-        """Send the answer of a unary call, and OK."""
-        if self.is_local_done or self.ending is not None:
-            return
-        length = 0
-        for buffer in buffers:
-            length += len(buffer)
-        is_bare = self._is_bare
-        if length <= self._carrier.small_answer_bytes and (
-            is_bare or (self._initial is None and self._trailing is None)
-        ):
-            frames = encode_small_answer(self.id, buffers, length)
-            if self.connection.send_at_once(self, frames, length + PREFIX_BYTES):
-                if not is_bare:
-                    self._clean_up()
-                return
-        if length > self._carrier.endpoint.limits.max_send_bytes:
-            self._end(RESOURCE_EXHAUSTED, f"the answer has {length} bytes, more than may be sent")
-            return
-        encoding = self._encoding()
-        if encoding == b"identity" or length < COMPRESS_BYTES:
-            self._finish(encoding, buffers, is_compressed=False)
-        elif length <= SMALL_BYTES:
-            message = deflate(buffers, encoding, self._carrier.level)
-            self._finish(encoding, [message], is_compressed=True)
-        else:
-            self._start(self._finish_deflated(encoding, buffers))
-
-    async def _finish_deflated(self, encoding: bytes, buffers: list[Any]) -> None:
-        try:
-            message = await self._carrier.endpoint.coder.deflate(
-                buffers, encoding, self._carrier.level
-            )
-        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
-            self._task = None
-            self._fail(error)
-        else:
-            self._task = None
-            self._finish(encoding, [message], is_compressed=True)
-        self._carrier.flush()
-
-    def _finish(self, encoding: bytes, buffers: list[Any], *, is_compressed: bool) -> None:
-        self._send_head(encoding)
-        trailers = OK_TRAILERS
-        if self._trailing is not None:
-            trailers = grpc_messages.encode_status(OK, "", self._trailing)
-        message = grpc_messages.encode_message(buffers, is_compressed=is_compressed)
-        self.connection.send_data(self, message, trailers)
-        self._clean_up()
-
-    async def _send(self, buffers: list[Any]) -> None:
-        """Send one message of a stream; wait if the client reads too slowly."""
-        length = sum(map(len, buffers))
-        if length > self._carrier.endpoint.limits.max_send_bytes:
-            msg = f"an answer has {length} bytes, more than may be sent"
-            raise GrpcFault(RESOURCE_EXHAUSTED, msg)
-        encoding = self._encoding()
-        self._send_head(encoding)
-        is_compressed = encoding != b"identity" and length >= COMPRESS_BYTES
-        if is_compressed:
-            coder = self._carrier.endpoint.coder
-            buffers = [await coder.deflate(buffers, encoding, self._carrier.level)]
-        message = grpc_messages.encode_message(buffers, is_compressed=is_compressed)
-        self.connection.send_data(self, message, None)
-        self._carrier.flush()
-        self._sent_count += 1
-        if self._sent_count % _SENT_IN_A_ROW == 0 or length > QUEUED_BYTES:
-            await asyncio.sleep(0)  # a handler that never waits must not monopolize the loop
-        while self.pending_bytes > QUEUED_BYTES:
-            self._sends = self._carrier.loop.create_future()
-            await self._sends
+    def _encoding(self) -> bytes:
+        if not self._carrier.level:
+            return b"identity"
+        return grpc_messages.choose_encoding(self._grpc.accepted)
 
     def _send_head(self, encoding: bytes) -> None:
         if self._is_head_sent:
@@ -302,91 +207,73 @@ class GrpcCall(GrpcInput):
         block = grpc_messages.encode_response_head(encoding)
         if self._initial is not None:
             block += encode_fields(self._initial)
-        self.connection.send_headers(self, block)
+        self.sender.send_headers(self.stream, block)
 
     def _fail(self, error: Exception) -> None:
         """End the call with what `error` says; whoever keeps it no longer keeps the message."""
-        self._end_with(error)
-        forget_frames(error)
-
-    def _end_with(self, error: Exception) -> None:
         if isinstance(error, GrpcFault):
             self._end(error.status, error.message)
-            return
-        self._carrier.endpoint.failures.note(self.head.path.decode("latin-1"), error)
-        if (refusal := refusal_of(self._grpc.method, error)) is not None:
-            self._answer(refusal)
-            return
+        else:
+            where = self.stream.head.path.decode("latin-1")
+            self._carrier.endpoint.failures.note(where, error)
+            self._refuse(error)
+        forget_frames(error)
+
+    def _refuse(self, error: Exception) -> None:
+        """End the call with the status for `error`."""
         if isinstance(error, Overloaded):
             self.add_trailing(RETRY_PUSHBACK)
         self._end(*status_of(error))
 
-    def _end_cancelled(self) -> None:
-        """End a call whose handler was cancelled from elsewhere."""
-        if not self._is_ended:
-            self._task = None
-            self._end(CANCELLED, "the call was cancelled")
-            self._carrier.flush()
-
     def _end(self, status: int, message: str) -> None:
         """Send the status after the pending output; if no headers were sent, send it alone."""
-        if not self._is_ended:
+        self._note(status)
+        if not self.stream.is_answered:
             if self._is_head_sent:
                 trailers = grpc_messages.encode_status(status, message, self._trailing or ())
-                self.connection.send_data(self, [], trailers)
+                self.sender.send_data(self.stream, [], trailers)
             else:
                 block = grpc_messages.encode_status_only(status, message)
                 for fields in (self._initial, self._trailing):
                     block += encode_fields(fields or ())
-                self.connection.send_headers(self, block, ends=True)
+                self.sender.send_headers(self.stream, block, ends=True)
         self._clean_up()
 
-    @property
-    def _is_ended(self) -> bool:
-        return self.is_local_done or self.ending is not None
-
-    # --- compression ---
-
-    def _encoding(self) -> bytes:
-        if not self._carrier.level:
-            return b"identity"
-        return grpc_messages.choose_encoding(self._grpc.accepted)
+    def _note(self, status: int) -> None:
+        if self._log is not None:
+            self._log.note(status)
 
     # --- how it ends early ---
 
     def watch_deadline(self) -> None:
-        """See H2Stream; there is a timer only if there is a deadline, and the call is not done."""
-        if self.deadline_s is not None and self._timer is None and not self._is_ended:
+        """See StreamExchange; there is a timer only with a deadline, until the call is done."""
+        if self.deadline_s is not None and self._timer is None and not self.stream.is_answered:
             self._is_bare = False
             wait_s = self.deadline_s - monotonic()
             self._timer = self._carrier.loop.call_later(wait_s, self.expire)
 
     def expire(self) -> None:
-        """End the call because its deadline has passed."""
+        """See StreamExchange."""
         self._end_early(DEADLINE_EXCEEDED, _LATE)
         self._carrier.flush()
 
     def cut(self) -> None:
-        """End the call because the server is shutting down."""
+        """See StreamExchange."""
         self._end_early(UNAVAILABLE, "the server is shutting down")
 
     def _end_early(self, status: int, message: str) -> None:
-        if self.pending_bytes:  # the client does not read what is being sent
-            self.connection.reset(self.id, ErrorCode.CANCEL)
+        if self.stream.pending_bytes:  # the client does not read what is being sent
+            self.sender.reset(self.stream.id, ErrorCode.CANCEL)
         else:
             self._end(status, message)
 
     def _clean_up(self) -> None:
+        """Let go of all that the call holds; what runs its handler is for each kind of call."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._task is not None:
-            if self._queue is None:
-                cancel_soon(self._task)
-            else:
-                self._task.cancel()
-            self._task = None
-        self._forget_input()
+        self.release(self._held_bytes)
+        self._reader = None
 
 
 def _encoded(metadata: Metadata) -> list[Field]:

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from inferd.http.coder import Coder
 from inferd.http.endpoint import Endpoint
 from inferd.http.failure import FailureLog
+from inferd.http.grpc.exchange import StreamExchange
 from inferd.http.grpc.handler import Method
 from inferd.http.grpc.messages import PREFIX_BYTES, SMALL_BYTES
 from inferd.http.h1.endpoint import HttpEndpoint
-from inferd.http.h2.stream import H2Stream
+from inferd.http.h2.sender import H2Sender
 from inferd.http.limits import GrpcLimits
+from inferd.http.request_log import ClientLog, RequestLog, address_of
 from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity
 
@@ -59,32 +62,54 @@ class GrpcEndpoint(Endpoint):
 class Carrier:
     """One connection, as its streams see it.
 
-    `flush` has pending output written soon; `take_turn_soon` gives the connection a turn.
+    `flush` has what `sender` puts out written soon; `take_turn_soon` gives the connection a turn.
+    Its calls leave lines in `log`, if there is one.
     """
 
     def __init__(
         self,
         endpoint: GrpcEndpoint,
+        sender: H2Sender,
         flush: Callable[[], None],
         take_turn_soon: Callable[[], None],
+        log: RequestLog | None,
     ) -> None:
         limits = endpoint.limits
         self.endpoint = endpoint
+        self.sender = sender
         self.flush = flush
         self._take_turn_soon = take_turn_soon
         self.loop = asyncio.get_running_loop()
         self.peer = ""
+        self.client: ClientLog | None = None
+        self._log = log
         self.level = LEVELS[limits.compression_level]
         self.small_bytes = min(SMALL_BYTES, endpoint.max_message_bytes)
         # Answers up to this size are sent in one piece; none are if they might be compressed.
         self.small_answer_bytes = min(SMALL_BYTES - PREFIX_BYTES, limits.max_send_bytes)
         if self.level:
             self.small_answer_bytes = -1
-        self.hurried: list[H2Stream] = []  # streams with a deadline that were opened in this turn
-        self.resumed: list[H2Stream] = []  # streams that go on in the next turn
+        self.hurried: list[
+            StreamExchange
+        ] = []  # streams with a deadline that were opened in this turn
+        self.resumed: list[StreamExchange] = []  # streams that go on in the next turn
 
-    def go_on_soon(self, stream: H2Stream) -> None:
-        """Have `stream` go on in the next turn."""
-        self.resumed.append(stream)
+    def begin(self, name: Any) -> None:
+        """Note the peer's name, as its socket has it."""
+        self.peer = _peer(name)
+        if self._log is not None:
+            self.client = self._log.client(address_of(name), "gRPC")
+
+    def go_on_soon(self, exchange: StreamExchange) -> None:
+        """Have `exchange` go on in the next turn."""
+        self.resumed.append(exchange)
         if len(self.resumed) == 1:
             self._take_turn_soon()
+
+
+def _peer(name: Any) -> str:
+    """Return a peer's address in gRPC's notation."""
+    if not isinstance(name, tuple):
+        return "unix:"
+    host, port = name[:2]
+    return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"

@@ -1,15 +1,16 @@
 """The server side of one HTTP/2 connection, without its socket (RFC 9113).
 
-Bytes go into `receive`, and their meaning reaches the application as calls on its H2Stream
-objects. The connection is built in three layers, each a subclass of the one before: sending
-(h2_sender.py), receiving DATA (h2_receiver.py), and here the parsing of frames and the handling of
-all other types.
+Bytes go into `receive`, and their meaning reaches the application as calls of the StreamHandler
+that it has made for a stream. A connection has a sender (h2/sender.py), which knows the streams and
+puts out frames, and a receiver of DATA (h2/receiver.py); here frames are parsed, and all other
+types of them are handled.
 """
 
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from inferd.http.h2.budget import FloodBudget
 from inferd.http.h2.frames import (
     ACK,
     CONTINUATION,
@@ -45,9 +46,10 @@ from inferd.http.h2.frames import (
 )
 from inferd.http.h2.heads import HeaderBlocks
 from inferd.http.h2.hpack import NO_TABLE, TABLE_BYTES
-from inferd.http.h2.receiver import CONNECTION_WINDOW, H2Receiver, check_length
+from inferd.http.h2.receiver import CONNECTION_WINDOW, H2Receiver, check_length, padding_of
 from inferd.http.h2.request import MalformedRequest, RequestHead, check_fields
-from inferd.http.h2.stream import STREAM_WINDOW, Buffer, H2Stream
+from inferd.http.h2.sender import H2Sender
+from inferd.http.h2.stream import STREAM_WINDOW, Buffer, H2Stream, StreamHandler
 
 FRAME_BYTES: Final = 1 << 20
 """The SETTINGS_MAX_FRAME_SIZE we offer: a large message comes in few frames."""
@@ -59,26 +61,27 @@ _UNUSUAL: Final = END_HEADERS | PADDED | WITH_PRIORITY
 """A mask for HEADERS flags: a frame with a whole block and nothing else has only END_HEADERS."""
 
 
-class H2Connection(H2Receiver):
-    """Frames in, calls out; calls in, frames out.
+class H2Connection:
+    """Frames in, calls out; calls of its `sender` in, frames out.
 
-    `open_stream` creates the application's object for a new request. `on_ping` is called for each
-    PING that asks for an answer, and may end the connection with `fail`; `on_pong` is called for
+    `handle` makes the application's handler of a new stream. `on_ping` is called for each PING that
+    asks for an answer, and may end the connection with the sender's `fail`; `on_pong` is called for
     answers to ours.
     """
 
     def __init__(
         self,
-        open_stream: Callable[["H2Connection", int, RequestHead], H2Stream],
+        handle: Callable[[H2Stream], StreamHandler],
         *,
         max_streams: int,
         max_header_bytes: int,
         on_ping: Callable[[], None] = lambda: None,
         on_pong: Callable[[bytes], None] = lambda _payload: None,
     ) -> None:
-        super().__init__()
-        self.max_header_bytes = max_header_bytes
-        self._open_stream = open_stream
+        self.sender = sender = H2Sender()
+        self._budget = FloodBudget()
+        self.receiver = H2Receiver(sender, self._budget)
+        self._handle = handle
         self._on_ping = on_ping
         self._on_pong = on_pong
         self._max_streams = max_streams
@@ -100,7 +103,7 @@ class H2Connection(H2Receiver):
             WINDOW_UPDATE: self._window_update,
             CONTINUATION: self._continuation,
         }
-        self._put(
+        sender.put(
             encode_settings(
                 {
                     Setting.MAX_CONCURRENT_STREAMS: max_streams,
@@ -119,13 +122,13 @@ class H2Connection(H2Receiver):
 
     def tick(self) -> None:
         """Refill the flood budget; to be called about once a second."""
-        self._budget.tick(self.last_stream_id)
+        self._budget.tick(self.sender.last_stream_id)
 
     # --- reading ---
 
     def receive(self, data: Buffer) -> None:
         """Process bytes from the peer; `data` may be overwritten afterwards."""
-        if self.is_failed:
+        if self.sender.is_failed:
             return
         try:
             if self._preface_left and not (data := self._read_preface(data)):
@@ -134,7 +137,7 @@ class H2Connection(H2Receiver):
                 data, self._rest = b"".join((self._rest, data)), b""
             self._read_frames(data)
         except ConnectionFault as fault:
-            self.fail(fault.code, fault.message)
+            self.sender.fail(fault.code, fault.message)
 
     def _read_preface(self, data: Buffer) -> Buffer:
         left = self._preface_left
@@ -147,8 +150,9 @@ class H2Connection(H2Receiver):
 
     def _read_frames(self, data: Buffer) -> None:
         at, end = 0, len(data)
-        if self.data_left or self._skip_left:
-            at = self._go_on_with_data(data, end)
+        sender, receiver = self.sender, self.receiver
+        if receiver.data_left or receiver.skip_left:
+            at = receiver.go_on(data, end)
         while at + HEADER_BYTES <= end:
             header = read_header(data, at)
             high, low, kind, flags, stream_id = header
@@ -163,7 +167,7 @@ class H2Connection(H2Receiver):
                     at = self._begin(kind, flags, stream_id, data, start, length)
                     break
                 if kind == DATA:
-                    at = self._data(header, data, start, stop)
+                    at = receiver.data(header, data, start, stop)
                 elif (
                     kind == HEADERS
                     and stream_id == self._next_stream_id
@@ -174,8 +178,8 @@ class H2Connection(H2Receiver):
                 else:
                     self._other(kind, flags, stream_id, bytes(data[start:stop]))
             except StreamFault as fault:
-                self._end_faulty(fault)
-            if self.is_failed:
+                receiver.end_faulty(fault)
+            if sender.is_failed:
                 return
         if at < end:
             self._rest = bytes(data[at:end])
@@ -206,7 +210,7 @@ class H2Connection(H2Receiver):
         if handle is not None:
             handle(flags, stream_id, payload)
         else:  # unknown types are ignored, section 4.1
-            self._budget.note_empty(self.last_stream_id)
+            self._budget.note_empty(self.sender.last_stream_id)
 
     def _begin(
         self, kind: int, flags: int, stream_id: int, data: Buffer, start: int, length: int
@@ -215,9 +219,9 @@ class H2Connection(H2Receiver):
         if kind in self._handlers:
             return start - HEADER_BYTES
         if kind == DATA:
-            return self._begin_data(flags, stream_id, data, start, length)
-        self._budget.note_empty(self.last_stream_id)
-        self._skip_left = length - (len(data) - start)
+            return self.receiver.begin_data(flags, stream_id, data, start, length)
+        self._budget.note_empty(self.sender.last_stream_id)
+        self.receiver.skip_left = length - (len(data) - start)
         return len(data)
 
     # --- HEADERS and CONTINUATION, sections 6.2 and 6.10 ---
@@ -228,7 +232,7 @@ class H2Connection(H2Receiver):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
         depends_on = 0
         if flags & PADDED:
-            padding = self._padding(payload, 0, len(payload))
+            padding = padding_of(payload, 0, len(payload))
             payload = payload[1 : len(payload) - padding]
         if flags & WITH_PRIORITY:
             if len(payload) < 5:
@@ -258,29 +262,32 @@ class H2Connection(H2Receiver):
         if stream_id < self._next_stream_id:
             self._trailers(stream_id, block, flags)
             return
-        if stream_id != self._next_stream_id and not self.is_going_away:
-            self._gaps.append((self.last_stream_id, stream_id))
+        sender = self.sender
+        if stream_id != self._next_stream_id and not sender.is_going_away:
+            self._gaps.append((sender.last_stream_id, stream_id))
         self._request(stream_id, self._blocks.head(block), flags)
 
     def _request(self, stream_id: int, head: RequestHead | MalformedRequest, flags: int) -> None:
         """Open a stream (section 5.1.1)."""
-        if self.is_going_away:
+        sender = self.sender
+        if sender.is_going_away:
             return  # section 6.8: streams that our GOAWAY excludes are ignored
-        self.last_stream_id = stream_id
+        sender.last_stream_id = stream_id
         self._next_stream_id = stream_id + 2
         if isinstance(head, MalformedRequest) or flags >> 8:
             raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "the request is malformed")
-        if len(self.streams) >= self._max_streams:
+        if len(sender.handlers) >= self._max_streams:
             msg = "there are as many streams as may be"
             raise StreamFault(stream_id, ErrorCode.REFUSED_STREAM, msg)
-        self.streams[stream_id] = stream = self._open_stream(self, stream_id, head)
+        stream = H2Stream(stream_id, head, sender.peer_stream_window)
+        sender.handlers[stream_id] = handler = self._handle(stream)
         if flags & END_STREAM:
             stream.is_remote_done = True
             if head.content_length > 0:
                 raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "a body is missing")
-        stream.on_open()
+        handler.on_open()
         if flags & END_STREAM and not stream.is_local_done:
-            stream.on_end()
+            handler.on_end()
 
     def _usual_request(
         self, stream_id: int, block: bytes, flags: int, data: Buffer, at: int
@@ -297,25 +304,27 @@ class H2Connection(H2Receiver):
         if flags == END_HEADERS and start <= len(data) and not isinstance(head, MalformedRequest):
             high, low, kind, same_id = read_kind(data, at)
             size = high << 8 | low
-            window = self._receive_window - size
+            sender, receiver = self.sender, self.receiver
+            window = receiver.window - size
             if (
                 kind == _LAST_DATA
                 and same_id == stream_id
                 and start + size <= len(data)
                 and window >= CONNECTION_WINDOW // 2
                 and head.content_length in (-1, size)
-                and len(self.streams) < self._max_streams
-                and not self.is_going_away
+                and len(sender.handlers) < self._max_streams
+                and not sender.is_going_away
             ):
-                self.last_stream_id = stream_id
+                sender.last_stream_id = stream_id
                 self._next_stream_id = stream_id + 2
-                self.streams[stream_id] = stream = self._open_stream(self, stream_id, head)
-                stream.on_open()
+                stream = H2Stream(stream_id, head, sender.peer_stream_window)
+                sender.handlers[stream_id] = handler = self._handle(stream)
+                handler.on_open()
                 if stream.is_local_done:
                     return at  # the stream no longer takes its data
-                self._receive_window = window
+                receiver.window = window
                 stream.is_remote_done = True
-                stream.on_data(data, start, start + size, ends=True)
+                handler.on_data(data, start, start + size, ends=True)
                 return start + size
         self._request(stream_id, head, flags)
         return at
@@ -323,13 +332,14 @@ class H2Connection(H2Receiver):
     def _trailers(self, stream_id: int, block: bytes, flags: int) -> None:
         """Take a second header block on a stream (section 8.1)."""
         fields, _ = self._blocks.decode(block)
-        stream = self.streams.get(stream_id)
-        if stream is None:
+        handler = self.sender.handlers.get(stream_id)
+        if handler is None:
             if any(low < stream_id < high for low, high in self._gaps):
                 msg = "HEADERS on a stream that the client has passed over"  # section 5.1.1
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-            self._check_gone(stream_id, "HEADERS")
+            self.receiver.check_gone(stream_id, "HEADERS")
             return
+        stream = handler.stream
         if stream.is_remote_done:
             msg = "HEADERS after the end of the stream"
             raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, msg)
@@ -346,15 +356,15 @@ class H2Connection(H2Receiver):
             check_length(stream, 0, ends=True)
         stream.is_remote_done = True
         if stream.is_local_done:
-            self.forget(stream)
+            self.sender.forget(stream)
         else:
-            stream.on_end()
+            handler.on_end()
 
     # --- the other frames ---
 
     def _priority(self, _flags: int, stream_id: int, payload: bytes) -> None:
         """Check and ignore (section 6.3; priorities are deprecated, section 5.3.2)."""
-        self._budget.note_empty(self.last_stream_id)
+        self._budget.note_empty(self.sender.last_stream_id)
         if not stream_id:
             msg = "PRIORITY on stream 0"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
@@ -362,7 +372,7 @@ class H2Connection(H2Receiver):
         if is_wrong_size or int.from_bytes(payload[:4], "big") & STREAM_MASK == stream_id:
             code = ErrorCode.FRAME_SIZE_ERROR if is_wrong_size else ErrorCode.PROTOCOL_ERROR
             msg = "PRIORITY has the wrong size, or makes a stream depend on itself"
-            if stream_id not in self.streams and self._is_idle(stream_id):
+            if stream_id not in self.sender.handlers and self.sender.is_idle(stream_id):
                 raise ConnectionFault(code, msg)  # an idle stream cannot be reset
             raise StreamFault(stream_id, code, msg)
 
@@ -371,37 +381,39 @@ class H2Connection(H2Receiver):
         if len(payload) != 4:
             msg = f"RST_STREAM has {len(payload)} bytes, expected 4"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
-        if self._is_idle(stream_id):
+        sender = self.sender
+        if sender.is_idle(stream_id):
             msg = "RST_STREAM on a stream that is idle"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-        self._budget.note_empty(self.last_stream_id)
-        stream = self.streams.get(stream_id)
-        if stream is None:
+        self._budget.note_empty(sender.last_stream_id)
+        handler = sender.handlers.get(stream_id)
+        if handler is None:
             return
-        self._budget.note_reset(self.last_stream_id)
-        self.forget(stream)
-        stream.on_reset()
+        self._budget.note_reset(sender.last_stream_id)
+        sender.forget(handler.stream)
+        handler.on_reset()
 
     def _settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         """Handle SETTINGS (section 6.5)."""
         if stream_id:
             msg = "SETTINGS on a stream"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-        self._budget.note_empty(self.last_stream_id)
+        self._budget.note_empty(self.sender.last_stream_id)
         if flags & ACK:
             if payload:
                 msg = "an acknowledgement of SETTINGS has a payload"
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
             return
+        sender = self.sender
         for name, value in decode_settings(payload):
             if name == Setting.HEADER_TABLE_SIZE and value < TABLE_BYTES:
-                self.table_update = NO_TABLE
+                sender.table_update = NO_TABLE
             elif name == Setting.MAX_FRAME_SIZE:
-                self.peer_frame_bytes = value
+                sender.peer_frame_bytes = value
             elif name == Setting.INITIAL_WINDOW_SIZE:
-                self.move_windows(value)
-        self._put(encode_frame(SETTINGS, ACK, 0))
-        self.pump()
+                sender.move_windows(value)
+        sender.put(encode_frame(SETTINGS, ACK, 0))
+        sender.pump()
 
     def _push_promise(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
         msg = "PUSH_PROMISE from a client"  # section 8.4
@@ -415,11 +427,11 @@ class H2Connection(H2Receiver):
         if len(payload) != 8:
             msg = f"PING has {len(payload)} bytes, expected 8"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
-        self._budget.note_empty(self.last_stream_id)
+        self._budget.note_empty(self.sender.last_stream_id)
         if flags & ACK:
             self._on_pong(payload)
             return
-        self._put(encode_frame(PING, ACK, 0, payload))
+        self.sender.put(encode_frame(PING, ACK, 0, payload))
         self._on_ping()
 
     def _goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:
@@ -430,7 +442,7 @@ class H2Connection(H2Receiver):
         if len(payload) < 8:
             msg = f"GOAWAY has {len(payload)} bytes, expected at least 8"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
-        self._budget.note_empty(self.last_stream_id)
+        self._budget.note_empty(self.sender.last_stream_id)
 
     def _window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
         """Handle WINDOW_UPDATE (section 6.9)."""
@@ -438,35 +450,36 @@ class H2Connection(H2Receiver):
             msg = f"WINDOW_UPDATE has {len(payload)} bytes, expected 4"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
         increment = int.from_bytes(payload, "big") & STREAM_MASK
-        stream = self.streams.get(stream_id)
+        sender = self.sender
+        handler = sender.handlers.get(stream_id)
+        stream = None if handler is None else handler.stream
         if increment < _SMALL_INCREMENT and not self._is_of_use(stream_id, stream):
-            self._budget.note_empty(self.last_stream_id)
+            self._budget.note_empty(sender.last_stream_id)
         if not stream_id:
-            self.send_window += increment
-            self.full_window = max(self.full_window, self.send_window)
-            if not increment or self.send_window > MAX_WINDOW:
+            sender.send_window += increment
+            sender.full_window = max(sender.full_window, sender.send_window)
+            if not increment or sender.send_window > MAX_WINDOW:
                 raise ConnectionFault(*_bad_increment(increment))
         elif stream is not None:
-            self.widen(stream, increment)
+            sender.widen(stream, increment)
             if not increment or stream.send_window > MAX_WINDOW:
                 raise StreamFault(stream_id, *_bad_increment(increment))
-        elif self._is_idle(stream_id):
+        elif sender.is_idle(stream_id):
             msg = "WINDOW_UPDATE on a stream that is idle"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-        self.pump()
+        sender.pump()
 
     def _is_of_use(self, stream_id: int, stream: H2Stream | None) -> bool:
         """Return whether a WINDOW_UPDATE lets us go on, or gives back bytes that we have sent.
 
         Clients may give back each small message of a stream separately.
         """
+        sender = self.sender
+        if sender.blocked:
+            return True
         if stream is None:
-            return bool(self.blocked) or (not stream_id and self.send_window < self.full_window)
-        return (
-            bool(self.blocked)
-            or stream.pending_bytes > 0
-            or stream.send_window < stream.full_window
-        )
+            return not stream_id and sender.send_window < sender.full_window
+        return stream.pending_bytes > 0 or stream.send_window < stream.full_window
 
 
 def _bad_increment(increment: int) -> tuple[ErrorCode, str]:

@@ -22,57 +22,59 @@ from inferd.http.h2.frames import (
     read_header,
 )
 from inferd.http.h2.sender import H2Sender
-from inferd.http.h2.stream import Buffer, H2Stream
+from inferd.http.h2.stream import Buffer, H2Stream, StreamHandler
 
 CONNECTION_WINDOW: Final = 1 << 30
 
 
-class H2Receiver(H2Sender):
+class H2Receiver:
     """Takes the DATA frames that H2Connection finds, whole or in pieces.
 
-    `data_left` is how many bytes of a begun DATA frame are still to come, without padding.
+    Its `sender` reopens windows, and knows which streams there are. `data_left` is how many bytes
+    of a begun DATA frame are still to come, without padding; `skip_left`, how many to skip:
+    padding, or a frame that is ignored.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, sender: H2Sender, budget: FloodBudget) -> None:
+        self._sender = sender
+        self._budget = budget
         self.data_left = 0
-        self._skip_left = 0  # bytes to skip: padding, or a frame that is ignored
-        self._data_stream: H2Stream | None = None
+        self.skip_left = 0
+        self._data_handler: StreamHandler | None = None
         self._data_ends = False
         self.data_stream_id = 0  # of the last DATA
-        self._receive_window = CONNECTION_WINDOW
-        self._budget = FloodBudget()
+        self.window = CONNECTION_WINDOW
 
     def room(self) -> memoryview | None:
         """Return memory to receive the next bytes into, None if they must go to `receive`.
 
         There is some while a large DATA frame is arriving; call `filled` afterwards.
         """
-        stream = self._data_stream
-        if self.data_left < DEFAULT_FRAME_BYTES or stream is None or stream.is_local_done:
+        handler = self._data_handler
+        if self.data_left < DEFAULT_FRAME_BYTES or handler is None:
             return None
-        memory = stream.room()
+        memory = None if handler.stream.is_local_done else handler.room()
         return None if memory is None else memory[: self.data_left]
 
     def filled(self, count: int) -> None:
         """Note that `count` bytes have been received into `room`."""
-        stream = self._data_stream
+        handler = self._data_handler
         self.data_left -= count
         is_last = not self.data_left
-        if stream is not None and not stream.is_local_done:
-            stream.on_filled(count, ends=is_last and self._data_ends)
+        if handler is not None and not handler.stream.is_local_done:
+            handler.on_filled(count, ends=is_last and self._data_ends)
         if is_last:
-            self._data_stream = None
+            self._data_handler = None
 
     def missing_bytes(self) -> int:
         """Return how many bytes the last DATA's message still lacks, 0 if unknown."""
-        stream = self.streams.get(self.data_stream_id)
-        if stream is None or stream.is_local_done:
+        handler = self._sender.handlers.get(self.data_stream_id)
+        if handler is None or handler.stream.is_local_done:
             return 0
-        memory = stream.room()
+        memory = handler.room()
         return 0 if memory is None else len(memory)
 
-    def _data(self, header: Header, data: Buffer, start: int, stop: int) -> int:
+    def data(self, header: Header, data: Buffer, start: int, stop: int) -> int:
         """Take a whole DATA frame with payload data[start:stop]; return where the next begins.
 
         A large message comes in many frames of the largest size that its sender uses. Consecutive
@@ -82,19 +84,20 @@ class H2Receiver(H2Sender):
         if not flags and stop > start:
             starts = self._run(stream_id, header, data, start, stop)
             if starts is not None:
-                self.streams[stream_id].on_data_run(data, starts, stop - start)
+                self._sender.handlers[stream_id].on_data_run(data, starts, stop - start)
                 return starts[-1] + stop - start
         end = stop
         length = stop - start
         overhead = 0
         if flags & PADDED:
-            padding = self._padding(data, start, length)
+            padding = padding_of(data, start, length)
             overhead = padding + 1
             start += 1
             stop -= padding
-        stream = self._receiver(stream_id, length)
-        if stream is None:
+        handler = self._taker(stream_id, length)
+        if handler is None:
             return end
+        stream = handler.stream
         if stream.is_local_done:
             self._drop(stream, length, ends=bool(flags & END_STREAM))
             return end
@@ -105,8 +108,8 @@ class H2Receiver(H2Sender):
         if ends:
             stream.is_remote_done = True
         elif start == stop:
-            self._budget.note_empty(self.last_stream_id)
-        stream.on_data(data, start, stop, ends=ends)
+            self._budget.note_empty(self._sender.last_stream_id)
+        handler.on_data(data, start, stop, ends=ends)
         return end
 
     def _run(
@@ -117,8 +120,11 @@ class H2Receiver(H2Sender):
         Return where their payloads start. Return None, with nothing done, if they cannot be taken
         as a run.
         """
-        stream = self.streams.get(stream_id)
-        if stream is None or not stream.takes_runs or stream.is_remote_done or stream.is_local_done:
+        handler = self._sender.handlers.get(stream_id)
+        if handler is None or not handler.takes_runs:
+            return None
+        stream = handler.stream
+        if stream.is_remote_done or stream.is_local_done:
             return None
         length = stop - start
         last = len(data) - length - HEADER_BYTES
@@ -130,10 +136,10 @@ class H2Receiver(H2Sender):
             if stream.received_bytes + count > declared:
                 return None
             stream.received_bytes += count
-        self._receiver(stream_id, count)
+        self._taker(stream_id, count)
         return starts
 
-    def _begin_data(self, flags: int, stream_id: int, data: Buffer, start: int, length: int) -> int:
+    def begin_data(self, flags: int, stream_id: int, data: Buffer, start: int, length: int) -> int:
         """Begin an incomplete DATA frame; return from where bytes are kept.
 
         That is from its header while its pad length has not arrived. After a fault the rest of the
@@ -144,24 +150,25 @@ class H2Receiver(H2Sender):
         if has_padding:
             if start == end:
                 return start - HEADER_BYTES
-            padding = self._padding(data, start, length)
-        self._skip_left = length - (end - start)
-        stream = self._receiver(stream_id, length)
+            padding = padding_of(data, start, length)
+        self.skip_left = length - (end - start)
+        handler = self._taker(stream_id, length)
         data_length = length - padding - has_padding
         ends = bool(flags & END_STREAM)
-        if stream is not None and stream.is_local_done:
-            self._drop(stream, length, ends=ends)
-            stream = None
-        if stream is not None:
+        if handler is not None and handler.stream.is_local_done:
+            self._drop(handler.stream, length, ends=ends)
+            handler = None
+        if handler is not None:
+            stream = handler.stream
             stream.uncredited += padding + has_padding
             if stream.head.content_length >= 0:
                 check_length(stream, data_length, ends=ends)
             stream.is_remote_done = ends
             if not data_length and not ends:
-                self._budget.note_empty(self.last_stream_id)
-        self._data_stream, self._data_ends = stream, ends
-        self.data_left, self._skip_left = data_length, padding
-        return self._go_on_with_data(data, end, start + has_padding)
+                self._budget.note_empty(self._sender.last_stream_id)
+        self._data_handler, self._data_ends = handler, ends
+        self.data_left, self.skip_left = data_length, padding
+        return self.go_on(data, end, start + has_padding)
 
     def _drop(self, stream: H2Stream, count: int, *, ends: bool) -> None:
         """Drop DATA that a client goes on sending though its answer is complete.
@@ -170,51 +177,54 @@ class H2Receiver(H2Sender):
         """
         stream.drop_bytes -= count
         if ends:
-            self.forget(stream)
+            self._sender.forget(stream)
         elif stream.drop_bytes <= 0:
-            self.reset(stream.id, ErrorCode.NO_ERROR)
+            self._sender.reset(stream.id, ErrorCode.NO_ERROR)
         else:
-            self.credit(stream, count)
+            self._sender.credit(stream, count)
 
-    def _go_on_with_data(self, data: Buffer, end: int, at: int = 0) -> int:
+    def go_on(self, data: Buffer, end: int, at: int = 0) -> int:
         """Pass on what has arrived of a begun DATA frame; return where the next frame begins."""
-        if self.data_left or self._data_stream is not None:
+        handler = self._data_handler
+        if self.data_left or handler is not None:
             stop = min(end, at + self.data_left)
             self.data_left -= stop - at
-            stream, is_last = self._data_stream, not self.data_left
+            is_last = not self.data_left
             if is_last:
-                self._data_stream = None
-            if stream is not None and not stream.is_local_done and (stop > at or is_last):
+                self._data_handler = None
+            if handler is not None and not handler.stream.is_local_done and (stop > at or is_last):
                 try:
-                    stream.on_data(data, at, stop, ends=is_last and self._data_ends)
+                    handler.on_data(data, at, stop, ends=is_last and self._data_ends)
                 except StreamFault as fault:
-                    self._end_faulty(fault)
+                    self.end_faulty(fault)
             at = stop
-        skipped = min(end - at, self._skip_left)
-        self._skip_left -= skipped
+        skipped = min(end - at, self.skip_left)
+        self.skip_left -= skipped
         return at + skipped
 
-    def _receiver(self, stream_id: int, length: int) -> H2Stream | None:
-        """Take `length` bytes off the windows; return the stream to receive them, if any.
+    def _taker(self, stream_id: int, length: int) -> StreamHandler | None:
+        """Take `length` bytes off the windows; return the handler to receive them, if any.
 
         The whole payload counts, including padding (section 6.9.1).
         """
+        sender = self._sender
         self.data_stream_id = stream_id
-        self._receive_window -= length
-        if self._receive_window < CONNECTION_WINDOW // 2:
-            if self._receive_window < 0:
+        self.window -= length
+        if self.window < CONNECTION_WINDOW // 2:
+            if self.window < 0:
                 msg = "DATA exceeds the window of the connection"
                 raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
-            self._put(encode_window_update(0, CONNECTION_WINDOW - self._receive_window))
-            self._receive_window = CONNECTION_WINDOW
-        stream = self.streams.get(stream_id)
-        if stream is None:
-            left = self.resets.get(stream_id, 0)
+            sender.put(encode_window_update(0, CONNECTION_WINDOW - self.window))
+            self.window = CONNECTION_WINDOW
+        handler = sender.handlers.get(stream_id)
+        if handler is None:
+            left = sender.resets.get(stream_id, 0)
             if 0 < length <= left:  # it was under way when we reset the stream (section 5.1)
-                self.resets[stream_id] = left - length
+                sender.resets[stream_id] = left - length
             else:
-                self._check_gone(stream_id, "DATA")
+                self.check_gone(stream_id, "DATA")
             return None
+        stream = handler.stream
         if stream.is_remote_done:
             msg = "DATA after the end of the stream"
             raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, msg)
@@ -223,42 +233,39 @@ class H2Receiver(H2Sender):
             # Not a StreamFault: a peer that ignores windows would go on with the next stream.
             msg = "DATA exceeds the window of the stream"
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
-        return stream
+        return handler
 
-    def _padding(self, data: Buffer, start: int, length: int) -> int:
-        if not length:
-            msg = "a padded frame is too short for its pad length"
-            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
-        padding: int = data[start]
-        if padding >= length:
-            msg = "the padding is as long as the frame, or longer"
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-        return padding
-
-    def _check_gone(self, stream_id: int, frame: str) -> None:
+    def check_gone(self, stream_id: int, frame: str) -> None:
         """Check a frame on a stream that is not open (section 5.1); it may be one we have reset."""
-        if stream_id in self.resets:
-            self._budget.note_empty(self.last_stream_id)
-        elif self._is_idle(stream_id):
+        sender = self._sender
+        if stream_id in sender.resets:
+            self._budget.note_empty(sender.last_stream_id)
+        elif sender.is_idle(stream_id):
             msg = f"{frame} on a stream that is idle"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-        elif not (self.is_going_away and stream_id > self.last_stream_id):
+        elif not (sender.is_going_away and stream_id > sender.last_stream_id):
             msg = f"{frame} on a stream that is closed"
             raise ConnectionFault(ErrorCode.STREAM_CLOSED, msg)
 
-    def _is_idle(self, stream_id: int) -> bool:
-        """Return whether the stream is idle; ours, the even ones, always are."""
-        if stream_id & 1 == 0:
-            return True
-        return stream_id > self.last_stream_id and not self.is_going_away
-
-    def _end_faulty(self, fault: StreamFault) -> None:
+    def end_faulty(self, fault: StreamFault) -> None:
         """Reset a faulty stream, and count it: it costs us as much as a reset by the peer."""
         if fault.code is ErrorCode.REFUSED_STREAM:
-            self._budget.note_empty(self.last_stream_id)
+            self._budget.note_empty(self._sender.last_stream_id)
         else:
-            self._budget.note_reset(self.last_stream_id)
-        self.reset(fault.stream_id, fault.code)
+            self._budget.note_reset(self._sender.last_stream_id)
+        self._sender.reset(fault.stream_id, fault.code)
+
+
+def padding_of(data: Buffer, start: int, length: int) -> int:
+    """Return how many bytes of padding a padded payload says it has. Raises ConnectionFault."""
+    if not length:
+        msg = "a padded frame is too short for its pad length"
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+    padding: int = data[start]
+    if padding >= length:
+        msg = "the padding is as long as the frame, or longer"
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+    return padding
 
 
 def check_length(stream: H2Stream, count: int, *, ends: bool) -> None:

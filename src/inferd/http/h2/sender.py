@@ -25,7 +25,7 @@ from inferd.http.h2.frames import (
     encode_window_update,
     frame_header,
 )
-from inferd.http.h2.stream import STREAM_WINDOW, Buffer, H2Stream
+from inferd.http.h2.stream import STREAM_WINDOW, Buffer, H2Stream, StreamHandler
 
 OUTPUT_BYTES: Final = 1 << 20
 """About how many bytes are put into `out` before the socket takes them."""
@@ -34,10 +34,13 @@ _REMEMBERED_RESETS: Final = 2000
 
 
 class H2Sender:
-    """Calls in, frames out. Once it `is_failed`, the socket is to be closed after `out` is sent."""
+    """Calls in, frames out. Once it `is_failed`, the socket is to be closed after `out` is sent.
+
+    `handlers` are those of all streams that have not ended on both sides, by the streams' ids.
+    """
 
     def __init__(self) -> None:
-        self.streams: dict[int, H2Stream] = {}
+        self.handlers: dict[int, StreamHandler] = {}
         self.last_stream_id = 0
         # Streams that we reset, newest last: how much the peer may have sent before it knew.
         self.resets: dict[int, int] = {}
@@ -59,7 +62,7 @@ class H2Sender:
         if self.table_update:
             block, self.table_update = self.table_update + block, b""
         flags = END_STREAM if ends else 0
-        self._put(encode_headers(stream.id, block, flags, self.peer_frame_bytes))
+        self.put(encode_headers(stream.id, block, flags, self.peer_frame_bytes))
         self.frames_sent += 1
         if ends:
             self._end(stream)
@@ -169,11 +172,11 @@ class H2Sender:
         if stream.is_local_done:
             return
         if stream.ending is None:
-            stream.on_drained()
+            self.handlers[stream.id].on_drained()
         elif stream.ending:
             self.send_headers(stream, stream.ending, ends=True)
         else:
-            self._put(encode_frame(DATA, END_STREAM, stream.id))
+            self.put(encode_frame(DATA, END_STREAM, stream.id))
             self._end(stream)
 
     def send_at_once(self, stream: H2Stream, frames: Buffer, data_length: int) -> bool:
@@ -201,8 +204,8 @@ class H2Sender:
         """Note that our side of the stream has ended."""
         stream.is_local_done = True
         if stream.is_remote_done:
-            if stream.id in self.streams:
-                del self.streams[stream.id]
+            if stream.id in self.handlers:
+                del self.handlers[stream.id]
         elif stream.drop_bytes <= 0:
             # Section 8.1: the answer is complete, the rest of the request is not needed.
             self.reset(stream.id, ErrorCode.NO_ERROR)
@@ -211,61 +214,68 @@ class H2Sender:
         """Let the peer send `count` more bytes on a stream, as many as have been taken."""
         stream.uncredited += count
         if stream.uncredited >= STREAM_WINDOW // 2 and not stream.is_remote_done:
-            self._put(encode_window_update(stream.id, stream.uncredited))
+            self.put(encode_window_update(stream.id, stream.uncredited))
             stream.receive_window += stream.uncredited
             stream.uncredited = 0
 
     def reset(self, stream_id: int, code: ErrorCode) -> None:
         """Reset one stream; the application is told unless its answer was complete."""
-        self._put(encode_rst_stream(stream_id, code))
-        stream = self.streams.get(stream_id)
-        self.resets[stream_id] = 0 if stream is None else stream.receive_window
+        self.put(encode_rst_stream(stream_id, code))
+        handler = self.handlers.get(stream_id)
+        self.resets[stream_id] = 0 if handler is None else handler.stream.receive_window
         if len(self.resets) > _REMEMBERED_RESETS:
             del self.resets[next(iter(self.resets))]
-        if stream is not None:
-            was_done = stream.is_local_done
-            self.forget(stream)
+        if handler is not None:
+            was_done = handler.stream.is_local_done
+            self.forget(handler.stream)
             if not was_done:
-                stream.on_reset()
+                handler.on_reset()
 
     def forget(self, stream: H2Stream) -> None:
         """Remove a stream; nothing more is sent on it."""
-        self.streams.pop(stream.id, None)
+        self.handlers.pop(stream.id, None)
         self.blocked.pop(stream.id, None)
         stream.is_local_done = True
         stream.pending = None
         stream.pending_bytes = 0
 
+    def is_idle(self, stream_id: int) -> bool:
+        """Return whether a stream has not been opened; ours, the even ones, never are."""
+        if stream_id & 1 == 0:
+            return True
+        return stream_id > self.last_stream_id and not self.is_going_away
+
     def ping(self, payload: bytes) -> None:
         """Send a PING with a payload of eight bytes; its answer is passed to `on_pong`."""
-        self._put(encode_frame(PING, 0, 0, payload))
+        self.put(encode_frame(PING, 0, 0, payload))
 
     def announce_end(self) -> None:
         """Ask the peer to open no more streams; those already under way are still accepted."""
-        self._put(encode_goaway(MAX_WINDOW, ErrorCode.NO_ERROR))
+        self.put(encode_goaway(MAX_WINDOW, ErrorCode.NO_ERROR))
 
     def go_away(self) -> None:
         """Accept no more streams; open ones go on (section 6.8)."""
         if not self.is_going_away:
             self.is_going_away = True
-            self._put(encode_goaway(self.last_stream_id, ErrorCode.NO_ERROR))
+            self.put(encode_goaway(self.last_stream_id, ErrorCode.NO_ERROR))
 
     def fail(self, code: ErrorCode, message: str) -> None:
         """End the connection with GOAWAY, and tell every stream."""
         if self.is_failed:
             return
         self.is_failed = True
-        self._put(encode_goaway(self.last_stream_id, code, message))
+        self.put(encode_goaway(self.last_stream_id, code, message))
         self.lose()
 
     def lose(self) -> None:
         """Tell every stream that the connection is gone."""
         self.is_failed = True
-        for stream in list(self.streams.values()):
-            self.forget(stream)
-            stream.on_reset()
+        for handler in list(self.handlers.values()):
+            self.forget(handler.stream)
+            handler.on_reset()
 
-    def _put(self, frame: bytes) -> None:
+    def put(self, frame: bytes) -> None:
+        """Send a frame that no window holds up."""
         self.out.append(frame)
         self.out_bytes += len(frame)
 
@@ -284,7 +294,8 @@ class H2Sender:
         """
         difference = size - self.peer_stream_window
         self.peer_stream_window = size
-        for stream in self.streams.values():
+        for handler in self.handlers.values():
+            stream = handler.stream
             self.widen(stream, difference)
             if stream.send_window > MAX_WINDOW:
                 msg = "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large"

@@ -5,12 +5,15 @@ import functools
 import struct
 
 import pytest
+from call_site import CallSite
 
 from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
+from inferd.errors import InvalidRequest
 from inferd.http.grpc.handler import Stream, Unary
 from inferd.http.grpc.messages import PREFIX
+from inferd.http.grpc.stream_call import StreamCall
 from inferd.http.h2.frames import (
     DATA,
     END_HEADERS,
@@ -145,3 +148,24 @@ async def test_a_prefix_that_means_nothing_ends_the_call_and_no_other(client):
         assert status == 13
     client.send(call(5, b"Echo", message(b"fine")))
     assert await client.answers(5) == [(message(b"fine"), 0)]
+
+
+async def test_what_comes_after_the_end_of_the_handler_is_not_kept():
+    async def once(messages, call):
+        yield [bytes(100)]
+        msg = "that was all"
+        raise InvalidRequest(msg)
+
+    site = CallSite(StreamCall, Stream(once), window=10)
+    site.head()
+    site.data(message(b"first"))
+    while site.calls[1].stream.ending is None:  # noqa: ASYNC110  nothing else tells
+        await asyncio.sleep(0)
+    for _ in range(3):
+        site.data(message(bytes(1000)))
+    assert site.capacity.buffered_bytes == 0
+    site.widen(1000)
+    body, fields = site.got()
+    assert (body, fields[b"grpc-status"]) == (message(bytes(100)), b"3")
+    assert not site.sender.handlers
+    assert site.capacity.buffered_bytes == 0
