@@ -14,6 +14,7 @@ from inferd.http.grpc.call import prepare
 from inferd.http.grpc.endpoint import Carrier, GrpcEndpoint
 from inferd.http.grpc.exchange import StreamExchange
 from inferd.http.grpc.handler import Stream
+from inferd.http.grpc.keepalive import Keepalive
 from inferd.http.grpc.messages import GrpcHead, is_grpc
 from inferd.http.grpc.stream_call import StreamCall
 from inferd.http.grpc.unary_call import UnaryCall
@@ -38,11 +39,7 @@ LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 1 << 20
 """How much such a client may send."""
 
-PING_WITHOUT_CALLS_S: Final = 7200.0
-"""Minimum time between a client's pings while it has no calls (gRPC keepalive, ping strikes)."""
-
 _DRAIN_PING: Final = b"draining"
-_KEEPALIVE_PING: Final = b"areuhere"
 _NOT_REACHED: Final = float("inf")
 
 
@@ -69,6 +66,7 @@ class Http2Connection(Connection):
         )
         self._sender = sender = self._h2.sender
         self._receiver = self._h2.receiver
+        self._keepalive = Keepalive(endpoint, sender)
         self._carrier = Carrier(endpoint, sender, self.flush, self._take_turn_soon, log)
         self._scratch = endpoint.scratch
         self._came = b""
@@ -84,13 +82,6 @@ class Http2Connection(Connection):
         if (age_ms := limits.max_connection_age_ms) is not None:
             self._age_limit_s = age_ms / 1000 * random.uniform(0.9, 1.1)
         self._draining_since: float | None = None
-        # keepalive and the ping policy
-        self._pinged_at: float | None = None
-        self._pings_without_data = 0
-        self._sent_at_ping = 0
-        self._client_pinged_at = -_NOT_REACHED
-        self._sent_at_client_ping = 0
-        self._strikes = 0
 
     # --- asyncio calls these ---
 
@@ -295,21 +286,8 @@ class Http2Connection(Connection):
         """Return what `_handle` has made and has not ended."""
         return [one for one in self._sender.handlers.values() if isinstance(one, StreamExchange)]
 
-    # --- pings ---
-
     def _on_ping(self) -> None:
-        """Count pings that come more often than the options allow (gRPC keepalive)."""
-        now, limits, sender = self._endpoint.clock(), self._limits, self._sender
-        may_ping = bool(sender.handlers) or limits.keepalive_permit_without_calls
-        least_s = limits.http2_min_recv_ping_interval_without_data_ms / 1000
-        if sender.frames_sent != self._sent_at_client_ping:
-            self._strikes = 0
-        elif now - self._client_pinged_at < (least_s if may_ping else PING_WITHOUT_CALLS_S):
-            self._strikes += 1
-            if 0 < limits.http2_max_ping_strikes < self._strikes:
-                sender.fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
-        self._client_pinged_at = now
-        self._sent_at_client_ping = sender.frames_sent
+        self._keepalive.note_ping()
 
     def _on_pong(self, payload: bytes) -> None:
         if payload == _DRAIN_PING and self._draining_since is not None:
@@ -365,9 +343,13 @@ class Http2Connection(Connection):
                 self._sender.fail(ErrorCode.SETTINGS_TIMEOUT, "no HTTP/2 within the time for it")
                 self.flush()
         else:
-            self._check_calls(now)
+            for exchange in self._exchanges():
+                exchange.check_time(now, limits)
             self._check_age(now)
-            self._check_alive(now)
+            if self._keepalive.is_alive(now, self._read_at):
+                self.flush()
+            else:
+                self.abort()
 
     def _handshake_s(self) -> float:
         """Return how long the client may take until it speaks HTTP/2."""
@@ -375,12 +357,6 @@ class Http2Connection(Connection):
         if self._endpoint.is_draining:
             return min(limits.handshake_timeout_s, limits.drain_window_s)
         return limits.handshake_timeout_s
-
-    def _check_calls(self, now: float) -> None:
-        """End calls past their deadline, and calls whose client does not read the answer."""
-        for exchange in self._exchanges():
-            exchange.check_time(now, self._limits)
-        self.flush()
 
     def _check_age(self, now: float) -> None:
         limits, grace_ms = self._limits, self._limits.max_connection_age_grace_ms
@@ -400,26 +376,3 @@ class Http2Connection(Connection):
         idle_ms = self._limits.max_connection_idle_ms
         is_idle = idle_ms is not None and not self._sender.handlers
         return is_idle and now - self._read_at > cast("int", idle_ms) / 1000
-
-    def _check_alive(self, now: float) -> None:
-        """Ping a client that has been quiet; abort if it does not answer."""
-        limits, sender = self._limits, self._sender
-        if self._pinged_at is not None:
-            if self._read_at >= self._pinged_at:
-                self._pinged_at = None
-            elif now - self._pinged_at > limits.keepalive_timeout_ms / 1000:
-                self.abort()
-                return
-        if sender.frames_sent != self._sent_at_ping:
-            self._pings_without_data, self._sent_at_ping = 0, sender.frames_sent
-        limit = limits.http2_max_pings_without_data
-        if (
-            self._pinged_at is None
-            and now - self._read_at > limits.keepalive_time_ms / 1000
-            and (sender.handlers or limits.keepalive_permit_without_calls)
-            and not 0 < limit <= self._pings_without_data
-        ):
-            self._pinged_at = now
-            self._pings_without_data += 1
-            sender.ping(_KEEPALIVE_PING)
-            self.flush()
