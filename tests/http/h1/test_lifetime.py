@@ -46,6 +46,13 @@ def test_once_it_is_to_end_the_next_answer_is_the_last():
     assert not life.is_over(1e9)  # it is told once
 
 
+def test_it_idles_less_long_when_it_is_to_end():
+    life = lifetime(idle_timeout_s=60.0, drain_window_s=2.0)
+    assert [life.has_idled(lasts_s) for lasts_s in (2.1, 60.0, 60.1)] == [False, False, True]
+    life.end()
+    assert [life.has_idled(lasts_s) for lasts_s in (2.0, 2.1)] == [False, True]
+
+
 def test_requests_that_were_on_their_way_are_answered_but_not_without_end():
     life = lifetime(max_connection_requests=1)
     life.answers_left -= 1000

@@ -137,6 +137,15 @@ def test_a_body_there_is_never_room_for_is_refused():
         reader.begin_body(100, None)
 
 
+def test_the_first_bytes_are_known_until_there_has_been_a_head():
+    reader = reader_of(b"PRI * HTT")
+    assert reader.first_bytes() == b"PRI * HTT"
+    reader = reader_of(GET % b"x", GET % b"y")
+    reader.read()
+    assert reader.first_bytes() == b""
+    assert reader.has_more()
+
+
 def test_the_transport_is_told_once_to_stop_and_to_go_on():
     reader = reader_of()
     for _ in range(2):

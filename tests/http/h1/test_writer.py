@@ -65,6 +65,17 @@ def test_small_answers_of_a_round_are_one_write(writer):
     assert writer.transport.calls == [b"abc"]
 
 
+def test_a_piece_may_be_a_chunk_and_is_dropped_once_the_client_has_gone(writer):
+    writer.write_piece(b"piece")
+    writer.write_chunk(b"x" * 17)
+    writer.write_pending()
+    assert writer.transport.calls == [b"piece11\r\n" + b"x" * 17 + b"\r\n"]
+    writer.drop()
+    writer.write_piece(b"late")
+    writer.write_chunk(b"late")
+    assert writer.pending == []
+
+
 def test_a_large_answer_does_not_overtake(writer):
     writer.write(b"a")
     large = memoryview(bytes(100_000))

@@ -117,7 +117,7 @@ class HttpConnection(Connection):
                 cancel_soon(running)
         self._driver = self._task = None
         self._reader.release()
-        self._writer.pending = []
+        self._writer.drop()
         self._endpoint.forget(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
@@ -159,6 +159,7 @@ class HttpConnection(Connection):
         self._move(HttpEvent.ENDS if has_halves else HttpEvent.CLOSES)
         if self._state is CLOSED:
             self._writer.write_pending()
+            self._writer.drop()
             return False
         self._probe()
         return True
@@ -215,7 +216,10 @@ class HttpConnection(Connection):
                 else:
                     self._await_body(request)
         except (HttpError, InferdError) as error:
-            if not self._is_taken_over():
+            if self._endpoint.is_taken_over(self._transport, reader.first_bytes()):
+                self._move(HttpEvent.CLOSES)
+                self._endpoint.forget(self)
+            else:
                 self._refuse(error)
             return
         if reader.has_ended and self._state is not CLOSED:
@@ -292,11 +296,14 @@ class HttpConnection(Connection):
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         request.body = NO_BODY  # an idle connection keeps the head and nothing else
         request.slot = None
-        body, life, writer = self._reader.body, self._life, self._writer
-        if body.buffered_bytes:
-            body.release()
+        reader, life, writer = self._reader, self._life, self._writer
+        if reader.body.buffered_bytes:
+            reader.body.release()
         life.answers_left -= 1
-        is_kept = request.is_kept_alive and (life.answers_left > 0 or self._has_more())
+        # One more after the last, to a client that has sent more before it knew.
+        is_kept = request.is_kept_alive and (
+            life.answers_left > 0 or (life.may_go_on() and reader.has_more())
+        )
         if answer.rest is not None:
             self._send_stream(request, answer, answer.rest, is_kept and not request.is_http_10)
             return
@@ -332,9 +339,9 @@ class HttpConnection(Connection):
             answer.headers += _CLOSE
         self._writer.write(encode_stream_head(answer, is_chunked=is_chunked))
         self._move(HttpEvent.STREAMS)
-        self._outflow = outflow = Outflow(
-            rest, self._write_chunk if is_chunked else self._write_piece
-        )
+        writer = self._writer
+        write = writer.write_chunk if is_chunked else writer.write_piece
+        self._outflow = outflow = Outflow(rest, write)
         for piece in filter(len, answer.buffers):
             outflow.write(piece)
         if self._writer.is_stalled:
@@ -361,31 +368,7 @@ class HttpConnection(Connection):
         else:
             self._close()
 
-    def _has_more(self) -> bool:
-        """Tell whether the client has sent more, so that the present answer is not the last."""
-        is_left = self._reader.start != self._reader.end or has_unread(self._transport)
-        return is_left and self._life.may_go_on()
-
-    def _write_chunk(self, data: bytes) -> None:
-        self._write_piece(b"%x\r\n%b\r\n" % (len(data), data))
-
-    def _write_piece(self, data: bytes) -> None:
-        if self._state is not CLOSED:  # the client may have left without the task knowing yet
-            self._writer.write(data)
-
     # --- ending ---
-
-    def _is_taken_over(self) -> bool:
-        """Offer a connection whose first head is not HTTP/1.1's to another protocol."""
-        endpoint, reader = self._endpoint, self._reader
-        if endpoint.take_over is None or reader.heads.head:
-            return False
-        received = bytes(reader.buffer[reader.start : reader.end])
-        if not endpoint.take_over(self._transport, received):
-            return False
-        self._move(HttpEvent.CLOSES)
-        endpoint.forget(self)
-        return True
 
     def _refuse(self, error: HttpError | InferdError) -> None:
         """Answer and close; for a while, read and drop what the client still sends.
@@ -472,10 +455,8 @@ class HttpConnection(Connection):
             self._check_idle(now, lasts)
 
     def _check_idle(self, now: float, lasts: float) -> None:
-        limits, life = self._limits, self._life
-        is_ending = life.answers_left <= 0
-        if lasts > (limits.drain_window_s if is_ending else limits.idle_timeout_s):
+        if self._life.has_idled(lasts):
             if not has_unread(self._transport):
                 self._close()
-        elif life.is_over(now):
+        elif self._life.is_over(now):
             self.drain()

@@ -55,6 +55,10 @@ class HttpEndpoint(Endpoint):
         self._turned_away.discard(connection)
         super().forget(connection)
 
+    def is_taken_over(self, transport: asyncio.Transport, received: bytes) -> bool:
+        """Offer a connection to `take_over`; return whether it now speaks another protocol."""
+        return self.take_over is not None and self.take_over(transport, received)
+
     def routes_for(self, address: str, protocol: str) -> Routes:
         """Return the routes of a connection from `address` that speaks `protocol`."""
         if self._log is None:

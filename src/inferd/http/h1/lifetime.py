@@ -17,9 +17,10 @@ class Lifetime:
     sent, except to requests that were on their way.
     """
 
-    __slots__ = ("_expires_at", "answers_left")
+    __slots__ = ("_expires_at", "_limits", "answers_left")
 
     def __init__(self, limits: HttpLimits, now: float) -> None:
+        self._limits = limits
         self._expires_at = _NEVER
         self.answers_left = _UNLIMITED
         if limits.max_connection_age_ms is not None:
@@ -31,6 +32,11 @@ class Lifetime:
     def is_over(self, now: float) -> bool:
         """Return whether the connection is to end because of its age."""
         return now >= self._expires_at
+
+    def has_idled(self, lasts_s: float) -> bool:
+        """Return whether it is long enough for an end that there has been no request."""
+        limits, is_ending = self._limits, self.answers_left <= 0
+        return lasts_s > (limits.drain_window_s if is_ending else limits.idle_timeout_s)
 
     def may_go_on(self) -> bool:
         """Return whether a client that has sent more may have more answers than there are left."""

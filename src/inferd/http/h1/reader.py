@@ -8,6 +8,7 @@ from inferd.http.limits import HttpLimits
 from inferd.http.message import HttpRequest
 from inferd.http.routes import Routes
 from inferd.http.turns import NO_TRANSPORT
+from inferd.http.unread import has_unread
 from inferd.memory.batch_memory import BlockSlot
 from inferd.memory.capacity import Capacity
 
@@ -75,6 +76,14 @@ class RequestReader:
     def has_news(self) -> bool:
         """Return whether there is something to do now that a request has been answered."""
         return self.end > 0 or self.has_ended or not self.is_reading
+
+    def has_more(self) -> bool:
+        """Return whether the client has sent more, even if it has not been received yet."""
+        return self.start != self.end or has_unread(self.transport)
+
+    def first_bytes(self) -> bytes:
+        """Return what has come of the first head; b"" once there has been one."""
+        return b"" if self.heads.head else bytes(self.view[self.start : self.end])
 
     def drop(self) -> None:
         """Forget what has not been consumed; the whole buffer is free again."""

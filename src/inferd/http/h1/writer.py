@@ -8,8 +8,8 @@ from inferd.http.turns import NO_TRANSPORT, PendingOutput, Turns
 class AnswerWriter(PendingOutput):
     """Writes to one client; what is small, at the end of a round of turns.
 
-    It `is_stalled` while the transport holds as much as it may. `unsent` is how many bytes it held
-    at the last `has_moved`.
+    It `is_stalled` while the transport holds as much as it may, and takes nothing more once it
+    `is_closed`. `unsent` is how many bytes the transport held at the last `has_moved`.
     """
 
     def __init__(self, turns: Turns) -> None:
@@ -17,6 +17,7 @@ class AnswerWriter(PendingOutput):
         self.turns = turns
         self.pending: list[bytes] = []
         self.is_stalled = False
+        self.is_closed = False
         self.unsent = 0
 
     def write(self, data: bytes) -> None:
@@ -24,6 +25,15 @@ class AnswerWriter(PendingOutput):
         self.pending.append(data)
         if len(self.pending) == 1:
             self.turns.write_soon(self)
+
+    def write_piece(self, data: bytes) -> None:
+        """Write part of a body, unless the client has left without its producer knowing yet."""
+        if not self.is_closed:
+            self.write(data)
+
+    def write_chunk(self, data: bytes) -> None:
+        """Write part of a body that is sent in chunks, as `write_piece` does."""
+        self.write_piece(b"%x\r\n%b\r\n" % (len(data), data))
 
     def write_pending(self) -> None:
         """See PendingOutput."""
@@ -49,13 +59,19 @@ class AnswerWriter(PendingOutput):
 
     def close(self) -> None:
         """Close the connection once all has been sent."""
+        self.is_closed = True
         self.write_pending()
         self.transport.close()
 
     def abort(self) -> None:
         """See PendingOutput."""
-        self.pending = []
+        self.drop()
         self.transport.abort()
+
+    def drop(self) -> None:
+        """Forget what is pending; there is nobody any more to send it to."""
+        self.is_closed = True
+        self.pending = []
 
     def has_moved(self) -> bool:
         """Return whether something has been sent since the last call, or has begun to wait."""
