@@ -169,8 +169,8 @@ GRPC_HOPS = [  # of a call like one before on the same connection
     "messages.encode_small_answer",
     "sender.H2Sender.send_at_once",
     "sender.H2Sender._end",
-    "http2_connection.Http2Connection.flush",
-    "http2_connection.Http2Connection.write_pending",
+    "frame_writer.FrameWriter.flush",
+    "frame_writer.FrameWriter.write_pending",
 ]
 
 MOST_RUNS = 5000

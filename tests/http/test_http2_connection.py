@@ -567,7 +567,9 @@ async def test_stopping_ends_calls_and_linger_alike(bench):
     _, writer = await asyncio.open_connection("127.0.0.1", bench.port)
     writer.write(b"x" * 24)
     await true(
-        lambda: any(one._closing_since is not None for one in bench.server.endpoint.connections)
+        lambda: any(
+            one._writer.lingers_since is not None for one in bench.server.endpoint.connections
+        )
     )
     await bench.server.stop(0)
     assert not bench.server.endpoint.connections

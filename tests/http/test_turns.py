@@ -4,7 +4,22 @@ import asyncio
 import logging
 
 from inferd.aio.round_number import RoundNumber
-from inferd.http.turns import TURN_COUNT, Connection, Turns
+from inferd.http.turns import TURN_COUNT, Connection, PendingOutput, Turns
+
+
+class Output(PendingOutput):
+    """The output of a Recorder, which notes what becomes of it."""
+
+    def __init__(self, name, log, *, fails):
+        self.name, self.log, self.fails = name, log, fails
+
+    def write_pending(self):
+        self.log.append(f"write {self.name}")
+        if self.fails:
+            raise ZeroDivisionError
+
+    def abort(self):
+        self.log.append(f"cut {self.name}")
 
 
 class Recorder(Connection):
@@ -12,17 +27,13 @@ class Recorder(Connection):
 
     def __init__(self, name, turns, log, *, fails=""):
         self.name, self.turns, self.log, self.fails = name, turns, log, fails
+        self.output = Output(name, log, fails=fails == "write")
 
     def take_turn(self):
         self.log.append(f"answer {self.name}")
         if self.fails == "answer":
             raise ZeroDivisionError
-        self.turns.write_soon(self)
-
-    def write_pending(self):
-        self.log.append(f"write {self.name}")
-        if self.fails == "write":
-            raise ZeroDivisionError
+        self.turns.write_soon(self.output)
 
     def abort(self):
         self.log.append(f"cut {self.name}")
@@ -45,7 +56,7 @@ async def test_all_of_a_round_happens_in_one_moment_and_the_next_round_in_anothe
     turns = Turns(round_number)
     numbers = []
     first, second = Recorder("a", turns, log), Recorder("b", turns, log, fails="answer")
-    first.take_turn = second.write_pending = lambda: numbers.append(round_number.number)
+    first.take_turn = second.output.write_pending = lambda: numbers.append(round_number.number)
     await after_turns(turns, first, second, first)
     assert round_number.number == 0
     await after_turns(turns, first)
@@ -69,7 +80,7 @@ async def test_many_are_written_in_between():
 
 async def test_an_answer_outside_of_turns_is_written_by_the_next_iteration():
     turns, log = Turns(), []
-    turns.write_soon(Recorder("a", turns, log))
+    turns.write_soon(Recorder("a", turns, log).output)
     assert log == []
     await asyncio.sleep(0)
     assert log == ["write a"]
@@ -78,14 +89,14 @@ async def test_an_answer_outside_of_turns_is_written_by_the_next_iteration():
 async def test_a_connection_that_goes_on_when_it_is_written_is_written_again():
     turns, log = Turns(), []
     first, second = Recorder("a", turns, log), Recorder("b", turns, log)
-    write = first.write_pending
+    write = first.output.write_pending
 
     def write_twice():
         write()
         if len(log) < 5:
-            turns.write_soon(first)
+            turns.write_soon(first.output)
 
-    first.write_pending = write_twice
+    first.output.write_pending = write_twice
     await after_turns(turns, first, second)
     assert log == ["answer a", "answer b", "write a", "write b", "write a"]
     await after_turns(turns, second)

@@ -13,6 +13,7 @@ from inferd.compiled import mypyc_attr
 from inferd.http.grpc.call import prepare
 from inferd.http.grpc.endpoint import Carrier, GrpcEndpoint
 from inferd.http.grpc.exchange import StreamExchange
+from inferd.http.grpc.frame_writer import JOIN_BYTES, FrameWriter
 from inferd.http.grpc.handler import Stream
 from inferd.http.grpc.keepalive import Keepalive
 from inferd.http.grpc.messages import GrpcHead, is_grpc
@@ -26,9 +27,6 @@ from inferd.http.receive_low_water import ReceiveLowWater
 from inferd.http.request_log import RequestLog
 from inferd.http.rest_exchange import RestExchange, WrongExchange
 from inferd.http.turns import NO_TRANSPORT, Connection
-
-JOIN_BYTES: Final = 16384
-"""Buffers written together are joined up to this total size."""
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """With more than this unsent, reading and framing stop."""
@@ -67,15 +65,13 @@ class Http2Connection(Connection):
         self._sender = sender = self._h2.sender
         self._receiver = self._h2.receiver
         self._keepalive = Keepalive(endpoint, sender)
-        self._carrier = Carrier(endpoint, sender, self.flush, self._take_turn_soon, log)
+        self._writer = writer = FrameWriter(endpoint, sender)
+        self._carrier = Carrier(endpoint, sender, writer.flush, self._take_turn_soon, log)
         self._scratch = endpoint.scratch
         self._came = b""
         self._is_direct = False
-        self._is_closing = False
-        self._is_write_due = False
         # times by the clock of the server's sweep
         self._made = self._read_at = self._busy_at = endpoint.now
-        self._closing_since: float | None = None
         self._dropped_bytes = 0
         self._unsent = 0
         self._age_limit_s = _NOT_REACHED
@@ -87,7 +83,7 @@ class Http2Connection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BufferedProtocol."""
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = self._writer.transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._receive_low_water = ReceiveLowWater(transport, self._carrier.loop)
         self._carrier.begin(transport.get_extra_info("peername"))
@@ -99,13 +95,13 @@ class Http2Connection(Connection):
             # After SETTINGS and GOAWAY, they would come back at once, and their calls would hang.
             self.abort()  # over TLS, close() would wait for the client to close first
             return
-        self.flush()
+        self._writer.flush()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """See asyncio.BufferedProtocol."""
-        self._is_closing = True
+        self._writer.is_closed = True
         self._sender.lose()
-        if self._closing_since is None:
+        if self._writer.lingers_since is None:
             self._endpoint.open_count -= 1
         self._endpoint.forget(self)
 
@@ -123,8 +119,10 @@ class Http2Connection(Connection):
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         self._read_at = self._endpoint.now
-        if self._closing_since is not None:
-            self._drop(nbytes)
+        if self._writer.lingers_since is not None:
+            self._dropped_bytes += nbytes
+            if self._dropped_bytes > LINGER_BYTES:
+                self.abort()
             return
         if not self._is_direct and nbytes <= JOIN_BYTES:
             data = bytes(self._scratch[:nbytes])
@@ -145,14 +143,14 @@ class Http2Connection(Connection):
         if self._receive_low_water is not None:
             receiver = self._receiver
             self._receive_low_water.note_read(receiver.data_stream_id, receiver.missing_bytes())
-        self.flush()
+        self._writer.flush()
 
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol; input received before is answered if it need not wait."""
         if self._came:
             self.take_turn()
-        self.write_pending()
-        self._is_closing = True
+        self._writer.write_pending()
+        self._writer.is_closed = True
         return False
 
     def pause_writing(self) -> None:
@@ -167,14 +165,14 @@ class Http2Connection(Connection):
         if not self._transport.is_closing():
             self._transport.resume_reading()
             self._sender.pump()
-            self.flush()
+            self._writer.flush()
 
     def take(self, data: bytes) -> None:
         """Take the bytes received before this became the connection's protocol."""
         self._came = data
         self._endpoint.turns.answer_soon(self)
 
-    # --- turns call these ---
+    # --- turns call this ---
 
     def take_turn(self) -> None:
         """Resume the calls whose wait is over and process the input."""
@@ -188,32 +186,10 @@ class Http2Connection(Connection):
             self._h2.receive(came)
         if self._carrier.hurried:
             self._watch_deadlines()
-        self.flush()
+        self._writer.flush()
 
     def _take_turn_soon(self) -> None:
         self._endpoint.turns.answer_soon(self)
-
-    def write_pending(self) -> None:
-        """Write the pending output; close the connection when nothing is left to do."""
-        self._is_write_due = False
-        sender = self._sender
-        while sender.out and not self._is_closing and self._closing_since is None:
-            out, size = sender.out, sender.out_bytes
-            sender.out, sender.out_bytes = [], 0
-            if self._transport.is_closing():
-                return
-            if len(out) == 1:
-                self._transport.write(out[0])
-            elif size <= JOIN_BYTES:
-                self._transport.write(b"".join(out))
-            else:
-                self._transport.writelines(out)
-            if sender.blocked:
-                sender.pump()
-        if sender.is_failed:
-            self._linger()
-        elif sender.is_going_away and not sender.handlers:
-            self._close()
 
     def _take_what_came(self) -> None:
         if came := self._came:
@@ -225,43 +201,6 @@ class Http2Connection(Connection):
         hurried, self._carrier.hurried = self._carrier.hurried, []
         for exchange in hurried:
             exchange.watch_deadline()
-
-    # --- writing ---
-
-    def flush(self) -> None:
-        """Have pending output written soon, together with that of other connections.
-
-        Without output nothing is scheduled: while a large message is received, that would cost one
-        event loop round per read.
-        """
-        sender = self._sender
-        if not self._is_write_due and (sender.out or sender.is_failed or sender.is_going_away):
-            self._is_write_due = True
-            self._endpoint.turns.write_soon(self)
-
-    def _close(self) -> None:
-        self._is_closing = True
-        self._transport.close()
-
-    def _linger(self) -> None:
-        """Close our sending half; for a while, drop what the client still sends.
-
-        Closing at once would reset the connection, and the client might never see the GOAWAY.
-        """
-        if self._closing_since is not None or self._is_closing:
-            return
-        self._closing_since = self._endpoint.now
-        self._endpoint.open_count -= 1
-        self._is_direct = False
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        else:
-            self._close()
-
-    def _drop(self, nbytes: int) -> None:
-        self._dropped_bytes += nbytes
-        if self._dropped_bytes > LINGER_BYTES:
-            self.abort()
 
     # --- streams ---
 
@@ -307,23 +246,22 @@ class Http2Connection(Connection):
         self._draining_since = self._endpoint.now
         self._sender.announce_end()
         self._sender.ping(_DRAIN_PING)
-        self.flush()
+        self._writer.flush()
 
     def cut(self) -> None:
         """See Connection.cut; the calls end as UNAVAILABLE."""
-        if self._closing_since is not None:
+        if self._writer.lingers_since is not None:
             self.abort()
             return
         self._sender.go_away()
         for exchange in self._exchanges():
             exchange.cut()
-        self.write_pending()
-        self._close()
+        self._writer.write_pending()
+        self._writer.close()
 
     def abort(self) -> None:
         """See Connection.abort."""
-        self._is_closing = True
-        self._transport.abort()
+        self._writer.abort()
 
     def check_time(self, now: float) -> None:
         """See Connection.check_time."""
@@ -335,19 +273,19 @@ class Http2Connection(Connection):
         self._unsent = unsent
         if now - self._busy_at > limits.write_timeout_s:
             self.abort()
-        elif self._closing_since is not None:
-            if now - self._closing_since > LINGER_S:
+        elif self._writer.lingers_since is not None:
+            if now - self._writer.lingers_since > LINGER_S:
                 self.abort()
         elif not h2.is_ready:
             if now - self._made > self._handshake_s():
                 self._sender.fail(ErrorCode.SETTINGS_TIMEOUT, "no HTTP/2 within the time for it")
-                self.flush()
+                self._writer.flush()
         else:
             for exchange in self._exchanges():
                 exchange.check_time(now, limits)
             self._check_age(now)
             if self._keepalive.is_alive(now, self._read_at):
-                self.flush()
+                self._writer.flush()
             else:
                 self.abort()
 
@@ -368,7 +306,7 @@ class Http2Connection(Connection):
         lasts_s = now - self._draining_since
         if lasts_s >= limits.drain_window_s and not self._sender.is_going_away:
             self._sender.go_away()  # the client has not answered the ping
-            self.flush()
+            self._writer.flush()
         if grace_ms is not None and not self._endpoint.is_draining and lasts_s > grace_ms / 1000:
             self.cut()
 

@@ -40,11 +40,15 @@ class PendingOutput:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Connection(PendingOutput):
+class Connection:
     """A connection that takes turns."""
 
     def take_turn(self) -> None:
-        """Answer what has been read; leave the output to `write_pending`."""
+        """Answer what has been read; leave what is to be written to a PendingOutput."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """Abort the connection."""
         raise NotImplementedError
 
     def drain(self) -> None:
@@ -134,6 +138,6 @@ class Turns:
             self._is_running = False
 
 
-def _cut(output: PendingOutput) -> None:
+def _cut(one: Connection | PendingOutput) -> None:
     log.exception("unexpected failure on a connection, which is cut")
-    output.abort()
+    one.abort()

@@ -145,8 +145,7 @@ class UnaryCall(GrpcCall):
         """Drive the coroutine of the handler; answer at once if it does not wait."""
         self._driver = driver = Driver(running, self._go_on_soon, self._handled)
         driver.step()
-        if self._driver is driver:
-            self.watch_deadline()
+        self.watch_deadline()
 
     def _go_on_soon(self) -> None:
         self._carrier.go_on_soon(self)

@@ -179,11 +179,7 @@ class HttpConnection(Connection):
             self._outflow.release()
         self._advance()
 
-    # --- turns call these ---
-
-    def write_pending(self) -> None:
-        """See PendingOutput."""
-        self._writer.write_pending()
+    # --- turns call this ---
 
     def take_turn(self) -> None:
         """See Connection.take_turn."""
