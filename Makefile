@@ -100,8 +100,8 @@ test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environm
 site: $(SITE) ## the documentation as a site with search, site/index.html
 	.venv-site/bin/python tools/build_site.py site
 
-test-plain-loop: $(DEV) ## the tests on asyncio's own event loop, as where there is no uvloop
-	INFERD_WITHOUT=uvloop $(BIN)/pytest tests -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
+test-plain-loop: $(DEV) ## the tests on asyncio's own event loop, as where there is no uvloop (WHERE="tests/http ...")
+	INFERD_WITHOUT=uvloop $(BIN)/pytest $(or $(WHERE),tests) -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
 
 test-browser: $(BROWSER) ## the dashboard in Chromium (Debian's): each view, by hand and by keyboard, pictures of all (ARGS=)
 	.venv-browser/bin/python -m pytest -q -s tests/browser $(ARGS)
