@@ -41,7 +41,7 @@ from inferd.http.h2.frames import (
 )
 from inferd.http.h2.hpack import encode_fields
 from inferd.schedulers.direct import DirectScheduler
-from inferd.schedulers.execution.remote import RemoteExecution
+from inferd.schedulers.execution.execution import Execution
 from inferd.server.options import grpc_options
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -400,7 +400,7 @@ class World:
         self.engine = Engine()
         played = Played(self)
         self.far = Elsewhere(self)
-        execution = RemoteExecution("far", [Opened(self.far, self.far)])
+        execution = Execution("far", [Opened(self.far, self.far)], may_run_inline=False)
         for name, scheduler in (
             ("id", Identity()),
             ("once", played),
