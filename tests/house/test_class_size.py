@@ -19,8 +19,6 @@ REASONS = {
     "server/supervisor.py:_Supervisor": "to be cut: processes, and what they are told",
     "server/server.py:Server": "to be cut: ports, and the life of the server",
     "http/h1/connection.py:HttpConnection": "asyncio's protocol has seven of them",
-    "http/http2_connection.py:Http2Connection": "asyncio's protocol has seven of them",
-    "http/grpc/call.py:GrpcCall": "to be cut: calls with one answer, and streams",
     "backends/worker/instance.py:WorkerInstance": "AsyncInstance has nine of them",
     "backends/worker/supervisor.py:Supervisor": "to be cut: the process, and what is said of it",
 }
