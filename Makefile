@@ -47,7 +47,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow wheels test-wheels audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser test-plain-loop site conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow test-lowest wheels test-wheels audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser test-plain-loop site conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ test-plain-loop: $(DEV) ## the tests on asyncio's own event loop, as where there
 
 test-browser: $(BROWSER) ## the dashboard in Chromium (Debian's): each view, by hand and by keyboard, pictures of all (ARGS=)
 	.venv-browser/bin/python -m pytest -q -s tests/browser $(ARGS)
+
+test-lowest: $(DEV) ## the tests of what reads and writes, on the oldest versions that pyproject.toml allows (ARGS=)
+	$(BIN)/python tools/test_lowest.py $(SIDE_BY_SIDE) $(ARGS)
 
 wheels: $(RELEASER) ## everything that is published, into dist/: compiled for each Python here, minutes each (ARGS=)
 	.venv-release/bin/python tools/build_wheels.py --out dist $(ARGS)
@@ -174,7 +177,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser .venv-site .venv-release .venv-atheris $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out dist site .fuzz
+	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser .venv-site .venv-release .venv-atheris .venv-lowest .venv-lowest.txt $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out dist site .fuzz
 
 # A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):
