@@ -205,7 +205,7 @@ $(COMPILED) $(TESTED): pyproject.toml tools/compile_hook.py tools/compiled_modul
 # inferd alone, to be put before the editable one of an environment that has a framework.
 $(COMPILED_ALONE)/.copied: $(COMPILED)
 	@rm -rf $(@D) && mkdir $(@D)
-	@cp -r .venv-compiled/lib/python3*/site-packages/inferd .venv-compiled/lib/python3*/site-packages/*__mypyc*.so $(@D)
+	@cd .venv-compiled/lib/python3*/site-packages && cp -r inferd inferd_convert inferd_worker *__mypyc*.so $(CURDIR)/$(@D)
 	@touch $@
 
 $(RUNTIME): pyproject.toml | $(VENV_MADE)

@@ -21,13 +21,10 @@ NEEDED = [
 ]
 CONFIG = Path(__file__).with_name("compile.ini")
 MODULES = Path(__file__).with_name("compiled_modules.txt")
-BOOTSTRAP = "inferd/backends/worker/bootstrap/"
-SHARED = (f"{BOOTSTRAP}inferd_worker/packet.py", f"{BOOTSTRAP}inferd_worker/arena.py")
-SOURCES = "inferd/backends/worker/bootstrap_sources"
-TWIN = "inferd/backends/worker/bootstrap_compiled"
-"""BOOTSTRAP is what worker processes import; the server imports the SHARED modules of it. Beside it
-are copies for the workers: the SOURCES for any interpreter, and a TWIN with compiled modules for
-the server's own (docs/decisions/0015-worker-processes.md)."""
+WORKER = "inferd_worker/"
+WORKER_LIBRARY = "inferd_worker.native"
+"""The worker's modules are a library of their own, in their package: worker processes load nothing
+of the server, nor have the folder above on sys.path (docs/decisions/0048-worker-package.md)."""
 
 
 class CompileHook(BuildHookInterface):
@@ -47,7 +44,7 @@ class CompileHook(BuildHookInterface):
         compile_into(self._folder, Path(self.root))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        for made in [*self._folder.rglob("*.so"), *self._folder.rglob("*.py")]:
+        for made in self._folder.rglob("*.so"):
             build_data["force_include"][str(made)] = str(made.relative_to(self._folder))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
@@ -61,35 +58,29 @@ class CompileHook(BuildHookInterface):
 
 
 def compile_into(folder: Path, root: Path) -> None:
-    """Compile the modules of the tree `root` into `folder`, in the layout of the package."""
-    modules = MODULES.read_text().split()
-    theirs = [one for one in modules if one.startswith(BOOTSTRAP)]
-    ours = [one for one in modules if one in SHARED or one not in theirs]
-    _compile(ours, root / "src", folder)
-    twin = folder / TWIN
-    for copy in (twin, folder / SOURCES):
-        unwanted = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(root / "src" / BOOTSTRAP, copy, ignore=unwanted)
-        (copy / "__init__.py").unlink()  # not a package: workers have it on sys.path
-    _compile([one[len(BOOTSTRAP) :] for one in theirs], twin, twin)
-
-
-def _compile(modules: list[str], source: Path, folder: Path) -> None:
+    """Compile the modules of the tree `root` into `folder`, in the layout of the packages."""
     from mypyc.build import mypycify
     from pybind11.setup_helpers import ParallelCompile
     from setuptools import Distribution
 
+    modules = MODULES.read_text().split()
+    theirs = [one for one in modules if one.startswith(WORKER)]
+    ours = [one for one in modules if one not in theirs]
     in_parallel = ParallelCompile(default=0)  # as many files at a time as there are cores
-    with tempfile.TemporaryDirectory() as work, contextlib.chdir(source), in_parallel:
+    with tempfile.TemporaryDirectory() as work, contextlib.chdir(root / "src"), in_parallel:
         extensions = mypycify(
-            [f"--config-file={CONFIG}", *modules],
+            [f"--config-file={CONFIG}", f"--cache-dir={work}/cache", *modules],
             opt_level=os.environ.get("MYPYC_OPT_LEVEL", "3"),  # mypyc's own name for it
             debug_level="0",
             target_dir=f"{work}/c",
+            separate=[(theirs, WORKER_LIBRARY), (ours, None)],
             multi_file=True,  # of one large file the compiler makes the same in thrice the time
         )
-        for extension in extensions:  # looking for warnings takes longer than compiling
-            extension.extra_compile_args.append("-w")
+        for extension in extensions:
+            # Looking for warnings takes longer than compiling. Each file of a library defines the
+            # table of what it calls in the other, and means one.
+            extension.extra_compile_args += ["-w", "-fcommon"]
+            extension.include_dirs.append(f"{work}/c/{WORKER}")  # its headers name no folder
         command = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
         command.build_lib, command.build_temp = str(folder), f"{work}/objects"
         command.ensure_finalized()

@@ -5,9 +5,6 @@ import configparser
 
 from packages import MODULES, SRC
 
-BOOTSTRAP = "inferd.backends.worker.bootstrap."
-"""Worker processes have this folder on sys.path: what lies in it is imported without the prefix."""
-
 ALLOWED: list[str] = []
 """The circles that there are, each with its reason; the module names follow `inferd.`."""
 
@@ -44,7 +41,7 @@ def imports_by_module():
         known = imports[name] = set()
         for full in imported_names(ast.parse(path.read_bytes()), name, path):
             for one in (full, full.rpartition(".")[0]):
-                match = next((m for m in (one, BOOTSTRAP + one) if m in modules), None)
+                match = one if one in modules else None
                 if match:
                     known.add(match)
                     break
@@ -81,9 +78,9 @@ def test_the_contract_of_worker_processes_names_each_module():
     contracts.read(SRC.parent / ".importlinter")
     layers = contracts["importlinter:contract:inferd-worker"]["layers"]
     named = set(layers.replace("|", " ").split())
-    folder = f"{BOOTSTRAP}inferd_worker"
-    there = {name for name in all_modules() if name.startswith(f"{folder}.")}
-    assert named == there - {f"{folder}.pb_utils"}
+    there = {name for name in all_modules() if name.startswith("inferd_worker.")}
+    aliases = {name for name in there if name.startswith("inferd_worker.on_path")}
+    assert named == there - aliases - {"inferd_worker.pb_utils"}
 
 
 def test_a_circle_is_found_through_modules_between():

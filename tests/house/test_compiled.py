@@ -21,7 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULES = (ROOT / "tools" / "compiled_modules.txt").read_text().split()
-RUNNING_MODELS = ("inferd/backends/", "inferd/schedulers/")
+RUNNING_MODELS = ("inferd/backends/", "inferd/schedulers/", "inferd_worker/")
 WAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Yield, ast.YieldFrom)
 CHOICES = 2
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

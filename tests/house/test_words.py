@@ -129,6 +129,7 @@ CLEAN = [
     "formats",
     "forward",
     "inferd_convert",
+    "inferd_worker",
     "memory",
     "observe",
     "ray",

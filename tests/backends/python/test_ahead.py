@@ -9,9 +9,9 @@ import pytest
 import tritonclient.grpc
 from serving import ONE_CONFIG, parameter
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
-from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
+from inferd_worker import packet
+from inferd_worker.arena import Arena, Received
+from inferd_worker.worker import Worker
 
 SIZE = 1 << 16
 NUMBERS = """

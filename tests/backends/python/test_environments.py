@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from serving import ONE_CONFIG
 
-from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.environments.uv import find_uv
-from inferd.backends.worker.process import BOOTSTRAP, bootstrap_of
+from inferd_worker import line, loop
 
 TELLS = """
 import os, sys
@@ -90,23 +89,20 @@ class TritonPythonModel:
 
 
 @pytest.mark.slow
-def test_on_this_interpreter_a_model_meets_what_is_compiled_if_anything_is(serve_with):
-    folder = bootstrap_of(Environment())
+def test_a_model_meets_what_is_compiled_if_anything_is(serve_with):
     with serve_with(WHERE) as asked:
-        compiled, plain = map(Path, said(asked))
-    assert plain == folder / "inferd_worker" / "loop.py"
-    assert compiled.parent == plain.parent
-    assert (compiled.suffix == ".so") == (folder != BOOTSTRAP)
+        assert said(asked) == [line.__file__, loop.__file__]
 
 
 @pytest.mark.slow
-def test_in_another_environment_a_model_meets_the_sources(serve_with, venv, tmp_path):
+def test_in_another_environment_of_this_python_a_model_meets_the_same_files(
+    serve_with, venv, tmp_path
+):
     path = tmp_path / "env.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         archive.add(venv(), ".")
     with serve_with(WHERE, {"EXECUTION_ENV_PATH": path}) as asked:
-        folder = BOOTSTRAP / "inferd_worker"
-        assert said(asked) == [str(folder / "line.py"), str(folder / "loop.py")]
+        assert said(asked) == [line.__file__, loop.__file__]
 
 
 @pytest.mark.slow

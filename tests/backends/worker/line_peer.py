@@ -6,9 +6,9 @@ import select
 import socket
 import threading
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
-from inferd.backends.worker.bootstrap.inferd_worker.line import Line
+from inferd_worker import packet
+from inferd_worker.arena import Arena, Received
+from inferd_worker.line import Line
 
 SIZE = 1 << 20
 MOST = 4 * SIZE

@@ -6,10 +6,10 @@ import time
 
 from line_peer import PATIENCE_S, Peer, PeerProcess, packed
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.plan import WorkerPlan
 from inferd.core.request import InferRequest
+from inferd_worker import packet
 
 READY = packed(packet.READY, [[], None])
 

@@ -4,12 +4,12 @@ import pytest
 from line_peer import MOST, packed, result
 from scene import begun, played, until
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.instance import AHEAD_BYTES
 from inferd.core.request import InferRequest
 from inferd.errors import TooLarge, Unavailable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd_worker import packet
 
 IN_TURN = packed(packet.READY, [[], None, False, True])
 ANSWER = [[], None, None, True, 1]

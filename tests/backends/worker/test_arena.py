@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from line_peer import taken_count
 
-from inferd.backends.worker.bootstrap.inferd_worker.arena import (
+from inferd_worker.arena import (
     Arena,
     ArenaFull,
     NeverFits,

@@ -7,9 +7,9 @@ import pytest
 from line_peer import packed, result
 from scene import READY, begun, played, until
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.core.request import InferResponse
 from inferd.errors import InferdError
+from inferd_worker import packet
 
 SEED = 26
 COUNT = 600

@@ -9,8 +9,6 @@ import threading
 import numpy as np
 import pytest
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 from inferd.backends.worker.host import Host
 from inferd.backends.worker.instance import AHEAD_NS, WorkerInstance
 from inferd.backends.worker.plan import WorkerPlan
@@ -19,6 +17,8 @@ from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd_worker import packet
+from inferd_worker.arena import Arena, Received
 
 SIZE = 1 << 20
 FP32 = DataType.FP32

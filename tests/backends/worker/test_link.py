@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from line_peer import PATIENCE_S, SIZE, Peer, packed, taken_count
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
-from inferd.backends.worker.bootstrap.inferd_worker.packet import Payload
-from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.error import TritonModelException
 from inferd.backends.worker.link import CLOSED, DEAF, GARBLED, Link, LinkClosed
+from inferd_worker import packet
+from inferd_worker.arena import ArenaFull
+from inferd_worker.packet import Payload
+from inferd_worker.pb_utils.error import TritonModelException
 
 
 class Ends:

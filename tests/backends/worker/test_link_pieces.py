@@ -7,10 +7,10 @@ import socket
 import numpy as np
 import pytest
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
-from inferd.backends.worker.bootstrap.inferd_worker.packet import Payload
 from inferd.backends.worker.link import PIECE_BYTES, Link
+from inferd_worker import packet
+from inferd_worker.arena import Arena, Received
+from inferd_worker.packet import Payload
 
 SIZE = 4 * PIECE_BYTES
 

@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from inferd.backends.worker.bootstrap.inferd_worker.packet import Payload
 from inferd.backends.worker.document import (
     Answers,
     Command,
@@ -36,6 +35,7 @@ from inferd.errors import BackendFailed, Code, InferdError
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.trtis.infer import status_of
+from inferd_worker.packet import Payload
 
 KINDS = (Answers, DescribedCall, Command, Failed, Logged, Metered, Said, Started)
 

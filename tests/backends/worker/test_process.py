@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inferd.backends.worker.environments.environment import Environment
-from inferd.backends.worker.process import BOOTSTRAP, Sizes, WorkerProcess, bootstrap_of
+from inferd.backends.worker.process import ON_PATH, Sizes, WorkerProcess
 from inferd.errors import BackendFailed
 
 SMALL = Sizes(arena=1 << 16, most=1 << 16)
@@ -52,10 +52,18 @@ def test_a_process_that_finds_no_descriptors_takes_none():
     assert done.stdout.splitlines() == ["Too many open files", "3"], done.stderr
 
 
-def test_what_is_compiled_is_for_this_interpreter_alone(tmp_path):
-    assert bootstrap_of(Environment(), tmp_path) == tmp_path
-    assert bootstrap_of(Environment(Path("/other/bin/python")), tmp_path) == BOOTSTRAP
+IMPORTS = """
+import sys
+sys.path = [sys.argv[1]] + [one for one in sys.path if "site-packages" not in one]
+import inferd_worker.packet
+try:
+    import inferd
+except ModuleNotFoundError as error:
+    print(error.name)
+"""
 
 
-def test_an_install_that_has_nothing_compiled_runs_the_sources(tmp_path):
-    assert bootstrap_of(Environment(), tmp_path / "no-such-folder") == BOOTSTRAP
+def test_a_worker_finds_its_own_modules_and_no_others_that_are_installed_with_them():
+    command = [sys.executable, "-S", "-c", IMPORTS, str(ON_PATH)]
+    done = subprocess.run(command, capture_output=True, text=True, env={})
+    assert done.stdout.splitlines() == ["inferd"], done.stderr

@@ -7,13 +7,13 @@ import pytest
 from line_peer import PATIENCE_S, packed, result, taken_count
 from scene import READY, begun, played, until
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.rate import Rate
 from inferd.backends.worker.supervisor import MAX_LOGS_PER_S, PATIENCE
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, Unavailable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd_worker import packet
 
 # --- the start ---
 

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from line_peer import PATIENCE_S, Peer, taken_count
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.loop import serve
-from inferd.backends.worker.bootstrap.inferd_worker.packet import Payload
-from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.response import InferenceResponse
-from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.tensor import Tensor
-from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
 from inferd.backends.worker.document import Answers, Logged
 from inferd.backends.worker.link import Link
 from inferd.backends.worker.message import ResultReader, describe_request, placed, places_of
 from inferd.core.request import InferRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor as CoreTensor
+from inferd_worker import packet
+from inferd_worker.loop import serve
+from inferd_worker.packet import Payload
+from inferd_worker.pb_utils.response import InferenceResponse
+from inferd_worker.pb_utils.tensor import Tensor
+from inferd_worker.worker import Worker
 
 
 @pytest.fixture

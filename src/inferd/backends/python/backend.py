@@ -8,7 +8,6 @@ import msgspec
 
 from inferd.backends.python.code import check_code, code_folders
 from inferd.backends.python.thread import ModelThread
-from inferd.backends.worker.bootstrap.inferd_worker.arena import GROWTH_SETTING
 from inferd.backends.worker.environments.cache import DEFAULT_COUNT
 from inferd.backends.worker.environments.choice import (
     CACHE_SETTING,
@@ -39,6 +38,7 @@ from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 from inferd.core.offline import OfflineReport
 from inferd.core.traits import Traits
 from inferd.errors import InvalidConfig
+from inferd_worker.arena import GROWTH_SETTING
 
 log = logging.getLogger("inferd.backends")
 

@@ -4,6 +4,8 @@ Each instance has its own copy of triton_python_backend_utils, which knows its i
 like Logger.log_info has no object to tell it. The name leads to the copy only in the model's own
 modules, whose `import` statements are handled here. So are imports of files beside model.py, whose
 names two models may share.
+
+What is compiled can be imported once alone, so the copies are of the sources.
 """
 
 import builtins
@@ -11,13 +13,19 @@ import importlib
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import (
+    SOURCE_SUFFIXES,
+    FileFinder,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+)
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from inferd.backends.worker.process import BOOTSTRAP
+import inferd_worker
 
 API = ("triton_python_backend_utils", "c_python_backend_utils")
 
@@ -32,11 +40,13 @@ class PrivateModules:
     def __init__(self) -> None:
         self._name = f"inferd_model_{uuid.uuid4().hex}"
         self._files = f"{self._name}.files"
+        self._api = f"{self._name}.inferd_worker"
         self._builtins = vars(builtins) | {"__import__": self._import}
 
     def open(self, folders: Sequence[Path]) -> None:
         """Register the packages; the model's files lie in `folders`."""
-        _package(self._name, [str(BOOTSTRAP)])
+        _package(self._name, [])
+        _package(self._api, list(inferd_worker.__path__))
         _package(self._files, [str(folder) for folder in folders])
         sys.meta_path.insert(0, self)
 
@@ -49,7 +59,7 @@ class PrivateModules:
 
     def ours(self, name: str) -> Any:
         """Return this instance's copy of a module of inferd_worker."""
-        return importlib.import_module(f"{self._name}.inferd_worker.{name}")
+        return importlib.import_module(f"{self._api}.{name}")
 
     def find_class(self, file: str, code_folder: str, folder: str) -> Any:
         """Return the model's class; see inferd_worker.model.import_class."""
@@ -61,7 +71,9 @@ class PrivateModules:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find the model's files; called by the import system."""
+        """Find the model's files and the sources of the API; called by the import system."""
+        if name.startswith(f"{self._api}.") and path:
+            return FileFinder(path[0], (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(name)
         if not name.startswith(f"{self._files}."):
             return None
         spec = PathFinder.find_spec(name, path, target)

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.core.rows import Rows
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters
+from inferd_worker import packet
 
 MAX_DIMS = 64
 """More than any framework has. Endless shapes take endless time to multiply."""

@@ -17,9 +17,6 @@ from typing import Any
 
 import msgspec
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, ArenaFull, Received
-from inferd.backends.worker.bootstrap.inferd_worker.main import end_process, inherit
 from inferd.backends.worker.document import DescribedBatch
 from inferd.backends.worker.link import Link, LinkClosed
 from inferd.backends.worker.message import BatchReader, described_answer
@@ -28,6 +25,9 @@ from inferd.core.request import InferRequest
 from inferd.core.rows import UNKNOWN
 from inferd.core.traits import traits_of
 from inferd.errors import BackendFailed, InferdError, foreign_text
+from inferd_worker import packet
+from inferd_worker.arena import Arena, ArenaFull, Received
+from inferd_worker.main import end_process, inherit
 
 Task = Callable[[dict[str, Any]], Opened | str]
 """The function that START names: given the settings, it opens the instance or returns a text."""

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull, NeverFits
 from inferd.backends.worker.document import (
     DECODERS,
     Answers,
@@ -40,6 +38,8 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.core.rows import UNKNOWN, Verdict
 from inferd.core.traits import InstanceTraits
 from inferd.errors import InferdError, TooLarge, Unavailable
+from inferd_worker import packet
+from inferd_worker.arena import ArenaFull, NeverFits
 
 if TYPE_CHECKING:
     from inferd.observe.tracing.trace import Trace

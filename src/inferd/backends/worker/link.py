@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
+from inferd_worker import packet
+from inferd_worker.arena import Arena, Received
 
 log = logging.getLogger("inferd.model")
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN, ZEROS, Payload, odd_numbers
 from inferd.backends.worker.document import Answers, Described, DescribedAnswer, DescribedBatch
 from inferd.backends.worker.failure import NotFoundFailure, UnknownFailure
 from inferd.backends.worker.link import NO_LOANS, Loans
@@ -22,6 +21,7 @@ from inferd.errors import (
 )
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd_worker.packet import ALIGN, ZEROS, Payload, odd_numbers
 
 Places = list[tuple[str, DataType, tuple[int, ...], int, int, int]]
 """For each tensor its name, datatype, shape, the begin and end of its bytes, and their block:

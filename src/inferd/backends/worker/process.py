@@ -15,7 +15,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Callable
@@ -23,18 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inferd import system
-from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 from inferd.backends.worker.descendants import VARIABLE, end_descendants
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.rate import Rate
 from inferd.errors import BackendFailed, Unsupported
+from inferd_worker.arena import Arena, Received
 
-_HERE = Path(__file__).parent
-_COMPILED = _HERE / "bootstrap_compiled"
-_SOURCES = _HERE / "bootstrap_sources"
-BOOTSTRAP = _SOURCES if _SOURCES.is_dir() else _HERE / "bootstrap"
-"""The folder a worker process imports from, on any interpreter. Compiled wheels have two copies of
-it: the sources, and one compiled for this interpreter alone."""
+ON_PATH = Path(__file__).parents[3] / "inferd_worker" / "on_path"
+"""The folder that a worker process has on its sys.path, on any interpreter."""
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main(sys.argv[2:9])"
 
@@ -158,12 +153,12 @@ class WorkerProcess:
     def _spawn(self) -> subprocess.Popen[bytes]:
         environment, sizes = self._environment, self._sizes
         numbers = (*self._fds, sizes.arena, sizes.most, os.getpid(), sizes.memory)
-        path = [str(bootstrap_of(environment)), *environment.path]
-        program = f"import sys; sys.path[:0] = {path[1:]!r}; " if environment.path else ""
+        path = list(environment.path)
+        program = f"import sys; sys.path[:0] = {path!r}; " if path else ""
         arguments = [
             "-c",
             program + _PROGRAM.format(environment.main),
-            path[0],
+            str(ON_PATH),
             *map(str, numbers),
             self._name,
         ]
@@ -259,12 +254,6 @@ class _Lines:
     def _tell_missed(self, count: int) -> None:
         if count:
             self._on_line(f"{count} more lines were printed", self._is_error)
-
-
-def bootstrap_of(environment: Environment, compiled: Path = _COMPILED) -> Path:
-    """Return the folder from which a worker process imports its code."""
-    is_ours = environment.python == Path(sys.executable)
-    return compiled if is_ours and compiled.is_dir() else BOOTSTRAP
 
 
 def _ignore(_: str) -> None:

@@ -13,13 +13,13 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.document import Content, Failed, Logged, Started
 from inferd.backends.worker.link import CLOSED, Link, LinkClosed
 from inferd.backends.worker.plan import WorkerPlan
 from inferd.backends.worker.process import WorkerProcess
 from inferd.backends.worker.rate import Rate
 from inferd.errors import BackendFailed, InferdError, Unavailable, foreign_text
+from inferd_worker import packet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from inferd.aio.promise import Promise
-from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.document import Command, Content
 from inferd.backends.worker.model_calls.calls import WorkerCalls
 from inferd.backends.worker.model_calls.loads import Loads
 from inferd.core.interfaces import BackendContext
 from inferd.core.request import InferResponse
 from inferd.observe.custom import CustomMetrics
+from inferd_worker import packet
 
 CALL = msgspec.json.encode([[], ["other", -1, "", [], [], None, 0, 0, 0, 0], False, []])
 LOAD = Command([], "load", ["other", None, {}])

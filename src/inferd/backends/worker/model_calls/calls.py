@@ -17,7 +17,6 @@ import msgspec
 
 from inferd.aio.driver import Driver, cancel_soon
 from inferd.aio.promise import driven
-from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.document import (
     CalledRequest,
     Command,
@@ -41,6 +40,7 @@ from inferd.backends.worker.model_calls.stream import answer_stream
 from inferd.core.interfaces import BackendContext, Models
 from inferd.core.request import InferRequest, Sequence, WantedOutput
 from inferd.errors import InvalidRequest, Unsupported
+from inferd_worker import packet
 
 MAX_NESTING = 16
 """The most models that may wait for each other in a chain."""

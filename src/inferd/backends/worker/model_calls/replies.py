@@ -5,12 +5,12 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
-from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
 from inferd.backends.worker.link import Loans
 from inferd.backends.worker.message import code_of, described
 from inferd.core.request import InferResponse
 from inferd.errors import BackendFailed, InferdError, foreign_text
+from inferd_worker import packet
+from inferd_worker.arena import ArenaFull
 
 if TYPE_CHECKING:
     from inferd.backends.worker.plan import WorkerPlan

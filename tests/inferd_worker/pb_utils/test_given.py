@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.error import (
+from inferd_worker.pb_utils.error import (
     TritonModelException,
     WrongType,
 )
-from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.given import number_given, text_given
+from inferd_worker.pb_utils.given import number_given, text_given
 
 
 class Text(str):

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.datatype import (
+from inferd.tensor.dtype import DataType
+from inferd_worker.pb_utils.datatype import (
     NUMBERS,
     NUMPY,
     config_name,
@@ -9,7 +10,6 @@ from inferd.backends.worker.bootstrap.inferd_worker.pb_utils.datatype import (
     encode_strings,
     name_of,
 )
-from inferd.tensor.dtype import DataType
 
 
 @pytest.mark.parametrize("datatype", [one for one in DataType if one.size_bytes])

@@ -5,6 +5,6 @@ In the worker process itself, main.py registers the interface under this name.
 
 import sys
 
-from inferd_worker import api  # type: ignore[import-not-found]  # this folder is in sys.path there
+from inferd_worker import api
 
 sys.modules[__name__] = api

@@ -2,6 +2,6 @@
 
 import sys
 
-from inferd_worker import api  # type: ignore[import-not-found]  # this folder is in sys.path there
+from inferd_worker import api
 
 sys.modules[__name__] = api
