@@ -25,10 +25,10 @@ from pythons import Python, find_pythons, look_at
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "tools" / "build_constraints.txt"
 MOST_BYTES = 10_000_000
-TWO_PACKAGES = "W009"  # inferd, inferd_convert
+TWO_PACKAGES = "W009"  # inferd, inferd_convert, inferd_worker
 ON_PURPOSE = f"{TWO_PACKAGES},W002,W004"
-"""What compiled wheels have: the modules of workers three times, each for other interpreters
-(docs/decisions/0015-worker-processes.md), and the compiler's library beside the package."""
+"""What compiled wheels have: the compiler's library beside the packages, and what it makes for each
+module (docs/decisions/0010-compiled.md)."""
 
 
 def run(*command: object, **environment: str) -> None:
