@@ -31,13 +31,13 @@ SEEDS.append(b"\x01\x07" + bytes([1, 5, 1, len(BLOCK)]) + BLOCK + bytes([8, 0, 0
 
 
 class Answering(Noting):
-    """A stream that answers everything with more than the windows allow."""
+    """A handler that answers everything with more than the windows allow."""
 
     def on_end(self) -> None:
-        """See H2Stream."""
+        """See StreamHandler."""
         super().on_end()
-        self.connection.send_headers(self, b"\x88")
-        self.connection.send_data(self, [b"z" * 3000], b"")
+        self.sender.send_headers(self.stream, b"\x88")
+        self.sender.send_data(self.stream, [b"z" * 3000], b"")
 
 
 def target(data: bytes) -> bool:
@@ -60,10 +60,10 @@ def _frames(data: bytes) -> bytes:
 
 
 def _outcome(sent: bytes, size: int) -> tuple[object, object, bool]:
-    peer = Peer(ready=False, stream=Answering)
+    peer = Peer(ready=False, handler=Answering)
     peer.send(START)
     for at in range(0, len(sent), size):
         peer.send(sent[at : at + size])
-    frames, failed = peer.got(), peer.connection.is_failed
-    assert not failed or (frames[-1][0] == _GOAWAY and not peer.connection.streams)
+    frames, failed = peer.got(), peer.sender.is_failed
+    assert not failed or (frames[-1][0] == _GOAWAY and not peer.sender.handlers)
     return frames, {n: (s.events, s.data) for n, s in peer.seen.items()}, failed
