@@ -35,7 +35,7 @@ atexit.register(LOOP.close)
 def target(data: bytes) -> bool:
     """Send in one piece and in several; return whether the connection is still open."""
     asyncio.set_event_loop(LOOP)
-    size, sent = data[:1], data[1:]
+    size, sent = data[:1], data[1:].replace(b"HEAD", b"HEAL")  # its answers have no body to count
     whole, is_open = _answers(sent, len(sent) + 1)
     cut, _ = _answers(sent, max(size[0] if size else 1, 1))
     assert whole == cut, (whole, cut)
