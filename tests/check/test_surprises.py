@@ -117,11 +117,11 @@ def test_of_a_model_that_is_refused_no_surprises_are_told(repository):
 
 
 def test_each_parameter_of_models_that_is_read_is_known():
-    source = Path(inferd.__file__).parent
+    source = Path(inferd.__file__).parents[1]
     constant = re.compile(r'^[A-Z_]+ = "(inferd_[a-z_]*[a-z])"$', re.MULTILINE)
     read = {
         name
-        for part in ("config", "engine/loading", "backends")
+        for part in ("inferd/config", "inferd/engine/loading", "inferd/backends", "inferd_convert")
         for file in (source / part).rglob("*.py")
         for name in constant.findall(file.read_text())
     }

@@ -8,7 +8,7 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 
-FILES = Path(__file__).resolve().parents[1] / "convert" / "trees" / "files"
+FILES = Path(__file__).resolve().parents[1] / "formats" / "trees" / "files"
 ANSWERS = dict(np.load(FILES / "answers.npz"))
 MODELS = {
     "binary": ("binary.model", 1, {"output_class": "false"}),

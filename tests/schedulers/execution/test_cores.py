@@ -3,6 +3,7 @@ import threading
 
 import pytest
 
+from inferd import system
 from inferd.config.options.host_policy import HostPolicy
 from inferd.schedulers.execution.cores import cores_of, pin, pinned
 
@@ -51,7 +52,7 @@ def test_a_node_that_is_not_there_means_any(tmp_path, text, caplog):
 
 
 def test_a_system_without_such_a_choice_is_told_of(monkeypatch, caplog):
-    monkeypatch.delattr(os, "sched_setaffinity")
+    monkeypatch.setattr(system, "AFFINITY", False)
     assert cores_of(HostPolicy(ONE), "it") == frozenset()
     assert "does not let threads choose" in caplog.text
 
