@@ -38,7 +38,7 @@ def test_nothing_else_says_its_name():
 def without(tmp_path):
     """A copy of the sources and of the conformance suite without the API; runs Python there."""
     others = shutil.ignore_patterns("trtis*", "__pycache__", "*.so")
-    shutil.copytree(SRC, tmp_path / "src/inferd", ignore=others)
+    shutil.copytree(SRC.parent, tmp_path / "src", ignore=others)
     shutil.copytree(ROOT / "conformance", tmp_path / "conformance", ignore=others)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     environ = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
