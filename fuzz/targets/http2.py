@@ -11,6 +11,7 @@ from inferd.http.h2.frames import (
     PREFACE,
     SETTINGS,
     WINDOW_UPDATE,
+    ErrorCode,
     encode_frame,
     encode_rst_stream,
 )
@@ -21,7 +22,9 @@ _GOAWAY = 7
 _CONVERSATIONS = [
     request(1) + request(3),
     head(1) + data(1, b"ab", END_STREAM) + encode_frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\x09"),
-    head(1) + encode_rst_stream(1, 8) + head(3, END_STREAM, BLOCK + b"\x40\x01a\x01x"),
+    head(1)
+    + encode_rst_stream(1, ErrorCode.CANCEL)
+    + head(3, END_STREAM, BLOCK + b"\x40\x01a\x01x"),
     encode_frame(SETTINGS, 0, 0, b"\0\x04\0\0\0\x05")
     + request(1)
     + encode_frame(6, 0, 0, bytes(8)),

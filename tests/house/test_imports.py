@@ -21,7 +21,8 @@ def foreign(code):
     # What an environment's .pth files load is there in any program.
     usual = subprocess.run([sys.executable, "-c", PRINT_MODULES], capture_output=True, text=True)
     before = set(usual.stdout.rpartition("modules: ")[2].split())
-    own = {"inferd"} | {name for name in modules if name.endswith("__mypyc")}  # compiled
+    # What is compiled has helpers; those of the worker's package are loaded with its neighbours.
+    own = {"inferd", "inferd_worker"} | {name for name in modules if name.endswith("__mypyc")}
     return modules - set(sys.stdlib_module_names) - before - own
 
 

@@ -23,6 +23,10 @@ print(fetched(model_url(sys.argv[1]), fetch_settings(os.environ), os.environ))
 """
 
 
+LISTENS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+"""A background job is born deaf to Ctrl-C."""
+
+
 @pytest.fixture
 def moving(hub):
     """moving(content) makes hf://org/name consist of another model.onnx."""
@@ -140,7 +144,7 @@ def test_ctrl_c_leaves_a_part_with_which_the_next_run_goes_on(hub, fetch, tmp_pa
         process.wait(60)
 
     hub.answers["/m.onnx"] = interrupt
-    process = in_process(link)
+    process = in_process(link, LISTENS)
     _, error = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in error
     assert (fetch(link) / "m.onnx").read_bytes() == content
