@@ -8,10 +8,12 @@ make run PORT=9000 GRPC_PORT=9001 METRICS_PORT=9002      other ports; 0 picks fr
 import argparse
 import http.client
 import json
+import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +36,8 @@ INFER_PATH = "/v2/models/digits/infer"
 GRPC_METHOD = "/inference.GRPCInferenceService/ModelInfer"
 READY_DEADLINE_S = 30.0
 CALL_TIMEOUT_S = 10.0
+PLACE = re.compile(r"(HTTP|gRPC|Metrics) +(?:http://)?[\d.]+:(\d+)")
+PORT_COUNT = 3
 SHADES = " .:-=+*#%@"
 
 
@@ -137,8 +141,8 @@ def ask(way: str, call: Callable[[], Answer]) -> bool:
     return right
 
 
-def choose_port(option: str, port: int) -> int:
-    """Return `port`, or a free one for 0. Exits with advice when it is taken."""
+def check_port(option: str, port: int) -> None:
+    """Exit with advice when `port` is taken; 0 is the system's choice."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -148,10 +152,9 @@ def choose_port(option: str, port: int) -> int:
                 f"Port {port} on {HOST} cannot be used ({error.strerror}). "
                 f"Choose another: make run {option}={port + 10}, or {option}=0 for a free one."
             )
-        return int(probe.getsockname()[1])
 
 
-def start_server(port: int, grpc_port: int, metrics_port: int) -> subprocess.Popen[bytes]:
+def start_server(port: int, grpc_port: int, metrics_port: int) -> subprocess.Popen[str]:
     """Start the server as a child; of its output only what goes wrong reaches this terminal."""
     where = ["--http-address", HOST, "--grpc-address", HOST]
     ports = ["--http-port", str(port), "--grpc-port", str(grpc_port)]
@@ -160,37 +163,37 @@ def start_server(port: int, grpc_port: int, metrics_port: int) -> subprocess.Pop
     return subprocess.Popen(
         [sys.executable, "-m", "inferd", "serve", str(MODELS), *where, *ports, *quiet],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
         start_new_session=True,  # Ctrl-C comes to this process alone, which then stops the server
     )
 
 
-def is_ready(port: int) -> bool:
-    """Ask the server once whether it and its models are ready."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=CALL_TIMEOUT_S)
+def wait_ready(server: subprocess.Popen[str]) -> dict[str, int]:
+    """Return the ports of HTTP, gRPC and Metrics, which the server says once its models are ready.
+
+    Raises RuntimeError if it ends first or takes too long.
+    """
+    assert server.stdout is not None
+    alarm = threading.Timer(READY_DEADLINE_S, server.kill)
+    alarm.start()
+    ports = {}
     try:
-        connection.request("GET", "/v2/health/ready")
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
+        for line in server.stdout:
+            if place := PLACE.match(line):
+                ports[place[1]] = int(place[2])
+            if len(ports) == PORT_COUNT:
+                return ports
     finally:
-        connection.close()
+        alarm.cancel()
+    status = server.wait()
+    msg = f"the server ended with exit status {status}; its reason stands above"
+    if status == -signal.SIGKILL:
+        msg = f"the server was not ready after {READY_DEADLINE_S:.0f} s"
+    raise RuntimeError(msg)
 
 
-def wait_ready(server: subprocess.Popen[bytes], port: int) -> None:
-    """Return once the server is ready. Raises RuntimeError if it ends first or takes too long."""
-    deadline = time.monotonic() + READY_DEADLINE_S
-    while not is_ready(port):
-        if server.poll() is not None:
-            msg = f"the server ended with exit status {server.returncode}; its reason stands above"
-            raise RuntimeError(msg)
-        if time.monotonic() > deadline:
-            msg = f"the server was not ready after {READY_DEADLINE_S:.0f} s"
-            raise RuntimeError(msg)
-        time.sleep(0.02)
-
-
-def stop_server(server: subprocess.Popen[bytes]) -> None:
+def stop_server(server: subprocess.Popen[str]) -> None:
     """Ask the server to stop, and make sure that it did."""
     server.terminate()
     try:
@@ -200,9 +203,8 @@ def stop_server(server: subprocess.Popen[bytes]) -> None:
         server.wait()
 
 
-def show(server: subprocess.Popen[bytes], port: int, grpc_port: int) -> bool:
-    """Wait for the server, show the digit and the three answers; True if all are right."""
-    wait_ready(server, port)
+def show(port: int, grpc_port: int) -> bool:
+    """Show the digit and the three answers; True if all are right."""
     print(
         f"inferd serves examples/models at http://{HOST}:{port}, and over gRPC at port {grpc_port}."
     )
@@ -227,14 +229,16 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true", help="stop after the three answers")
     options = parser.parse_args()
-    port = choose_port("PORT", options.port)
-    grpc_port = choose_port("GRPC_PORT", options.grpc_port)
-    metrics_port = choose_port("METRICS_PORT", options.metrics_port)
+    check_port("PORT", options.port)
+    check_port("GRPC_PORT", options.grpc_port)
+    check_port("METRICS_PORT", options.metrics_port)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    server = start_server(port, grpc_port, metrics_port)
+    server = start_server(options.port, options.grpc_port, options.metrics_port)
     try:
-        right = show(server, port, grpc_port)
+        ports = wait_ready(server)
+        port, metrics_port = ports["HTTP"], ports["Metrics"]
+        right = show(port, ports["gRPC"])
         if options.check:
             print("\nAll three are right." if right else "\nNot all three are right.")
             return 0 if right else 1
