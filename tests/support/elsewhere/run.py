@@ -62,6 +62,7 @@ def pretend(system: str) -> None:
                     delattr(owner, name)
                 elif owner is socket.socket and hasattr(owner, name):
                     setattr(owner, name, property(_missing))
+    os.process_cpu_count = os.cpu_count  # where threads cannot be told their processors
     if is_windows:
         for name in POSIX_MODULES:
             sys.modules[name] = None
