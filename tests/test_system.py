@@ -33,7 +33,6 @@ NAMES = {
     "poll": {"POLL", "WORKERS"},
     "users": {"USERS"},
     "affinity": {"AFFINITY"},
-    "death-signal": {"DEATH_SIGNAL"},
     "dev-shm": {"SHM_FOLDER"},
     "groups": {"GROUPS", "WORKERS"},
 }

@@ -53,9 +53,6 @@ USERS: Final = _has("users", (os, "geteuid"))
 AFFINITY: Final = _has("affinity", (os, "sched_setaffinity"))
 """Threads can be told on which processors to run."""
 
-DEATH_SIGNAL: Final = IS_LINUX and _has("death-signal")
-"""The kernel can kill a process when the one that started it ends (prctl)."""
-
 SHM_FOLDER: Final = "/dev/shm" if IS_LINUX and _has("dev-shm") else None
 """Where POSIX shared memory objects are files; elsewhere they are opened by shm_open."""
 

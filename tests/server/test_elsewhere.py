@@ -153,6 +153,29 @@ def test_several_processes_need_linux(system, repository, echo):
     assert "--workers=2 needs Linux" in process.said
 
 
+def test_unix_sockets_need_another_system_than_windows(repository, echo, tmp_path):
+    path = f"--http-unix-socket={tmp_path / 'socket'}"
+    process = Process(
+        repository(echo=echo()), path, *ON_FREE_PORTS, command=(str(RUN), "windows", "serve")
+    )
+    assert process.end() == 1
+    process.process.stdout.close()
+    assert "--http-unix-socket" in process.said
+    assert "address family not supported" in process.said
+    assert "Traceback" not in process.said
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_routing_needs_linux(system, tmp_path):
+    places = tmp_path / "places.json"
+    places.write_text('{"places": [{"host": "127.0.0.1", "http_port": 1, "grpc_port": 2}]}')
+    process = Process(f"--places={places}", command=(str(RUN), system, "route"))
+    assert process.end() != 0
+    process.process.stdout.close()
+    assert "inferd route needs Linux" in process.said
+    assert "Traceback" not in process.said
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("verb", ["check", "config", "infer", "bench", "tune", "replay", "models"])
 def test_every_command_is_there(system, verb):

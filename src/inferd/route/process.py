@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import inferd
+from inferd import system
 from inferd.config.options.log import LogSettings
 from inferd.config.workers import processor_count
 from inferd.errors import InferdError, InvalidConfig
@@ -53,6 +54,9 @@ def run(settings: RouteSettings, source: Source) -> int:
 
     Raises InvalidConfig if it cannot start.
     """
+    if not system.SEVERAL:
+        msg = "inferd route needs Linux, where HAProxy ends with it"
+        raise InvalidConfig(msg)
     Log(LogSettings()).open()
     program = find_program(settings.haproxy)
     with ExitStack() as stack:

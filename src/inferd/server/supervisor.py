@@ -76,7 +76,7 @@ def run(config: ServerConfig, count: int, warnings: Sequence[str] = ()) -> int:
     The code is as that of inferd.server.process.run, of the process that had the worst. SIGUSR2
     replaces the processes one after the other, SIGHUP reopens the log files. Raises InvalidConfig.
     """
-    if not system.IS_LINUX:
+    if not system.SEVERAL:
         msg = f"--workers={config.workers} needs Linux, which can pass connections to processes"
         raise InvalidConfig(msg)
     check_workers(config)

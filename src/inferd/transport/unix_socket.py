@@ -6,6 +6,8 @@ import socket
 import stat
 from contextlib import suppress
 
+from inferd import system
+
 
 class UnixSocket:
     """The socket bound at `path`. Raises OSError, for example if a server listens there.
@@ -14,6 +16,8 @@ class UnixSocket:
     """
 
     def __init__(self, path: str) -> None:
+        if not system.UNIX_SOCKETS:
+            raise OSError(errno.EAFNOSUPPORT, "this system has no Unix sockets")
         _remove_deserted(path)
         self._path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
