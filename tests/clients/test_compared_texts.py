@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+from patience import wait_until
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
@@ -78,9 +79,9 @@ def test_a_model_or_version_that_is_not_there_is_unknown(client, loaded):
 
 
 def test_a_model_that_was_unloaded_is_unknown(client, loaded):
+    told = "Request for unknown model: 'compared' has no available versions: unloaded"
     client.unload_model(loaded)
-    told = text_of(lambda: client.get_model_metadata(loaded))
-    assert told == "Request for unknown model: 'compared' has no available versions: unloaded"
+    wait_until(lambda: text_of(lambda: client.get_model_metadata(loaded)) == told)
 
 
 def test_a_version_that_was_unloaded_while_another_serves_is_unknown(

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from numpy.typing import NDArray
+from patience import wait_until
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import inferd
@@ -219,13 +219,6 @@ def waiting(server):
             re.MULTILINE,
         )
     return int(found[1])
-
-
-def wait_until(holds):
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.005)
 
 
 def test_several_instances_run_at_once(infer):

@@ -6,11 +6,12 @@ import functools
 import json
 import os
 
+from patience import PATIENCE_S
+
 from inferd.core.metadata import ModelState
 from inferd.engine.engine import Engine
 from inferd.engine.loading.load import LoadOptions
 
-PATIENCE_S = 30
 READY, UNAVAILABLE = ModelState.READY, ModelState.UNAVAILABLE
 
 
@@ -71,13 +72,6 @@ def states(engine):
         (row.name, row.version): (row.state, row.reason) if row.reason else row.state
         for row in engine.index()
     }
-
-
-async def until(condition):
-    """Wait until `condition()` holds."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  there is no event
-            await asyncio.sleep(0.001)
 
 
 UNLOADED = (UNAVAILABLE, "unloaded")

@@ -15,9 +15,9 @@ from controlled import (
     UNAVAILABLE,
     identity,
     run,
-    until,
     write,
 )
+from patience import until
 
 from inferd.config.pbtxt import parse_pbtxt, to_json
 from inferd.core.load import LoadRequest, UnloadRequest

@@ -11,9 +11,9 @@ from controlled import (
     identity,
     run,
     states,
-    until,
     write,
 )
+from patience import until
 
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import ModelState

@@ -15,9 +15,9 @@ from controlled import (
     identity,
     run,
     states,
-    until,
     write,
 )
+from patience import until
 
 from inferd.core.metadata import ModelState
 from inferd.engine.engine import Engine

@@ -1,7 +1,8 @@
 """What clients send with a load request: a configuration, and files."""
 
 import pytest
-from controlled import READY, SENT, engine_on, identity, run, states, until
+from controlled import READY, SENT, engine_on, identity, run, states
+from patience import until
 
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.errors import (

@@ -6,12 +6,12 @@ import json
 import re
 import signal
 import socket
-import time
 
 import numpy as np
 import pytest
 import tritonclient.grpc as over_grpc
 import tritonclient.http as over_http
+from patience import wait_until
 from server_process import ON_FREE_PORTS, Process
 from server_thread import server_in_thread
 
@@ -54,13 +54,6 @@ def serve(repository, echo, log):
         return server_in_thread(ServerConfig(**(given | more)))
 
     return build
-
-
-def wait_until(condition):
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def lines_of(log):

@@ -5,11 +5,10 @@ import pty
 import re
 import signal
 import socket
-import threading
-import time
 from pathlib import Path
 
 import pytest
+from patience import wait_until
 from server_process import LIVE, ON_FREE_PORTS, Process
 
 import inferd
@@ -54,14 +53,6 @@ def open_request(body):
     yield send
     for client in opened:
         client.close()
-
-
-def wait_until(condition):
-    """Look again and again until `condition()` holds."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
 
 
 def read_all(client):

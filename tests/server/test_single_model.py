@@ -9,6 +9,7 @@ import lightgbm
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
+from patience import wait_until
 from server_thread import server_in_thread
 from tritonclient.grpc import InferenceServerClient
 
@@ -85,8 +86,8 @@ def test_clients_load_and_unload_it_by_the_given_name(served, ask, tmp_path):
         assert ask(port, f"{path}/load", json.dumps(sent).encode())[0] == 200
         assert ask(port, "/v2/models/scale/config")[1]["max_batch_size"] == 2
         assert ask(port, f"{path}/unload", b"")[0] == 200
-        [row] = ask(port, "/v2/repository/index", b"")[1]
-        assert (row["name"], row["state"], row["reason"]) == ("scale", "UNAVAILABLE", "unloaded")
+        gone = {"name": "scale", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"}
+        wait_until(lambda: ask(port, "/v2/repository/index", b"") == (200, [gone]))
         status, answer = ask(port, f"/v2/repository/models/{tmp_path.name}/load", b"")
         assert (status, "there is no such model" in answer["error"]) == (500, True)
 

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import pytest
+from patience import PATIENCE_S, until
 
 from inferd.config.options.cache import LocalCacheSettings
 from inferd.config.pbtxt import to_json
@@ -27,7 +28,6 @@ from inferd.errors import (
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
-PATIENCE_S = 30
 INT32 = DataType.INT32
 
 
@@ -78,13 +78,6 @@ def run(test):
         asyncio.run(asyncio.wait_for(test(*args, **kwargs), PATIENCE_S))
 
     return runner
-
-
-async def until(condition):
-    """Wait until `condition()` holds."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  there is no event
-            await asyncio.sleep(0.001)
 
 
 def reason(engine, name="e"):

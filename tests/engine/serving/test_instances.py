@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pytest
+from patience import PATIENCE_S, until
 
 from inferd.config.options.cache import LocalCacheSettings
 from inferd.config.options.host_policy import HostPolicy
@@ -17,8 +18,6 @@ from inferd.engine.loading.load import LoadOptions
 from inferd.errors import LoadFailed
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-
-PATIENCE_S = 30
 
 
 def model(groups, more="", backend="theirs"):
@@ -54,13 +53,6 @@ async def engine_on(root, mode="explicit", **options):
         yield engine
     finally:
         await engine.close(PATIENCE_S)
-
-
-async def until(condition):
-    """Wait until `condition()` holds."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  there is no event
-            await asyncio.sleep(0.001)
 
 
 class Stage:

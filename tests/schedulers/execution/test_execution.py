@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 import numpy as np
 import pytest
+from patience import PATIENCE_S, until
 
 from inferd.config.model import QueuePolicy
 from inferd.core.interfaces import Opened
@@ -31,8 +32,6 @@ from inferd.schedulers.execution.promotion import CALM_NS, FIRST_RUNS, MOST_RUNS
 from inferd.schedulers.queueing.policy import MAX_WAITING
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-
-PATIENCE_S = 30
 
 
 def execution_of(*instances, may_run_inline=False, kinds=()):
@@ -1091,13 +1090,6 @@ class Large:
 
     def close(self):
         pass
-
-
-async def until(is_so):
-    """Let the loop run until a thread has made `is_so()` true."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not is_so():  # noqa: ASYNC110  what is awaited tells nobody
-            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize(
