@@ -17,6 +17,7 @@ from server_process import ON_FREE_PORTS, Process
 from small_hub import SmallHub, tar_of
 
 import inferd
+from inferd.cli import config, tune
 from inferd.errors import InferdError
 from inferd.repository.repositories import Repositories, fetched_path, place_of
 
@@ -116,17 +117,61 @@ def run(*words):
 
 
 @pytest.mark.slow
-def test_other_commands_fetch_models_too(hub):
-    hub.put_hub_model("org/adder", {"model.onnx": graph(1.0)})
-    done = run("check", "hf://org/adder")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "1 model" in done.stdout
+def test_a_command_says_what_is_not_there(hub):
     done = run("check", "hf://org/nothing")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("inferd check: '") and "is not there" in done.stderr
-    done = run("infer", "hf://org/adder", "--input", "x=[1, 2]", "--json")
-    assert json.loads(done.stdout)["outputs"]["y"]["data"] == [2, 3]
-    assert 'name: "adder"' in run("config", "hf://org/adder", "--format=pbtxt").stdout
+
+
+def put_adder(hub, scheme):
+    """Put a model called adder where a URL of that scheme leads to; return the URL."""
+    config = b'input { name: "x" data_type: TYPE_FP32 dims: 2 }'
+    files = {"config.pbtxt": config, "1/model.onnx": graph(1.0)}
+    if scheme == "hf":
+        hub.put_hub_model("org/adder", {"model.onnx": graph(1.0)})
+        return "hf://org/adder"
+    if scheme == "oci":
+        hub.put_image("adder", "v1", [tar_of({f"models/{name}": files[name] for name in files})])
+        return f"oci://127.0.0.1:{hub.server_port}/adder:v1"
+    if scheme == "models":
+        hub.put_registered("adder", "3", files)
+        return "models:/adder/3"
+    return hub.put("/adder.tar.gz", tar_of({f"adder/{name}": files[name] for name in files}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["hf", "oci", "models", "http"])
+def test_each_command_that_reads_a_model_takes_each_url(hub, monkeypatch, scheme):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", hub.url)
+    monkeypatch.delenv("MLFLOW_REGISTRY_URI", raising=False)
+    url = put_adder(hub, scheme)
+    done = run("check", "--strict", url)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    done = run("config", url, "--format=json")
+    assert json.loads(done.stdout)["name"] == "adder", done.stderr
+    done = run("infer", url, "--input", "x=[1, 2]", "--json")
+    assert json.loads(done.stdout)["outputs"]["y"]["data"] == [2, 3], done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["hf", "http"])
+def test_what_a_url_leads_to_is_tuned_a_file_or_a_folder(hub, scheme):
+    words = ["--seconds=0.1", "--trials=1", "--cores=1", "--json"]
+    done = run("tune", put_adder(hub, scheme), *words)
+    found = json.loads(done.stdout)
+    assert found["model"] == "adder", done.stderr
+    assert found["candidates"] > 0
+    # A machine that does other things, too, is no reason that the model could not be loaded.
+    assert all("load generator" in failure for failure in found["failures"])
+
+
+@pytest.mark.parametrize("verb", [config, tune])
+def test_what_was_fetched_is_not_written_to(hub, tmp_path, capsys, verb):
+    link = hub.put("/adder.tar", tar_of({"adder/1/model.onnx": graph(1.0)}))
+    for url in ("hf://org/adder", link):
+        assert verb.run([url, "--write"]) != 0
+        assert f"nothing is written to '{url.partition('#')[0]}'" in capsys.readouterr().err
+    assert not hub.requests
 
 
 @pytest.mark.slow

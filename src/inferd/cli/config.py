@@ -97,8 +97,10 @@ def _check(given: argparse.Namespace) -> "ModelCheck":
     from inferd.check.places import check_model
     from inferd.engine.loading.load import gpu_count
     from inferd.repository.local import Reading
-    from inferd.repository.repositories import fetched_path
+    from inferd.repository.repositories import check_not_fetched, fetched_path
 
+    if given.write:
+        check_not_fetched(given.repository or given.model)
     reading = Reading(gpu_count=gpu_count())
     if given.repository:
         return check_model(fetched_path(given.repository), reading, given.model)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Finds the settings of a model with which it serves most: instances, threads, batches, delays, in
-the server's process or in workers, execution provider. MODEL is its folder in a repository. Each
-candidate is measured in a server of its own on this machine; about a tenth of them are.
+the server's process or in workers, execution provider. MODEL is its folder in a repository, its
+file, or a URL that it is fetched from (hf://...). Each candidate is measured in a server of its
+own on this machine; about a tenth of them are.
 
   inferd tune models/resnet --goal p99=20ms
   inferd tune models/resnet --goal p99=20ms,memory=2GB --concurrency 32 --html tuned.html --write
@@ -57,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
 def parser() -> CommandParser:
     """Return what reads the arguments."""
     made = CommandParser("inferd tune", _DESCRIPTION, _MORE)
-    made.add_argument("model", metavar="MODEL", help="its folder: models/resnet")
+    made.add_argument("model", metavar="MODEL", help="its folder, file or URL")
     made.add_argument("--goal", metavar="LIMITS", default="", help="such as p99=20ms,memory=2GB")
     load = made.add_argument_group("the load")
     load.add_argument(
@@ -105,22 +106,25 @@ def _count(text: str) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
+    from inferd.repository.repositories import check_not_fetched
     from inferd.tune.goal import read_goal
     from inferd.tune.measuring import TuneLoad
     from inferd.tune.session import Session, TuneTask
 
     goal = read_goal(given.goal)
-    folder = Path(given.model).absolute()
-    for place in (Path(given.html).parent if given.html else None, folder if given.write else None):
+    if given.write:
+        check_not_fetched(given.model)
+    for place in (given.html and Path(given.html).parent, given.write and Path(given.model)):
         if place and not (place.is_dir() and os.access(place, os.W_OK)):
-            msg = f"nothing can be written to {place}"
+            msg = f"nothing can be written to {place.absolute()}"
             raise InvalidConfig(msg)
+    repository, model, is_alone = _model_at(given.model)
     load = TuneLoad(given.concurrency, given.seconds, processes=given.processes, grpc=given.grpc)
     cores = given.cores or os.cpu_count() or 1
     limits = (given.trials, given.budget)
-    wanted = TuneTask(folder.parent, folder.name, goal, load, cores, given.provider, *limits)
+    wanted = TuneTask(repository, model, goal, load, cores, given.provider, *limits, is_alone)
     with ProgressLine() as line:
-        session = Session(wanted, _inputs(folder.name, given), line.show)
+        session = Session(wanted, _inputs(model, given), line.show)
         interrupted = session.run()
     best = session.best
     if given.json:
@@ -133,10 +137,28 @@ def _run(given: argparse.Namespace) -> int:
         return 130 if interrupted else 1
     if given.write:
         session.write()
-        sys.stderr.write(f"written: {folder / 'config.pbtxt'}\n")
+        sys.stderr.write(f"written: {wanted.place / 'config.pbtxt'}\n")
     if interrupted:
         return 130
     return 0 if goal.worst(best.cost) <= 1 else 1
+
+
+def _model_at(text: str) -> tuple[Path, str, bool]:
+    """Return the repository, the model's name, and whether the model is all that is there.
+
+    A folder's neighbours may be steps of an ensemble. Raises InvalidConfig and NotLoadable.
+    """
+    from inferd.repository.fetch.url import model_url
+    from inferd.repository.repositories import Repositories, fetched_path
+
+    path = fetched_path(text).absolute()
+    if model_url(text) is None and not path.is_file():
+        return path.parent, path.name, False
+    names = list(Repositories([path]).places())
+    if len(names) != 1:
+        msg = f"there are {len(names)} models at {text}, expected one"
+        raise InvalidConfig(msg)
+    return path, names[0], True
 
 
 def _inputs(model: str, given: argparse.Namespace) -> "Callable[[Client], list[Tensor]]":

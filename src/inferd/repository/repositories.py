@@ -80,6 +80,15 @@ def fetched_path(text: str) -> Path:
     return _fetched(place, fetch_settings(os.environ))
 
 
+def check_not_fetched(text: str) -> None:
+    """Raise InvalidConfig if `text` is a URL: what was fetched is shared, and stays as it is."""
+    place = place_of(text)
+    if not isinstance(place, Path):
+        shown_text = place.shown if isinstance(place, ModelUrl) else place.text
+        msg = f"--write is for a folder of this machine; nothing is written to '{shown_text}'"
+        raise InvalidConfig(msg)
+
+
 class Repositories:
     """Finds models by name. All methods read disks or clouds: call them in a thread.
 

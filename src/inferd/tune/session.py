@@ -24,7 +24,10 @@ CONFIG_FILE = "config.pbtxt"
 
 
 class TuneTask(NamedTuple):
-    """What is tuned, for what: the model in its repository, the goal, the load, the machine."""
+    """What is tuned, for what: the model in its repository, the goal, the load, the machine.
+
+    A model that is alone is its own `repository`: a folder or a file.
+    """
 
     repository: Path
     model: str
@@ -34,6 +37,12 @@ class TuneTask(NamedTuple):
     providers: Sequence[str] = ()
     most_trials: int | None = None
     most_s: float | None = None
+    is_alone: bool = False
+
+    @property
+    def place(self) -> Path:
+        """The model's folder, or the file that is all there is of it."""
+        return self.repository if self.is_alone else self.repository / self.model
 
 
 class Session:
@@ -142,7 +151,7 @@ class Session:
         """
         best = self.best
         assert best is not None
-        file = self._wanted.repository / self._wanted.model / CONFIG_FILE
+        file = self._wanted.place / CONFIG_FILE
         latency = f"{self.quantile} {best.cost.latency_ms[self.quantile]:.3g} ms"
         goal = f"; goal {self.goal.text}" if self.goal.text else ""
         head = (
@@ -183,9 +192,8 @@ class Session:
 
     def _read_file(self) -> ModelConfig:
         """Return what the model's file says, a configuration without anything if there is none."""
-        folder = self._wanted.repository / self._wanted.model
-        file = folder / CONFIG_FILE
-        if not folder.is_dir():
+        file = self._wanted.place / CONFIG_FILE
+        if not self._wanted.place.exists():
             msg = f"there is no model '{self._wanted.model}' in {self._wanted.repository}"
             raise ModelNotFound(msg)
         if not file.is_file():
