@@ -53,8 +53,6 @@ MAX_CACHED: Final = 256
 CACHED_BYTES: Final = 1 << 10
 """At most MAX_CACHED documents are cached, none longer than CACHED_BYTES."""
 
-# --- from the server ---
-
 START: Final = 1
 """[released, settings]: the first packet."""
 
@@ -80,8 +78,6 @@ FINALIZE: Final = 7
 
 ASK: Final = 8
 """[released]: does the model call itself ready?"""
-
-# --- from the worker ---
 
 READY: Final = 16
 """[released, the result of START, whether the model can answer ASK, whether it executes one batch

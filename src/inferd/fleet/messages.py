@@ -26,9 +26,6 @@ class ToProcess(msgspec.Struct, frozen=True, tag=True):
     """A message of the supervisor, likewise."""
 
 
-# --- from a process ---
-
-
 class Beat(FromProcess, frozen=True):
     """The event loop of the process runs."""
 
@@ -139,9 +136,6 @@ class Stopping(FromProcess, frozen=True):
     """The process has done what it could, and ends with `code`."""
 
     code: int
-
-
-# --- to a process ---
 
 
 class Start(ToProcess, frozen=True):

@@ -171,9 +171,6 @@ def _float_run(data: memoryview, position: int, key: int) -> tuple[memoryview, i
     return packed.data, position + count * 5
 
 
-# --- writing ---
-
-
 def varint_field(number: int, value: int) -> bytes:
     """Return the field `number` with an integer, a negative one as int64."""
     return _encoded(number << 3) + _encoded(value & ((1 << 64) - 1))

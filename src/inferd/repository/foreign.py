@@ -192,9 +192,6 @@ def _content(file: Path) -> bytes:
     return read_limited(file, MAX_BYTES, f"{file.parent.name}/{file.name}")
 
 
-# --- MLServer ---
-
-
 def _read_settings(folder: Path) -> tuple[ModelConfig, str, int]:
     place = f"{folder.name}/{SETTINGS_FILE}"
     try:
@@ -302,9 +299,6 @@ def _tensor(described: dict[str, Any]) -> tuple[str, Any, tuple[int, ...]]:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-# --- MLflow ---
 
 
 def _read_mlflow(folder: Path) -> tuple[ModelConfig, str]:

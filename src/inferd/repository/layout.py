@@ -84,9 +84,6 @@ def is_version(name: str) -> bool:
     return _VERSION.fullmatch(name) is not None
 
 
-# --- versions ---
-
-
 def version_folders(folder: Path) -> tuple[dict[int, Path], tuple[str, ...]]:
     """Return a model's version folders by ascending number, and what was ignored, with reasons."""
     found: dict[int, Path] = {}
@@ -124,9 +121,6 @@ def choose_versions(policy: VersionPolicy | None, available: Iterable[int]) -> t
     if policy.all or policy.latest is None:
         return tuple(versions)
     return tuple(versions[-policy.latest :] if policy.latest else ())
-
-
-# --- what the files say ---
 
 
 def derived(
@@ -231,9 +225,6 @@ def files_of(
             msg += f"; {found}"
         raise InvalidConfig(msg, ("default_model_filename",))
     return ModelFiles(model.folder, version, folder, file, is_wanted)
-
-
-# --- instances ---
 
 
 def placements(config: ModelConfig, gpu_count: int) -> tuple[list[Placement], list[str]]:

@@ -212,9 +212,6 @@ def folder_name(folder: Path) -> str:
     return folder.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
-# --- configuration ---
-
-
 def _with_files(
     folder: Path, config: ModelConfig, version_folder: Path | None, *, is_alone: bool
 ) -> tuple[ModelConfig, Path | None, tuple[int, ...]]:

@@ -8,6 +8,7 @@ from inferd.rows.elementwise import broadcast
 from inferd.rows.flow import RowFlow, RowTensors, Rule
 from inferd.rows.maths import product
 from inferd.rows.nets import recurrent
+from inferd.rows.pieces import concat
 from inferd.rows.size import ONE
 from inferd.rows.value import (
     Mixed,
@@ -49,6 +50,7 @@ def _quantize(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowT
     value = needed(values, 0)
     if not flow.takes_scales and not value.is_plain:
         raise scaled(node, _SCALES)
+    # The scale and its zero point are scalars (ONNX, DynamicQuantizeLinear).
     return [value.same(), RowTensor(()), RowTensor(())][: len(node.outputs)]
 
 
@@ -74,6 +76,7 @@ def _per_row(usual: int = 2) -> Callable[[RowFlow, RowNode, RowTensors], Sequenc
 
     def rule(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
         value = needed(values, 0)
+        # With one dim, ONNX Runtime takes the tensor for a single row of features.
         if value.rank != 2:
             msg = f"its input has {value.rank} dims"
             raise Unclear(msg)
@@ -114,6 +117,7 @@ def _extracted(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
         msg = "it looks up columns that the rows say"
         raise Unclear(msg)
     count = chosen.dims[-1] if chosen.rank else ONE
+    # ArrayFeatureExtractor makes [1, n] of a vector (ai.onnx.ml).
     if value.rank == 1:
         return value.shaped((ONE, count))
     return value.shaped((*value.dims[:-1], count), value.axis)
@@ -122,6 +126,7 @@ def _extracted(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
 def _feature_vector(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     taken = [value for value in values if value is not None]
     for value in taken:
+        # FeatureVectorizer flattens everything but dim 0, so rows elsewhere would be torn apart.
         if value.rank != 2 or value.axis != 0:
             msg = "not all of its inputs are rows"
             raise Unclear(msg)
@@ -164,16 +169,18 @@ def _quantized_softmax(flow: RowFlow, node: RowNode, values: RowTensors) -> RowT
     value = needed(values, 0)
     plain(node, values[1:], "scales")
     start = at(node.attributes.get("axis", -1), value.rank)
+    # Which Softmax it replaces is an attribute: before opset 13 that
+    # flattened all dims from axis on.
     old = node.attributes.get("opset", 0) < 13
     along(node, value, range(start, value.rank) if old else [start])
     return value.same()
 
 
 def _quantized_concat(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    from inferd.rows.pieces import RULES as PIECES
-
     plain(node, (*values[:2], *values[3::3], *values[4::3]), "scales")
-    return PIECES["", "Concat"](flow, node, values[2::3])  # type: ignore[return-value]
+    # Y's scale and zero point come first, then tensor, scale and zero point of each input. type
+    # ignore: Concat is one of those rules that give one tensor, which a Rule's type does not say.
+    return concat(flow, node, values[2::3])
 
 
 def _regions(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
@@ -194,6 +201,7 @@ def _grid_sample(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     if (grid.outer, grid.inner) != (ONE, ONE):
         msg = "its inputs have their rows in different places"
         raise Unclear(msg)
+    # The grid is [batch, heights, widths, 2]; its last dim has the coordinates (ONNX, GridSample).
     shape = (*value.dims[:2], *grid.dims[1:-1])
     return replace(value.shaped(shape, 0), sources=flow.join(value, grid))
 

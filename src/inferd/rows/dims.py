@@ -35,8 +35,11 @@ def laid(node: RowNode, value: RowTensor, shape: Sizes) -> RowTensor:
     axis = grown[0]
     inner = over(value.after, times(*shape[axis + 1 :]))
     outer = over(value.before, times(*shape[:axis]))
+    # Row-major order stays, so rows are whole pieces again only if what lies before and behind
+    # the batch divides evenly by the new dims there.
     if inner is None or outer is None or times(outer, B, inner) != shape[axis]:
         what = f"makes {shown(shape)} of {shown(value.dims)}"
+        # With an unknown length, it may divide all the same; with numbers alone it is sure not to.
         if any(set(size.letters) - {BATCH} for size in (*shape, *value.dims)):
             msg = f"it is not known where rows begin where it {what}"
             raise Unclear(msg)
@@ -48,6 +51,7 @@ def _reshape(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     value = needed(values, 0)
     target = given(values, 1)
     wanted: list[Size] | None
+    # Reshape-1, before opset 5, had the shape as an attribute.
     if "shape" in node.attributes:
         wanted = [Size(one) for one in node.attributes["shape"]]
     else:
@@ -56,7 +60,9 @@ def _reshape(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
             raise mixes(node, "makes a tensor of dims that the rows say")
     if wanted is None:
         if value.is_plain and target is not None and target.is_plain:
+            # The shape's own length tells the rank, though not the dims.
             length = integers_of(RowTensor((), numbers=target.shape)) if target.shape else None
+            # NumPy has no more than 64 dims; a file may claim any number.
             return RowTensor(flow.letters(length[0]) if length and 0 <= length[0] < 64 else None)
         msg = "the dims it makes are not known"
         raise Unclear(msg)
@@ -111,6 +117,7 @@ def _flatten(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
 def _axes(node: RowNode, values: RowTensors, index: int = 1) -> list[int] | None:
     """Return the axes of an operator, an attribute or an input; None if there are none."""
     if "axes" in node.attributes:
+        # Squeeze and Unsqueeze took axes as an attribute before opset 13.
         axes = node.attributes["axes"]
         return list(axes) if isinstance(axes, list) else [axes]
     value = given(values, index)
@@ -137,6 +144,7 @@ def _squeeze(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     along(node, value, gone)
     shape = tuple(size for n, size in enumerate(value.dims) if n not in gone)
     axis = value.axis
+    # `and` keeps both None, and 0: nothing can have gone before dim 0.
     return replace(value, shape=shape, axis=axis and axis - sum(n < axis for n in gone))
 
 
@@ -164,6 +172,7 @@ def _unsqueeze(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
 def _transpose(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     del flow
     value = needed(values, 0)
+    # Without perm, Transpose reverses the dims.
     order = node.attributes.get("perm") or list(range(value.rank))[::-1]
     if sorted(order) != list(range(value.rank)):
         msg = f"{order} is no order of {value.rank} dims"
@@ -193,6 +202,7 @@ def _expand(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
         if value.shape != made.shape:
             raise mixes(node, "repeats the places of rows in the batch")
         return value
+    # Expanded to the number of rows: from here on, the same tensor lies there for each of them.
     if made.axis is not None and value.axis is None and not value.counts:
         place = made.rank - made.axis
         if value.rank >= place and value.dims[value.rank - place] != ONE:
@@ -225,6 +235,7 @@ def _tile(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     if len(grown) > 1 or over(repeats[grown[0]], B) != ONE:
         msg = "it repeats along several dims as often as there are rows"
         raise Unclear(msg)
+    # The tensor as a whole is repeated, so each row has all of that dim one behind the other.
     return RowTensor(shape, grown[0], ONE, value.dims[grown[0]])
 
 

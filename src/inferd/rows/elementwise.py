@@ -49,6 +49,7 @@ def broadcast(flow: RowFlow, node: RowNode, *values: RowTensor) -> RowTensor:
         return RowTensor(shape, counts=counts)
     if counts:
         raise mixes(node, "computes with the number of rows")
+    # Counted from the end, as broadcasting aligns shapes there.
     places = {value.rank - (value.axis or 0) for value in rows}
     if len(places) > 1:
         raise flow.crossing(node, *rows)
@@ -79,6 +80,7 @@ def _shape(flow: RowFlow, shapes: Sequence[Sizes]) -> Sizes:
     for sizes in zip(*whole, strict=True):
         several = {size for size in sizes if size != ONE}
         fixed = [size for size in several if not size.letters]
+        # A piece that was cut off at another length: beside that, it can only be as long.
         several -= {size for size in several if flow.ends.get(size) in several}
         if len(several) == 1:
             found.append(several.pop())
@@ -114,6 +116,7 @@ _FLOATS, _INTEGERS, _BOOL = (1, 11), (6, 7), 9
 def _cast(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
     del flow
     value, to = needed(values, 0), node.attributes.get("to")
+    # FP32 holds whole numbers up to 2**24 alone: places in larger batches would become others.
     if value.is_place and to not in _INTEGERS:
         raise mixes(node, "computes with the places of rows in the batch")
     if value.numbers is None:
@@ -141,6 +144,7 @@ def _dropout(
     value = needed(values, 0)
     if len(values) > 2 and values[2] is not None and values[2].numbers != (Size(0),):
         raise mixes(node, "draws random numbers, for training")
+    # Until opset 6, Dropout was in training mode unless is_test was set.
     if 0 < flow.opset < 7 and not node.attributes.get("is_test", 0):
         raise mixes(node, "draws random numbers, for training")
     return [value.same()] * len(node.outputs)
@@ -162,8 +166,6 @@ def _quantized(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None])
     return value.same()
 
 
-# --- lengths that are computed from others ---
-
 _MOST = 1 << 31
 """Integers beyond are not computed with: they could overflow."""
 
@@ -176,6 +178,7 @@ def _plus(one: Number, other: Number) -> Number:
         return None
     if one.number == 0 or other.number == 0:
         return other if one.number == 0 else one
+    # 2*n + 3*n is 5*n; n + m is no product, and nothing here can hold it.
     if one.letters == other.letters:
         return times(Size(one.number + other.number), Size(1, one.letters))
     return None
@@ -258,6 +261,7 @@ def _of_lengths(compute: Callable[[Number, Number], Number]) -> Rule:
         if result.axis is not None or any(value.numbers is None for value in taken):
             return result
         rows = aligned(taken)
+        # With fmod the sign is that of the dividend, as in C; Python's, and ours, is the divisor's.
         if rows is None or node.attributes.get("fmod", 0):
             return result
         numbers = rows[0]
@@ -280,6 +284,7 @@ def aligned(values: Sequence[RowTensor]) -> list[list[Number]] | None:
     if any(grid is None for grid in grids):
         return None
     shape = np.broadcast_shapes(*(grid.shape for grid in grids))
+    # Lengths and axes are a handful; computing with larger constants would slow the load down.
     if prod(shape) > _MOST_NUMBERS:
         return None
     return [np.broadcast_to(grid, shape).ravel().tolist() for grid in grids]
@@ -314,6 +319,7 @@ RULES: dict[tuple[str, str], Rule] = {
     **{("", name): _broadcasting for name in _BROADCASTING},
     ("", "Identity"): _unchanged,
     ("", "Cast"): _cast,
+    # CastLike has no attribute `to`: what it makes counts as no length.
     ("", "CastLike"): _cast,
     ("", "Clip"): _clip,
     ("", "Dropout"): _dropout,

@@ -22,6 +22,7 @@ Scope = dict[str, RowTensor | LostTensor]
 MOST_STEPS = 50_000
 """Loops are followed several times, functions at each call; not more often than this in all."""
 
+# ONNX forbids recursion of functions, but nothing has checked the file.
 _MOST_CALLS = 50
 
 _TAKEN = ("", "ai.onnx.ml", "com.microsoft")
@@ -74,6 +75,8 @@ class RowFlow:
         sources = frozenset().union(*(value.sources for value in values))
         roots = sorted({self._root(name) for name in sources})
         for root in roots[1:]:
+            # Union-find without ranks: a model has a few inputs. Sorted,
+            # so that errors name them alike.
             self._together[root] = roots[0]
         return sources
 
@@ -104,6 +107,8 @@ class RowFlow:
 
         Raises Mixed, and Unclear if it takes too long.
         """
+        # What no output needs may mix rows as it likes, as exporters
+        # leave checks and training parts.
         for node in _needed(nodes, outputs):
             self._steps += 1
             if self._steps > MOST_STEPS:
@@ -118,6 +123,8 @@ class RowFlow:
                 values = [value for value in taken if not isinstance(value, LostTensor)]
                 try:
                     made: Sequence[RowTensor | LostTensor] = self._results(node, values, scope)
+                # Not raised: an output that does not depend on this one may still be followed,
+                # and a later Mixed says more.
                 except Unclear as error:
                     lost = LostTensor(f"{node}: {error.reason}")
             if lost is not None:
@@ -177,12 +184,14 @@ class RowFlow:
             msg = f"functions call functions, deeper than {_MOST_CALLS}"
             raise Unclear(msg)
         attributes = function.defaults | node.attributes
+        # A function sees nothing of the graph around it (onnx.proto, FunctionProto).
         scope: Scope = {}
         for name, value in zip(function.inputs, values, strict=False):
             if value is not None:
                 scope[name] = value
         nodes = [_without(bound(one, attributes), function.inputs, scope) for one in function.nodes]
         before, self._calls = self.opsets, self._calls + 1
+        # A function's own opset_import decides over the operators in it.
         self.opsets = {**before, **function.opsets}
         try:
             self.run(nodes, function.outputs, scope)
@@ -265,6 +274,7 @@ def _without(node: RowNode, names: Sequence[str], scope: Scope) -> RowNode:
 def _needed(nodes: Sequence[RowNode], outputs: Sequence[str]) -> list[RowNode]:
     """Return the nodes that `outputs` depend on, in their order."""
     wanted, found = set(outputs), []
+    # Backwards: nodes stand in the order in which values are made (onnx.proto, GraphProto.node).
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.outputs):
             found.append(node)
@@ -277,6 +287,7 @@ def _needed(nodes: Sequence[RowNode], outputs: Sequence[str]) -> list[RowNode]:
 def _captured(node: RowNode) -> set[str]:
     """Return the names that the graphs in a node's attributes use; more do no harm."""
     names: set[str] = set()
+    # A list instead of recursion, which a file with deeply nested graphs could exhaust.
     waiting = [one for one in node.attributes.values() if isinstance(one, OnnxGraph)]
     while waiting:
         graph = waiting.pop()
@@ -291,9 +302,6 @@ def steps_through(node: RowNode, axis: int) -> Mixed:
     """Return the error for an operator to which the supposed batch is time."""
     what = f"{node} goes through dim {axis} step by step, with a state: it is time, not the batch"
     return Mixed(what, has_batch_dim=False)
-
-
-# --- operators with graphs in them ---
 
 
 def _graph_in(node: RowNode, name: str) -> OnnxGraph:
@@ -311,6 +319,7 @@ def _if(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> list[
     names = ["then_branch", "else_branch"]
     if condition.numbers and isinstance(condition.numbers[0], Size):
         number = condition.numbers[0]
+        # A known condition, as exporters leave for optional parts: the other branch never runs.
         if not number.letters:
             names = names[:1] if number.number else names[1:]
     branches = [_graph_in(node, name) for name in names]
@@ -338,6 +347,7 @@ def agreed(flow: RowFlow, one: RowTensor, other: RowTensor) -> RowTensor:
     return RowTensor(shape, one.axis, one.outer, one.inner, numbers, counts, flow.join(one, other))
 
 
+# One round makes a length free, the next confirms it; more than a few mean that it keeps growing.
 _ROUNDS = 4
 
 
@@ -345,6 +355,7 @@ def _settled(
     flow: RowFlow, start: Sequence[RowTensor], body: Callable[[list[RowTensor]], list[RowTensor]]
 ) -> tuple[list[RowTensor], list[RowTensor]]:
     """Return what the carried values are in any round, and all that the body gives then."""
+    # Without known numbers: a counter has another value in each round.
     carried = [value.same() for value in start]
     free: set[Size] = set()  # lengths that may be another one in each round
     for _ in range(_ROUNDS):
@@ -377,6 +388,7 @@ def _loop(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> lis
     def body(carried: list[RowTensor]) -> list[RowTensor]:
         inner = flow.scope_of(graph, scope)
         names = [port.name for port in graph.inputs]
+        # The body takes the number of the round and a condition first (ONNX, Loop).
         inner.update(zip(names, [RowTensor(()), RowTensor(()), *carried], strict=True))
         goes_on, *others = flow.results_of(graph, inner)
         if not goes_on.is_plain:
@@ -399,6 +411,7 @@ def _stacked(flow: RowFlow, value: RowTensor, axis: int) -> RowTensor:
 
 def _scan(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> list[RowTensor]:
     graph = _graph_in(node, "body")
+    # Scan-8 had a batch dim of its own, and took states with it.
     if flow.opset < 9:
         msg = "the operator of opset 8 is not known"
         raise Unclear(msg)

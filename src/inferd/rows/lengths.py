@@ -17,6 +17,7 @@ from inferd.rows.value import (
     sizes_of,
 )
 
+# As many as a tensor has dims at most: what is longer is no list of lengths.
 _MOST_NUMBERS = 64
 
 
@@ -41,6 +42,7 @@ def _shape(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     dims = value.dims
     start, end = node.attributes.get("start", 0), node.attributes.get("end", len(dims))
     del flow
+    # Slices of Python clamp and count from the end as Shape's start and end do (opset 15).
     found = dims[start:end]
     return counted((Size(len(found)),), _lengths(value, found), counts=value.counts)
 
@@ -85,6 +87,7 @@ def _constant_of_shape(flow: RowFlow, node: RowNode, values: RowTensors) -> RowT
     made = made_by(flow, node, lengths)
     if made.axis is None and made.shape is not None and len(made.shape) <= 1:
         filled = node.attributes.get("value")
+        # Zero is ConstantOfShape's default value.
         numbers = filled.numbers if isinstance(filled, Constant) else (0,)
         count = made.shape[0] if made.shape else ONE
         if numbers and not count.letters and 0 <= count.number <= _MOST_NUMBERS:
@@ -98,6 +101,7 @@ def _range(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     if any(value is not None and value.axis is not None for value in values):
         raise mixes(node, "makes a tensor as long as the rows say")
     bounds = [sizes_of(value) for value in values]
+    # arange(batch): how PyTorch's exporters write "each row's own place", as in x[arange(n), i].
     if bounds == [[Size(0)], [B], [ONE]]:
         return RowTensor((B,), 0, is_place=True)
     if any(value is not None and value.counts for value in values):

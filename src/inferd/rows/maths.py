@@ -20,18 +20,18 @@ from inferd.rows.value import (
     side_by_side,
 )
 
-# --- products ---
-
 
 def product(flow: RowFlow, node: RowNode, one: RowTensor, other: RowTensor) -> RowTensor:
     """Return what MatMul makes of two tensors (numpy.matmul)."""
     if one.is_plain and other.is_plain and None in (one.shape, other.shape):
         return RowTensor(None)
     is_row, is_column = one.rank == 1, other.rank == 1
+    # As numpy.matmul: a vector is a matrix with one row, or one column, whose dim goes again.
     if is_row:
         one = _with_dim(one, 0)
     if is_column:
         other = _with_dim(other, other.rank)
+    # The dims that are summed along.
     for value, place in ((one, one.rank - 1), (other, other.rank - 2)):
         along(node, value, [place])
     crosses = one.axis == one.rank - 2 or other.axis == other.rank - 1
@@ -128,6 +128,7 @@ def _einsum(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     terms, arrow, result = text.partition("->")
     taken = [value for value in values if value is not None]
     letters = terms.split(",")
+    # Without an arrow the result's dims are sorted by letter; no exporter writes that.
     if not arrow or "." in text or len(letters) != len(taken):
         msg = f"the equation '{text[:50]}' is not known"
         raise Unclear(msg)
@@ -137,6 +138,7 @@ def _einsum(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
             msg = f"'{term[:50]}' does not name the {value.rank} dims of an input"
             raise Unclear(msg)
         for letter, size in zip(term, value.dims, strict=True):
+            # A dim of 1 is broadcast against the other inputs' dim of the same letter.
             lengths[letter] = size if lengths.get(letter, ONE) == ONE else lengths[letter]
     shape = tuple(lengths.get(letter, ONE) for letter in result)
     return _summed(flow, node, list(zip(letters, taken, strict=True)), result, shape)
@@ -166,9 +168,6 @@ def _summed(
     return replace(whole, sources=flow.join(*values))
 
 
-# --- along dims ---
-
-
 def _axes(flow: RowFlow, node: RowNode, values: RowTensors, rank: int) -> list[int]:
     """Return the dims that a reduction removes."""
     del flow
@@ -179,6 +178,7 @@ def _axes(flow: RowFlow, node: RowNode, values: RowTensors, rank: int) -> list[i
             msg = "its axes are not known"
             raise Unclear(msg)
     if not axes:
+        # No axes mean all of them, unless the attribute (opset 18) says that they mean none.
         return [] if node.attributes.get("noop_with_empty_axes", 0) else list(range(rank))
     return [at(axis, rank) for axis in axes]
 
@@ -200,6 +200,7 @@ def _reduced(node: RowNode, value: RowTensor, axes: Sequence[int]) -> RowTensor:
 def _reduce(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     value = needed(values, 0)
     axes = _axes(flow, node, values, value.rank)
+    # How exporters compute the number of elements for a reshape.
     if node.op == "ReduceProd" and value.numbers is not None and value.axis is None and axes:
         known = [one for one in value.numbers if isinstance(one, Size)]
         if len(known) == len(value.numbers) and value.rank == 1:
@@ -221,6 +222,7 @@ def _top_k(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTens
     count = given(values, 1)
     if count is not None and not count.is_plain:
         raise mixes(node, "takes as many as the rows say")
+    # k was an attribute before opset 10.
     known = integers_of(count) or ([node.attributes["k"]] if "k" in node.attributes else None)
     length = Size(known[0]) if known else flow.letter()
     shape = (*value.dims[:axis], length, *value.dims[axis + 1 :])
@@ -242,6 +244,7 @@ def _cumulative(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
 def _softmax(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     value = needed(values, 0)
     if flow.opset < 13:
+        # Before opset 13, Softmax worked on everything from axis on as one line.
         start = at(node.attributes.get("axis", 1), value.rank) if value.rank > 1 else 0
         along(node, value, range(start, value.rank))
     else:
@@ -283,6 +286,7 @@ def _along(attribute: str, usual: int) -> Callable[[RowFlow, RowNode, RowTensors
 def _mean_variance(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     del flow
     value = needed(values, 0)
+    # The default normalises over the batch, too (ONNX, MeanVarianceNormalization).
     axes = node.attributes.get("axes") or [0, 2, 3]
     along(node, value, [at(axis, value.rank) for axis in axes])
     return value.same()
@@ -292,6 +296,7 @@ def _batch_normalization(flow: RowFlow, node: RowNode, values: RowTensors) -> Se
     value = needed(values, 0)
     plain(node, values[1:], "weights")
     is_training = node.attributes.get("training_mode", 0) or (
+        # Until opset 6, it was in training mode unless is_test was set.
         0 < flow.opset < 7 and not node.attributes.get("is_test", 0)
     )
     if is_training and value.axis is not None:

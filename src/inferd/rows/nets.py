@@ -33,6 +33,7 @@ def _convolved(flow: RowFlow, node: RowNode, value: RowTensor, weights: RowTenso
     along(node, value, range(1, value.rank))
     window = [size.number for size in weights.dims[2:]]
     is_upwards = node.op == "ConvTranspose"
+    # Weights are [out, in, ...], those of ConvTranspose [in, out / group, ...] (ONNX).
     channels = weights.dims[1 if is_upwards else 0]
     if is_upwards:
         channels = Size(channels.number * node.attributes.get("group", 1))
@@ -52,6 +53,7 @@ def _windows(
     pads = node.attributes.get("pads") or [0] * 2 * count
     padded = node.attributes.get("auto_pad", "NOTSET")
     is_up = bool(node.attributes.get("ceil_mode", 0))
+    # Lists of other lengths make ONNX Runtime fail at load; here they must only do no harm.
     if len(sizes) != count or not len(strides) == len(dilations) == len(pads) // 2 == count:
         return [flow.letter() for _ in sizes]
     found = []
@@ -60,6 +62,7 @@ def _windows(
         if size.letters or stride < 1:
             found.append(flow.letter())
         elif padded in ("SAME_UPPER", "SAME_LOWER"):
+            # SAME pads for exactly ceil(size / stride) windows (ONNX, auto_pad).
             found.append(Size(ceil(size.number / stride)))
         else:
             added = 0 if padded == "VALID" else pads[n] + pads[n + count]
@@ -90,9 +93,6 @@ def _global_pool(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     return value.shaped((*value.dims[:2], *[ONE] * (value.rank - 2)), value.axis)
 
 
-# --- recurrence ---
-
-
 def recurrent(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
     """Return what an RNN, GRU or LSTM makes of the rows of a sequence. Raises Mixed, Unclear."""
     value = needed(values, 0)
@@ -101,11 +101,13 @@ def recurrent(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowT
     if value.axis is None:
         msg = "it gets the same sequence for all rows"
         raise Unclear(msg)
+    # Layout 1, since opset 14, puts the batch before the steps.
     is_batch_first = bool(node.attributes.get("layout", 0))
     batch, time = (0, 1) if is_batch_first else (1, 0)
     if value.axis == time:
         raise steps_through(node, time)
     along(node, value, [2])
+    # The lengths of sequences are [batch], states [directions, batch, hidden].
     states = [(n, given(values, n), place) for n, place in ((4, 0), (5, batch), (6, batch))]
     for index, more, place in states:
         if more is not None:
@@ -156,9 +158,6 @@ def _check_state(
         raise Unclear(msg)
 
 
-# --- attention ---
-
-
 def _leading(
     flow: RowFlow, node: RowNode, values: RowTensors, places: Sequence[int]
 ) -> list[RowTensor]:
@@ -203,6 +202,7 @@ def _attention(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[Row
         raise Unclear(msg)
     rows = _leading(flow, node, values, range(len(values)))
     sources = flow.join(*rows)
+    # [batch, heads, steps, width], or with 3 dims [batch, steps, heads * width] (ONNX, Attention).
     if query.rank == 4:
         shape = (*query.dims[:3], contents.dims[3])
     else:
@@ -239,9 +239,11 @@ def _fused_attention(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequen
         if value is not None and value.axis is None and value.dims[0] != ONE:
             msg = f"input {index} has a fixed number of rows"
             raise Unclear(msg)
+        # The shape of a mask decides what it means: [n] may be the lengths of n rows.
         if index in (3, 4) and value is not None and value.axis is None:
             msg = "its mask is the same for all rows"
             raise Unclear(msg)
+    # With 5 dims, query, keys and values lie interleaved in one tensor.
     if query.rank != 3 or query.axis != 0:
         msg = "its packed inputs are not known"
         raise Unclear(msg)
@@ -289,6 +291,7 @@ def _embed_normalization(flow: RowFlow, node: RowNode, values: RowTensors) -> Se
         raise Unclear(msg)
     sources = flow.join(*rows)
     whole = replace(ids.shaped((*ids.dims, flow.letter()), 0), sources=sources)
+    # mask_index: how many words each row has.
     counted = replace(ids.shaped((ids.dims[0],), 0), sources=sources)
     return [whole, counted, whole][: len(node.outputs)]
 

@@ -12,6 +12,7 @@ from inferd.rows.value import RowTensor, Unclear, along, at, integers_of, mixes,
 def _gather(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     data, indices = needed(values, 0), needed(values, 1)
     axis = at(node.attributes.get("axis", 0), data.rank)
+    # Picking lengths out of a shape, which exporters do all the time.
     if data.numbers is not None and data.rank == 1:
         chosen = integers_of(indices)
         if chosen is not None and all(-len(data.numbers) <= n < len(data.numbers) for n in chosen):
@@ -25,6 +26,7 @@ def _gather(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     if indices.axis is None:
         moved = data.axis
         if moved is not None and moved > axis:
+            # The dims of the indices stand where the one that is picked from stood.
             moved += indices.rank - 1
         return data.shaped(shape, moved)
     if data.axis is not None:

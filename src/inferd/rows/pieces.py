@@ -29,13 +29,15 @@ _FAR = 1 << 30
 """Exporters write "to the end" as a number beyond this."""
 
 
-def _concat(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+def concat(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+    """Return tensors joined along a dim, or whole batches one behind another. Raises Mixed."""
     taken = [value for value in values if value is not None]
     ranks = {value.rank for value in taken}
     if len(ranks) != 1:
         msg = "its inputs have different numbers of dims"
         raise Unclear(msg)
     [rank] = ranks
+    # Concat's axis had a default of 1 until opset 3; since then the attribute is required.
     axis = at(node.attributes.get("axis", 1 if flow.opset < 4 else 0), rank)
     rows = [value for value in taken if value.axis is not None]
     if not rows:
@@ -43,6 +45,7 @@ def _concat(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     if any(value.axis == axis for value in rows):
         return _behind(flow, node, taken, axis)
     if any(value.is_place for value in taken[1:]) or (
+        # GatherND takes pairs of a place and what to find there, so the place may only be first.
         taken[0].is_place and (axis != rank - 1 or taken[0].dims[axis] != ONE)
     ):
         raise mixes(node, "computes with the places of rows in the batch")
@@ -120,6 +123,7 @@ def _split(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTens
     count = len(node.outputs)
     if axis == value.axis:
         wanted = None if given(values, 1) is None else sizes_of(given(values, 1)) or []
+        # Split lengths in the file are numbers, which no multiple of the batch is.
         batches = None if "split" in node.attributes else _parts(node, value, count, wanted)
         if batches is not None:
             return batches
@@ -145,6 +149,7 @@ def _split(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTens
 
 def _slice(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     value = needed(values, 0)
+    # Slice had its bounds as attributes until opset 9, then as inputs.
     if flow.opset < 10:
         starts: list[Size | None] = [Size(one) for one in node.attributes.get("starts", [])]
         ends: list[Size | None] = [Size(one) for one in node.attributes.get("ends", [])]
@@ -235,6 +240,7 @@ def _length(flow: RowFlow, size: Size, start: Size | None, end: Size | None, ste
     if size.letters or step == 0 or any(one is None or one.letters for one in fixed):
         found = flow.letter()
         if start == Size(0) and step == 1 and end is not None and end.letters and end.number > 0:
+            # x[:, :n]: in tables of positions, n is the length of the text that they are added to.
             flow.ends[found] = end
         return found
     first, last = (one.number for one in fixed if one is not None)
@@ -245,6 +251,7 @@ def _piece(grid: Any, place: int, start: Size | None, end: Size | None, step: in
     if grid is None or start is None or end is None or start.letters or end.letters or not step:
         return None
     last: int | None = end.number
+    # Python would take a large negative end for one within the list.
     if step < 0 and end.number < -_FAR:
         last = None  # to the beginning
     return grid[(slice(None),) * place + (slice(start.number, last, step),)]
@@ -253,14 +260,16 @@ def _piece(grid: Any, place: int, start: Size | None, end: Size | None, step: in
 def _pad(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     value = needed(values, 0)
     plain(node, values[2:3], "values to fill with")
+    # Pad-1 called its attribute paddings; since opset 11 it is an input.
     pads = node.attributes.get("pads") or node.attributes.get("paddings")
+    said, places = given(values, 1), given(values, 3)
     if pads is None:
-        pads = integers_of(given(values, 1))
-    axes = integers_of(given(values, 3)) if given(values, 3) is not None else None
-    if given(values, 1) is not None and given(values, 1).axis is not None:  # type: ignore[union-attr]
+        pads = integers_of(said)
+    axes = integers_of(places)
+    if said is not None and said.axis is not None:
         raise mixes(node, "fills as much as the rows say")
-    if pads is None or (given(values, 3) is not None and axes is None):
-        known = sizes_of(given(values, 1))
+    if pads is None or (places is not None and axes is None):
+        known = sizes_of(said)
         if value.axis is None or known is None or axes is not None:
             if value.is_plain:
                 return RowTensor(flow.letters(value.rank))
@@ -332,7 +341,7 @@ def _eye_like(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
 
 
 RULES: dict[tuple[str, str], Rule] = {
-    ("", "Concat"): _concat,
+    ("", "Concat"): concat,
     ("", "DepthToSpace"): _depth_to_space,
     ("", "EyeLike"): _eye_like,
     ("", "OneHot"): _one_hot,

@@ -31,6 +31,7 @@ def _resize(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     has_region = node.op == "Resize" and flow.opset > 10  # the input before the scales
     factors = given(values, 2 if has_region else 1)
     lengths = given(values, 3) if has_region else None
+    # Upsample-7 had its scales as an attribute.
     scales: _Numbers = node.attributes.get("scales") or (factors and factors.numbers) or ()
     if len(scales) == len(places):
         made = [
@@ -75,6 +76,7 @@ def _check_region(node: RowNode, value: RowTensor, places: Sequence[int]) -> Non
 def _scaled(flow: RowFlow, size: Size, scale: Size | float | None) -> Size:
     if scale in (1.0, ONE):
         return size
+    # Fractions are rounded down, in FP32, by rules that differ between runtimes: no exact length.
     if isinstance(scale, float) and scale.is_integer() and 0 < scale < _MOST_SCALE:
         return times(size, Size(int(scale)))
     return flow.letter()

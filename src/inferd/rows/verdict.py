@@ -175,6 +175,7 @@ def _apart(flow: RowFlow, ports: Sequence[GraphInput]) -> Verdict | None:
     for port in ports[1:]:
         one, other = (RowTensor(None, sources=frozenset([each.name])) for each in (ports[0], port))
         names = {ports[0].first_dim, port.first_dim}
+        # Different names alone prove nothing, nor do inputs that never meet; both together do.
         if not flow.are_together(one, other) and len(names) == 2 and "" not in names:
             reason = (
                 f"inputs '{ports[0].name}' and '{port.name}' never meet, and their first dims are "

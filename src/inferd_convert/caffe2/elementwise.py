@@ -16,8 +16,6 @@ from inferd_convert.elementwise import (
 )
 from inferd_convert.graph import Graph, Value, wider_rank
 
-# --- one input ---
-
 
 def _logit(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert Logit: log(x / (1 - x)), with x clipped to [eps, 1 - eps]."""
@@ -66,9 +64,6 @@ def _modulo(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     call.refuse_if(not divisor, "its argument 'divisor' is 0, or not there")
     by = graph.add("CastLike", graph.whole(divisor), x, rank=0)
     return graph.add("Mod", x, by, fmod=0 if call.flag("sign_follow_divisor") else 1)
-
-
-# --- several inputs ---
 
 
 def _prelu(graph: Graph, call: Caffe2Call, x: Value, slope: Value) -> Converted:

@@ -69,9 +69,6 @@ def _boolean_mask(graph: Graph, call: Caffe2Call, x: Value, mask: Value) -> Conv
     return (graph.add("Compress", x, mask, axis=0), graph.reshape(numbers, graph.ints(-1)))
 
 
-# --- images ---
-
-
 def _upsample_nearest(graph: Graph, call: Caffe2Call) -> Converted:
     scale = call.integer("scale", 2)
     call.refuse_if(not 1 <= scale <= 1024, "its argument 'scale' should be at least 1")

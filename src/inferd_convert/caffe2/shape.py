@@ -59,9 +59,6 @@ def _shape(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     return graph.add("Gather", shape, graph.ints(*axes), axis=0) if axes else shape
 
 
-# --- joined and split ---
-
-
 def _concat(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert Concat; the second output is the length of each part along the axis."""
     axis = call.channel_axis()
@@ -116,9 +113,6 @@ def _bound(graph: Graph, bounds: Value) -> Value:
     return graph.add("Where", graph.add("Less", bounds, graph.ints(0)), moved, bounds)
 
 
-# --- repeated ---
-
-
 def _tile(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Tile: repeat `tiles` times along `axis`; both are arguments or inputs."""
     tiles, axis = graph.ints(call.integer("tiles", 1)), graph.ints(call.integer("axis"))
@@ -132,9 +126,6 @@ def _tile(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 
 def _as_vector(graph: Graph, value: Value) -> Value:
     return graph.add("Reshape", graph.cast(value, DataType.INT64), graph.ints(1), rank=1)
-
-
-# --- channels ---
 
 
 def _channel_shuffle(graph: Graph, call: Caffe2Call, x: Value) -> Converted:

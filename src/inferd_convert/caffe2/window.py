@@ -69,9 +69,6 @@ def pads_of(call: Caffe2Call) -> list[int]:
     return call.integers("pads")
 
 
-# --- convolutions ---
-
-
 def _conv(graph: Graph, call: Caffe2Call, x: Value, weight: Value) -> Converted:
     window = _window(call)
     rank = window.rank
@@ -107,9 +104,6 @@ def _conv_transpose(graph: Graph, call: Caffe2Call, x: Value, weight: Value) -> 
 
 def _bias(call: Caffe2Call) -> Value | None:
     return call.inputs[2] if len(call.inputs) > 2 else None
-
-
-# --- pools ---
 
 
 def _pool(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -185,9 +179,6 @@ def _caffe_pool(
     if counts_pads:
         return mean
     return mean_inside(graph, mean, pool(graph.full(graph.shape(x), np.float32(1), x.rank)))
-
-
-# --- padding that depends on the size of the input ---
 
 
 def _cropped(graph: Graph, x: Value, window: Caffe2Window) -> Value:

@@ -149,9 +149,6 @@ def _shown(files: ModelFiles, file: Path) -> str:
     return str(file.relative_to(files.folder))
 
 
-# --- MXNet's own library ---
-
-
 def _native_reason(config: ModelConfig) -> str:
     """Return why a possibly convertible model is not converted, "" if it should be."""
     return f"parameter {NATIVE} is set" if is_on(config, NATIVE) else ""

@@ -192,9 +192,6 @@ def _located(call: MxnetCall) -> Value:
     return boxes
 
 
-# --- anchors ---
-
-
 def _numbers_of(call: MxnetCall, name: str, default: tuple[float, ...]) -> list[float]:
     """Return the attribute `name`, a tuple of numbers, as a list."""
     text = call.word(name, "").strip("()[] ")

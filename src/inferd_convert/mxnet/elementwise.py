@@ -11,8 +11,6 @@ from inferd_convert.elementwise import root_size, total_of, unchanged
 from inferd_convert.graph import Graph, Value, wider_rank
 from inferd_convert.mxnet.call import MxnetCall
 
-# --- one input ---
-
 
 def _rounded(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert round, which rounds halves away from zero; ONNX rounds them to even."""
@@ -37,9 +35,6 @@ def _cast(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert Cast, and amp_cast, which leaves integers unchanged."""
     is_left = call.op == "amp_cast" and call.is_whole(x)
     return x if is_left else graph.cast(x, call.element_type())
-
-
-# --- two inputs, or one and a number ---
 
 
 def _pair(op: str) -> Converter:

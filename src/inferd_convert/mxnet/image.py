@@ -81,9 +81,6 @@ def _depth_to_space(graph: Graph, call: MxnetCall) -> Converted:
     return graph.add(op, call.input(0), rank=4, blocksize=block)
 
 
-# --- sampled at the places of a grid ---
-
-
 def _grid_generator(graph: Graph, call: MxnetCall) -> Converted:
     """Convert GridGenerator: the source of each pixel, from an affine matrix or from a flow."""
     kind = call.word("transform_type", "")
@@ -119,9 +116,6 @@ def _sampled(call: MxnetCall, grid: Value) -> Value:
     return call.graph.add(
         *("GridSample", call.input(0), places), rank=4, mode="linear", align_corners=1
     )
-
-
-# --- regions ---
 
 
 def _pooled_size(call: MxnetCall) -> list[int]:

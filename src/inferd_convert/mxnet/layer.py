@@ -15,8 +15,6 @@ from inferd_convert.mxnet.shape import bounded, places_along
 from inferd_convert.reduction import normalised
 from inferd_convert.window import Window, channels_first, channels_last, mean_inside
 
-# --- matrices ---
-
 
 def _fully_connected(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
     bias = None if call.flag("no_bias") else call.input(2)
@@ -31,8 +29,6 @@ def _embedding(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Conver
     index = bounded(x, graph.length(weight, 0))
     return graph.add("Gather", weight, index, rank=x.rank_with(1), axis=0)
 
-
-# --- activations ---
 
 _ACTIVATIONS = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus",
@@ -62,9 +58,6 @@ def _leaky_relu(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         return graph.add("Selu", x, alpha=SELU_ALPHA, gamma=SELU_GAMMA)
     call.refuse_if(kind not in _SLOPED, f"there is no act_type '{kind[:100]}'")
     return graph.add(_SLOPED[kind], x, alpha=slope)
-
-
-# --- softmax ---
 
 
 def _softmax(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -113,9 +106,6 @@ def _softmax_activation(graph: Graph, call: MxnetCall) -> Converted:
     """Convert SoftmaxActivation, which works along the last dim or, in one mode, the channels."""
     axis = 1 if call.word("mode", "instance") == "channel" else -1
     return graph.add("Softmax", call.input(0), axis=axis)
-
-
-# --- windows ---
 
 
 @dataclass(slots=True)
@@ -283,9 +273,6 @@ def _bilinear_upsampling(call: MxnetCall, scale: int) -> Value:
     window = Window([size] * 2, [scale] * 2, [1] * 2, [pad] * 4)
     operands = call.input(0), weight, None
     return window.convolve(graph, "ConvTranspose", operands, group=len(weight.array))
-
-
-# --- normalisation ---
 
 
 def _batch_norm(graph: Graph, call: MxnetCall, x: Value) -> Value:

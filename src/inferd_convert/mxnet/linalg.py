@@ -75,9 +75,6 @@ def _scaled(call: MxnetCall, x: Value, name: str) -> Value:
     return x if factor == 1 else x * factor
 
 
-# --- attention, whose projections are interleaved for each head ---
-
-
 def _projection(call: MxnetCall, x: Value, count: int, number: int) -> Value:
     """Return one of the `count` projections in x [time, batch, heads · count · size].
 

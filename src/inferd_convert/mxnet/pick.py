@@ -8,8 +8,6 @@ from inferd_convert.mxnet.call import MxnetCall
 from inferd_convert.mxnet.shape import axes_of, bounded, equal_parts, no_scalar, reduced
 from inferd_convert.reduction import moments
 
-# --- picked ---
-
 
 def _pick(graph: Graph, call: MxnetCall) -> Converted:
     """Convert pick: one element along an axis; indices out of range are clipped or wrapped."""
@@ -37,9 +35,6 @@ def _gather_nd(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Convert
     numbers = graph.cast(index, DataType.INT64)
     numbers = graph.transpose(numbers, (*range(1, index.rank), 0))
     return graph.add("GatherND", x, numbers, rank=None)
-
-
-# --- sorted ---
 
 
 def _sorted(call: MxnetCall, k: int, *, ascending: bool) -> tuple[Value, Value]:
@@ -76,9 +71,6 @@ def _index_type(call: MxnetCall) -> DataType:
 def _argsort(graph: Graph, call: MxnetCall) -> Converted:
     places = _sorted(call, 0, ascending=call.flag("is_ascend", default=True))[1]
     return graph.cast(places, _index_type(call))
-
-
-# --- repeated, and shaped like others ---
 
 
 def _repeat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -141,9 +133,6 @@ def _split_v2(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     bounds = zip(places, [*places[1:], END], strict=True)
     parts = [graph.slice(x, axis, low, high) for low, high in bounds]
     return tuple(graph.squeeze(part, axis) if squeezes else part for part in parts)
-
-
-# --- counted and reduced ---
 
 
 def _moments(graph: Graph, call: MxnetCall, x: Value) -> Converted:

@@ -122,9 +122,6 @@ def _param_concat(graph: Graph, call: MxnetCall) -> Converted:
     return graph.constant(np.concatenate([one for one in arrays if one is not None]))
 
 
-# --- with sequence lengths ---
-
-
 def _axes(call: MxnetCall) -> tuple[int, int]:
     """Return the axes of time and batch, in this order."""
     axis = call.integer("axis")

@@ -8,8 +8,6 @@ from inferd_convert.graph import END, Graph, Value
 from inferd_convert.mxnet.call import MxnetCall
 from inferd_convert.reduction import place_of_extreme
 
-# --- shapes ---
-
 
 def _reshape(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert Reshape with its special codes.
@@ -106,9 +104,6 @@ def _squeeze(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     return graph.reshape(x, graph.join(shape, graph.ones(graph.cast(nothing, DataType.INT64))))
 
 
-# --- joined and sliced ---
-
-
 def _concat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axis = call.axis(x.rank, 1, "dim")
     return graph.add("Concat", *call.inputs, axis=axis)
@@ -192,9 +187,6 @@ def _broadcast_to(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     return graph.add("Expand", x, graph.ints(*(dim or 1 for dim in dims)), rank=len(dims))
 
 
-# --- picked ---
-
-
 def bounded(index: Value, length: Value, *, wraps: bool = False) -> Value:
     """Return `index` as INT64, with indices outside of 0 to `length` clipped or wrapped."""
     graph, rank = index.graph, index.rank
@@ -247,9 +239,6 @@ def places_along(graph: Graph, x: Value, axis: int) -> Value:
     """Return 0, 1, ... along `axis` as INT64, shaped to broadcast with `x`, of known rank."""
     steps = graph.places(x, axis)
     return graph.unsqueeze(steps, [other for other in range(x.rank or 1) if other != axis])
-
-
-# --- reduced ---
 
 
 def _reduce(op: str) -> Converter:

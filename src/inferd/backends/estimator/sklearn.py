@@ -149,9 +149,6 @@ def _selects_by_name(estimator: Any) -> bool:
     )
 
 
-# --- outputs ---
-
-
 def _outputs(estimator: Any, name: str) -> list[Method]:
     """Return the outputs that a method gives: none if it is missing, one for each target."""
     method = _attribute(estimator, name)

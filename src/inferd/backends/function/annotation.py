@@ -60,9 +60,6 @@ def unaliased(annotation: Any) -> Any:
             return annotation
 
 
-# --- the three forms ---
-
-
 def _array_port(
     name: str, annotation: Any, spec: Spec, place: str, *, batched: bool
 ) -> FunctionPort:
@@ -109,9 +106,6 @@ def _list_port(
         msg = f"{place} is a list, its Spec says {list(shape)}, expected {wanted}"
         raise InvalidConfig(msg)
     return FunctionPort(name, _element_type(kind, spec, place), shape, "list", kind, batched)
-
-
-# --- the parts of an annotation ---
 
 
 def _spec_in(annotation: object, place: str) -> tuple[Any, Spec]:

@@ -84,8 +84,11 @@ class OnnxBackend(CompletingBackend):
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed if the file cannot run."""
         loaded = self._load(files, config, placement)
+        # Again, after `complete`: the configuration may come from a client, or have changed since.
         check_config(config, loaded.signature)
         with self._lock:
+            # From now on the instance keeps it alive; a load that was
+            # given up leaves it to the maxlen.
             if loaded in self._completed:
                 self._completed.remove(loaded)
         plain = OnnxInstance(loaded, config, files.version)
@@ -108,6 +111,8 @@ class OnnxBackend(CompletingBackend):
         chosen = providers(config, placement, available)
         libraries = find_libraries(files, config)
         own = self._key(files, config)
+        # All that a session is made from. Anything that is forgotten here would let a model load
+        # with the session of another configuration.
         key = own, chosen, config.parameters, config.optimization, fingerprint(libraries)
         read = partial(self._read, files, config, chosen, libraries)
         return self._loaded.get(key, (lambda: loaded) if loaded is not None else read)
@@ -116,9 +121,12 @@ class OnnxBackend(CompletingBackend):
         self, files: ModelFiles, config: ModelConfig, chosen: list[Provider], libraries: list[Path]
     ) -> Loaded:
         found = self._model(files, config)
+        # By its path if nothing was rewritten: ONNX Runtime then maps the file,
+        # and finds weights that lie beside it.
         model = found.content or str(_model_file(files))
         options = session_options(config, self._threads)
         register(options, libraries, files, config)
+        # A model from memory has no folder of its own to look for external weights in.
         if isinstance(model, bytes):
             folder = files.file if files.file.is_dir() else files.file.parent
             options.add_session_config_entry(_EXTERNAL, str(folder))
@@ -148,6 +156,7 @@ def _model_file(files: ModelFiles) -> Path:
     """Return the ONNX file itself: in a folder it is model.onnx, beside its external data."""
     file = files.file
     if file.is_dir():
+        # Sorted, because glob's order is the file system's, and every process must take the same.
         candidates = [file / "model.onnx", *sorted(file.glob("*.onnx"))]
         file = next((one for one in candidates if one.is_file()), candidates[0])
     if not file.is_file():
@@ -158,4 +167,5 @@ def _model_file(files: ModelFiles) -> Path:
 
 def fingerprint_beside(file: Path) -> list[tuple[str, int, int]]:
     """Return the fingerprint of every file beside `file`, including external data."""
+    # Which of them hold external weights only the graph tells, so a change of any counts.
     return fingerprint(one for one in sorted(file.parent.iterdir()) if one.is_file())

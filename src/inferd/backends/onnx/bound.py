@@ -60,6 +60,8 @@ class Bound:
         self, session: Any, feed: dict[str, Array], names: list[str], arrays: Sequence[Array]
     ) -> None:
         self.names = names
+        # Of the run before: whether the outputs of an equal likeness
+        # always have them shows in the runs.
         self.shapes = [array.shape for array in arrays]
         binding = session.io_binding()
         self._inputs: list[memoryview] = []
@@ -70,6 +72,8 @@ class Bound:
         self._outputs: list[memoryview] = []
         for name, like in zip(names, arrays, strict=True):
             array = np.empty_like(like)
+            # A fixed address: with a larger output, ONNX Runtime fails
+            # rather than allocate another.
             memory = (array.dtype, array.shape, array.__array_interface__["data"][0])
             binding.bind_output(name, "cpu", 0, *memory)
             self._outputs.append(memoryview(array.data).cast("B"))
@@ -85,8 +89,12 @@ class Bound:
             msg = f"{len(inputs)} inputs are bound, there are {len(tensors)}"
             raise ValueError(msg)
         for index, tensor in enumerate(tensors):
+            # Assigning to a slice of a memoryview raises ValueError for another
+            # length, and copies nothing then: a request can neither overrun the memory
+            # nor leave a remainder of the one before.
             inputs[index][:] = tensor.data
         self._run(self._binding, options)
+        # Copied at once: the next run of this likeness writes to the same memory.
         return [output.tobytes() for output in self._outputs]
 
 
@@ -104,6 +112,8 @@ class Bindings:
 
     def take(self, batch_key: object) -> Bound | None:
         """Take the binding for a request of that likeness; return None if there is none."""
+        # pop() is atomic under the interpreter's lock: of two threads, one gets it, the other
+        # runs unbound, and no lock is needed.
         return self._free.pop(batch_key, None)
 
     def give_back(self, batch_key: object, bound: Bound) -> None:
@@ -126,12 +136,15 @@ class Bindings:
         count = self._runs.get(batch_key, 0)
         if count == _NEVER or not self._may_bind:
             return
+        # Clients choose shapes, hence likenesses. Forgetting all now and then is bounded, too,
+        # and needs no record of which was used last.
         if len(self._runs) >= MOST_LIKENESSES and not count:
             self._runs.clear()
             self._free.clear()
         self._runs[batch_key] = count = count + 1
         if count != FIRST_RUNS:
             return
+        # Before the trial, and for good if it fails: a likeness is bound once or never.
         self._runs[batch_key] = _NEVER
         feed = {tensor.name: tensor.numpy() for tensor in tensors}
         if not _is_small([*feed.values(), *arrays]):
@@ -141,9 +154,12 @@ class Bindings:
             again = bound.run(tensors, options)
         except Exception:  # noqa: BLE001  only a trial: the request already has its answer
             return
+        # Random operators, and outputs that alias an input, differ
+        # here: only the unbound run is right.
         if all(a.tobytes() == b for a, b in zip(arrays, again, strict=True)):
             self.give_back(batch_key, bound)
 
 
 def _is_small(arrays: Sequence[Array]) -> bool:
+    # An empty array has no memory whose address could be bound.
     return 0 not in [a.nbytes for a in arrays] and sum(a.nbytes for a in arrays) <= MOST_BYTES

@@ -20,6 +20,7 @@ class ConvertedBackend(OnnxBackend):
     """
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
+        # Reloaded with other dims, the same file is another graph.
         configured = (config.input, config.output, config.max_batch_size, config.batch_input)
         beside = fingerprint_beside(files.file)
         return type(self).__name__, beside, configured, config.sequence_batching
@@ -44,6 +45,7 @@ def read_bytes(files: ModelFiles, file: Path, limit: int) -> bytes:
     if not file.is_file():
         msg = f"there is no file '{name}', which belongs to the model"
         raise InvalidConfig(msg)
+    # Asked before reading, so that a huge file costs no memory.
     size = file.stat().st_size
     if size > limit:
         msg = f"'{name}' has {size} bytes, more than {limit}"
@@ -77,12 +79,15 @@ def _configured(config: ModelConfig) -> dict[str, OnnxPort]:
     ports = {tensor.name: _port(tensor, batch) for tensor in config.input}
     for made in config.batch_input:
         for name in made.target_name:
+            # The batcher makes one for the whole batch; its dims depend on the kind
+            # (config.pbtxt, batch_input), so the graph leaves them open.
             ports[name] = OnnxPort(name, made.datatype, None)
     if config.sequence_batching:
         for one in config.sequence_batching.control_input:
             for control in one.control:
                 kinds = [kind for field, kind in CONTROL_TYPES.items() if getattr(control, field)]
                 datatype = control.datatype or next(iter(kinds), None)
+                # An author may have listed it among the inputs, with dims that are more precise.
                 ports.setdefault(one.name, OnnxPort(one.name, datatype, (*batch, 1)))
         for state in config.sequence_batching.state:
             name = state.input_name

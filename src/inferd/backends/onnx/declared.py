@@ -29,6 +29,7 @@ class _Arguments:
 
     def __init__(self, model: OnnxFile) -> None:
         graph = model.graph
+        # Until IR version 3, every initializer had to be among the inputs as well (onnx.proto).
         self._inputs = [one for one in graph.inputs if one.name not in graph.constants]
         self._defaulted = [one for one in graph.inputs if one.name in graph.constants]
         self._outputs = graph.given

@@ -34,6 +34,7 @@ class GuardedInstance:
         refusals = [self._refusal(request) for request in requests]
         if not any(refusals):
             return self._instance.execute(requests)
+        # The others of a batch are not to blame: they run, and answers keep the order of requests.
         good = [one for one, no in zip(requests, refusals, strict=True) if no is None]
         answers = iter(self._instance.execute(good) if good else ())
         return [next(answers) if no is None else no for no in refusals]
@@ -53,6 +54,7 @@ class GuardedInstance:
         except InferdError:  # the instance answers that, in its words
             return None
         for check in self._checks:
+            # Optional inputs may be missing; whether that is an error has been decided before.
             if all(name in arrays for name in check.inputs):
                 complaint = check.complaint(arrays)
                 if complaint:

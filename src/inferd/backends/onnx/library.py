@@ -37,6 +37,7 @@ def register(options: Any, libraries: list[Path], files: ModelFiles, config: Mod
     """Register the operators of `libraries` in session `options`. Raises BackendFailed."""
     for file in libraries:
         try:
+            # dlopen looks a name without a slash up in the system's folders, not in ours.
             options.register_custom_ops_library(str(file.absolute()))
         except failures()[1] as error:
             msg = (
@@ -49,6 +50,8 @@ def register(options: Any, libraries: list[Path], files: ModelFiles, config: Mod
 def words(error: Exception, files: ModelFiles) -> str:
     """Return ONNX Runtime's error text, without the path to the model's folder."""
     text = error_text(error)
+    # ONNX Runtime tells the path as it was given, made absolute, or behind symbolic links.
+    # Clients read these texts, and where the server keeps its models is none of their business.
     for folder in (files.folder, files.folder.absolute(), files.folder.resolve()):
         text = text.replace(f"{folder}/", "")
     return text

@@ -12,6 +12,7 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.core.traits import InstanceTraits
 from inferd.errors import BackendFailed, InferdError
 
+# Far beyond what such models take; it is there for a Loop that never ends (decision 0030).
 USUAL_LIMIT_S = 300.0
 """How long an execution may take in seconds if the model does not say."""
 
@@ -45,8 +46,11 @@ class TimedInstance:
         """See Instance.execute. An execution that is stopped fails with BackendFailed."""
         with self._lock:
             self._running += 1
+            # ONNX Runtime never resets it, and every later run with
+            # these options would stop at once.
             self._options.terminate = False
         timer = threading.Timer(self._limit_s, self._stop, [self._running])
+        # The server must not wait 300 s for it when it exits in the middle of a run.
         timer.daemon = True
         timer.start()
         try:
@@ -58,6 +62,7 @@ class TimedInstance:
         if not self._options.terminate:
             return answers
         msg = f"model '{self._model}': an execution took longer than {self._limit_s:g} s"
+        # What was answered before the time was up stays answered.
         return [BackendFailed(msg) if isinstance(one, InferdError) else one for one in answers]
 
     def close(self) -> None:

@@ -44,13 +44,20 @@ class Places:
             if wanted.place is None or declared is None:
                 continue
             shape = declared.dims
+            # Every input of a model that batches has the batch dim
+            # first (RequestCheck compares them).
             if self._is_batched:
                 shape = request.inputs[0].shape[:1] + shape
             view, dtype = wanted.place.view, declared.datatype.numpy
+            # What does not fit runs into memory of its own; the engine
+            # then says how much is needed.
             if 0 < prod(shape) * dtype.itemsize <= len(view):
                 array: Array = np.ndarray(shape, dtype, view)
+                # A client may choose any offset. Unaligned inputs were tried and work; kernels that
+                # write whole vectors to an unaligned place were not.
                 if array.flags.aligned:
                     arrays[wanted.name] = array
+        # Without arrays, too, while dims are unseen: only a run through here can learn them.
         return partial(self._run, arrays) if arrays or self._declared else None
 
     def _run(
@@ -59,6 +66,7 @@ class Places:
         """Run into `arrays`, and note which outputs have the dims that the file declares."""
         try:
             found = _run_into(self._session, arrays, names, feed, options)
+        # The inputs were wrong, so the run says nothing about the outputs' dims.
         except self._invalid:
             raise
         except Exception:

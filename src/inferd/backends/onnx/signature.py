@@ -49,6 +49,7 @@ class Loaded:
     def verdict_for(self, config: ModelConfig) -> Verdict:
         """Return what is known of the rows of the model, served with `config`."""
         for tensor in config.input:
+            # The proof took the constant's value for granted, which every request now replaces.
             if tensor.name in self.signature.defaulted:
                 return Verdict(OPEN, f"input '{tensor.name}' is a constant in the file")
         return self.signature.verdict

@@ -44,6 +44,7 @@ class TranslatedBackend(ConvertedBackend):
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. Requests have to be as metadata say: ONNX has no tables."""
+        # The conversion reads it: a model that took a table with named columns gets a plain input.
         config = replace(config, parameters={**config.parameters, TABLE: "false"})
         loaded = self._load(files, config, CPU)
         completed = super().complete(files, config)
@@ -51,6 +52,7 @@ class TranslatedBackend(ConvertedBackend):
         return completed
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
+        # The sample decides whether a conversion is accepted, so a changed one must convert again.
         sample = files.folder / config.parameters.get(CONVERT_SAMPLE, ".")
         return super()._key(files, config), fingerprint([sample] if sample.is_file() else [])
 
@@ -58,5 +60,6 @@ class TranslatedBackend(ConvertedBackend):
         try:
             return self._library.convert(files, config)
         except InferdError as error:
+            # The caller, _model, puts the model's name before every error of a conversion.
             error.args = (error.message.removeprefix(f"model '{config.name}': "),)
             raise

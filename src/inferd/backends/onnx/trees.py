@@ -46,6 +46,7 @@ class FilBackend(ConvertedBackend):
     """
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
+        # How it answers is written into the graph, so other parameters need another session.
         return super()._key(_with_file(files, config), config), _answer(config)
 
     def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
@@ -66,8 +67,10 @@ class FilBackend(ConvertedBackend):
 def _settle(ensemble: Ensemble, config: ModelConfig) -> None:
     """Have `ensemble` answer as the configuration asks; by default as the file says."""
     ensemble.answer, ensemble.threshold = _answer(config)
+    # XGBoost's multi:softmax has answered with the class by itself; its scores are the same.
     if is_on(config, "predict_proba") and ensemble.transform == "argmax":
         ensemble.transform = "softmax"
+    # Two numbers in the configuration, but the file has as many classes: those are the answer.
     if ensemble.answer == PAIR and len(ensemble.base) != 1:
         ensemble.answer = VALUES
 
@@ -76,6 +79,8 @@ def _answer(config: ModelConfig) -> tuple[str, float]:
     """Return the kind of answer to each row, and the threshold. Raises InvalidConfig."""
     threshold = number(config, "threshold", most=1.0, default=0.5)
     if is_on(config, "predict_proba"):
+        # FIL gives the probabilities of both classes; a model with
+        # one number keeps that of class 1.
         is_pair = bool(config.output) and config.output[0].dims == (2,)
         return PAIR if is_pair else VALUES, threshold
     is_classifier = is_on(config, "is_classifier", default=is_on(config, "output_class"))

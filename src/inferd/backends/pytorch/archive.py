@@ -21,16 +21,20 @@ from inferd.errors import InvalidConfig
 MAX_PACKED_BYTES = 64 << 20
 """The most bytes a compressed member may unpack to; weights are never compressed."""
 
+# Far below Python's own recursion limit, and far above what torch.export nests.
 MAX_DEPTH = 200
 
 _FILES = "save|from_file|read_file|write_file"  # of aten and torchvision
 _FILE_CALLS = re.compile(rf"(?:\btorch|\bops\s*\.\s*\w+)\s*\.\s*({_FILES})\s*\(")
+# TorchScript's type names are paths below __torch__, spaces around the dots allowed.
 _NATIVE_CLASS = re.compile(r"__torch__\s*\.\s*torch\s*\.\s*classes\s*\.\s*(\w+)")
 _UNREAD = "traced_inputs.pkl"  # shapes of examples, read only on request
 
 # Names become Python identifiers, calls are looked up by name, sizes are evaluated.
 _NAME = re.compile(r"[\w.]*(?:\[\d+\])*")
 _CALL = re.compile(
+    # torch.ops.load_library is a call, too, and loads a shared
+    # library: hence known namespaces only.
     rf"torch\.ops\.(?!\w+\.(?:{_FILES})\b)"
     r"(?:aten|prim|prims|quantized|quantized_decomposed|higher_order|torchvision|image|"
     r"_c10d_functional)\.\w+(?:\.\w+)?"
@@ -40,6 +44,7 @@ _OPERATORS = re.compile(
     r"_operator\.(?:add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|eq|ne|lt|le|gt|ge|and_|or_|"
     r"not_|xor|lshift|rshift|getitem|is_|is_not|invert|index|truth)"
 )
+# Sizes are texts that sympy.sympify evaluates with Python's eval.
 _SIZE_WORD = re.compile(r"[A-Za-z_]\w*|'[^']*'|[^\w\s()+\-*/,.<>=]")
 _SIZE_WORDS = re.compile(
     r"Symbol|Integer|Float|positive|integer|nonnegative|True|False|Max|Min|Mod|PythonMod|FloorDiv|"
@@ -59,12 +64,16 @@ class Archive:
         except (BadZipFile, NotImplementedError, OverflowError, OSError, ValueError):
             self.refuse("it is not a zip archive, or not a whole one")
         infos = self._zip.infolist()
+        # PyTorch writes nothing there, and two readers may disagree about an archive with a prefix.
         if not infos or min(info.header_offset for info in infos):
             self.refuse("it is not a zip archive, or not a whole one")  # it has a prefix
         prefixes = {info.filename.partition("/")[0] for info in infos}
+        # PyTorch takes the first member's folder for that of all; two would hide one from us.
         if len(prefixes) != 1:
             self.refuse("its members do not share one folder")
         self.members = {info.filename.partition("/")[2]: info for info in infos}
+        # Readers differ in which of the two they take: we would check
+        # one, and PyTorch run the other.
         if len(self.members) != len(infos):
             self.refuse("a member is there twice")
         for info in infos:
@@ -87,12 +96,11 @@ class Archive:
         self._zip.close()
 
     def _check_size(self, info: ZipInfo) -> None:
+        # PyTorch maps stored members, so a size beyond the file's end would be read from other
+        # memory; a compressed one is allocated before anything is unpacked.
         stored = info.compress_type == ZIP_STORED
         if info.file_size > (info.compress_size if stored else MAX_PACKED_BYTES):
             self.refuse(f"its member '{info.filename}' claims {info.file_size} bytes")
-
-
-# --- TorchScript ---
 
 
 def check_script(file: Path, what: str) -> None:
@@ -120,7 +128,9 @@ def _check_script(archive: Archive) -> None:
     for name in members:
         if name.startswith("code/") and name.endswith(".py"):
             _check_code(archive, name)
+        # Only those at the top are read by torch.jit.load.
         elif name.endswith(".pkl") and "/" not in name and name != _UNREAD:
+            # PyTorch keeps the storages of x.pkl as members of the folder x.
             folder = "constants" if name == "constants.pkl" else name.removesuffix(".pkl")
             sizes = {
                 key.rpartition("/")[2]: info.file_size
@@ -132,15 +142,13 @@ def _check_script(archive: Archive) -> None:
 
 
 def _check_code(archive: Archive, name: str) -> None:
+    # What is no UTF-8 cannot hide a call: the names that are searched for are ASCII.
     text = archive.read(name).decode(errors="replace")
     if found := _FILE_CALLS.search(text):
         archive.refuse(f"its code calls torch.{found[1]}, which reads or writes files")
     for group in _NATIVE_CLASS.findall(text):
         if group not in HARMLESS_CLASSES:
             archive.refuse(f"its code uses torch.classes.{group}, which is native code")
-
-
-# --- torch.export ---
 
 
 def has_native_code(file: Path, what: str) -> bool:
@@ -163,6 +171,7 @@ def check_export(file: Path, what: str) -> Any:
         for name in members:
             if re.fullmatch(r"data/(weights|constants)/.*\.pt", name):
                 archive.refuse(f"its member '{name}' is a pickle")
+            # torch.export.load reads each of them, before it picks the one that was asked for.
             if name.startswith("models/") and name != "models/model.json":
                 archive.refuse(f"its member '{name}' is another program, expected one")
         for kind in ("weights", "constants"):
@@ -195,6 +204,8 @@ def _check_payloads(archive: Archive, name: str, kind: str) -> None:
         archive.refuse(f"its member '{name}' has no table 'config'")
     prefix = "weight_" if kind == "weights" else "tensor_"
     for key, entry in entries.items():
+        # `is False`, not falsy: an entry that lacks the key means what
+        # its PyTorch takes as the default.
         is_plain = isinstance(entry, dict) and entry.get("use_pickle") is False
         if not is_plain or not str(entry.get("path_name")).startswith(prefix):
             archive.refuse(f"'{key}' in its member '{name}' is not a plain tensor")
@@ -211,6 +222,7 @@ def _check_graph(archive: Archive, value: Any, depth: int, key: str) -> None:
         for inner, each in value.items():
             if inner in ("in_spec", "out_spec"):
                 _check_spec(archive, each, depth + 1)
+            # Texts for people, and Python source that is never run here: we check shapes ourselves.
             elif inner not in ("metadata", "guards_code"):
                 _check_graph(archive, each, depth + 1, inner)
     elif isinstance(value, str) and not _is_plain(key, value):
@@ -249,6 +261,7 @@ def _is_plain(key: str, text: str) -> bool:
         if text.startswith("_operator."):
             return _OPERATORS.fullmatch(text) is not None
         return _CALL.fullmatch(text) is not None
+    # Words suffice: without attributes, brackets or unknown names, eval has nothing to reach.
     if key == "expr_str":
         return all(_SIZE_WORDS.fullmatch(word) for word in _SIZE_WORD.findall(text))
     return True

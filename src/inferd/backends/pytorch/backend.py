@@ -82,6 +82,7 @@ class PytorchBackend(CompletingBackend):
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed if the file cannot run."""
         loaded = self._load(files, config, placement)
+        # The instance holds it from now on.
         self._last = None
         if isinstance(loaded, Script):
             check_arguments(loaded, config)

@@ -29,6 +29,7 @@ class CompiledTorch:
 
 def load_compiled(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> CompiledTorch:
     """Return the package in `file`. Raises BackendFailed if torch refuses it."""
+    # Late: the compiler's package takes much longer to import than torch itself.
     from torch._inductor import aoti_load_package
 
     try:
@@ -72,6 +73,7 @@ def compiled_run(compiled: CompiledTorch, config: ModelConfig) -> Run:
                 given = call(*tensors)
         except (RuntimeError, ValueError, TypeError) as error:
             raise failure(config, "run it", error) from error
+        # The loader gives back what was exported: a tensor, or a tuple, list or dict of them.
         values = list(given.values()) if isinstance(given, dict) else given
         listed = [values] if isinstance(values, torch.Tensor) else list(values)
         by_name = dict(zip(outputs, listed, strict=False))

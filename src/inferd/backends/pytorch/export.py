@@ -52,6 +52,8 @@ class Export:
             [(name, values.get(node)) for name, node in zip(names, nodes, strict=True)]
         )
         self.interface = Interface(inputs, outputs)
+        # Effect tokens and the like come before the user's outputs
+        # (torch.export.graph_signature).
         self.skipped = len(signature.output_specs) - len(signature.user_outputs)
         self.limits: list[tuple[str, int, int, int]] = []
         self.equal: list[list[tuple[str, int]]] = []
@@ -62,9 +64,12 @@ class Export:
         for name in names:
             for axis, size in enumerate(getattr(values.get(name), "shape", ())):
                 if not isinstance(size, int):
+                    # By their texts: the symbols are compared by torch
+                    # with code that may add guards.
                     places[str(size)].append((name, axis))
         for symbol, limits in program.range_constraints.items():
             for name, axis in places.get(str(symbol), ()):
+                # An open limit is sympy's int_oo, which is no number.
                 low, high = _bound(limits.lower, 0), _bound(limits.upper, 2**63)
                 # Tracing always excludes dims of 0 and 1, which says nothing about the graph.
                 self.limits.append((name, axis, 0 if low <= 2 else low, high))
@@ -106,6 +111,8 @@ def load_export(torch: ModuleType, file: Path, config: ModelConfig, device: Any)
     try:
         with _loading:
             program = torch.export.load(str(file))
+        # The weights serve all requests, and inputs are the clients'
+        # own bytes, maybe shared memory.
         if _writes_what_it_was_given(program):
             msg = f"{what} writes to its buffers or inputs, which is not supported"
             raise Unsupported(msg)
@@ -128,7 +135,9 @@ def export_run(export: Export, config: ModelConfig) -> Run:
     fixed, forward = export.fixed, export.graph.forward
     user_names = iter(export.interface.inputs)
     given = [(place, next(user_names)) for place, value in enumerate(fixed) if value is None]
+    # Asked once: on the CPU, a .to() that changes nothing still costs a call per input.
     moves = device.type != "cpu"
+    # The public class makes one of these in Python code, and costs five times as much.
     guard = torch._C._InferenceMode
     named = export.interface.signature(config).outputs
     places = {name: export.skipped + number for number, name in enumerate(named)}
@@ -136,6 +145,7 @@ def export_run(export: Export, config: ModelConfig) -> Run:
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
         local.__dict__  # noqa: B018  a thread's first access initializes it
         export.check_shapes(feed)
+        # A list of its own for each run, as several may be under way.
         values = list(fixed)
         for place, name in given:
             tensor = to_tensor(torch, feed[name], datatypes[name])
@@ -156,6 +166,7 @@ def _writes_what_it_was_given(program: Any) -> bool:
     if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
         return True
     given: set[Any] = set()  # and views of them
+    # In the order of execution, so a view is found before what writes to it.
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
         if node.op == "placeholder":
@@ -186,6 +197,7 @@ def _by_argument(schema: Any, node: Any) -> Iterator[tuple[Any, list[Any]]]:
 def _keys(spec: Any, count: int) -> list[str]:
     """Return the keys of a program that returns a dict of tensors, else []."""
     keys = spec.context if spec.type is dict else None
+    # A value that is a list or dict itself would have several tensors under one key.
     is_flat = isinstance(keys, list) and len(keys) == count and len(spec.children()) == count
     return [str(key) for key in keys] if keys and is_flat else []
 

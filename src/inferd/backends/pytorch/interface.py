@@ -41,6 +41,7 @@ class Interface(msgspec.Struct):
         configuration may use these, <anything>__<index>, or names of its own in the right order.
         """
         names = outputs_in_order(config)
+        # Too many names are left as they are, so that the check of the configuration reports them.
         if set(names) <= set(self.outputs) or len(names) > len(self.outputs):
             return Signature(self.inputs, {}, self.outputs)
         declared = self.outputs.values()
@@ -58,6 +59,7 @@ def read_interface(file: Path, what: str) -> Interface | None:
     content = check_export(file, what)
     try:
         return _interface(content["graph_module"])
+    # The JSON's schema changes with PyTorch's releases; PyTorch itself reads older ones.
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         return None
 
@@ -83,6 +85,7 @@ def _names(specs: Sequence[Any], kind: str) -> list[str]:
 
 def _keys(out_spec: str, count: int) -> list[str]:
     """Return the keys of a program that returns a dict of tensors, else []."""
+    # torch.utils._pytree.treespec_dumps: the protocol's number, then the structure.
     _version, spec = json.loads(out_spec)
     if spec["type"] != "builtins.dict":
         return []

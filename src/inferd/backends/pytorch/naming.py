@@ -13,6 +13,7 @@ from inferd.backends.pytorch.structure import BY_NAME, TENSORS, TorchArgument, l
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig
 
+# At most four digits: a list as long as the largest number is made of them.
 _NUMBERED = re.compile(r".*__(\d{1,4})", re.DOTALL)
 
 
@@ -43,6 +44,7 @@ def binding(config: ModelConfig, arguments: Sequence[TorchArgument]) -> Binding:
     if not takers:
         order = inputs_in_order(config, fixed)
         known = [leaf.name for leaf in fixed]
+        # If the inputs are called as the arguments are, their order in the configuration is free.
         by_name = set(order) <= set(known)
         return Binding(used, dict(zip(order if by_name else known, order, strict=False)), None, ())
     if len(takers) > 1:
@@ -96,6 +98,7 @@ def outputs_in_order(config: ModelConfig) -> list[str]:
         msg = f"model '{config.name}': two outputs have the same number after '__'"
         raise InvalidConfig(msg)
     by_number = dict(zip(numbers, names, strict=True))
+    # "" for outputs that the configuration leaves out: the model returns them all the same.
     return [by_number.get(number, "") for number in range(max(numbers) + 1)]
 
 

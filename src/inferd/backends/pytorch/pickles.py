@@ -32,6 +32,7 @@ def check_pickle(data: bytes, sizes: Mapping[str, int]) -> str:
     """
     machine = _Machine(sizes)
     try:
+        # genops only decodes; it imports and calls nothing, whatever the pickle says.
         for operation, argument, _ in pickletools.genops(data):
             machine.step(operation, argument)
             if machine.complaint:
@@ -56,16 +57,19 @@ class _Machine:
         if name in ("BINPUT", "LONG_BINPUT", "PUT"):
             self._memo[argument] = stack[-1]
         elif name == "MEMOIZE":
+            # MEMOIZE numbers its entries by how many there are (pickle protocol 4).
             self._memo[len(self._memo)] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET", "GET"):
             stack.append(self._memo.get(argument))
         elif name == "MARK":
             stack.append(_MARK)
+        # How torch.save refers to a storage: a tuple ("storage", type, key, device, count).
         elif name == "BINPERSID":
             stack.append(self._storage(stack.pop()))
         elif name == "REDUCE":
             arguments = stack.pop()
             self._check_call(stack.pop(), arguments)
+            # What the call makes is nothing whose size matters below.
             stack.append(None)
         else:
             self._step_plainly(operation, argument)
@@ -85,6 +89,7 @@ class _Machine:
     def _take(self, operation: pickletools.OpcodeInfo) -> list[Any]:
         before, stack = operation.stack_before, self._stack
         taken: list[Any] = []
+        # Takes everything down to the mark, and what its opcode takes besides from below it.
         if pickletools.markobject in before:
             while (item := stack.pop()) is not _MARK:
                 taken.insert(0, item)
@@ -104,12 +109,14 @@ class _Machine:
             self.complaint = "something is referred to that is no tensor"
             return None
         _, kind, key, _, count = described[:5]
+        # An unknown kind counts one byte for an element, the least that any can have.
         size_bytes = _ITEM_BYTES.get(str(kind).split()[-1], 1)
         if not isinstance(count, int) or not 0 <= count * size_bytes <= self._sizes.get(key, -1):
             self.complaint = f"tensor storage '{key}' claims {count} elements, the file has fewer"
         return _Storage(count) if isinstance(count, int) else None
 
     def _check_call(self, called: Any, arguments: Any) -> None:
+        # A call without a storage makes no tensor that could reach beyond one.
         if not isinstance(arguments, tuple) or not any(
             isinstance(argument, _Storage) for argument in arguments
         ):
@@ -120,6 +127,7 @@ class _Machine:
                 if len(shape) == len(strides) and all(
                     isinstance(size, int) and size >= 0 for size in sizes
                 ):
+                    # The last element: strides are not negative, so no other one is further on.
                     last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
                     if 0 in shape or offset + last < count:
                         return

@@ -36,6 +36,8 @@ def pytorch() -> ModuleType:
         warnings.filterwarnings("ignore", message=r"`?torch\.jit", category=kind)
     with warnings.catch_warnings():  # warns once per process that an array is read-only
         warnings.simplefilter("ignore")
+        # Spends that one warning here, where it is ignored: the arrays of requests are read-only,
+        # and tensors over them are never written to (Script.writes).
         torch.from_numpy(np.ndarray((1,), np.uint8, b"\0"))
     module: ModuleType = torch
     return module
@@ -69,6 +71,7 @@ def device_of(torch: ModuleType, config: ModelConfig, placement: Placement) -> A
 def to_tensor(torch: ModuleType, array: Array, datatype: DataType) -> Any:
     """Return a tensor over the memory of `array`, without a copy. BF16 comes as uint16."""
     if datatype is DataType.BF16:
+        # By way of int16, because from_numpy takes uint16 only in recent releases.
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
@@ -76,6 +79,7 @@ def to_tensor(torch: ModuleType, array: Array, datatype: DataType) -> Any:
 def to_array(torch: ModuleType, tensor: Any) -> Array:
     """Return the elements of `tensor`, over the same memory if that is the CPU's."""
     if tensor.dtype is torch.bfloat16:
+        # numpy() refuses BF16, of which NumPy has no dtype.
         bits: Array = tensor.detach().contiguous().view(torch.int16).numpy(force=True)
         return bits.view(np.uint16)
     array: Array = tensor.numpy(force=True)
@@ -85,6 +89,8 @@ def to_array(torch: ModuleType, tensor: Any) -> Array:
 def failure(config: ModelConfig, doing: str, error: BaseException) -> BackendFailed:
     """Return PyTorch's `error` for the client: its last line if it holds a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # TorchScript's interpreter puts the traceback of its own code into the
+    # text, and what was raised at its end.
     is_traced = len(lines) > 1 and "Traceback" in str(error)
     text = lines[-1] if is_traced else " ".join(lines)
     is_plain = type(error) in (RuntimeError, ValueError, IndexError, TypeError)

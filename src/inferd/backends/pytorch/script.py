@@ -30,6 +30,7 @@ class Script:
         self.dtypes = frozenset(getattr(torch, name) for name in DATATYPES if hasattr(torch, name))
         # A model that writes to its arguments must not write to a request's own bytes.
         self.writes = "_(%" in str(graph) or _has_outputs(graph)
+        # To tell outputs that are the module's own memory, which must be copied.
         self.state = frozenset(each.untyped_storage().data_ptr() for each in module.buffers())
 
 
@@ -48,6 +49,7 @@ def load_script(torch: ModuleType, file: Path, config: ModelConfig, device: Any)
     """Return the model in `file`. Raises InvalidConfig (see check_script), BackendFailed."""
     check_script(file, f"model '{config.name}', '{file.name}'")
     try:
+        # eval(): a module saved while training would draw dropouts and change its running means.
         module = torch.jit.load(str(file), map_location=device).eval()
         return Script(torch, module, device)
     except (RuntimeError, ValueError, AttributeError) as error:

@@ -49,6 +49,8 @@ def script_run(script: Script, config: ModelConfig) -> Run:
                     with torch.jit.optimized_execution(False):
                         result = call(feed)
                 if is_cuda:
+                    # Kernels run asynchronously, and the time of
+                    # computing would end before they do.
                     torch.cuda.current_stream(device).synchronize()
                 return outputs.picked(result, names)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
@@ -124,6 +126,7 @@ class _Outputs:
         Raises BackendFailed for an output that is missing, or of a type that no output can have.
         """
         order = self._order
+        # The usual results first, as this runs for each request.
         if type(result) is self._tensor:
             values = {order[0]: result}
         elif isinstance(result, dict) and self._are_tensors(result.values()):
@@ -158,6 +161,7 @@ class _Outputs:
             msg = f"model '{self._model}' gave output '{name}' as {kind}, not a tensor"
             raise BackendFailed(msg)
         dtype = value.dtype
+        # Sparse and quantised tensors have no memory that an array could show.
         if dtype not in self._dtypes or value.layout is not self._strided:
             msg = f"model '{self._model}' gave output '{name}' as {dtype}, {value.layout}"
             raise BackendFailed(msg)

@@ -91,8 +91,6 @@ def _split(inside: str) -> list[str]:
     return [*kinds, inside[start:].strip()] if inside.strip(" ()") else []
 
 
-# --- arguments ---
-
 Convert = Callable[[str, Array], Any]
 """(input name, its array) -> a tensor."""
 
@@ -138,9 +136,6 @@ def texts(name: str, array: Array) -> list[str]:
         raise InvalidRequest(msg) from error
 
 
-# --- results ---
-
-
 def flattened(result: Any) -> list[tuple[str, Any]]:
     """Return the leaves of a result in order, each with its dict key, or else ""."""
     return list(_walk(result, "", 0))
@@ -182,7 +177,9 @@ def plain_array(value: Any, datatype: DataType) -> Array | None:
 def _fitted(array: Array, datatype: DataType) -> Array:
     if array.dtype.kind not in "fi" or datatype not in _REAL | _WHOLE:
         return array
+    # A number beyond FP16 becomes infinite, as it would in the model; no warning is due.
     with np.errstate(over="ignore"):
+        # TorchScript's numbers are INT64 and FP64; the configuration may declare smaller ones.
         fitted = array.astype(datatype.numpy)
     is_whole = datatype in _WHOLE
     return array if is_whole and not np.array_equal(fitted, array) else fitted

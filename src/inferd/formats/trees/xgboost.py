@@ -183,8 +183,6 @@ def _without_deleted(tree: Tree) -> Tree:
     return Tree(feature, value, left, right, nan_left, tree.target, bounds)
 
 
-# --- the binary format ---
-
 _MAGIC = b"binf"
 _DEFAULT_LEFT = 1 << 31
 # The first fields of a learner's parameters, and the sizes of those of a learner, a booster and a

@@ -71,9 +71,6 @@ def thresholds_of(estimator: Any, parts: Sequence[Any]) -> Known:
     return thresholds_in(parts)
 
 
-# --- trees that our own code writes ---
-
-
 def _of_xgboost(model: Any) -> Ensemble:
     booster = model.get_booster()
     best = _best_iteration(model)
@@ -114,9 +111,6 @@ def _with_labels(ensemble: Ensemble, model: Any) -> Ensemble:
 
 
 _ENSEMBLES = {"xgboost": _of_xgboost, "lightgbm": _of_lightgbm}
-
-
-# --- what other converters write ---
 
 
 def _of_sklearn(estimator: Any, ports: Sequence[OnnxPort], main: str) -> bytes:

@@ -53,6 +53,7 @@ class DimsCheck(NamedTuple):
             )
         if self.any_size or 0 not in shape:
             return ""
+        # Places count from the end if negative, as axes of ONNX do; ranks differ between requests.
         free = [place % rank for place in self.free if -rank <= place < rank]
         for place, dim in enumerate(shape):
             if not dim and place not in free:
@@ -126,7 +127,9 @@ class SizeCheck(NamedTuple):
 
     def complaint(self, arrays: Mapping[str, Array]) -> str:
         """See Check.complaint."""
+        # Python's integers: a product of INT64 could wrap around to something small.
         numbers = [int(one) for one in arrays[self.name].reshape(-1)]
+        # Negative ones mean "as it is" or are errors, which the operator itself refuses.
         total = prod(one for one in numbers if one > 0) * self.each
         if self.of:
             total *= arrays[self.of].size
@@ -163,9 +166,11 @@ class RangeCheck(NamedTuple):
         ends = [values[name].reshape(-1) for name in (self.start, self.limit, self.delta)]
         if not all(len(one) for one in ends):
             return ""  # ONNX Runtime says so
+        # Floats, for integers too: what rounding costs does not matter for a limit of millions.
         start, limit, delta = (float(one[0]) for one in ends)
         if not delta:
             return f"'{self.delta}' is 0; {self.operator} makes steps of it"
+        # Written so that NaN passes: ONNX Runtime makes no elements of it.
         if not (limit - start) / delta > self.most:
             return ""
         return (
@@ -199,11 +204,13 @@ class DivisionCheck(NamedTuple):
         # Nearly always enough, and cheap.
         if not a.size or (b.all() and not (b == -1).any()):
             return ""
+        # -2**63 / -1 is 2**63, which the type cannot hold; x86's idiv then raises SIGFPE.
         lowest = np.iinfo(a.dtype).min
         try:
             left, right = np.broadcast_arrays(a, b)
         except ValueError:
             return ""  # ONNX Runtime says so
+        # ONNX Runtime refuses a zero itself, but with other words than what is refused below.
         zeros = np.argwhere(right == 0)
         if len(zeros):
             return f"{self._side(self.divisor, b, zeros[0])} is 0; {self.operator} divides by it"
@@ -221,6 +228,7 @@ class DivisionCheck(NamedTuple):
 
     def _side(self, name: str, array: Array, place: Array) -> str:
         """Return words for the element of `array` that is at `place` of the quotient."""
+        # Undoes broadcasting, which aligns shapes at the end and repeats dims of 1.
         own = place[len(place) - array.ndim :] if array.ndim else place[:0]
         at = [0 if dim == 1 else int(one) for one, dim in zip(own, array.shape, strict=True)]
         kind = "constant" if name in self.constants else "input"

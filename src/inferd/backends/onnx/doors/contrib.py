@@ -14,6 +14,7 @@ def _inverse(it: Shutting) -> Shut:
     rows, columns = (
         it.add("Gather", (shape, it.constant(np.array(place))), why) for place in (-2, -1)
     )
+    # Div is for numbers only, so the truth is made a 1 or a 0.
     is_square = it.add("Cast", (it.add("Equal", (rows, columns), why),), why, to=INT64)
     unit = it.add("Div", (is_square, is_square), why)  # 0 / 0 if it is not
     it.replace(0, it.add("Reshape", (x, it.add("Mul", (shape, unit), why)), why))
@@ -29,6 +30,7 @@ def _quantised(weights: int, scale: int, zero: int, bias: int) -> Shutter:
     def shut_product(it: Shutting) -> Shut:
         names = [it.node.input(index) for index in (weights, scale, zero, bias)]
         dims = {name: it.scope.dims(name) for name in names if name}
+        # Quantising tools write them as constants; elsewhere there is nothing to compare at load.
         if None in dims.values():
             return Shut(left=f"{it.what} has weights, scales or zero points that are no constants")
         matrix, scales = (dims.get(name) or () for name in names[:2])
@@ -36,6 +38,8 @@ def _quantised(weights: int, scale: int, zero: int, bias: int) -> Shutter:
         is_sound = (
             len(matrix) > 1
             and 0 not in matrix
+            # The forms that its kernels read: one for all, or one for each column, also of a
+            # stack of matrices. Others are read beyond their end.
             and scales in ((), (1,), columns, (*matrix[:-2], 1, *columns))
             and dims.get(names[2], scales) == scales
             and dims.get(names[3], columns) == columns

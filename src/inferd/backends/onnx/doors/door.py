@@ -29,7 +29,9 @@ _LOWEST: dict[int, Array] = {
 _SINCE_WHERE, _SINCE_EQUAL = 9, 11
 """The opsets that brought Where, and Equal for all numbers."""
 
+# Found by trials: from here on the loop over a window never ends (decision 0030).
 _LARGEST_KERNEL = 1 << 31
+# NumPy, which every tensor comes through, has at most 64; more read out of bounds.
 _MOST_DIMS = 64
 
 
@@ -55,6 +57,7 @@ def _refusal(node: RowNode) -> str:
             numbers = node.numbers(name)
             if any(one < 1 for one in numbers):
                 return f"{_words(node)} has {name} {numbers}, and each must be at least 1"
+            # Multiplied as floats, which do not wrap around.
             if name == "kernel_shape" and np.prod([float(one) for one in numbers]) >= (
                 _LARGEST_KERNEL
             ):
@@ -72,6 +75,8 @@ def _gru(it: Shutting) -> Shut:
     if it.is_open(0):
         it.check(DimsCheck(it.node.input(0), it.what))
     else:
+        # -1 is inferred by a division by the other dims, so Reshape fails if one of those is 0.
+        # Two of them, since neither looks at the dim that it infers.
         it.reshape(0, [0, 0, -1], "no dim of input 0 may be 0")
         it.reshape(0, [-1, 0, 0], "no dim of input 0 may be 0")
     return it.shut()
@@ -79,6 +84,7 @@ def _gru(it: Shutting) -> Shut:
 
 def _lstm(it: Shutting) -> Shut:
     if it.is_open(0):
+        # X is [sequence, batch, features] (ONNX, LSTM): only an empty batch aborts.
         it.check(DimsCheck(it.node.input(0), it.what, free=(0, 2)))
     else:
         it.reshape(0, [-1, 0, 0], "dim 1 of input 0 may not be 0")
@@ -89,6 +95,7 @@ def _conv_transpose(it: Shutting) -> Shut:
     if it.is_open(0):
         it.check(DimsCheck(it.node.input(0), it.what, free=(0,)))
         return it.shut()
+    # Weights have the rank of the image, whose own may be unknown.
     weights = it.scope.dims(it.node.input(1))
     why = "no dim of input 0 may be 0, but the first"
     if weights:
@@ -104,8 +111,10 @@ def _einsum(it: Shutting) -> Shut:
     letters = [letter for term in terms for letter in set(term)]
     for index, term in enumerate(terms):
         free = tuple(n for n, letter in enumerate(term) if letters.count(letter) < 2)
+        # No dim of it is contracted or shared: whatever its dims, nothing is divided by them.
         if len(free) == len(term) and "." not in term:
             continue
+        # An ellipsis stands for any number of dims, so places after it cannot be named.
         free = () if "." in term else free
         if it.is_open(index):
             it.check(DimsCheck(it.node.input(index), it.what, free=free))
@@ -127,6 +136,7 @@ def _scan(it: Shutting) -> Shut:
 
 
 def _unique(it: Shutting) -> Shut:
+    # Without one, Unique flattens its input and never divides by a dim.
     if "axis" not in it.node.attributes:
         return Shut()
     axis = it.node.number("axis", 0)
@@ -151,6 +161,7 @@ def _ranked(index: int, rank: int) -> Callable[[Shutting], Shut]:
 
 
 def _stft(it: Shutting) -> Shut:
+    # Collects its checks and nodes in `it`; the Shut that it returns is incomplete here.
     _ranked(0, 2)(it)
     window, length = 2, 3
     if it.is_open(window):
@@ -171,6 +182,7 @@ def _divisor(it: Shutting, index: int) -> None:
         return
     constant = it.scope.constant(name)
     if name and (constant is None or not constant.all()):
+        # x / x is 1, and for 0 the division that ONNX Runtime refuses with an error.
         unit = it.add("Div", (name, name), f"input {index} may not be 0")
         it.replace(index, it.add("Mul", (name, unit), f"input {index} may not be 0"))
 
@@ -186,17 +198,21 @@ def _attention(it: Shutting) -> Shut:
 
 def _division(it: Shutting) -> Shut:
     scope, (a, b) = it.scope, (it.node.input(0), it.node.input(1))
+    # Div takes two of one type, so either tells.
     element = scope.element(a) or scope.element(b)
     left, right = scope.constant(a), scope.constant(b)
+    # A constant divisor without -1, which is nearly every division: nothing can overflow.
     if right is not None and not (right == -1).any():
         return Shut()
     if element and element not in _LOWEST:
         return Shut()
+    # Counts are never negative, so neither side of these can be what overflows.
     if (left is not None and not _has_lowest(left)) or scope.is_count(a) or scope.is_count(b):
         if it.is_open(1) and left is not None:
             it.check(DivisionCheck(a, b, it.what, {a: left}))
         return it.shut()
     known = {name: one for name, one in ((a, left), (b, right)) if one is not None}
+    # Both sides are known before the run: a check costs less than nodes in the graph.
     if (it.is_open(0) or left is not None) and (it.is_open(1) or right is not None):
         check = DivisionCheck(a, b, it.what, known)
         if check.inputs:

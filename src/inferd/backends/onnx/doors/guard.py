@@ -70,9 +70,11 @@ class Guarded(NamedTuple):
 
 def guarded(file: Path, most: int = MOST) -> Guarded:
     """Return what shuts the doors of the model in `file`. Raises InvalidConfig as `guard` does."""
+    # mmap refuses an empty file with a text of its own; ONNX Runtime's is about the model.
     if not file.stat().st_size:
         return Guarded(None)
     with file.open("rb") as opened:
+        # Mapped, because weights are skipped and most of a large file is then never read.
         content = mmap(opened.fileno(), 0, access=ACCESS_READ)
     return guard(memoryview(content), file.name, most)
 
@@ -90,6 +92,8 @@ def guard(data: memoryview, name: str, most: int = MOST) -> Guarded:
             return Guarded(None, model=model)
         walk = _Walk(model, most)
     except Malformed as error:
+        # Names stand in the file as they are: without any door among them it cannot do harm, and
+        # our reader may simply not know something that ONNX Runtime does.
         whole = bytes(data)
         if not any(one.encode() in whole for one in (GUARDED, *(op for _, op in DOORS))):
             return Guarded(None)  # ONNX Runtime says what is wrong
@@ -105,6 +109,7 @@ def guard(data: memoryview, name: str, most: int = MOST) -> Guarded:
             name,
             left,
         )
+    # A file that needs no change runs from its path, so that its weights stay mapped.
     content = _Rewriting(walk.shut).model(model, data) if walk.is_changed else None
     return Guarded(content, tuple(walk.checks), model, walk.is_bounded)
 
@@ -125,6 +130,7 @@ class _Walk:
         self.is_changed = False
         self._opset = model.opsets[""]
         self._graph(model.graph, Scope(), is_main=True)
+        # Followed once, apart from their calls: nothing is known of what they are given.
         for function in model.functions.values():
             self._opset = function.opsets.get("", self._opset)
             if self._opset >= _FIRST_OPSET:
@@ -140,6 +146,8 @@ class _Walk:
                 self.is_changed = True
             else:
                 self._node(node, scope)
+            # After the node is shut: its own outputs are no operands of it, and the format wants
+            # nodes in the order in which values are made (onnx.proto, GraphProto.node).
             scope.follow(node)
 
     def _node(self, node: RowNode, scope: Scope) -> None:
@@ -167,6 +175,7 @@ class _Rewriting:
         self._shut = shut
 
     def model(self, model: OnnxFile, data: memoryview) -> bytes:
+        # Read from the same bytes in the same order, so the n-th field is the n-th function.
         functions = iter(model.functions.values())
 
         def function(number: int, value: memoryview) -> Chunks:
@@ -220,6 +229,7 @@ def _rewritten(message: memoryview, rewrites: Mapping[int, Rewrite]) -> Chunks:
     for number, kind, value in fields(message):
         rewrite = rewrites.get(number)
         if rewrite is None or kind != BYTES:
+            # Fields that we do not know are kept as they are: a rewrite must not lose anything.
             chunks += any_field(number, kind, value)
         else:
             chunks += rewrite(number, value)

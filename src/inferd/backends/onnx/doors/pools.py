@@ -10,10 +10,12 @@ from inferd.backends.onnx.doors.check import LeastDimCheck
 from inferd.backends.onnx.doors.shutting import Shut, Shutting
 from inferd.formats.onnx_graph import INT64, RowNode
 
+# Images are [batch, channels, height, width]; only the height is divided by.
 _HEIGHT = 2
 _IMAGE_WINDOW = 2
 """The number of dims that a window of images has."""
 
+# The file is not checked for cycles yet, and following one would never end.
 _MOST_STEPS = 10_000
 _SINCE_LESS = 9
 """The opset that brought Less for integers."""
@@ -57,6 +59,7 @@ def _traced(it: Shutting, least: int) -> tuple[str, int]:
         node = it.scope.producer(name)
         if node is None or node.domain:
             break
+        # MaxPool's second output has indices, not an image.
         if node.op in ("Conv", "AveragePool", "MaxPool") and node.outputs[0] == name:
             before = _least(node, least, it.scope.dims(node.input(1)))
             if not before:
@@ -70,11 +73,13 @@ def _traced(it: Shutting, least: int) -> tuple[str, int]:
 
 def _least(node: RowNode, least: int, weights: tuple[int, ...] | None = None) -> int:
     """Return how high an image must be for a window to make one of `least` of it, 0 if unknown."""
+    # Conv may leave kernel_shape out; it is then inferred from W, [M, C, height, width] (ONNX).
     kernel = node.numbers("kernel_shape") or list((weights or ())[_HEIGHT:])
     if len(kernel) != _IMAGE_WINDOW:
         return 0
     above = (least - 1) * _stride(node)
     kind = node.text("auto_pad")
+    # Padded so that ceil(height / stride) windows fit, however large the kernel is.
     if kind.startswith("SAME"):
         return above + 1
     pads = node.numbers("pads") if kind in ("", "NOTSET") else []

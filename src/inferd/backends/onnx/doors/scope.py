@@ -24,6 +24,7 @@ class Scope:
         self._constants: dict[str, Constant] = {}
         self._types: dict[str, int] = {}
         self._counts: set[str] = set()
+        # A function may be called with anything, so the worst is assumed of its inputs.
         self._valued: set[str] = set(given)
         self._grown: set[str] = set(given)
         self._own: set[str] = set()
@@ -39,6 +40,7 @@ class Scope:
         if is_main:
             self.declared = {port.name: port.dims for port in graph.inputs}
             self.open_inputs = frozenset(inputs) - graph.constants.keys()
+        # Inputs of a subgraph are the state of a Loop or Scan, which may come from anywhere.
         self._valued.update(inputs)
         self._constants.update(graph.constants)
         for name in inputs:  # a request may override it
@@ -48,6 +50,7 @@ class Scope:
         """Note what the outputs of `node` are."""
         types = _output_types(node, self)
         for name, element in zip(node.outputs, types, strict=False):
+            # What the file declares in value_info counts more than what is followed here.
             if name not in self._types:
                 self._add(name, element)
             self._own.add(name)
@@ -88,10 +91,12 @@ class Scope:
 
     def _follow_values(self, node: RowNode) -> None:
         has_graph = any(isinstance(one, OnnxGraph) for one in node.attributes.values())
+        # What a subgraph captures is not among the node's inputs: it counts as depending on all.
         is_valued = has_graph or any(self.is_valued(name) for name in node.inputs)
         is_grown = has_graph or any(self._is_grown(name) for name in node.inputs)
         own = not node.domain
         if own and node.op in ("Shape", "Size"):
+            # The dims of a tensor become values; their number, the rank, is fixed by the graph.
             is_valued, is_grown = is_grown, False
         elif own and node.op in _MAKING:
             is_grown = is_grown or any(
@@ -136,8 +141,6 @@ _MAKING = {
     "BlackmanWindow": 0,
 }
 """Operator whose inputs from that index on tell how much it makes."""
-
-# --- element types ---
 
 _COUNTS = ("Shape", "Size", "NonZero")
 _KEEPING = ("Gather", "Slice", "Squeeze", "Unsqueeze", "Identity", "Reshape", "ReduceMin")

@@ -95,6 +95,7 @@ class Shutting:
             places = self.constant(np.array(free, np.int64))
             ones = self.constant(np.ones(len(free), np.int64))
             divided = self.add("ScatterElements", (shape, places, ones), why)
+        # 1 for every dim; a dim of 0 is a division by zero, which ends this run and nothing else.
         unit = self.add("Div", (divided, divided), why)
         same = self.add("Mul", (shape, unit), why)
         self.replace(index, self.add("Reshape", (x, same), why))
@@ -106,6 +107,7 @@ class Shutting:
         shape = self.add("Shape", (x,), why)
         last = self.constant(np.array([rank - 1], np.int64))
         dim = self.add("Gather", (shape, last), why)
+        # 0, and Gather has failed if there is no such dim; added to the shape it changes nothing.
         none = self.add("Sub", (dim, dim), why)
         same = self.add("Add", (shape, none), why)
         self.replace(index, self.add("Reshape", (x, same), why))

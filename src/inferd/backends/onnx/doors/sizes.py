@@ -43,6 +43,7 @@ def _sized(index: int, data: int | None = None) -> Shutter:
 
 
 def _resize(it: Shutting) -> Shut:
+    # Resize-10 is (X, scales); since 11 it is (X, roi, scales, sizes). No input has index 99.
     scales, sizes = (1, 99) if it.opset < 11 else (2, 3)
     for index in (scales, sizes):
         size = it.node.input(index)
@@ -50,6 +51,7 @@ def _resize(it: Shutting) -> Shut:
             total = _product(it, size)
             if index == scales:
                 total = _times_size(it, total, it.node.input(0))
+            # Sizes of some axes only, since opset 18: their product is not that of the whole.
             elif it.node.numbers("axes"):
                 return Shut()
             _limit(it, index, total)
@@ -62,11 +64,13 @@ def _pad(it: Shutting) -> Shut:
     if not pads or not it.scope.is_valued(pads):
         return Shut()
     one = it.constant(np.array(1, np.float32))
+    # At least 1, since an empty dim can be padded to anything and must not cancel the rest.
     dims = it.add("Max", (_real(it, it.add("Shape", (it.node.input(0),), _WHY)), one), _WHY)
     padded = dims
     if axes:
         places = it.add("Cast", (axes,), _WHY, to=INT64)
         padded = it.add("Gather", (dims, places), _WHY)
+    # All begins, then all ends (ONNX, Pad): two rows, whose sum is by how much each dim grows.
     ends = it.add("Reshape", (_real(it, pads), it.constant(np.array([2, -1]))), _WHY)
     both = it.add("MatMul", (it.constant(np.ones((1, 2), np.float32)), ends), _WHY)
     more = it.add("Reshape", (both, it.constant(np.array([-1]))), _WHY)
@@ -100,6 +104,7 @@ _WHY = "makes too many elements"
 
 
 def _real(it: Shutting, name: str) -> str:
+    # A product of INT64 could wrap around to something small; one of FLOAT becomes infinite.
     return it.add("Cast", (name,), _WHY, to=_FLOAT)
 
 

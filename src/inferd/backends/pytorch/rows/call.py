@@ -44,6 +44,7 @@ class Handle:
     ) -> None:
         self.value = value
         self.views = [] if views is None else views
+        # The list is one object for all of them: who is noted as a view later is seen by each.
         self.views.append(self)
         self.is_integer = is_integer
 
@@ -66,6 +67,7 @@ def as_rows(value: Any) -> RowTensor:
         if isinstance(value.value, LostTensor):
             raise Unclear(value.value.reason)
         return value.value
+    # Numbers become tensors without dims, as ATen itself treats them in arithmetic.
     if isinstance(value, bool | int):
         return RowTensor((), numbers=(Size(int(value)),))
     if isinstance(value, float):
@@ -99,6 +101,7 @@ class AtenCall:
     def apply(self, op: str, *values: RowTensor | None, **attributes: Any) -> list[RowTensor]:
         """Return what an operator of ONNX makes of `values`. Raises Mixed, Unclear."""
         outputs = [f"{self.name}_{number}" for number in range(2 if op == "TopK" else 1)]
+        # An empty name is ONNX's way to leave out an optional input (onnx.proto, NodeProto.input).
         names = ["" if one is None else str(number) for number, one in enumerate(values)]
         node = RowNode(op, "", self.name, names, outputs, attributes)
         return list(self.flow.apply(node, values))
@@ -114,6 +117,7 @@ class AtenCall:
     def raw(self, name: str, default: Any = None) -> Any:
         """Return an argument as it is, `default` if it was left out or is None."""
         self._read.add(name)
+        # ATen's defaults are often None for what is left out, so both mean the same.
         value = self.arguments.get(name)
         return default if value is None else value
 

@@ -61,6 +61,7 @@ def _numeric(call: AtenCall) -> RowTensor:
     """Sums and products, also of numbers, which tracing makes tensors of."""
     one, other = call.rows(), call.rows("other")
     is_scaled = call.raw("alpha", 1) != 1
+    # Only single numbers are followed as such: a size that was computed, say x.size(1) * 2.
     if one.numbers is None or other.numbers is None or one.shape or other.shape or is_scaled:
         return _pointwise(call)
     number, by = one.numbers[0], other.numbers[0]
@@ -78,6 +79,7 @@ _NUMERIC = {"add": "Add", "sub": "Sub", "mul": "Mul", "floor_divide": "Div"}
 
 def _one_hot(call: AtenCall) -> RowTensor:
     value, count = call.rows(), call.integer("num_classes", -1)
+    # -1 means the largest element plus one, and here that is taken over all rows.
     if count < 0 and not value.is_plain:
         raise mixes(call.node(), "makes as many classes as the largest of all rows says")
     classes = call.flow.letter() if count < 0 else Size(count)
@@ -113,6 +115,7 @@ def _encoder(call: AtenCall) -> RowTensor | list[RowTensor]:
     whole = made.shaped(rows[0].dims, made.axis)
     if names[0] != "query":
         return whole
+    # Averaged over the heads, the attention weights lack the dim of the heads.
     flags = [call.known(name, True) for name in ("need_weights", "average_attn_weights")]
     shares = call.flow.letters(2 if all(flags) else 3)  # else those of each head
     return [whole, made.shaped((rows[0].dims[0], *shares), made.axis)]
@@ -204,9 +207,6 @@ def _random(call: AtenCall) -> RowTensor:
     return call.one("RandomNormal")
 
 
-# --- products ---
-
-
 def _matmul(call: AtenCall) -> RowTensor:
     other = next(name for name in ("other", "mat2", "vec", "tensor") if name in call.arguments)
     return call.one("MatMul", call.rows(), call.rows(other))
@@ -240,15 +240,13 @@ def _attention(call: AtenCall) -> RowTensor:
     if call.known("dropout_p"):
         raise mixes(call.node(), "draws random numbers, for training")
     query, keys, mask = call.rows("query"), call.rows("key"), call.maybe("attn_mask")
+    # A row would then attend to those before it in the batch.
     if call.known("is_causal") and query.axis == query.rank - 2:
         raise mixes(call.node(), "hides from each row what is behind its place in the batch")
     scores = call.one("MatMul", query, swapped(call, keys, -2, -1))
     if mask is not None:
         scores = call.one("Sum", scores, mask)
     return call.one("MatMul", call.one("Softmax", scores, axis=-1), call.rows("value"))
-
-
-# --- layers ---
 
 
 def _conv(call: AtenCall) -> RowTensor:
@@ -266,6 +264,7 @@ def _conv(call: AtenCall) -> RowTensor:
     strides, dilations = (call.integers(name) or [1] for name in ("stride", "dilation"))
     if padding == "same":
         return call.one("Conv", value, weight, bias, auto_pad="SAME_UPPER")
+    # PyTorch's conv takes 'valid' and 'same' as words; ONNX has them in auto_pad.
     pads = [0] if padding == "valid" else call.integers("padding") or [0]
     wide = _spread(pads, count)
     return call.one(
@@ -275,17 +274,20 @@ def _conv(call: AtenCall) -> RowTensor:
         bias,
         strides=_spread(strides, count),
         dilations=_spread(dilations, count),
+        # PyTorch pads both ends alike; ONNX lists all begins, then all ends.
         pads=[*wide, *wide],
     )
 
 
 def _spread(numbers: Sequence[int], count: int) -> list[int]:
+    # One number stands for all dims (ATen, int[2] arguments).
     return list(numbers) * count if len(numbers) == 1 else list(numbers)
 
 
 def _batch_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     value = call.rows("self" if "self" in call.arguments else "input")
     means = [call.maybe(name) for name in ("running_mean", "running_var")]
+    # A batch norm in training mode normalises by the batch that it gets: rows depend on others.
     is_training = call.known("training", True) is not False
     trains = None in means or (is_training and "no_training" not in call.name)
     if trains and value.axis is not None:
@@ -305,6 +307,7 @@ def _layer_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     if "native" not in call.name:
         return value.same()
     start = value.rank - count
+    # native_layer_norm keeps the normalised dims with length 1 in its means and deviations.
     stats = value.shaped((*value.dims[:start], *[ONE] * count), value.axis)
     return [value.same(), stats, stats]
 
@@ -314,6 +317,7 @@ def _group_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     plain(call.node(), [call.maybe("weight"), call.maybe("bias")], "weights")
     along(call.node(), value, range(1, value.rank))
     if "native" in call.name:
+        # The kernel goes by these numbers, not by the dims: others with the same product mix rows.
         said = [as_rows(call.raw(name)).numbers for name in ("N", "C", "HxW")]
         if said != [(one,) for one in (*value.dims[:2], times(*value.dims[2:]))]:
             msg = f"{call.name}: it is told of other images than it gets"
@@ -348,6 +352,7 @@ def _pool(call: AtenCall) -> RowTensor | list[RowTensor]:
         "MaxPool",
         value,
         kernel_shape=window,
+        # An empty stride means that of the window (torch.nn.MaxPool2d).
         strides=_spread(call.integers("stride") or window, count),
         dilations=_spread(call.integers("dilation") or [1], count),
         pads=[*pads, *pads],
@@ -389,6 +394,7 @@ def _recurrent(call: AtenCall) -> list[RowTensor]:
     if "batch_sizes" in call.arguments or value.rank != 3:
         msg = f"{call.name}: its sequences are packed, or no batch"
         raise Unclear(msg)
+    # Without batch_first the first dim has the steps (torch.nn.LSTM).
     batch = 0 if call.known("batch_first", False) else 1
     if value.axis == 1 - batch:
         raise steps_through(call.node(), 1 - batch)
@@ -401,6 +407,7 @@ def _recurrent(call: AtenCall) -> list[RowTensor]:
     plain(call.node(), [as_rows(one) for one in call.raw("params", [])], "weights")
     given = [as_rows(one) for one in (states if isinstance(states, list | tuple) else [states])]
     for state in given:
+        # States are [layers, batch, features], whatever batch_first says (torch.nn.LSTM).
         if (state.axis, state.outer, state.inner) != (1, value.outer, value.inner):
             if state.axis is None and state.dims[1] == ONE:
                 raise mixes(call.node(), "gets the state of one fixed row")

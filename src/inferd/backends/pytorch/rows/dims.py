@@ -10,8 +10,10 @@ from inferd.rows.value import RowTensor, Unclear, along, at, mixes
 Rule = Callable[[AtenCall], Any]
 """Returns what an operator makes of its arguments: RowTensors, lists of them, or numbers."""
 
+# What PyTorch's exporters write for an open end of a slice.
 _END = (1 << 63) - 1
 
+# Each part is a tensor to be followed, and real models split into a few.
 _MOST_PARTS = 1000
 
 
@@ -22,6 +24,7 @@ def constant(*numbers: int) -> RowTensor:
 
 def _view(call: AtenCall) -> RowTensor:
     name = "size" if "size" in call.arguments else "shape"
+    # allowzero: PyTorch's view takes a 0 as a length, ONNX by default as "keep this dim".
     return call.one("Reshape", call.rows(), call.sizes(name), allowzero=1)
 
 
@@ -115,6 +118,7 @@ def _expand(call: AtenCall) -> RowTensor:
     numbers = list(wanted.numbers or [None] * len(call.raw("size")))
     first = len(numbers) - value.rank
     for place, number in enumerate(numbers):
+        # -1 keeps a dim (torch.Tensor.expand), which ONNX's Expand does not know.
         if number == Size(-1) and place >= first:
             numbers[place] = value.dims[place - first]
     if value.axis is not None and numbers[first + value.axis] == ONE:
@@ -129,6 +133,7 @@ def _expand_as(call: AtenCall) -> RowTensor:
 
 def _repeat(call: AtenCall) -> RowTensor:
     value, repeats = call.rows(), call.sizes("repeats")
+    # ONNX's Tile wants as many repeats as dims; PyTorch adds dims in front.
     more = len(call.raw("repeats")) - value.rank
     wide = call.one("Unsqueeze", value, constant(*range(more))) if more > 0 else value
     return call.one("Tile", wide, repeats)
@@ -169,6 +174,7 @@ def _split(call: AtenCall) -> list[RowTensor]:
         raise Unclear(msg)
     if sizes is not None and isinstance(call.raw("split_sizes"), list | tuple):
         return _pieces(call, dim, [Size(one) for one in sizes])
+    # chunk(n) rounds the length of its parts up, so it may make fewer than n of them.
     each = sizes[0] if sizes else -(-whole.number // max(call.integer("chunks"), 1))
     if each < 1 or whole.number // each > _MOST_PARTS:
         msg = f"{call.name}: it makes {_MOST_PARTS} parts or more, or empty ones"
@@ -263,6 +269,7 @@ def _flip(call: AtenCall) -> RowTensor:
 
 def _roll(call: AtenCall) -> RowTensor:
     value, dims = call.rows(), call.integers("dims")
+    # Without dims, roll shifts the flattened tensor, so across all of them.
     along(call.node(), value, [at(dim, value.rank) for dim in dims] if dims else range(value.rank))
     return value.same()
 
@@ -277,6 +284,7 @@ def _pad(call: AtenCall) -> RowTensor:
         msg = f"{call.name}: how much it fills is not known"
         raise Unclear(msg)
     begins, ends = [0] * value.rank, [0] * value.rank
+    # PyTorch lists pads in pairs, from the last dim backwards.
     for n in range(len(listed) // 2):
         begins[-1 - n], ends[-1 - n] = listed[2 * n], listed[2 * n + 1]
     return call.one("Pad", value, pads=[*begins, *ends])
@@ -286,9 +294,6 @@ def _pixel_shuffle(call: AtenCall) -> RowTensor:
     value = call.rows()
     along(call.node(), value, range(value.rank - 3, value.rank))
     return value.shaped((*value.dims[:-3], *call.flow.letters(3)), value.axis)
-
-
-# --- tensors made of lengths ---
 
 
 def _arange(call: AtenCall) -> RowTensor:

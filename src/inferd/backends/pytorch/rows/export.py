@@ -16,6 +16,7 @@ from inferd.rows.flow import RowFlow
 from inferd.rows.value import LostTensor, Unclear
 from inferd.rows.verdict import Followed, given_rows, verdict_by
 
+# Large transformers have a few thousand; this bounds the time of a load.
 _MOST_NODES = 50_000
 
 
@@ -33,6 +34,7 @@ def _followed(export: Export, flow: RowFlow) -> Followed:
     if len(export.graph.graph.nodes) > _MOST_NODES:
         msg = f"it has more than {_MOST_NODES} operators"
         raise Unclear(msg)
+    # Assertions on shapes, which exporters add, depend on rows and compute nothing.
     needed = _needed(export.graph.graph)
     for node in export.graph.graph.nodes:
         if node.op == "call_function" and node not in needed:
@@ -59,6 +61,7 @@ def _followed(export: Export, flow: RowFlow) -> Followed:
 def _needed(graph: Any) -> set[Any]:
     """Return the nodes that the outputs depend on, and those that write to what they are given."""
     found: set[Any] = set()
+    # Backwards, so that whoever uses a node has been looked at before it.
     for node in reversed(graph.nodes):
         schema = getattr(node.target, "_schema", None)
         writes = schema is not None and (schema.is_mutable or has_statistics(schema))

@@ -41,6 +41,7 @@ def fixed(tensor: Any) -> Handle:
     """
     is_integer = str(tensor.dtype) == "torch.int64"
     numbers = None
+    # A meta tensor has no elements, and copying large ones from a GPU takes time.
     if is_integer and tensor.numel() <= _FEW and not tensor.is_meta:
         numbers = tuple(Size(int(one)) for one in tensor.detach().cpu().flatten().tolist())
     shape = tuple(Size(size) for size in tensor.shape)
@@ -78,6 +79,7 @@ class TorchFlow:
 
         Raises Mixed, and Unclear if what it writes to cannot be followed.
         """
+        # In the schema's order, which zip() below relies on.
         arguments = {one.name: one.default_value for one in schema.arguments}
         arguments.update(zip(arguments, values, strict=False))
         arguments.update(named)
@@ -88,10 +90,12 @@ class TorchFlow:
             if one.alias_info is not None and one.alias_info.is_write
         ]
         for handle in handles_in(written):
+            # Through which of them a write shows depends on strides, which are not followed.
             if len(handle.views) > 1:
                 msg = f"{name} writes to a tensor of which there are other views"
                 raise Unclear(msg)
         if written:
+            # ATen's convention: add_ writes to its first argument what add would return.
             name = name.removesuffix("_")
         rule = RULES.get(name) if _is_known_namespace(schema) else None
         outputs = {one.name for one in schema.arguments if one.is_out}  # become as large as it says
@@ -126,6 +130,7 @@ class TorchFlow:
             made = rule(call)
             call.check_read()
             _check_places(name, arguments, [*values, *_row_tensors(made)])
+        # Not the whole model is unclear: perhaps no output depends on this one.
         except Unclear as error:
             return _each(schema, RowTensor(None) if is_plain else LostTensor(error.reason))
         is_whole = str(arguments.get("dtype")) in _WHOLE

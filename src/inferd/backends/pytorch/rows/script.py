@@ -53,6 +53,7 @@ def _followed(script: Script, config: ModelConfig, flow: RowFlow) -> Followed:
     graph, schema = script.module.inlined_graph, script.module.forward.schema
     names = [one.debugName() for one in graph.inputs()]
     values = [script.module]
+    # The first argument is self, the module.
     values += [given.get(one.name, one.default_value) for one in schema.arguments[1:]]
     walk = _Walk(TorchFlow(flow), dict(zip(names, values, strict=True)))
     walk.block(graph)
@@ -115,6 +116,8 @@ class _Walk:
     def _known(self, value: Any) -> Any:
         if hasattr(value, "untyped_storage"):
             if id(value) not in self._fixed:
+                # One handle for a weight wherever it is named, so that a write to it is seen
+                # everywhere. The module keeps the tensors alive, so ids stay theirs.
                 self._fixed[id(value)] = fixed(value)
             return self._fixed[id(value)]
         if isinstance(value, list | tuple):
@@ -163,6 +166,7 @@ class _Walk:
         if name == "size" and len(values) == 1:
             return self._flow.call(_schema(node), values, {})
         schema = _schema(node)
+        # Arithmetic on numbers, lists and texts, which TorchScript has as operators, too.
         if not any("Tensor" in str(one.type) for one in schema.arguments):
             lists = any(isinstance(one, list | tuple) for one in values)
             if lists and name not in _TAKING_LISTS:
