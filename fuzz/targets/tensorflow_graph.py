@@ -3,10 +3,9 @@
 from corpus import files
 
 from inferd.backends.litert.file import check_file
-from inferd.backends.tensorflow.fields import MalformedFields
 from inferd.backends.tensorflow.graph import TfGraph, has_loops, reaches_outside
 from inferd.errors import InferdError
-from inferd.formats.protobuf import bytes_field, varint_field
+from inferd.formats.protobuf import Malformed, bytes_field, varint_field
 
 
 def _field(number: int, *content: bytes) -> bytes:
@@ -38,6 +37,6 @@ def target(data: bytes) -> bool:
         reached = graph.reached(list(graph.nodes)[-3:])
         reaches_outside(reached)
         has_loops(reached)
-    except (InferdError, MalformedFields):
+    except (InferdError, Malformed):
         return False
     return bool(graph.nodes)

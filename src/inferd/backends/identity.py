@@ -74,6 +74,7 @@ class IdentityInstance:
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. One delay for all `requests`. Raises Unavailable when closed."""
+        # An Event instead of sleep(), so that unloading ends the delay.
         if self._delay_s and self._closed.wait(self._delay_s):
             msg = "the model was unloaded while it waited"
             raise Unavailable(msg)

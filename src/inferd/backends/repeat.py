@@ -94,6 +94,7 @@ class RepeatInstance:
             self._wait(delay_ms)
             outputs = _outputs(elements, index)
             yield InferResponse(request.model, self._version, request.id, outputs, final=False)
+        # After the last answer is out: Triton's repeat model keeps its instance busy this way.
         if "WAIT" in inputs:
             self._wait(int(inputs["WAIT"][0]))
 
@@ -120,6 +121,7 @@ class RepeatInstance:
         state_out = Tensor(state.output_name, DataType.INT32, (1,), np.array([index + 1], np.int32))
         if index >= len(elements):
             if self._is_decoupled:
+                # A round without an answer and without another round: the end alone.
                 return Round(request.model, self._version, outputs=[state_out])
             return InvalidRequest("input 'IN' has no elements, expected one at least")
         try:

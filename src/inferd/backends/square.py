@@ -79,6 +79,7 @@ class SquareInstance:
         [given] = request.inputs
         outputs = [Tensor("OUT", DataType.INT32, given.shape, given.data)]
         self._wait(self._first_delay_ns)
+        # Counted down, as failures and empty answers are the last ones.
         for left in range(count, 0, -1):
             self._wait(self._delay_ns)
             yield self._nth(request, outputs, left)

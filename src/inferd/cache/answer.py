@@ -87,6 +87,7 @@ def unpacked(packed: Packed) -> InferResponse:
         end = start + one.size_bytes
         data = whole[start:end]
         size = one.datatype.size_bytes
+        # BYTES have no size of their own; what lies in them is checked by whoever reads them.
         is_whole = len(data) == (size * prod(one.shape) if size else one.size_bytes)
         if not is_whole or (one.shape and min(one.shape) < 0):
             msg = f"output '{one.name}' of a kept answer has {len(data)} bytes"

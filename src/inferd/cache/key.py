@@ -38,9 +38,11 @@ def key_of(request: InferRequest, identity: bytes) -> bytes | None:
         (sequence.start, sequence.end) if (sequence := request.sequence) is not None else None,
     )
     try:
+        # MessagePack prefixes lengths, so that two different lists never give the same bytes.
         head = msgspec.msgpack.encode(words)
     except (OverflowError, UnicodeEncodeError):
         return None
+    # The length first, so that bytes of an input cannot pass for a part of the head.
     digest = hashlib.sha256(len(head).to_bytes(_LENGTH_BYTES, "little"))
     digest.update(head)
     for view in views:
@@ -57,4 +59,5 @@ def private(tensor: Tensor) -> Tensor:
 
 
 def _in_order(parameters: Any) -> Any:
+    # JSON objects and protobuf maps have no order.
     return sorted(parameters.items()) if parameters else None

@@ -55,10 +55,12 @@ class LocalStore:
         """Keep an answer, and make room for it."""
         if len(packed) > self.largest_bytes:
             return
+        # Another request for the same may have been answered meanwhile.
         self.drop(shelf, key)
         self.entries[shelf, key] = packed
         shelf.keys[key] = None
         self.used_bytes += len(packed) + ENTRY_BYTES
+        # After adding: the new one is last in the order, so it is never the one that goes.
         while self.used_bytes > self.size_bytes:
             self.eviction_count += 1
             self.drop(*next(iter(self.entries)))

@@ -80,12 +80,14 @@ class RedisStore:
 
     async def keep(self, key: bytes, packed: Packed) -> None:
         """See Shelf.keep. Returns before the answer is stored."""
+        # With a slow Redis, answers would gather in memory without end.
         if self._unsent_bytes + len(packed) > MAX_UNSENT_BYTES:
             self.skipped_count += 1
             return
         self._unsent_bytes += len(packed)
         task = asyncio.create_task(self._send(key, packed))
         self._tasks.add(task)
+        # asyncio refers to tasks weakly: without the set, one could be collected half done.
         task.add_done_callback(self._tasks.discard)
 
     def families(self) -> Sequence[Family]:
@@ -170,6 +172,7 @@ def _connected(settings: RedisCacheSettings) -> tuple[Any, tuple[type[BaseExcept
             "ssl_certfile": settings.cert_path,
             "ssl_keyfile": settings.key_path,
         }
+    # Blocking: the plain pool raises an error when all connections are in use.
     pool = redis.BlockingConnectionPool(
         host=settings.host,
         port=settings.port,
@@ -180,6 +183,7 @@ def _connected(settings: RedisCacheSettings) -> tuple[Any, tuple[type[BaseExcept
         socket_timeout=settings.socket_timeout_s,
         max_connections=settings.pool_size,
         timeout=settings.wait_timeout_s,
+        # redis-py's own retries would multiply the time that a request waits.
         retry=Retry(NoBackoff(), 0),
         **tls,
     )

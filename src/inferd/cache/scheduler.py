@@ -92,6 +92,8 @@ class CachingScheduler:
             response = await self._run_apart(request)
             began_ns = self._clock()
             self._check(request, response)
+            # The model may have been reloaded while it ran; its answer
+            # then belongs to neither identity.
             if self._shelf is shelf and self._identity() == identity:
                 await self._keep(shelf, key, response)
             insertion_ns = self._clock() - began_ns
@@ -142,6 +144,7 @@ class CachingScheduler:
             except MemoryError:
                 log.warning("no memory to keep an answer of %d bytes", answer.size_bytes)
                 return
+        # Again, after the wait for the thread.
         if self._shelf is shelf:
             await shelf.keep(key, packed)
 
@@ -159,6 +162,7 @@ async def _key(request: InferRequest, identity: bytes) -> bytes | None:
 
 def _key_of_copies(request: InferRequest, identity: bytes) -> bytes | None:
     try:
+        # For the model, too, which must compute the answer from the bytes that the key was made of.
         request.inputs = [private(tensor) for tensor in request.inputs]
     except MemoryError:
         return None

@@ -83,6 +83,7 @@ class Constant:
             listed = found[_LISTED[self.element][0]]
             array = np.array([one for some in listed for one in some], dtype)
         else:
+            # Cut to whole elements; that there are too few shows in the comparison below.
             array = np.frombuffer(raw[: len(raw) // dtype.itemsize * dtype.itemsize], dtype)
         fits = array.size == prod(self.dims) and min(self.dims, default=0) >= 0
         return array.reshape(self.dims) if fits else None
@@ -205,10 +206,12 @@ def read_model(data: bytes | memoryview) -> OnnxFile:
             opsets.update([_opset(value)])
         elif number == FUNCTION:
             key, function = _function(view(value), count)
+            # Which one a runtime takes is not specified, and only one would have been looked at.
             if key in functions:
                 msg = f"it has two functions '{key[1]}' of the domain '{key[0]}'"
                 raise Malformed(msg)
             functions[key] = function
+    # protobuf would merge the two messages, and what runs would be neither of those checked.
     if len(graphs) > 1:
         msg = f"it has {len(graphs)} graphs"
         raise Malformed(msg)
@@ -216,6 +219,7 @@ def read_model(data: bytes | memoryview) -> OnnxFile:
 
 
 def _domain(name: str) -> str:
+    # The two names of ONNX's own domain (onnx.proto, OperatorSetIdProto).
     return "" if name == "ai.onnx" else name
 
 
@@ -294,6 +298,7 @@ def _attribute(data: memoryview, depth: int, count: list[int]) -> tuple[str, Any
     if len(found[SUBGRAPH]) > 1:
         msg = f"the attribute '{name}' has two graphs"
         raise Malformed(msg)
+    # ref_attr_name: the value comes from the function's call, whatever else is written here.
     if found[21]:
         return name, found[21][-1]
     # Old files do not say which field counts, and some writers leave out one with a 0.
@@ -346,6 +351,7 @@ def _tensor(data: memoryview) -> tuple[str, Constant]:
     dims = tuple(dim for some in found[1] for dim in some)
     constant = Constant(dims, element=kind or 0, data=data)
     count = prod(dims)
+    # 14 is data_location: 1 means that the numbers are in another file.
     if _last(found[14], 0) or count > _FEW or kind not in _DTYPES:
         return name or "", constant
     if raw is not None and len(raw) == count * np.dtype(_DTYPES[kind]).itemsize:
@@ -369,6 +375,7 @@ _LISTED: dict[int, tuple[int, Callable[[Any], Any]]] = {
 
 def _some(value: Any) -> Any:
     """Return a field that lists numbers, without those beyond what is read of a constant."""
+    # A varint has ten bytes at most, so this holds all the numbers that are read.
     return value if isinstance(value, int) else value[: 10 * _FEW]
 
 
@@ -388,6 +395,7 @@ def _port(data: memoryview) -> GraphInput:
             for kind, _, of_type in fields(view(value)):
                 if kind == 1:
                     _read_tensor_type(port, view(of_type))
+                # sequence_type, map_type and optional_type of a TypeProto.
                 elif kind in (4, 5, 9):
                     port.is_tensor = False
     return port
@@ -407,6 +415,7 @@ def _read_tensor_type(port: GraphInput, tensor: memoryview) -> None:
                     size = integer(value)
                 elif which == 2:
                     called = text(value)
+            # Some exporters write -1, or less, for a dim that may vary.
             dims.append(size if size >= 0 else -1)
             names.append(called)
         port.dims, port.first_dim = tuple(dims), names[0] if names else ""

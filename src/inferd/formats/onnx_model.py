@@ -21,7 +21,9 @@ OPSET = 21
 TREES = "ai.onnx.ml"
 """The domain of the operators of classical machine learning."""
 
+# Opset 5 replaced TreeEnsembleRegressor by another operator, which older ONNX Runtimes lack.
 _TREES_OPSET = 3
+# The IR version of the ONNX release that brought opset 21 (onnx.proto, Version).
 _IR_VERSION = 10
 
 _TYPES = {
@@ -115,6 +117,7 @@ def _attribute(value: Attribute) -> Chunks:
         return [*bytes_field(5, *_tensor(value, "")), varint_field(20, 4)]
     if any(isinstance(one, str) for one in value):
         return [*(text_field(9, str(one)) for one in value), varint_field(20, 8)]
+    # A float among them makes all of them floats: 1 may stand for 1.0.
     if any(isinstance(one, float) for one in value):
         return [*(float_field(7, float(one)) for one in value), varint_field(20, 6)]
     return [packed_field(8, [int(one) for one in value]), varint_field(20, 7)]
@@ -127,8 +130,10 @@ def _tensor(array: Array, name: str) -> Chunks:
         for element in array.reshape(-1):
             chunks += bytes_field(6, element)
         return chunks
+    # raw_data is little-endian on all machines (onnx.proto, TensorProto).
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     chunks.append(varint_field(2, _TYPES[datatype_of(array.dtype)]))
+    # raw_data, as a view: weights are copied once, when all chunks are joined.
     return [*chunks, *bytes_field(9, array.reshape(-1).view(np.uint8).data)]
 
 

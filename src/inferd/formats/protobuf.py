@@ -16,6 +16,7 @@ Array = np.ndarray[Any, Any]
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types; the files read here have no groups (3 and 4)."""
 
+# As many as 64 bits take at seven each; negative int32 are written that long, too.
 _TEN_BYTES = 10
 
 
@@ -35,6 +36,8 @@ def fields(data: memoryview, floats: int = 0) -> Iterator[tuple[int, int, Any]]:
         key, position = _varint(data, position)
         number, kind = key >> 3, key & 7
         value: Any
+        # proto2 writes a repeated float without [packed=true] as one field for each element, and
+        # Caffe2's weights are millions of them: reading them one by one would take minutes.
         if number == floats and kind == FIXED32:
             value, position = _float_run(data, start, key)
             kind = BYTES
@@ -66,7 +69,7 @@ def integer(value: Any) -> int:
     if not isinstance(value, int):
         msg = "a field that holds a number has bytes instead"
         raise Malformed(msg)
-    return _signed(value)
+    return signed(value)
 
 
 def text(value: Any) -> str:
@@ -108,12 +111,12 @@ def float32s(value: Any) -> Array:
 def varints(value: Any) -> list[int]:
     """Return the signed integers of one field, packed or single. Raises Malformed."""
     if isinstance(value, int):
-        return [_signed(value)]
+        return [signed(value)]
     numbers, position = [], 0
     data = view(value)
     while position < len(data):
         number, position = _varint(data, position)
-        numbers.append(_signed(number))
+        numbers.append(signed(number))
     return numbers
 
 
@@ -129,7 +132,9 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
     raise Malformed(msg)
 
 
-def _signed(value: int) -> int:
+def signed(value: int) -> int:
+    """Return the number that the 64 bits of a varint are as an int64."""
+    # The tenth byte has room for six bits more than there are; readers drop those.
     value &= (1 << 64) - 1
     return value - (1 << 64) if value >> 63 else value
 
@@ -143,6 +148,7 @@ def _size(data: memoryview, position: int, number: int, kind: int) -> tuple[int,
     size = 4 if kind == FIXED32 else 8
     if kind == BYTES:
         size, position = _varint(data, position)
+    # Before anything is sliced or allocated, so that a wrong size costs nothing.
     if size > len(data) - position:
         left = len(data) - position
         msg = f"field {number} says it has {size} bytes, {left} are left (at byte {start})"
@@ -198,6 +204,7 @@ def any_field(number: int, kind: int, value: int | memoryview) -> list[bytes | m
 
 def text_field(number: int, value: str) -> bytes:
     """Return the field `number` with a text."""
+    # Names may come from JSON, where a lone surrogate is allowed; they stay distinct this way.
     return b"".join(bytes_field(number, value.encode("utf-8", "surrogatepass")))
 
 

@@ -29,6 +29,7 @@ MOST_BLOCK_BYTES = 16 << 20
 
 MOST_SLOTS = 64
 
+# Targets are what clients send, so there must be an end to them.
 MOST_POOLS = 64
 
 MOST_MISSES = 64
@@ -125,7 +126,10 @@ class BlockPool:
 
     def _free_block(self) -> Block | None:
         blocks, memory = self._blocks, self._memory
+        # By index: a loop variable would be one more reference.
         for index in range(len(blocks)):
+            # The reference count tells when the last view has gone, so
+            # nobody has to give a block back.
             if _references(blocks, index) == _UNUSED:
                 return blocks[index]
         size_bytes = self.slot_count * self.slot_bytes
@@ -164,6 +168,7 @@ class BatchMemory:
         """
         pool = self._pools.get(target)
         if pool is None or pool.slot_bytes != slot_bytes:
+            # A target with sizes in turn would drop its blocks each time: the size in use stays.
             if slot_count_of(slot_bytes) < 2 or (pool is not None and pool.is_needed):
                 return None
             if pool is None and len(self._pools) >= MOST_POOLS and not self._make_room():
@@ -176,6 +181,7 @@ class BatchMemory:
     def reclaim(self) -> None:
         """Let go of blocks without a pool that nothing views any more."""
         left = self.left
+        # Backwards, as entries are deleted on the way.
         for index in range(len(left) - 1, -1, -1):
             if _references(left, index) == _UNUSED:
                 self.block_bytes -= len(left[index])

@@ -35,6 +35,7 @@ class Capacity:
 
     def hold(self, size_bytes: int) -> bool:
         """Add `size_bytes`, which may be negative, to those in memory; tell if that is allowed."""
+        # Added even if it is too much: the caller refuses, and gives back what it held, in one way.
         self.buffered_bytes += size_bytes
         return self.buffered_bytes <= self.max_bytes
 

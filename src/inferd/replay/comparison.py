@@ -64,6 +64,7 @@ class Replay:
         if request.body.is_cut:
             return Outcome(CUT, request, "it was cut when it was logged (max-bytes), and not sent")
         reply = self._target.send(request)
+        # Streams have several answers, and V2's infer gives one.
         if len(request.answers) != 1:
             return self._without_answer(request, reply.status, reply.text())
         if reply.status != 200:

@@ -110,6 +110,7 @@ class _Place(NamedTuple):
 
 
 def _read(files: dict[Path, BinaryIO], place: _Place) -> dict[str, str]:
+    # Left open: answers of a request often lie in the next file of a rotated log.
     if place.path not in files:
         files[place.path] = place.path.open("rb")
     files[place.path].seek(place.at)
@@ -148,7 +149,9 @@ def _body(event: dict[str, str]) -> LoggedBody:
     if "data_base64" in event:
         data = base64.b64decode(event["data_base64"], validate=True)
     else:
+        # JSON bodies are logged as JSON, so that people can read them; only their spaces are lost.
         data = json.dumps(event.get("data"), ensure_ascii=False).encode()
     size = event.get("inferenceheadercontentlength")
+    # CloudEvents' extension attributes are texts in some encodings, booleans in others.
     is_cut = str(event.get("truncated", "false")).lower() == "true"
     return LoggedBody(data, None if size is None else int(size), is_cut)

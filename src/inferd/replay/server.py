@@ -64,6 +64,7 @@ class ReplayTarget:
 
     def send(self, request: LoggedRequest) -> ReplayAnswer:
         """Send `request` and return the reply. Raises Unreachable."""
+        # safe='': names of models may have slashes.
         path = f"/v2/models/{quote(request.model, safe='')}"
         if request.version:
             path += f"/versions/{quote(request.version, safe='')}"
@@ -78,6 +79,8 @@ class ReplayTarget:
     def _ask(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> ReplayAnswer:
+        # A server may close an idle connection at any time (RFC 9112, 9.5); that is worth one
+        # retry, while a new connection that fails is not.
         is_fresh = self._connection.sock is None
         try:
             return self._asked(method, path, body, headers)
@@ -99,10 +102,12 @@ class ReplayTarget:
             connection.request(method, self._prefix + path, body, {**self._headers, **headers})
             answer = connection.getresponse()
             data = answer.read()
+        # http.client refuses further requests after one that was interrupted, until it is closed.
         except BaseException:
             connection.close()
             raise
         size = answer.headers.get(_LENGTH)
+        # isdigit() is true of other scripts' digits, too, and int() reads only some.
         is_number = size is not None and size.isascii() and size.isdigit()
         return ReplayAnswer(
             answer.status, LoggedBody(data, int(size or 0) if is_number else None, False)

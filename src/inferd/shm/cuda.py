@@ -60,6 +60,8 @@ class CudaDriver:
             function = getattr(library, name)
             function.argtypes = types
             function.restype = ctypes.c_int
+        # Kept for good: if nothing else holds it, the driver would make the context anew each
+        # time.
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._call("cuInit", 0)
 
@@ -82,6 +84,7 @@ class CudaDriver:
             except RegionFailed:
                 self._call("cuIpcCloseMemHandle", address)
                 raise
+        # The address may lie inside an allocation, of which only the rest is the client's to use.
         return address.value, base.value + size.value - address.value
 
     def close(self, address: int, device_id: int) -> None:

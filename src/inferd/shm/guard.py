@@ -76,6 +76,7 @@ class MemoryGuard:
         """Guard the mapping at the address `start` until `forget`."""
         self._install()
         watch = GuardedRange(start, size_bytes)
+        # A plain assignment: any lock could be held by the very thread that faults.
         self._watched[start] = watch
         return watch
 
@@ -87,6 +88,7 @@ class MemoryGuard:
         """Install our SIGBUS handler, unless it is installed; others may have replaced it."""
         now = _Action()
         self._libc.sigaction(signal.SIGBUS, None, ctypes.byref(now))
+        # faulthandler, for example, installs a handler of its own when it is enabled.
         if now.handler != self._address:
             self._before = now
             ours = _Action(handler=self._address, flags=_SA_SIGINFO)
@@ -96,6 +98,7 @@ class MemoryGuard:
         code = ctypes.c_int.from_address(info + _SI_CODE).value
         address = ctypes.c_void_p.from_address(info + _SI_ADDR).value or 0
         if code == _BUS_ADRERR:
+            # A copy, as other threads may register regions meanwhile.
             for watch in list(self._watched.values()):
                 if watch.start <= address < watch.end and self._replace(watch):
                     return
@@ -106,6 +109,7 @@ class MemoryGuard:
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED | _MAP_NORESERVE
         access = mmap.PROT_READ | mmap.PROT_WRITE
         watch.is_lost = True  # set first: a thread that sees zeros must see this as well
+        # MAP_NORESERVE: the range may be large, and nobody is going to use it.
         mapped = self._map(watch.start, watch.end - watch.start, access, kind, -1, 0)
         return bool(mapped == watch.start)
 

@@ -66,6 +66,8 @@ def open_mapping(key: str, offset: int, size_bytes: int) -> Mapping:
     Raises RegionFailed if there is no such object, InvalidRequest if it is too small, Unavailable
     if the process has no file descriptors or memory left.
     """
+    # NOFOLLOW: a link in /dev/shm could lead to any file the server may write. NONBLOCK: opening a
+    # FIFO would wait for its other end.
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         fd = os.open(f"{_FOLDER}/{key.lstrip('/')}", flags)
@@ -99,6 +101,7 @@ def _mapped(fd: int, key: str, offset: int, size_bytes: int) -> Mapping:
         raise _cannot_open(key, error) from None
     start = np.frombuffer(mapping, np.uint8).ctypes.data
     mapping.watch = guard().watch(start, skipped + size_bytes)
+    # Last, so that until here the caller closes the file, and from here on the mapping.
     mapping.fd = fd
     mapping.memory = (status.st_dev, status.st_ino)
     mapping.skipped = skipped

@@ -51,6 +51,7 @@ def place_now(request: InferRequest, response: InferResponse) -> None:
     places, views = _fitting(request, response)
     spans = request.spans or []
     outputs = _placed(places, response.outputs, views, spans)
+    # After the copies: memory may vanish at any time, and only now is it known that it was there.
     _check(spans)
     response.outputs = outputs
 
@@ -76,6 +77,7 @@ def _fitting(
 def _check(spans: list[Span]) -> None:
     """Raise InvalidRequest if memory went away meanwhile."""
     for index, span in enumerate(spans):
+        # A request's spans are mostly of one region, which is checked once.
         if not index or span.region is not spans[index - 1].region:
             span.check()
 
@@ -123,6 +125,7 @@ def _fill(place: Span, data: memoryview, *, is_there: bool) -> None:
         np.copyto(_bytes_of(place.view)[:size_bytes], _bytes_of(data))
     elif not is_there:
         place.view[:size_bytes] = data
+    # Memory of a GPU: what was written is a copy on the CPU.
     if place.is_copy:
         place.flush(size_bytes)
 
@@ -138,6 +141,7 @@ def _address(data: Array) -> int:
 
 def _is_shared(data: memoryview, spans: list[Span]) -> bool:
     array = _bytes_of(data)
+    # may_share_memory compares bounds only, which is exact for contiguous bytes.
     return any(np.may_share_memory(array, _bytes_of(span.view)) for span in spans)
 
 

@@ -122,6 +122,7 @@ class Regions:
         else:
             region = self.open_cuda(change.name, change.handle, change.device_id, change.size_bytes)
         try:
+            # Opened first, added last: either all processes of the server have the region, or none.
             await agreement.all_can(change.name, {})
         except BaseException:
             region.close()
@@ -156,6 +157,7 @@ class Regions:
                 f"Unable to find shared memory region: '{name}' is not registered with this server"
             )
             raise RegionNotFound(msg)
+        # The usual case, before any check: it passed them when it was first asked for.
         known = region.spans.get((offset, size_bytes))
         if known is not None:
             return known

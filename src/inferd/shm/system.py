@@ -36,6 +36,8 @@ class _SharedObject:
         round_number = self._round_number.number
         if round_number and round_number == self._looked_in:
             return
+        # A system call for each request is saved; what one round of turns has read was there
+        # together.
         now = os.fstat(self._fd)
         if now.st_nlink == 0:
             msg = (
@@ -122,6 +124,8 @@ class SystemRegion:
         start = self.status.offset + offset
         extent = (self._object.memory, start, start + size_bytes)
         span = SystemSpan(memoryview(mapping)[at : at + size_bytes], extent, self._object)
+        # Clients choose offsets, so this must be bounded; starting over
+        # is simpler than an order of use.
         if len(self.spans) >= MAX_REMEMBERED:
             self.spans.clear()
         self.spans[offset, size_bytes] = span
@@ -129,5 +133,6 @@ class SystemRegion:
 
     def close(self) -> None:
         """Release the memory; it is unmapped once no request uses it any more."""
+        # Not closed: views of it may be in use, and mmap.close() raises then.
         self._mapping = None
         self.spans = {}

@@ -42,6 +42,7 @@ def classified(tensor: Tensor, top_k: int, labels: Labels, *, batch_dims: int) -
     `batch_dims` is 1 when the first dim of `tensor` is the batch, else 0. The shape is [batch, k]
     or [k], with k at most the elements of an entry. Raises InvalidRequest as `top_classes` does.
     """
+    # Six decimals, as Triton prints them, though documents show fewer: clients compare texts.
     form = b"%f:%d" if tensor.datatype in _FLOATS else b"%d:%d"
     entries = top_classes(tensor, top_k, batch_dims=batch_dims)
     known = len(labels)
@@ -77,9 +78,11 @@ def top_classes(tensor: Tensor, top_k: int, *, batch_dims: int) -> list[list[tup
 def _greatest(values: Any, class_count: int) -> list[tuple[Any, int]]:
     keys = values
     if values.dtype.kind == "f":
+        # NumPy sorts NaN as the largest, and a class without a score must not win.
         keys = np.where(np.isnan(values), -np.inf, values)
     indices = np.arange(len(keys))
     if class_count < len(keys):
+        # Only what is large enough is sorted: mostly a few of many classes are wanted.
         least = np.partition(keys, len(keys) - class_count)[len(keys) - class_count]
         indices = np.flatnonzero(keys >= least)
     # A stable ascending sort of the reversed row, read backwards, orders equal ones by index.

@@ -46,6 +46,7 @@ def difference(expected: Sequence[Tensor], found: Sequence[Tensor], limits: Limi
         if (other.datatype, other.shape) != (one.datatype, one.shape):
             was = f"{one.datatype.value} {list(one.shape)}"
             return f"output '{one.name}' is {other.datatype.value} {list(other.shape)}, not {was}"
+        # Mostly the answers are equal, byte for byte, which is cheap to see.
         if one.view() == other.view():
             continue
         differs = _differences(one, other, limits)
@@ -85,6 +86,7 @@ def _are_ties(differs: Array, floats: Sequence[Tensor], limits: Limits) -> bool:
         second, first = np.sort(scores, axis=1)[:, -2:].T
         relative, absolute = limits[tensor.datatype]
         with np.errstate(all="ignore"):
+            # Twice the limits: both scores may be off, in opposite directions.
             if np.isclose(second, first, rtol=2 * relative, atol=2 * absolute).all():
                 return True
     return False

@@ -68,6 +68,7 @@ def datatype_named(name: str, tensor: str) -> DataType:
     return datatype
 
 
+# Without BF16, whose NumPy twin is UINT16: arrays of uint16 are what they say.
 _BY_NUMPY = {d.numpy.str: d for d in DataType if d not in (DataType.BYTES, DataType.BF16)}
 
 
@@ -78,6 +79,7 @@ def datatype_of(dtype: np.dtype[np.generic]) -> DataType:
     """
     if dtype.kind in "OSU":
         return DataType.BYTES
+    # By the name of its little-endian form: arrays of either byte order are the same datatype.
     datatype = _BY_NUMPY.get(dtype.newbyteorder("<").str)
     if datatype is None:
         msg = f"numpy dtype {dtype} has no counterpart among the protocol's datatypes"

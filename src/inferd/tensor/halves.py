@@ -21,8 +21,10 @@ def float32_to_bf16(values: Array) -> Array:
 
     NaN stays NaN: rounding could carry its payload into the exponent, so it is made quiet.
     """
+    # Masks below assign to elements, which a scalar does not have.
     single = np.atleast_1d(values.astype(np.float32, copy=False))
     bits = single.view(np.uint32)
+    # Half of what is cut off, less one, plus the lowest bit that stays: a tie rounds to even.
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     nan = np.isnan(single)
     if nan.any():
@@ -57,6 +59,7 @@ def half_to_float32(bits_or_halves: Array, datatype: DataType) -> Array:
     return bf16_to_float32(bits_or_halves)
 
 
+# There are only 65,536 halves: after a while each text is one look-up.
 class _Texts(dict[int, str]):
     """Bit pattern -> the shortest decimal text that gives the same half, each computed once."""
 
@@ -79,6 +82,7 @@ def _value_of(bits: int, datatype: DataType) -> Any:
 def _shortest(value: float, bits: int, datatype: DataType) -> str:
     texts = (f"{value:.{digits}g}" for digits in count(1))
     text = next(one for one in texts if _bits_of(float(one), datatype) == bits)
+    # A JSON reader that tells integers from floats must see a float.
     return text if "." in text or "e" in text else text + ".0"
 
 

@@ -54,6 +54,7 @@ class Tensor(Record):
         """
         if self.datatype is DataType.BYTES:
             array = np.empty(prod(self.shape), dtype=object)
+            # Assigned, since np.array() of bytes would pad them to one length.
             array[:] = decode_strings(self.data, self.name)
             return array.reshape(self.shape)
         return np.ndarray(self.shape, self.datatype.numpy, self.data)

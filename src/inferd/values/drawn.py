@@ -18,6 +18,7 @@ def read_shapes(words: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Return the dims that words like "image:3,224,224" say. Raises InvalidRequest."""
     found = {}
     for word in words:
+        # The last colon: names of TensorFlow's tensors have one, as in "input:0".
         name, colon, text = word.rpartition(":")
         try:
             dims = tuple(int(one) for one in text.split(","))
@@ -85,6 +86,7 @@ def _drawn(declared: TensorMetadata, random: np.random.Generator, shape: tuple[i
     datatype = declared.datatype
     if datatype is DataType.BYTES:
         count = int(np.prod(shape))
+        # Letters alone, since ONNX and PyTorch take UTF-8 only.
         letters = random.integers(ord("a"), ord("z") + 1, (count, STRING_BYTES), np.uint8)
         array = objects([row.tobytes() for row in letters]).reshape(shape)
         return Tensor.from_numpy(declared.name, array, datatype)
@@ -98,4 +100,5 @@ def _numbers(datatype: DataType, random: np.random.Generator, shape: tuple[int, 
         return random.integers(0, 2, shape).astype(bool)
     if datatype.numpy.kind == "f":
         return random.random(shape).astype(datatype.numpy)
+    # Small, so that they fit into every integer type, and are likely to be in a table of words.
     return random.integers(0, 10, shape).astype(datatype.numpy)

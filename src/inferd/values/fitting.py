@@ -94,7 +94,9 @@ def _fitted(declared: TensorMetadata, value: InputValue, pixels: str) -> tuple[T
     if value.array is None or (value.is_picture and datatype is DataType.BYTES):
         array = _content(declared, value)
     elif value.is_picture:
+        # Pictures have three dims; the one in front is the batch's.
         has_batch = len(dims) == 4
+        # What training scripts do mostly: models that take floats expect shares of 255.
         scale = pixels or ("0..1" if datatype.numpy.kind == "f" else "0..255")
         found = arranged(value.array, dims[1:] if has_batch else dims, scale, value.source)
         array, note = found.array[None] if has_batch else found.array, found.text
@@ -142,6 +144,7 @@ def _content(declared: TensorMetadata, value: InputValue) -> Array:
             f"{declared.datatype.value} of {size} bytes"
         )
         raise InvalidRequest(msg)
+    # As clients send binary tensors: packed, little-endian.
     array = np.frombuffer(value.content, declared.datatype.numpy)
     dims = declared.shape
     known = math.prod(dim for dim in dims if dim >= 0)
@@ -191,6 +194,7 @@ def _shaped(array: Array, dims: tuple[int, ...]) -> Array | None:
     if wanted > array.ndim:  # one row for a model that takes rows, a column [rows] as [rows, 1]
         front = array.reshape((1,) * (wanted - array.ndim) + array.shape)
         back = array.reshape(array.shape + (1,) * (wanted - array.ndim))
+        # [n] is n rows for a model of [-1, 1], and one row for one of [-1, n].
         for one in (back, front) if dims[-1] == 1 else (front, back):
             if fits(dims, one.shape):
                 return one

@@ -21,6 +21,7 @@ def read_json(body: bytes, source: str) -> dict[str, InputValue]:
     except RecursionError:
         msg = f"{source} is nested too deeply"
         raise InvalidRequest(msg) from None
+    # An inference request as the protocol has it, copied from a log or from documentation.
     if isinstance(document, dict) and isinstance(document.get("inputs"), list):
         return {
             name: value for entry in document["inputs"] for name, value in _v2_input(entry, source)
@@ -66,7 +67,9 @@ def json_array(values: Any, what: str) -> Array:
     flat, shape = _flat(values, what)
     kinds = {type(one) for one in flat}
     if kinds <= {str}:
+        # JSON may escape a lone surrogate; the model is to get it as it is written.
         array = objects([one.encode(errors="surrogatepass") for one in flat])
+    # Before the numbers: a bool is an int in Python, and NumPy would mix them.
     elif kinds == {bool}:
         array = np.array(flat, bool)
     elif kinds <= {int, float}:
@@ -84,6 +87,7 @@ _JSON_KINDS |= {int: "numbers", float: "numbers"}
 
 def _numbers(flat: list[Any], what: str) -> Array:
     if all(type(one) is int for one in flat):
+        # Signed first, as that is what most models have.
         for kind in (np.int64, np.uint64):
             try:
                 return np.array(flat, kind)
@@ -103,6 +107,8 @@ def _flat(values: Any, what: str) -> tuple[list[Any], tuple[int, ...]]:
     shape: list[int] = []
     level = [values]
     while level and all(isinstance(one, list) for one in level):
+        # NumPy would take all this over, but says nothing of where lists have
+        # different lengths, and guesses a type.
         lengths = {len(one) for one in level}
         if len(lengths) > 1:
             msg = f"{what} has rows of different lengths: {_some(sorted(lengths))}"

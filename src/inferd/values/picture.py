@@ -37,8 +37,10 @@ def read_picture(file: Path) -> Array:
         return np.empty((0, 0, 0), np.uint8)
     try:
         with library.open(file) as opened:
+            # Palettes, CMYK and 16 bits are made RGB, which models were trained on.
             mode = opened.mode if opened.mode in ("L", "RGB", "RGBA") else "RGB"
             pixels = np.asarray(opened.convert(mode))
+    # Pillow raises SyntaxError for files that are cut off or none of their kind.
     except (OSError, SyntaxError, ValueError, library.DecompressionBombError) as error:
         msg = f"{file} cannot be read as a picture: {error}"
         raise InvalidRequest(msg) from error
@@ -57,6 +59,7 @@ def arranged(pixels: Array, dims: tuple[int, ...], scale: str, source: str) -> A
     if len(dims) not in (2, 3):
         msg = f"{source} is a picture, but the input has dims {list(dims)}"
         raise InvalidRequest(msg)
+    # [3, 224, 3] can be read both ways; channels first is what ONNX and PyTorch have.
     is_last = len(dims) == 3 and dims[2] in CHANNELS and dims[0] not in CHANNELS
     channels = 1 if len(dims) == 2 else dims[2] if is_last else dims[0]
     size = dims[:2] if is_last or len(dims) == 2 else dims[1:]
@@ -82,6 +85,7 @@ def _drawn(pixels: Array, channels: int, size: tuple[int, ...]) -> Array:
         want if want > 0 else have for want, have in zip(size, pixels.shape, strict=False)
     )
     if image.size != (width, height):
+        # As torchvision resizes by default.
         image = image.resize((width, height), library.Resampling.BILINEAR)
     array = np.asarray(image)
     return array if array.ndim == 3 else array[:, :, None]

@@ -43,6 +43,7 @@ def save(file: str, tensors: Sequence[Tensor]) -> int:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file whole or not at all. Raises InvalidRequest."""
+    # In the same folder, since replace() is atomic only within a file system.
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         try:
@@ -57,6 +58,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def _npz(tensors: Sequence[Tensor]) -> bytes:
     out = io.BytesIO()
+    # The ignore: NumPy's stubs take the names of outputs for its own keyword, allow_pickle.
     np.savez(out, **{one.name: _storable(one) for one in tensors})  # type: ignore[arg-type,unused-ignore]
     return out.getvalue()
 
@@ -78,6 +80,7 @@ def _storable(tensor: Tensor) -> Array:
         return array
     flat = array.ravel().tolist()
     try:
+        # Text if it can be, so that whoever reads the file gets str.
         return np.array([one.decode() for one in flat], np.str_).reshape(array.shape)
     except UnicodeDecodeError:
         if any(one.endswith(b"\0") for one in flat):  # numpy would drop it
@@ -121,6 +124,7 @@ def _csv(tensors: Sequence[Tensor]) -> bytes:
         msg = "the outputs have different numbers of rows: write .npz"
         raise InvalidRequest(msg)
     out = io.StringIO()
+    # RFC 4180 says CRLF, but tools of a Unix shell would keep the CR in the last column.
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
     writer.writerows(zip(*columns, strict=True))

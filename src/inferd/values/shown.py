@@ -48,6 +48,7 @@ def json_value(tensor: Tensor) -> Any:
     if tensor.datatype is DataType.BYTES:
         flat = array.ravel()
         texts = np.empty(flat.shape, object)
+        # JSON has no bytes, and a replacement character would not tell which they were.
         texts[:] = [one.decode(errors="backslashreplace") for one in flat]
         return texts.reshape(array.shape).tolist()
     if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -64,6 +65,7 @@ def json_value(tensor: Tensor) -> Any:
 def _range_text(array: Array) -> str:
     if array.dtype.kind == "b":
         return f"  {int(array.sum())} of {array.size} true"
+    # The sum of an FP16 array overflows at 65,504.
     values = array.astype(np.float64) if array.dtype.kind == "f" else array
     odd = int(array.size - np.isfinite(values).sum()) if array.dtype.kind == "f" else 0
     if odd == array.size:

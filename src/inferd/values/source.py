@@ -44,6 +44,7 @@ def _read_word(word: str, stdin: Callable[[], bytes]) -> Mapping[str, InputValue
         return read_file(word[1:], stdin)
     name, equals, text = word.partition("=")
     plain, _, kind = name.rpartition(":")
+    # Only known datatypes: TensorFlow's names of tensors have a colon, too.
     if plain and kind in DATATYPES:
         [value] = _read_word(f"{plain}={text}", stdin).values()
         return {plain: _typed(value, DATATYPES[kind])}
@@ -56,6 +57,7 @@ def _read_word(word: str, stdin: Callable[[], bytes]) -> Mapping[str, InputValue
     if ".npz:" in path:
         path, _, member = path.rpartition(":")
     values = read_file(path, stdin)
+    # A name for a whole table: its columns side by side are one input.
     if len(values) > 1 and Path(path).suffix.lower() in TABLES:
         columns = {column: value.array for column, value in values.items()}
         return {name: InputValue(path, joined_columns(columns, path))}
@@ -147,6 +149,7 @@ def _read_numpy(file: Path, path: str) -> dict[str, InputValue]:
     try:
         if file.suffix.lower() == ".npy":
             return {"": InputValue(path, np.load(file, mmap_mode="r"))}
+        # Opened here, as np.load leaves the file open if it is no archive.
         with file.open("rb") as opened, np.load(opened) as arrays:
             return {name: InputValue(f"{path}:{name}", arrays[name]) for name in arrays.files}
     except (ValueError, EOFError, KeyError, AttributeError, BadZipFile) as error:

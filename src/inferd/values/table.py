@@ -44,6 +44,8 @@ def _texts(column: Array) -> Array:
 
 def _read_csv(file: Path) -> dict[str, Array]:
     try:
+        # utf-8-sig: Excel writes a byte order mark. newline="" leaves
+        # line ends in quotes alone (csv).
         with file.open(encoding="utf-8-sig", newline="") as opened:
             delimiter = "\t" if file.suffix.lower() == ".tsv" else _delimiter(opened.readline())
             opened.seek(0)
@@ -59,6 +61,7 @@ def _read_csv(file: Path) -> dict[str, Array]:
         if len(row) != width:
             msg = f"{file}: row {number} has {len(row)} values, the first has {width}"
             raise InvalidRequest(msg)
+    # A first row of numbers has no names of columns.
     if all(_number(cell) is not None for cell in rows[0]):
         columns = [_column([row[index] for row in rows]) for index in range(width)]
         return {"": joined_columns(dict(zip(map(str, range(width)), columns, strict=True)), "")}

@@ -28,6 +28,7 @@ class InputValue(NamedTuple):
 
 def objects(values: list[bytes]) -> Array:
     """Return an array of strings: an object array of bytes."""
+    # Filled afterwards: np.array() would make fixed-width bytes of them and drop trailing NULs.
     array = np.empty(len(values), object)
     array[:] = values
     return array
@@ -49,10 +50,12 @@ def cast(array: Array, datatype: DataType) -> Array:
     if array.dtype == wanted:
         return array
     if wanted.kind == "f":
+        # Beyond the type's range it becomes infinite, as any float of that type would.
         with np.errstate(over="ignore"):
             return array.astype(wanted)
     with np.errstate(invalid="ignore"):
         made = array.astype(wanted)
+    # Compared as values, so 1.0 may be an integer, and 1.5 and 300 as INT8 may not.
     if not np.array_equal(made, array):
         odd = array[made != array].ravel()[0]
         msg = f"{odd} is no {datatype.value}"

@@ -1,13 +1,12 @@
 import pytest
 
 from inferd.backends.tensorflow.fields import (
-    MalformedFields,
-    fields,
     integer,
     merged,
     messages,
     text,
 )
+from inferd.formats.protobuf import Malformed, fields
 
 
 def view(data):
@@ -16,7 +15,7 @@ def view(data):
 
 def test_every_wire_type_is_read_or_passed_over(write):
     message = write.encoded((1, 300), (2, "word")) + b"\x1d\1\2\3\4" + b"\x21" + bytes(8)
-    found = [(n, v if isinstance(v, int) else bytes(v)) for n, v in fields(view(message))]
+    found = [(n, v if isinstance(v, int) else bytes(v)) for n, _, v in fields(view(message))]
     assert found == [(1, 300), (2, b"word"), (3, b"\1\2\3\4"), (4, bytes(8))]
 
 
@@ -48,10 +47,10 @@ def test_a_message_that_comes_in_parts_is_all_of_them(write):
     ],
 )
 def test_what_is_cut_off_or_no_message_is_malformed(data):
-    with pytest.raises(MalformedFields):
+    with pytest.raises(Malformed):
         list(fields(view(data)))
 
 
 def test_a_text_that_is_none_is_malformed(write):
-    with pytest.raises(MalformedFields, match="not UTF-8"):
+    with pytest.raises(Malformed, match="not UTF-8"):
         text(view(write.encoded((1, b"\xff"))), 1)

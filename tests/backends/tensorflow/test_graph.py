@@ -1,7 +1,7 @@
 import pytest
 
-from inferd.backends.tensorflow.fields import MalformedFields
 from inferd.backends.tensorflow.graph import TfGraph, declared, has_loops, reaches_outside
+from inferd.formats.protobuf import Malformed
 from inferd.tensor.dtype import DataType
 
 
@@ -91,5 +91,5 @@ def test_an_unknown_rank_is_no_scalar(write):
     unknown = declared("x", 1, memoryview(write.encoded((3, 1))))
     assert unknown.is_unranked
     assert not declared("x", 1, memoryview(b"")).is_unranked
-    with pytest.raises(MalformedFields, match="below -1"):
+    with pytest.raises(Malformed, match="below -1"):
         declared("x", 1, memoryview(write.shape(-2)))

@@ -42,6 +42,7 @@ def array_of(result: Any, name: str, row_count: int) -> Array:
     Sparse matrices and data frames become dense, Python's objects the texts or numbers that they
     are. Raises BackendFailed.
     """
+    # scipy's sparse matrices; np.asarray would wrap one in an array of a single object.
     if hasattr(result, "toarray"):
         result = result.toarray()
     try:
@@ -59,7 +60,9 @@ def array_of(result: Any, name: str, row_count: int) -> Array:
         return array
     if all(isinstance(element, _NUMBERS) for element in elements):
         kinds = {type(element) for element in elements}
+        # Objects, as pandas and label encoders leave them, although all are numbers.
         numbers = np.array(elements)
+        # 1 and 2.5 may become floats together, but True must not become 1, nor 2**60 + 1 a float.
         if numbers.dtype != object and (len(kinds) == 1 or numbers.tolist() == elements):
             return numbers.reshape(array.shape)
     kinds_named = ", ".join(sorted({type(element).__name__ for element in elements}))
@@ -75,8 +78,11 @@ def _cast(array: Array, output: ModelOutput) -> Array:
     wanted = output.datatype
     are_texts = array.dtype.kind in "OSU"
     if wanted is not DataType.BF16 and not are_texts and wanted is not DataType.BYTES:
+        # What does not fit is seen by comparing, so NumPy's warning is noise.
         with np.errstate(all="ignore"):
             converted = array.astype(wanted.numpy)
+        # A float that is rounded is the same answer to fewer digits; an
+        # integer would be another label.
         are_floats = array.dtype.kind == converted.dtype.kind == "f"
         if are_floats or is_same(converted, array):
             return converted

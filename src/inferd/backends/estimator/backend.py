@@ -39,6 +39,8 @@ class EstimatorBackend(CompletingBackend):
     def __init__(self) -> None:
         super().__init__()
         for package in self.packages:  # imported with the first model
+            # Asked without importing, which takes scikit-learn seconds: a
+            # missing package is still refused at once.
             if find_spec(package) is None:
                 raise ModuleNotFoundError(name=package)
         self._usual: dict[str, str] = {}
@@ -105,12 +107,14 @@ def completed(config: ModelConfig, model: LoadedModel, default_max_batch_size: i
         for output in model.outputs.values()
     }
     whole = complete_config(config, Signature({name: taken}, {}, given), default_max_batch_size)
+    # Only for its check: a name that the model lacks is refused at load, not with each request.
     outputs_named(whole, model.outputs)
     parameters = {**whole.parameters}
     if features.width == len(features.names) == 1 and not config.input:
         parameters.setdefault(ANY_INPUT_NAME, "true")  # a table of one column has that one's name
     if not config.output:
         parameters.setdefault(FOUND_OUTPUTS, "true")
+        # decision_function and the like cost a pass over the model each, and few clients read them.
         usual = [output for output in _USUAL if output in model.outputs]
         named = parameters.get(DEFAULT_OUTPUTS, "").split(",")
         if not any(name in model.outputs for name in named):  # settings may be for other models

@@ -57,13 +57,19 @@ class CatboostBackend(EstimatorBackend):
         file = files.file
         where, kind = str(file), _FORMATS.get(file.suffix, "cbm")
         try:
+            # Twice: only the file tells the loss function, and so the
+            # class that it has to be read by.
             model = catboost.CatBoost().load_model(where, kind)
             if config.parameters.get(MODEL_CLASS) == _BASE:
                 return catboost_model(model, thread_count(config))
+            # The parameters of a loss follow after a colon: "Quantile:alpha=0.9".
             loss = str(model.get_all_params().get("loss_function", "")).partition(":")[0]
+            # Files that other tools converted to cbm may lack the training's parameters.
             is_classifier = loss in _CLASSIFIES if loss else len(model.classes_) > 0
             found = catboost.CatBoostClassifier if is_classifier else catboost.CatBoostRegressor
             model = found().load_model(where, kind)
+        # CatBoost's reader, in C++, raises errors of its own and plain
+        # ones, depending on the release.
         except Exception as error:
             raise Unreadable(file, error) from error
         return catboost_model(model, thread_count(config))

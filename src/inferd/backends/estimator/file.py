@@ -27,6 +27,7 @@ _importing = Lock()
 """Guards imports: the modules of these packages import each other, so two threads that start at
 different ends would deadlock, and Python raises an error in one. One lock for the process."""
 
+# With the pauses, 2.25 s in all: an import of scikit-learn takes that long.
 _MOST_TRIES = 10
 _PAUSE_S = 0.05
 _PARTIAL = "partially initialized module"
@@ -38,6 +39,7 @@ _HARMLESS = re.compile(
     r"ensemble\._hist_gradient_boosting\.predictor\.TreePredictor|"
     r"ensemble\._hist_gradient_boosting\.binning\._BinMapper|"
     r"neighbors\._(kd|ball)_tree\.(KD|Ball)Tree(64|32)?|"
+    # PyFuncDistance calls a function that the file names.
     r"metrics\._dist_metrics\.(?!PyFunc)\w+Distance(64|32)?|"
     r"utils\._bunch\.Bunch)"
 )
@@ -87,6 +89,7 @@ def _untangled(load: Callable[[], Any]) -> Any:
         try:
             return load()
         except (RuntimeError, ImportError, AttributeError) as error:
+            # Python's importlib raises it, but does not export the class.
             if type(error).__name__ != "_DeadlockError" and _PARTIAL not in str(error):
                 raise
             time.sleep(turn * _PAUSE_S)  # until the other import has finished
@@ -95,6 +98,7 @@ def _untangled(load: Callable[[], Any]) -> Any:
 
 def _trusted(io: ModuleType, file: Path, config: ModelConfig) -> list[str]:
     listed = {name.strip() for name in config.parameters.get(TRUSTED, "").split(",")}
+    # Reads the schema in the archive alone; nothing is built from it yet.
     flagged = list(io.get_untrusted_types(file=file))
     unknown = [name for name in flagged if name not in listed and not _HARMLESS.fullmatch(name)]
     if unknown:

@@ -31,6 +31,8 @@ class EstimatorInstance:
         self._calls = {
             name: output.call for name, output in outputs_named(config, model.outputs).items()
         }
+        # If the outputs were taken from the model, their datatypes are
+        # guesses: answers keep their own.
         self._casts = not is_on(config, FOUND_OUTPUTS)
         self._threads = thread_count(config)
         self._limited: set[int] = set()
@@ -38,6 +40,7 @@ class EstimatorInstance:
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute."""
+        # The limit is the calling thread's; looking a set up is all that later requests pay.
         if get_ident() not in self._limited:
             self._limit_threads()
         return [self._answer(request) for request in requests]

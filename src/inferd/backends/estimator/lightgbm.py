@@ -74,6 +74,7 @@ def _check_whole(file: Path) -> None:
 def lightgbm_model(model: Any, threads: int) -> LoadedModel:
     """Return an LGBMModel, one of LightGBM's scikit-learn classes, as a model."""
     if threads:
+        # The scikit-learn classes read it at each call.
         model.n_jobs = threads
     booster = model.booster_
     classes = getattr(model, "classes_", None)
@@ -107,6 +108,8 @@ def _model(model: Any, outputs: list[Method]) -> LoadedModel:
         kinds.update(by_category)
         if not kinds:
             return _floats(stacked(columns))
+        # LightGBM matches categories by the position among such columns: with another number of
+        # them, each would be read by another's table.
         if len(kinds) != len(booster.pandas_categorical or ()):
             msg = (
                 f"columns {', '.join(sorted(kinds))} hold texts, and the model's file names "
@@ -137,6 +140,7 @@ def _categories(booster: Any, names: tuple[str, ...]) -> list[str]:
     """Return the columns that the model was given as pandas' categories, by name."""
     if not booster.pandas_categorical:
         return []
+    # Only the text form tells which columns these are; one tree keeps it short.
     text = booster.model_to_string(num_iteration=1)
     line = next((one for one in text.splitlines() if one.startswith("feature_infos=")), "")
     kinds = dict(zip(names, line.partition("=")[2].split(" "), strict=False))

@@ -27,6 +27,7 @@ MIXING = {
 UNKNOWN = {"FunctionTransformer": "calls a function that may do anything"}
 """Estimators of which nobody can tell."""
 
+# A forest has an object for each tree; more than this leaves the search, never the answer, short.
 _MOST = 100_000
 
 
@@ -72,6 +73,7 @@ def parts_of(estimator: Any) -> Iterator[Any]:
             continue
         seen.add(id(part))
         if isinstance(part, np.ndarray):
+            # Arrays of estimators, as gradient boosting keeps its trees. Others hold numbers.
             if part.dtype == object:
                 waiting += part.ravel().tolist()
         elif isinstance(part, Mapping):

@@ -39,6 +39,7 @@ def rows_of(inputs: Sequence[Tensor], model: LoadedModel, order: Sequence[str] =
         msg = f"input '{inputs[0].name}' has shape {list(array.shape)}, expected at least one row"
         raise InvalidRequest(msg)
     are_texts = model.features.are_texts or (array.dtype == object and not model.features.width)
+    # Vectorizers of texts iterate over their input, and would take each row for one text.
     if are_texts and array.size == len(array):
         array = array.reshape(-1)
     elif array.ndim == 1:
@@ -66,6 +67,7 @@ def array_of(tensor: Tensor) -> Array:
     except UnicodeDecodeError as error:
         msg = f"input '{tensor.name}' has a text that is not UTF-8: {error}"
         raise InvalidRequest(msg) from error
+    # ravel() of a contiguous copy is a view, so this writes to the array.
     array.ravel()[:] = texts
     return array
 
@@ -166,6 +168,7 @@ def is_same(converted: Array, array: Array) -> bool:
     if converted.dtype == array.dtype:
         return True
     with np.errstate(all="ignore"):
+        # There and back: int64 above 2**53 is not what it was after float64.
         back = converted.astype(array.dtype)
     return bool(np.array_equal(back, array, equal_nan=array.dtype.kind == "f"))
 

@@ -129,9 +129,11 @@ def _attribute(estimator: Any, name: str) -> Any:
 def _takes_texts(estimator: Any) -> bool:
     """Tell whether the first step makes numbers of texts, one in each row."""
     steps = getattr(estimator, "steps", None)
+    # Pipelines may begin with pipelines.
     while steps:
         estimator = steps[0][1]
         steps = getattr(estimator, "steps", None)
+    # Late: read_estimator has imported scikit-learn by now, and nothing else may.
     from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 
     return isinstance(estimator, CountVectorizer | HashingVectorizer)
@@ -155,6 +157,7 @@ def _outputs(estimator: Any, name: str) -> list[Method]:
     if not callable(method):
         return []
     classes = _attribute(estimator, "classes_")
+    # With several targets, classes_ is a list of arrays (scikit-learn, multioutput).
     if name in _PER_TARGET and isinstance(classes, list) and len(classes) > 1:
         return [
             Method(f"{name}_{n}", DataType.FP64, (len(some),), partial(_target, method, n))
@@ -178,6 +181,7 @@ def _expected(estimator: Any, name: str, classes: Any) -> tuple[DataType, int]:
         return _kind_of_predictions(estimator, classes), _targets(estimator, classes)
     if name in _PER_TARGET and isinstance(classes, np.ndarray):
         return DataType.FP64, len(classes)
+    # For two classes there is one score, not two.
     if name == "decision_function" and (classes is None or len(classes) == 2):
         return DataType.FP64, 1
     if name == "transform":
@@ -191,6 +195,7 @@ def _expected(estimator: Any, name: str, classes: Any) -> tuple[DataType, int]:
 def _kind_of_predictions(estimator: Any, classes: Any) -> DataType:
     labels = classes if classes is not None else _attribute(estimator, "labels_")
     if isinstance(labels, list) and labels:
+        # One label of each target: they decide the datatype, and together they get the common one.
         labels = np.concatenate([np.asarray(some).ravel()[:1] for some in labels])
     if not isinstance(labels, np.ndarray) or not labels.size:
         return DataType.FP64
@@ -211,5 +216,6 @@ def _targets(estimator: Any, classes: Any) -> int:
         return len(classes)
     coefficients = _attribute(estimator, "coef_")
     if classes is None and isinstance(coefficients, np.ndarray):
+        # A row of coefficients for each target (LinearRegression.coef_).
         return 1 if coefficients.ndim == 1 else len(coefficients)
     return -1

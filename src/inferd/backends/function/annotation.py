@@ -71,6 +71,7 @@ def _array_port(
             f'Annotated[np.ndarray, inferd.Spec("FP32", [-1, 4])]'
         )
         raise InvalidConfig(msg)
+    # NumPy has no BF16, so its arrays are uint16 or ml_dtypes' own, whatever NDArray says.
     if datatype is not None and given not in (None, datatype, DataType.BF16):
         msg = f"{place} is an array of {datatype.value}, its Spec says {spec.datatype}"
         raise InvalidConfig(msg)
@@ -112,6 +113,7 @@ def _spec_in(annotation: object, place: str) -> tuple[Any, Spec]:
     if get_origin(annotation) is not Annotated:
         return annotation, Spec()
     inner, *notes = get_args(annotation)
+    # The class itself instead of an object of it, which would be ignored without a word.
     if Spec in notes:
         msg = f'{place}: write inferd.Spec("FP32", [-1, 4]), not inferd.Spec alone'
         raise InvalidConfig(msg)
@@ -147,6 +149,7 @@ def _element_of(annotation: Any) -> tuple[int, Any]:
 
 def _is_numpys(kind: Any) -> bool:
     """Return whether `kind` is a concrete type such as np.float32, not np.floating."""
+    # np.floating and the like stand for several dtypes; concrete ones have no subclasses.
     return isinstance(kind, type) and issubclass(kind, np.generic) and not kind.__subclasses__()
 
 
@@ -160,6 +163,7 @@ def _of_ndarray(annotation: Any, place: str) -> tuple[tuple[int, ...] | None, Da
     if not arguments:
         return None, None
     shape, dtype = arguments
+    # Plain np.dtype, without an argument, leaves the element type open.
     [element] = get_args(dtype) or [Any]
     if isinstance(element, TypeVar) or element is Any:
         return _static_shape(shape), None
@@ -182,6 +186,7 @@ def _static_shape(shape: Any) -> tuple[int, ...] | None:
 
 
 def _shape(sizes: Sequence[int], place: str) -> tuple[int, ...]:
+    # type() is int, since True is an int, too.
     if isinstance(sizes, str) or not all(type(size) is int for size in sizes):
         msg = f"{place}: its shape is {sizes!r}, expected a list of numbers"
         raise InvalidConfig(msg)

@@ -29,6 +29,7 @@ def read_app(path: Path) -> list[GivenModel]:
     if sys.path[:1] != [folder]:
         sys.path.insert(0, folder)
     _forget_namesakes(folder)
+    # Two app files of one name, in other folders, are two modules.
     mark = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
     name = f"{_PREFIX}{mark}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -39,9 +40,11 @@ def read_app(path: Path) -> list[GivenModel]:
     sys.modules[name] = module  # dataclasses and annotations look up their module there
     try:
         spec.loader.exec_module(module)
+    # BaseException: an app file may call sys.exit(), which must not end the server.
     except BaseException as error:
         del sys.modules[name]
         raise InvalidConfig(_complaint(path, error)) from error
+    # By id: a model that is bound to two names is one model.
     found = {id(one): one.given for one in vars(module).values() if isinstance(one, Model)}
     if not found:
         msg = (
@@ -65,6 +68,8 @@ def _forget_namesakes(folder: str) -> None:
         if one.name in sys.modules and _folder_of(sys.modules[one.name]) in apps:
             for name, _ in loaded:
                 if name.partition(".")[0] == one.name:
+                    # Only forgotten, with submodules: whoever has imported
+                    # them goes on with the old ones.
                     sys.modules.pop(name, None)
 
 

@@ -48,6 +48,8 @@ class FunctionBackend:
             if port.name not in hidden
         )
         for given, own in ((config.input, inputs), (config.output, outputs)):
+            # Names, datatypes and dims must agree; what else config.pbtxt says of a
+            # tensor, say a label file, is welcome.
             if given and [_plain(one) for one in given] != [_plain(one) for one in own]:
                 shown = ", ".join(f"{one.name} {one.datatype.value}" for one in own)
                 msg = f"model '{config.name}': its function has other inputs or outputs: {shown}"

@@ -19,6 +19,7 @@ from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
 
 log = logging.getLogger("inferd.backends")
 
+# One that is being sent and one that is ready; more would only hold memory.
 AHEAD = 2
 """How many answers a generator may be ahead of its consumer."""
 
@@ -64,6 +65,8 @@ class AsyncFunctionInstance(FunctionInstance):
         try:
             return await self.answer(request)
         except asyncio.CancelledError as error:
+            # Only if this task itself was cancelled; otherwise the model
+            # raised it, or awaited one that was.
             if is_cancelled():
                 raise
             msg = f"model '{self._call.model}' cancelled the request"
@@ -90,6 +93,7 @@ class AsyncFunctionInstance(FunctionInstance):
                     loop.run_forever()
                 except (SystemExit, KeyboardInterrupt):  # from a task created by the model
                     log.exception("model '%s'", self._call.model)
+            # Ended here, on their own loop, so that their finally blocks run before it is closed.
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
@@ -141,6 +145,7 @@ class AnswerFlow:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._loop = loop
+        # A slow client holds its generator up, rather than have all answers gather in memory.
         self._room = asyncio.Semaphore(AHEAD)
         self._task = asyncio.run_coroutine_threadsafe(self._make(answers, put), loop)
 

@@ -53,6 +53,7 @@ class FunctionCall:
         if len(answers) != 1:
             msg = f"model '{self.model}' gave {len(answers)} answers, expected one"
             raise BackendFailed(msg)
+        # It was made as one of a stream, whose end is told apart.
         answers[0].final = True
         return answers[0]
 
@@ -60,6 +61,7 @@ class FunctionCall:
         """Close the object; one that hangs is left behind."""
         if self._close is not None:
             thread = Thread(target=self._close_object, name=f"inferd-{self.model}", daemon=True)
+            # In a thread of its own, as nothing bounds what a user's close() does.
             thread.start()
             thread.join(_CLOSE_S)
 

@@ -78,12 +78,14 @@ class Model(Generic[_Arguments, _Returned]):
         said = replace(_read_config(config, place), name=called, backend="function")
         if batched and not said.max_batch_size:
             said = replace(said, max_batch_size=DEFAULT_MAX_BATCH_SIZE)
+        # Whoever says `batched` wants requests joined, as dynamic_batching {} asks for.
         if batched and said.dynamic_batching is None and said.sequence_batching is None:
             said = replace(said, dynamic_batching=DynamicBatching())
         if not said.instance_group:
             group = InstanceGroup(name=called, count=instances, kind="KIND_CPU")
             said = replace(said, instance_group=(group,))
         self.given = GivenModel(called, backend.completed(said), backend, _folder_of(function))
+        # updated=(): the function's attributes must not overwrite those of this object.
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
@@ -120,11 +122,13 @@ def given_model(target: Callable[..., Any]) -> GivenModel:
 def _function_of(target: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function to be called; for a class, its `__call__`, bound to the class itself."""
     if isinstance(target, type):
+        # Static: an ordinary look-up on a class finds type.__call__, which makes objects.
         call = inspect.getattr_static(target, "__call__", None)
         if not inspect.isfunction(call):
             msg = f"class {target.__name__} has no method __call__, which a model is made of"
             raise InvalidConfig(msg)
         _check_no_arguments(target)
+        # Bound, so that inspect leaves self out; it is read here, and never called.
         return types.MethodType(call, target)
     if isinstance(target, Model):
         msg = f"'{target.name}' is a model already"
@@ -138,6 +142,7 @@ def _function_of(target: Callable[..., Any]) -> Callable[..., Any]:
 
 def _check_no_arguments(target: type) -> None:
     try:
+        # bind() without arguments fails just as calling the class would.
         inspect.signature(target).bind()
     except ValueError:  # its signature is unknown: calling it will tell
         return
@@ -192,6 +197,7 @@ def _read_config(options: Mapping[str, object], place: str) -> ModelConfig:
     parameters = document.get("parameters")
     if isinstance(parameters, Mapping):
         document["parameters"] = {
+            # config.pbtxt has a message there; in Python, plain texts are what one writes.
             key: {"string_value": value} if isinstance(value, str) else value
             for key, value in parameters.items()
         }

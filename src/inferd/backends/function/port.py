@@ -45,7 +45,9 @@ class FunctionPort(msgspec.Struct, frozen=True):
             if self.form == "scalar":
                 return elements[0]
             return elements if len(self.shape) == 1 else self._nested(elements, tensor)
+        # A declared dim of 1 stands for a scalar (dims), which the function takes without it.
         array = tensor.numpy().reshape(tensor.shape[: len(self.shape)])
+        # It is the request's own memory, perhaps a client's shared region.
         array.flags.writeable = False
         return array
 
@@ -73,6 +75,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
     def _elements(self, tensor: Tensor) -> list[Any]:
         if self.datatype is not DataType.BYTES:
             flat = tensor.numpy().ravel()
+            # list() keeps NumPy's scalars, tolist() makes Python's numbers of them.
             numbers: list[Any] = list(flat) if issubclass(self.kind, np.generic) else flat.tolist()
             return numbers
         if self.kind is bytes:
@@ -84,6 +87,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
             raise InvalidRequest(msg) from error
 
     def _nested(self, elements: list[Any], tensor: Tensor) -> list[Any]:
+        # Filled element by element: np.array() would take bytes and texts for dtypes of their own.
         array = np.empty(len(elements), object)
         array[:] = elements
         nested: list[Any] = array.reshape(tensor.shape).tolist()
@@ -112,6 +116,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
             return self._numbers(np.asarray(value))
         array = np.asarray(value)
         target = self.datatype.numpy
+        # An empty list has float64 by NumPy's choice, which says nothing.
         if array.size and _RANKS.get(array.dtype.kind, 3) > _RANKS[target.kind]:
             msg = f"holds {array.dtype}, expected {self.datatype.value}"
             raise BackendFailed(msg)
@@ -120,6 +125,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
     def _numbers(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return an array with its own dtype; a mismatch is an error, not rounded."""
         target = self.datatype.numpy
+        # By its name: ml_dtypes' type, as JAX gives it, without importing ml_dtypes.
         if self.datatype is DataType.BF16 and array.dtype.name == "bfloat16":
             array = np.ascontiguousarray(array).view(target)
         if self.datatype is DataType.BF16 and array.dtype.name == "uint16":

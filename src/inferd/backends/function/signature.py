@@ -95,6 +95,7 @@ def _named_values(value: object) -> Mapping[str, object] | None:
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         named: Mapping[str, object] = value._asdict()
         return named
+    # Not asdict(), which copies arrays, and everything in them, deeply.
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return None
@@ -135,6 +136,7 @@ class _Kind:
         code = _unwrapped(function)
         is_coroutine = inspect.iscoroutinefunction(code)
         is_generator = inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code)
+        # What a coroutine function says it returns is what awaiting it gives.
         origin = None if is_coroutine else get_origin(returned)
         if is_generator and origin in (Iterable, AsyncIterable):  # a looser annotation
             origin = Iterator if origin is Iterable else AsyncIterator
@@ -272,6 +274,7 @@ def _parameters(
             return {}
         msg = f"{place} does not tell its parameters; name them with inputs= and outputs="
         raise InvalidConfig(msg) from error
+    # inspect still lists what a partial has bound by keyword, as something that may be overridden.
     bound = function.keywords if isinstance(function, functools.partial) else {}
     return {name: one for name, one in found.items() if name not in bound}
 
@@ -279,6 +282,7 @@ def _parameters(
 def _hints(function: Callable[..., object], place: str, *, is_needed: bool) -> dict[str, Any]:
     try:
         return typing.get_type_hints(_unwrapped(function), include_extras=True)
+    # Names in annotations are evaluated, so anything may be raised.
     except Exception as error:
         if not is_needed:
             return {}

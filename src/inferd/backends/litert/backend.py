@@ -92,6 +92,8 @@ class Interpreter:
         for name, array in feed.items():
             if self.shapes.get(name) != array.shape:
                 dims = np.array(array.shape, np.int32)
+                # False: not strictly, so that dims which the file gives as 1 may grow, as most
+                # converters write the batch.
                 raw.ResizeInputTensor(self.inputs[name], dims, False, graph)
                 self.shapes[name] = array.shape
         raw.AllocateTensors(graph)
@@ -122,6 +124,7 @@ def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
         if not texts:
             return arrays
         return [
+            # LiteRT gives text as fixed-width bytes, of which Tensor.from_numpy takes objects only.
             array.astype(object) if name in texts else array
             for name, array in zip(names, arrays, strict=True)
         ]
@@ -142,10 +145,13 @@ def _details(
         return _by_name(made.get_input_details()), _by_name(made.get_output_details()), 0
     chosen = wanted or (SERVING if SERVING in known else known[0])
     runner = made.get_signature_runner(chosen)
+    # A signature may be of another graph than the first, and every call has to name the graph.
     return runner.get_input_details(), runner.get_output_details(), int(runner._subgraph_index)
 
 
 def _by_name(details: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    # TensorFlow's converter keeps the names of tensors there, ":0"
+    # being an operation's first output.
     return {str(detail["name"]).removesuffix(":0"): detail for detail in details}
 
 
@@ -153,6 +159,7 @@ def _declared(details: dict[str, dict[str, Any]]) -> dict[str, Declared]:
     declared = {}
     for name, detail in details.items():
         dims = detail["shape_signature"]
+        # Files without variable dims have no shape_signature.
         shape = tuple(int(dim) for dim in (dims if len(dims) else detail["shape"]))
         dtype = np.dtype(detail["dtype"])
         try:

@@ -49,6 +49,7 @@ def check_file(content: bytes, what: str) -> None:
         raise InvalidConfig(msg)
     try:
         complaint = _complaint(FlatTable(content, root(content), [MAX_ITEMS]))
+    # FlatTable follows offsets wherever they lead; every read outside the file ends here.
     except (struct.error, IndexError):
         complaint = "it is cut off, or an offset leads out of it"
     except TooMuch:
@@ -61,6 +62,7 @@ def check_file(content: bytes, what: str) -> None:
 def _complaint(model: FlatTable) -> str:
     """Return what is wrong with the model, "" for nothing."""
     filled = [bool(b.count(_DATA) or b.number(_OFFSET)) for b in model.tables(_BUFFERS)]
+    # The old field has one byte; operators beyond 127 stand in the new one (schema, version 3a).
     kinds = [max(code.byte(_OLD_KIND), code.number(_KIND)) for code in model.tables(_CODES)]
     graphs = []
     for number, table in enumerate(model.tables(_SUBGRAPHS)):
@@ -75,6 +77,7 @@ def _complaint(model: FlatTable) -> str:
 
 def _entry_complaint(model: FlatTable, graphs: list["_Graph"]) -> str:
     """Return what is wrong with the graphs and signatures that clients can call, or ""."""
+    # Graph 0 is what runs if no signature is named.
     entries = {0}
     for signature in model.tables(_SIGNATURES):
         number = signature.number(_SIGNATURE_SUBGRAPH)
@@ -138,9 +141,12 @@ class _Graph:
 
     def _add(self, place: int, tensor: FlatTable, filled: list[bool]) -> None:
         number, shape = tensor.number(_BUFFER), tensor.numbers(_SHAPE)
+        # Buffer 0 is always empty, by convention: it means that the tensor has none.
         if number and number >= len(filled):
             _refuse(f"tensor {place} lies in buffer {number} of {len(filled)}")
         is_constant = number < len(filled) and filled[number]
+        # Variables are zeros before the first run; tensors without
+        # elements have nothing to be read.
         if is_constant or tensor.byte(_IS_VARIABLE) or not prod(shape):
             self._known.add(place)
         quantization = tensor.table(_QUANTIZATION)
@@ -171,6 +177,8 @@ class _Graph:
             if number not in self._known:
                 _refuse(f"{what} takes tensor {number}, which nothing has given")
         for number in gives:
+            # A constant lies in the mapped file, which nothing may write to; and of two writers,
+            # one would have checked against the other's shape.
             if tensors[number].is_firm or number in self._given:
                 _refuse(f"{what} gives tensor {number}, which is there already")
             self._given.add(number)

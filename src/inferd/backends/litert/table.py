@@ -18,8 +18,11 @@ class FlatTable:
     def __init__(self, content: bytes, place: int, left: list[int]) -> None:
         self._content = content
         self._place = place
+        # A list, as it is one number for all tables of a file.
         self._left = left
+        # The vtable: a table begins with a signed offset back to it.
         fields = place - struct.unpack_from("<i", content, place)[0]
+        # struct would take a negative place for one that counts from the end.
         if fields < 0:
             raise IndexError
         self._fields = fields
@@ -80,7 +83,9 @@ class FlatTable:
         return start + 4, _unsigned(self._content, start)
 
     def _at(self, field: int) -> int:
+        # A vtable begins with two sizes of 16 bits; then come the offsets of the fields.
         entry = 4 + 2 * field
+        # Written by an older schema, which did not have the field.
         if entry + 2 > self._size:
             return 0
         offset: int = struct.unpack_from("<H", self._content, self._fields + entry)[0]

@@ -31,6 +31,7 @@ DATATYPES = {
 
 _MOST = 1024  # streams, or threads
 
+# Each stream has its own memory for intermediate results, however few requests there are.
 MAX_STREAMS = 64
 
 
@@ -55,6 +56,7 @@ class OpenvinoBackend(CompletingBackend):
         if placement.gpu:
             msg = f"model '{config.name}': backend 'openvino' runs models on the CPU only"
             raise Unsupported(msg)
+        # The names that the configuration uses decide which of a port's names are served.
         key = _fingerprint(files), config.parameters, config.input, config.output
         loaded = self._loaded.get(key, partial(self._compile, files, config))
         check_config(config, loaded.ports.signature)
@@ -123,6 +125,7 @@ def settings(config: ModelConfig, *, is_safe: bool) -> dict[str, Any]:
     hint = config.parameters.get("PERFORMANCE_HINT")
     least = 1 if is_safe and count == 1 and not hint else 2
     streams = whole_number(config, "NUM_STREAMS", min(max(least, count), MAX_STREAMS), 1, _MOST)
+    # At least 2, whatever is configured: with 1 in total errors would be lost, see above.
     threads = whole_number(config, "INFERENCE_NUM_THREADS", max(least, streams), 2, _MOST)
     return {
         "INFERENCE_PRECISION_HINT": "bf16" if is_on(config, "HINT_BF16") else "f32",
@@ -151,6 +154,7 @@ def openvino_run(loaded: CompiledOpenvino, config: ModelConfig) -> Run:
 
     def put(pooled: PooledRequest, number: int, name: str, array: Array) -> None:
         if name in bits:
+            # Copied, and kept in views: the tensor only borrows this memory.
             view = np.array(array)
             tensor = openvino.Tensor(view, list(view.shape), openvino.Type.bf16)
         else:  # copied, as OpenVINO accepts only writable memory
@@ -170,6 +174,8 @@ def openvino_run(loaded: CompiledOpenvino, config: ModelConfig) -> Run:
                     break
             for number, name in inputs:
                 array, view = feed[name], views[number]
+                # Into the memory that the request already has: a new tensor
+                # costs an allocation each time.
                 if view is not None and view.shape == array.shape:
                     view[...] = array
                 else:
@@ -194,6 +200,7 @@ def outputs_by(openvino: Any) -> Callable[[Any], list[Array]]:
 
     def infer(request: Any) -> list[Array]:
         if raw is not None:
+            # The private method's arguments differ between releases.
             with suppress(TypeError):
                 return list(raw(request, {}, False, False).values())
         return [np.array(one) for one in request.infer().values()]
@@ -203,6 +210,7 @@ def outputs_by(openvino: Any) -> Callable[[Any], list[Array]]:
 
 def _viewed(array: Array, dtype: np.dtype[Any]) -> Array:
     """Return `array` as `dtype` if OpenVINO returns the same bytes as another type."""
+    # BF16 comes as float16, of which the bits are meant, and booleans as uint8.
     if array.dtype != dtype and array.dtype.itemsize == dtype.itemsize and dtype.kind in "ub":
         return array.view(dtype)
     return array
@@ -247,6 +255,7 @@ def _failure(config: ModelConfig, doing: str, error: BaseException) -> Exception
     """Return the error for the client; the last line of OpenVINO's text says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = foreign_text(RuntimeError(lines[-1] if lines else "")).removeprefix("RuntimeError: ")
+    # OpenVINO has one class of exceptions; that it is the client's fault shows in its words only.
     is_fault = doing == "run it" and any(word in text for word in ("shape", "dimension"))
     kind = InvalidRequest if is_fault else BackendFailed
     return kind(f"model '{config.name}': OpenVINO cannot {doing}: {text}")

@@ -43,6 +43,7 @@ def _graph(message: memoryview) -> tuple[list[str], list[str]]:
             tags += _texts(view(value), _TAGS)
         elif number == _SIGNATURES:
             names += _texts(view(value), _KEY)
+    # That one is not for clients: TensorFlow runs it when it loads the model.
     return tags, [name for name in names if name != _INIT]
 
 

@@ -53,15 +53,19 @@ class Shapes:
         is_dynamic = any(port.get_partial_shape().is_dynamic for port in model.inputs)
         self._lock = threading.Lock()
         self._known: set[tuple[Dims, ...]] = set()
+        # A clone, because reshaping changes the model, and the original is being compiled.
         self._copy = model.clone() if is_dynamic and operations.isdisjoint(_DECIDING) else None
         self.is_safe = operations <= _SAFE and self._is_settled(model)
 
     def check(self, shapes: tuple[Dims, ...]) -> None:
         """Raise RuntimeError if inputs of `shapes` do not fit the model."""
+        # Without the lock: entries are only added, or all removed, and
+        # a miss is merely checked again.
         if self._copy is None or shapes in self._known:
             return
         with self._lock:
             self._copy.reshape({number: list(shape) for number, shape in enumerate(shapes)})
+            # Clients choose shapes, so the memory of them is bounded.
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             self._known.add(shapes)
@@ -83,6 +87,7 @@ def _trial(port: Any) -> list[int]:
     if shape.rank.is_dynamic:
         raise RuntimeError
     return [
+        # 2 rather than 1, which could be broadcast and fit where other sizes do not.
         min(max(_TRIAL, dim.get_min_length()), dim.get_max_length() if _is_ended(dim) else _TRIAL)
         if dim.is_dynamic
         else dim.get_length()
@@ -91,4 +96,5 @@ def _trial(port: Any) -> list[int]:
 
 
 def _is_ended(dim: Any) -> bool:
+    # OpenVINO gives -1 for a dim without an upper end.
     return bool(dim.get_max_length() > 0)

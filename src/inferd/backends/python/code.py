@@ -25,6 +25,7 @@ def code_folders(files: ModelFiles) -> tuple[Path, Path]:
 def check_code(source: bytes, files: ModelFiles) -> None:
     """Raise BadCode for code that no Python reads, or that cannot define the class of a model."""
     try:
+        # Invalid escapes in a string warn as it is parsed; they are no error of the model.
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(source)
     except SyntaxError as error:
@@ -48,5 +49,6 @@ def _names(tree: ast.Module) -> Iterator[str]:
             yield _MODEL_CLASS if node.name == "*" else node.asname or node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
+        # Whatever is executed there may define the class: better no complaint than a wrong one.
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("exec", "globals"):
             yield _MODEL_CLASS

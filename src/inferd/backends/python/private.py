@@ -41,6 +41,8 @@ class PrivateModules:
         self._name = f"inferd_model_{uuid.uuid4().hex}"
         self._files = f"{self._name}.files"
         self._api = f"{self._name}.inferd_worker"
+        # An `import` statement calls the __import__ of its module's own __builtins__ (Python
+        # reference, The import statement): so only the model's modules are redirected.
         self._builtins = vars(builtins) | {"__import__": self._import}
 
     def open(self, folders: Sequence[Path]) -> None:
@@ -48,6 +50,7 @@ class PrivateModules:
         _package(self._name, [])
         _package(self._api, list(inferd_worker.__path__))
         _package(self._files, [str(folder) for folder in folders])
+        # First, as Python's own finders would not know the names, but would search for them.
         sys.meta_path.insert(0, self)
 
     def close(self) -> None:
@@ -73,6 +76,7 @@ class PrivateModules:
     ) -> ModuleSpec | None:
         """Find the model's files and the sources of the API; called by the import system."""
         if name.startswith(f"{self._api}.") and path:
+            # Sources only: the compiled modules of the same folder initialise once per process.
             return FileFinder(path[0], (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(name)
         if not name.startswith(f"{self._files}."):
             return None
@@ -93,14 +97,18 @@ class PrivateModules:
         if level == 0 and name in API:
             return self.ours("api")
         top = name.partition(".")[0]
+        # Installed packages come first, as without a server, unless the
+        # model has imported its own before.
         is_file = level == 0 and f"{self._files}.{top}" in sys.modules
         if not is_file:
             try:
                 return builtins.__import__(name, globals, locals, fromlist or (), level)
             except ModuleNotFoundError as error:
+                # error.name tells a missing module from one that is found and misses another.
                 if level or error.name != top or not self._has(top):
                     raise
         whole = f"{self._files}.{name}"
+        # `import a.b` binds a, `from a.b import c` needs a.b: what __import__ returns differs.
         if fromlist:
             return builtins.__import__(whole, globals, locals, fromlist, 0)
         importlib.import_module(whole)

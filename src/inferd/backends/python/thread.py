@@ -45,6 +45,7 @@ class ModelThread(WorkerProcess):
             except OSError as error:
                 msg = f"model '{self._name}': its thread cannot be started: {error.strerror}"
                 raise BackendFailed(msg) from error
+            # From here on the thread owns the duplicates, and closes them.
             undo.pop_all()
         self._other.close()
         threading.Thread(
@@ -57,6 +58,8 @@ class ModelThread(WorkerProcess):
             if self.has_ended.is_set():
                 return
             self.reason = self.reason or reason
+            # shutdown and not close: it wakes a thread that is reading, and the
+            # descriptor is not reused under it.
             self.socket.shutdown(socket.SHUT_RDWR)
         self._note_end()
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from inferd.backends.tensorflow.fields import fields, integer, merged, messages, text
+from inferd.backends.tensorflow.fields import integer, merged, messages, text
 from inferd.backends.tensorflow.graph import NOTHING, TfGraph, TfNode
 from inferd.errors import InvalidConfig
+from inferd.formats.protobuf import fields
 
 _FILLS = ("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -32,15 +33,17 @@ def asset_tensors(meta_graph: memoryview, what: str) -> frozenset[str]:
     Raises InvalidConfig, whose text begins with `what`, for a path that leaves the folder of
     assets; Malformed.
     """
+    # asset_file_def; older files have a collection instead.
     listed = list(messages(meta_graph, _LISTED))
     if not listed:
         collections = {text(one, 1): merged(one, 2) for one in messages(meta_graph, _COLLECTIONS)}
         collection = collections.get(_COLLECTION, NOTHING)
         # If a collection has lists of different kinds, TensorFlow uses only the last.
-        if all(number == _ANY_LIST for number, _ in fields(collection)):
+        if all(number == _ANY_LIST for number, _, _ in fields(collection)):
             listed = [merged(one, 2) for one in messages(merged(collection, _ANY_LIST), 1)]
     for asset in listed:
         path = PurePosixPath(text(asset, 2))
+        # TensorFlow joins it to the folder "assets" without looking.
         if path.is_absolute() or not path.parts or ".." in path.parts or "\\" in str(path):
             msg = f"{what}: its asset '{path}' is no path below its folder 'assets'"
             raise InvalidConfig(msg)
@@ -82,6 +85,7 @@ class _Trail:
 
     def leads_to_asset(self, scope: str, node: TfNode, place: int) -> bool:
         """Return whether input `place` of `node` is always the path of an asset."""
+        # "^name" is a control dependency, which carries no value (NodeDef.input).
         data = [tensor for tensor in node.inputs if not tensor.startswith("^")]
         if place >= len(data) or self._depth >= MAX_DEPTH:
             return False
@@ -102,6 +106,8 @@ class _Trail:
         if node is None:
             return False
         if not scope and f"{name}:{rest or '0'}" in self._assets:
+            # Only an output that TensorFlow replaces by feeding it; another
+            # operation of that name would compute its own.
             return node.op in ("Placeholder", "Const")
         if node.op == "Identity":
             return self.leads_to_asset(scope, node, 0)

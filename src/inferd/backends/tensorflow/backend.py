@@ -41,6 +41,7 @@ class TensorflowBackend(CompletingBackend):
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed if it cannot be loaded."""
         del placement  # TensorFlow places operations itself
+        # Again, as the files may have changed since `complete`.
         known = _interface(files, config)
         check_config(config, known.signature)
         _check_given(config, known)

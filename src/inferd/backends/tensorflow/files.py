@@ -5,7 +5,6 @@ from pathlib import Path
 
 from inferd.backends.tensorflow.assets import asset_tensors, fills_from_elsewhere
 from inferd.backends.tensorflow.fields import (
-    MalformedFields,
     decoded,
     integer,
     merged,
@@ -16,6 +15,7 @@ from inferd.backends.tensorflow.graph import RESTORING, TfGraph, TfNode, declare
 from inferd.config.model import ModelConfig
 from inferd.core.signature import Declared, Signature
 from inferd.errors import InvalidConfig
+from inferd.formats.protobuf import Malformed
 
 MAX_FILE_BYTES = (1 << 31) - 1
 """Protobuf's own limit for a message; a SavedModel's weights are in separate files."""
@@ -54,7 +54,7 @@ def read_saved_model(folder: Path, config: ModelConfig, what: str) -> ServedSign
         raise InvalidConfig(msg)
     try:
         return _interface(memoryview(_content(file, what)), config, what)
-    except MalformedFields as error:
+    except Malformed as error:
         msg = f"{what}: saved_model.pb is not what TensorFlow writes, or cut off: {error}"
         raise InvalidConfig(msg) from error
 
@@ -67,7 +67,7 @@ def read_graph(file: Path, config: ModelConfig, what: str) -> ServedSignature:
     try:
         graph = TfGraph(memoryview(_content(file, what)))
         placeholders = graph.placeholders()
-    except MalformedFields as error:
+    except Malformed as error:
         msg = f"{what} is not what TensorFlow writes, or cut off: {error}"
         raise InvalidConfig(msg) from error
     if not graph.nodes:
@@ -86,6 +86,7 @@ def read_graph(file: Path, config: ModelConfig, what: str) -> ServedSignature:
     nodes = graph.reached(fetches.values())
     _check_tables(fills_from_elsewhere(graph, frozenset(), [], nodes), what)
     used = {node.name for node in nodes}
+    # Placeholders of training, such as a keep probability, are left over in frozen graphs.
     inputs = {name: each for name, each in placeholders.items() if name in used}
     feeds = {name: f"{name}:0" for name in inputs}
     return ServedSignature(Signature(inputs, {}, outputs), feeds, fetches, (), nodes)
@@ -103,9 +104,12 @@ def _interface(content: memoryview, config: ModelConfig, what: str) -> ServedSig
         starts += _tensors(signatures[_INIT_KEY], 2, what)[1].values()
     loading = graph.reached(starts)
     fetched = graph.reached(fetches.values())
+    # SaverDef.restore_op_name, which TensorFlow runs to read the variables.
     restored = graph.reached([text(merged(meta_graph, 3), 3)])
     others, assets = [*fetched, *restored], asset_tensors(meta_graph, what)
     _check_tables(fills_from_elsewhere(graph, assets, loading, others), what)
+    # Restoring may read files, which are the model's own variables;
+    # whatever else runs then may not.
     nodes = [*fetched, *loading, *(node for node in restored if node.op not in RESTORING)]
     return ServedSignature(Signature(inputs, {}, outputs), feeds, fetches, tags, nodes)
 
@@ -140,6 +144,7 @@ def _meta_graph(
 
 
 def _chosen(signatures: dict[str, memoryview], config: ModelConfig, what: str) -> str:
+    # TensorFlow's own: it is run at load and gives nothing.
     known = [name for name in signatures if name != _INIT_KEY]
     usual = known[0] if len(known) == 1 else SERVING
     wanted = config.parameters.get("TF_SIGNATURE_DEF") or usual
@@ -157,6 +162,7 @@ def _tensors(
     for entry in messages(signature, number):
         key, info = text(entry, 1), merged(entry, 2)
         names[key] = text(info, 1)
+        # TensorInfo names a dense tensor; other encodings leave the name empty (meta_graph.proto).
         if not names[key] and number == 1:
             msg = f"{what}: '{key}' is a sparse or composite tensor, which cannot be served"
             raise InvalidConfig(msg)

@@ -4,15 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from inferd.backends.tensorflow.fields import (
-    MalformedFields,
     decoded,
-    fields,
     integer,
     merged,
     messages,
     text,
 )
 from inferd.core.signature import Declared
+from inferd.formats.protobuf import Malformed, fields
 from inferd.tensor.dtype import DataType
 
 DATATYPES = {
@@ -66,7 +65,7 @@ class TfNode:
 
 
 class TfGraph:
-    """The nodes of a GraphDef by name, and those of its functions. Raises MalformedFields."""
+    """The nodes of a GraphDef by name, and those of its functions. Raises Malformed."""
 
     def __init__(self, graph_def: memoryview) -> None:
         self.nodes = {node.name: node for node in map(_node, messages(graph_def, 1))}
@@ -75,6 +74,8 @@ class TfGraph:
         for function in messages(merged(graph_def, 2), 1):
             declaration = merged(function, 1)
             name = text(declaration, 1)
+            # A file may define a function twice: what is searched has the
+            # nodes of both, whichever runs.
             inside = self._functions.setdefault(name, [])
             inside += map(_node, messages(function, 3))
             arguments = self._arguments.setdefault(name, [])
@@ -134,6 +135,7 @@ NOTHING = memoryview(b"")
 def reaches_outside(nodes: Iterable[TfNode]) -> TfNode | None:
     """Return the first of `nodes` that would touch files, the network or Python."""
     for node in nodes:
+        # Beginnings, as these come in many versions: TFRecordDataset, TFRecordDatasetV2, and so on.
         if node.op in _OUTSIDE or node.op.startswith(_OUTSIDE_STARTS):
             return node
         stream = text(node.attributes.get("output_stream", NOTHING), 2)
@@ -148,7 +150,7 @@ def has_loops(nodes: Iterable[TfNode]) -> bool:
 
 
 def declared(name: str, kind: int, shape: memoryview) -> Declared:
-    """Return a tensor of TensorFlow's type `kind` and a TensorShapeProto. Raises MalformedFields.
+    """Return a tensor of TensorFlow's type `kind` and a TensorShapeProto. Raises Malformed.
 
     A shape of unknown rank is ().
     """
@@ -156,14 +158,14 @@ def declared(name: str, kind: int, shape: memoryview) -> Declared:
     dims = () if is_unranked else tuple(integer(dim, 1) for dim in messages(shape, 2))
     if any(dim < -1 for dim in dims):
         msg = f"tensor '{name}' has a dim below -1"
-        raise MalformedFields(msg)
+        raise Malformed(msg)
     return Declared(name, f"type {kind}", dims, DATATYPES.get(kind), is_unranked=is_unranked)
 
 
 def _node(message: memoryview) -> TfNode:
     name = op = ""
     inputs, attributes, calls = [], {}, []
-    for number, value in fields(message):
+    for number, _, value in fields(message):
         if not isinstance(value, memoryview):
             continue
         if number == 1:
@@ -174,6 +176,7 @@ def _node(message: memoryview) -> TfNode:
             inputs.append(decoded(value))
         elif number == 5:
             key, attribute = text(value, 1), merged(value, 2)
+            # Others are not kept: the values of constants may be most of the file.
             if key in ("dtype", "shape", "output_stream"):
                 attributes[key] = attribute
             calls += _called(attribute)
@@ -183,7 +186,7 @@ def _node(message: memoryview) -> TfNode:
 def _called(attribute: memoryview) -> list[str]:
     """Return the functions that an AttrValue names, alone or in a list (field 9)."""
     found = []
-    for number, value in fields(attribute):
+    for number, _, value in fields(attribute):
         if number == _FUNCTION_ATTR and isinstance(value, memoryview):
             found.append(text(value, 1))
         elif number == _LIST_ATTR and isinstance(value, memoryview):
@@ -212,6 +215,7 @@ def _read_by(node: TfNode) -> list[str]:
 
 
 def _called_by(node: TfNode) -> list[str]:
+    # A function may be called by its name as an operation, without a call operation (tf.function).
     return [node.op, *node.calls]
 
 

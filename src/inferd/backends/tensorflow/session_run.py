@@ -32,10 +32,13 @@ def session_run(loaded: LoadedSession, config: ModelConfig) -> Run:
         key = tuple(wanted)
         call = callables.get(key)
         if call is None:
+            # Each callable keeps a pruned copy of the graph, and clients
+            # choose which outputs they want.
             if len(callables) >= MAX_CALLABLES:
                 everything = run(feed, names)
                 return [everything[names.index(name)] for name in wanted]
             fetches = [known.fetches[name] for name in wanted]
+            # Two threads may both make one; the second simply replaces an equal one.
             call = callables[key] = _callable(loaded, feeds, fetches)
         if halves:
             feed = {name: a.view(bfloat16) if name in halves else a for name, a in feed.items()}
@@ -58,6 +61,7 @@ def _as_array(result: Any, bfloat16: Any) -> Array:
 
 
 def _callable(loaded: LoadedSession, feeds: list[str], fetches: list[str]) -> Any:
+    # Late, like TensorFlow itself, of which it is a part.
     from tensorflow.core.protobuf import config_pb2
 
     made = config_pb2.CallableOptions(feed=feeds, fetch=fetches)

@@ -34,6 +34,7 @@ class TensorrtBackend:
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. Raises Unsupported without a GPU."""
+        # Any GPU will do to read metadata; where instances run is not known yet.
         with closing(self._device(config, 0)) as device:
             plan = self._plan(files, config, device, 0)
         completed = complete_config(config, plan.signature, plan.max_batch_size or 1)
@@ -50,6 +51,7 @@ class TensorrtBackend:
             plan = self._plan(files, config, device, placement.device_id)
             check_config(config, plan.signature)
             runs = PlanRun(plan, device, config)
+        # Also if the load is interrupted: each retained context has to be released once.
         except BaseException:
             device.close()
             raise
@@ -73,6 +75,7 @@ class TensorrtBackend:
             with device.current():
                 return load_plan(self._import(config), files.file, config)
 
+        # A model that may not run host code must not share an engine that was read with it allowed.
         key = fingerprint([files.file]), number, is_on(config, ALLOW_NATIVE)
         return self._plans.get(key, load)
 

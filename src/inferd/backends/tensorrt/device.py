@@ -12,6 +12,7 @@ from typing import Any
 
 from inferd.errors import BackendFailed
 
+# The driver's name for users; libcuda.so without a version comes with development packages only.
 _LIBRARY = "libcuda.so.1"
 _Address = ctypes.c_uint64
 _Pointer = ctypes.c_void_p
@@ -21,6 +22,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuDeviceGetCount": (ctypes.POINTER(ctypes.c_int),),
     "cuDeviceGet": (ctypes.POINTER(ctypes.c_int), ctypes.c_int),
     "cuDevicePrimaryCtxRetain": (ctypes.POINTER(_Pointer), ctypes.c_int),
+    # _v2 and the like are what NVIDIA's headers make of the plain names; the plain symbols are ABIs
+    # of before 2010, some with 32-bit sizes.
     "cuDevicePrimaryCtxRelease_v2": (ctypes.c_int,),
     "cuCtxPushCurrent_v2": (_Pointer,),
     "cuCtxPopCurrent_v2": (ctypes.POINTER(_Pointer),),
@@ -64,6 +67,7 @@ class _Driver:
 
     def call(self, name: str, *args: Any) -> None:
         """Call a function of the driver. Raises BackendFailed with the driver's error name."""
+        # ctypes releases the interpreter's lock during the call.
         if status := getattr(self._library, name)(*args):
             text = ctypes.c_char_p()
             self._library.cuGetErrorName(status, ctypes.byref(text))
@@ -83,11 +87,14 @@ class Device:
         self._device = ctypes.c_int()
         self._context = _Pointer()
         driver.call("cuDeviceGet", ctypes.byref(self._device), device_id)
+        # TensorRT uses the primary context, so memory allocated in
+        # another one would not be its own.
         driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._device)
 
     @contextmanager
     def current(self) -> Iterator[None]:
         """Return a context in which the calling thread uses this GPU."""
+        # The current context is the thread's, and any of a pool of threads may run an instance.
         self._driver.call("cuCtxPushCurrent_v2", self._context)
         try:
             yield
@@ -111,6 +118,7 @@ class Device:
     def allocate(self, size_bytes: int) -> int:
         """Allocate GPU memory; return its address."""
         made = _Address()
+        # cuMemAlloc refuses 0 bytes, and TensorRT a tensor without an address.
         self._driver.call("cuMemAlloc_v2", ctypes.byref(made), max(1, size_bytes))
         return made.value
 

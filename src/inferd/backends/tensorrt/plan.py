@@ -66,6 +66,7 @@ class TensorrtPlan:
     def max_batch_size(self) -> int:
         """The largest first dim that some profile allows for every input."""
         firsts = [
+            # A batch has to suit every input of one profile.
             min((high[0] for _, high in profile.values() if high), default=0)
             for profile in self.profiles
         ]
@@ -115,6 +116,7 @@ def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> TensorrtPlan:
         engine = runtime.deserialize_cuda_engine(content)
     except (RuntimeError, ValueError, TypeError) as error:
         raise failure(config, log, error) from error
+    # TensorRT reports failures through its log alone, and returns None.
     if engine is None:
         raise failure(config, log, None)
     return TensorrtPlan(trt, engine, log, config)
@@ -128,10 +130,14 @@ def failure(config: ModelConfig, log: Any, error: BaseException | None) -> Backe
 
 
 def _log_of(trt: ModuleType) -> Any:
+    # A class in a function, as its base exists only once TensorRT is imported: so mypy knows
+    # neither, hence the ignores here and in run.py.
     class Log(trt.ILogger):  # type: ignore[misc, name-defined]
         """Keeps TensorRT's last error."""
 
         def __init__(self) -> None:
+            # Explicitly: pybind11 refuses objects whose base was not
+            # initialised, and super() may not reach it.
             trt.ILogger.__init__(self)
             self.last = ""
 

@@ -14,6 +14,7 @@ from inferd.config.model import ModelConfig
 from inferd.core.arrays import Array
 from inferd.errors import BackendFailed
 
+# What cudaMalloc promises; a little more room lets sizes that differ slightly share memory.
 _ALIGNMENT = 256
 
 
@@ -38,6 +39,7 @@ class PlanRun:
                 device.close_stream(self._stream)
                 raise failure(config, plan.log, None)
         self._profile = 0
+        # Kept here, since TensorRT holds only a plain pointer to an allocator.
         self._allocators: dict[str, Any] = {}
 
     def run(self, feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
@@ -68,6 +70,7 @@ class PlanRun:
         try:
             with self._device.current():
                 self._device.wait(self._stream)
+                # Before its memory is freed, and while the GPU is current: destroying it uses both.
                 self._context = None
                 for address, _ in self._memory.values():
                     self._device.free(address)
@@ -95,6 +98,8 @@ class PlanRun:
         staging = self._staging(name, array.nbytes)
         source = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
         if len(source):
+            # By way of pinned memory: from other memory the driver
+            # copies synchronously, page by page.
             np.copyto(_bytes_at(staging, array.nbytes), source)
             self._device.copy_in(address, staging, array.nbytes, self._stream)
         self._check(self._context.set_tensor_address(name, address), f"input '{name}'")

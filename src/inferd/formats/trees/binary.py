@@ -31,6 +31,7 @@ class BinaryReader:
 
     def take(self, size: int) -> bytes:
         """Return the next `size` bytes."""
+        # Also below 0: lengths in the file are signed in some formats, and would step backwards.
         if not 0 <= size <= len(self.content) - self.at:
             msg = f"at byte {self.at}: {size} bytes expected, it has {len(self.content)} in all"
             raise ValueError(msg)

@@ -95,6 +95,7 @@ def category_bounds(categories: Array) -> Array:
     sorted_once = np.unique(categories)
     if not len(sorted_once):
         return np.zeros(2, np.int64)
+    # A run ends where the next category is not the next integer.
     last = np.append(np.diff(sorted_once) > 1, True)
     first = np.insert(last[:-1], 0, True)
     return np.stack([sorted_once[first], sorted_once[last] + 1], axis=1).ravel()
@@ -139,6 +140,7 @@ def encode_ensemble(
 
 def at_most(thresholds: Any) -> Any:
     """Return the largest float32 at most each threshold: float32 features compare the same."""
+    # The largest float32: beyond it, a threshold compares the same with every float32.
     limited = np.clip(thresholds, -3.4028235e38, 3.4028235e38)
     single = limited.astype(np.float32)
     above = single > limited
@@ -165,6 +167,7 @@ _TRANSFORMS: dict[str, list[Step]] = {
 
 def _answer_steps(ensemble: Ensemble) -> list[Step]:
     if ensemble.answer == PAIR:
+        # [p] times [-1, 1] plus [1, 0] is [1 - p, p].
         both = np.array([[-1, 1]], np.float32), np.array([1, 0], np.float32)
         return [("MatMul", {}, both[0]), ("Add", {}, both[1])]
     if ensemble.answer == VALUES or ensemble.transform in ("argmax", "positive"):
@@ -180,8 +183,11 @@ def reached(tree: Tree) -> Array:
     level = np.zeros(1, np.int64)
     while len(level):
         found[level] = True
+        # By levels and not node by node: trees have millions of
+        # nodes, and NumPy takes them at once.
         inner = level[tree.left[level] >= 0]
         level = np.concatenate([tree.left[inner], tree.right[inner]])
+        # Without those seen before, so that it ends on a cycle, too.
         level = level[~found[level]]
     return found
 
@@ -255,6 +261,7 @@ def _trees_node(ensemble: Ensemble, input_name: str) -> OnnxNode:
         "nodes_nodeids": node_ids.tolist(),
         "nodes_featureids": np.where(inner, _joined([t.feature for t in trees], np.int64), 0),
         "nodes_modes": [ensemble.comparison if one else LEAF for one in inner.tolist()],
+        # The operator's lists have an entry for each node; what a leaf has there is ignored.
         "nodes_values": np.where(inner, values, 0).astype(float).tolist(),
         "nodes_truenodeids": np.where(inner, _joined([t.left for t in trees], np.int64), 0),
         "nodes_falsenodeids": np.where(inner, _joined([t.right for t in trees], np.int64), 0),

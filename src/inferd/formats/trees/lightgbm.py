@@ -63,6 +63,8 @@ def _sections(text: str) -> list[dict[str, str]]:
 
 def _ensemble(head: Section, trees: list[dict[str, str]]) -> Ensemble:
     name, *settings = head.get("objective", "").split() or [""]
+    # reg_sqrt trains on roots, and the answer is squared with its
+    # sign: no transform here does that.
     if name not in _TRANSFORMS or "sqrt" in settings:
         msg = f"objective '{head.get('objective')}' of LightGBM is not supported"
         raise Unsupported(msg)
@@ -79,8 +81,10 @@ def _ensemble(head: Section, trees: list[dict[str, str]]) -> Ensemble:
         ensemble.names = names
     ensemble.scale = float(options.get("sigmoid", 1)) if _TRANSFORMS[name] == "sigmoid" else 1.0
     if "average_output" in head:
+        # Random forests: the mean of the trees instead of their sum.
         ensemble.scale /= max(1, len(trees) // per_iteration)
     for number, tree in enumerate(trees):
+        # Of several classes, the trees of an iteration follow one another.
         ensemble.trees.append(_tree(tree, number % per_iteration))
     return ensemble
 
@@ -93,6 +97,7 @@ def _tree(tree: Section, target: int) -> Tree:
     leaves = _numbers(tree["leaf_value"], np.float64)
     features = _numbers(tree.get("split_feature", ""), np.int64)
     thresholds = _numbers(tree.get("threshold", ""), np.float64)
+    # Bit 0: categorical. Bit 1: what is missing goes left. Bits 2 and 3: what counts as missing.
     kinds = _numbers(tree.get("decision_type", ""), np.int64)
     inner, count = len(features), len(leaves)
     if not inner == len(thresholds) == len(kinds) == count - 1:
@@ -156,6 +161,7 @@ def _category_sets(tree: Section, thresholds: Any, nodes: list[int]) -> dict[int
         raise ValueError(msg)
     sets = []
     for first, end in itertools.pairwise(ends.tolist()):
+        # A set is a bit field in words of 32 bits.
         bits = np.unpackbits(words[first:end].view(np.uint8), bitorder="little")
         bounds = category_bounds(np.flatnonzero(bits)).astype(np.float64)
         # Features are truncated to integers: anything above -1 becomes 0.
@@ -172,6 +178,7 @@ def _children(text: str, inner: int, count: int) -> Any:
     if len(numbers) != inner or (len(numbers) and numbers.min() < -count):
         msg = "a tree has a child that is not there"
         raise ValueError(msg)
+    # Leaves come after the inner nodes here; ~n is LightGBM's number of leaf n.
     return np.concatenate([np.where(numbers < 0, inner + ~numbers, numbers), np.full(count, -1)])
 
 

@@ -78,6 +78,7 @@ def _ensemble(reader: BinaryReader) -> Ensemble:
         raise ValueError(msg)
     ensemble = Ensemble(feature_count, base, _comparison(trees), _transform(transform))
     for nodes, target in zip(trees, classes, strict=True):
+        # -1: every leaf has a value for each class, so it becomes one tree for each.
         targets = range(count) if target < 0 else [target]
         ensemble.trees += [_tree(nodes, one, count, ensemble.comparison) for one in targets]
     if is_average:  # the base is added after averaging
@@ -85,6 +86,7 @@ def _ensemble(reader: BinaryReader) -> Ensemble:
         ensemble.scale /= averaged
         ensemble.base = [one * averaged for one in base]
     if transform == "exponential_standard_ratio":
+        # exp2(-x / ratio), which isolation forests are scored by.
         ensemble.scale *= -math.log(2) / ratio
     elif transform in ("sigmoid", "multiclass_ova"):
         ensemble.scale *= alpha
@@ -158,6 +160,7 @@ def _tree(nodes: _Nodes, target: int, count: int, comparison: str) -> Tree:
         leaves[is_leaf] = nodes.vector[nodes.begin[is_leaf] + np.uint64(target)]
     with np.errstate(over="ignore"):  # infinite values are refused by check_trees
         leaves = leaves.astype(np.float32)
+    # Rounded down for <=, up for <: no float32 lies between the threshold and its rounding.
     limits = at_most(nodes.threshold) if comparison == AT_MOST else -at_most(-nodes.threshold)
     left, right = nodes.left.astype(np.int64), nodes.right.astype(np.int64)
     # In a Tree, a category in the set goes right.
@@ -167,6 +170,7 @@ def _tree(nodes: _Nodes, target: int, count: int, comparison: str) -> Tree:
         np.where(is_leaf, leaves, limits),
         np.where(is_turned, right, left),
         np.where(is_turned, left, right),
+        # With the children exchanged, the other one is left.
         nodes.nan_left.astype(bool) ^ is_turned,
         target,
         _category_sets(nodes, comparison),

@@ -5,6 +5,7 @@ from typing import Any
 from inferd.errors import InvalidConfig
 from inferd.formats.trees.binary import BinaryReader
 
+# A model of XGBoost nests a dozen levels; Python's recursion ends at a thousand.
 MAX_DEPTH = 64
 
 _NUMBERS = {
@@ -97,6 +98,7 @@ class _Reader(BinaryReader):
         return kind, count
 
     def _size(self) -> int:
+        # At the greatest depth, so that a size can only be a number.
         size = self.value(self.marker(), MAX_DEPTH)
         if not isinstance(size, int) or size < 0:
             msg = "a size that is none"

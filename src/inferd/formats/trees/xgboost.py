@@ -63,10 +63,12 @@ def _document(content: bytes) -> Any:
 
 def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
     params = learner["learner_model_param"]
+    # One number in a text; since 3.1 a list of them in brackets.
     scores = [float(one) for one in str(params["base_score"]).strip("[]").split(",")]
     ensemble = _empty_ensemble(
         learner["objective"]["name"],
         int(params["num_feature"]),
+        # num_class is 0 for everything but multi:*.
         max(int(params.get("num_class", 0)), int(params.get("num_target", 1)), 1),
         scores,
     )
@@ -75,6 +77,7 @@ def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
     _check_booster(booster["name"])
     weights = None
     if booster["name"] == "dart":
+        # DART drops trees while it trains, and scales those that stay.
         weights = [float(one) for one in booster["weight_drop"]]
         booster = booster["gbtree"]
     model = booster["model"]
@@ -99,6 +102,7 @@ def _empty_ensemble(
     if not 1 <= count <= MAX_TARGETS:
         msg = f"it has {count} outputs, expected 1 to {MAX_TARGETS}"
         raise ValueError(msg)
+    # The file has it as a probability, trees are summed in log odds.
     if as_seen and objective in _SIGMOID:
         scores = [math.log(score / (1 - score)) if 0 < score < 1 else 0.0 for score in scores]
     elif as_seen and objective in _EXP:

@@ -43,11 +43,13 @@ class TritonPythonModel:
         module = _module_class(_imported(os.path.join(folder, _CODE)))()
         state = os.path.join(folder, _STATE)
         if os.path.exists(state):
+            # weights_only: a state_dict is a pickle, which could run any code otherwise.
             module.load_state_dict(torch.load(state, map_location="cpu", weights_only=True))
         self._module = module.to(self._device).eval()
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Run each request by itself; one that fails gets its own error."""
+        # Once for all requests: entering it costs as much as a small model.
         with self._inference():
             return [self._answer(request) for request in requests]
 
@@ -69,6 +71,7 @@ class TritonPythonModel:
         if tensor is None:
             return None  # an omitted optional input
         if tensor.triton_dtype() == _BF16:
+            # As DLPack, which has a BF16; NumPy has none.
             return torch.from_dlpack(tensor.to_dlpack()).to(self._device)
         array = tensor.as_numpy()
         if array.dtype == object:
@@ -110,6 +113,7 @@ def _imported(file: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise _wrong(f"{place} cannot be imported")
     found = importlib.util.module_from_spec(spec)
+    # Before it runs, for dataclasses and pickles look their module up there.
     sys.modules[_NAME] = found
     spec.loader.exec_module(found)
     return found

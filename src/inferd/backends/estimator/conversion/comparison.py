@@ -73,12 +73,14 @@ def _difference(
 ) -> Difference:
     if got.size != want.size or len(got) != len(want):
         return Difference(name, np.inf, 0, f"shape {got.shape}", f"shape {want.shape}", len(want))
+    # Converters add or leave out a last dim of 1.
     got = got.reshape(want.shape)
     if want.dtype.kind == "f" and got.dtype.kind == "f":
         apart = _apart(got.astype(np.float64), want.astype(np.float64))
     else:
         # Of labels that are numbers, a converter may have made other ones: 1 for True.
         apart = np.array(_plain(got) != _plain(want), float)
+        # Of two classes with the same probability, either is the likeliest: rounding decides.
         if name == PREDICT and ties is not None:
             apart[ties] = 0.0
     if not apart.size:
@@ -94,13 +96,16 @@ def _difference(
 def _apart(got: Array, want: Array) -> Array:
     with np.errstate(all="ignore"):
         apart = np.abs(got - want) / np.maximum(1.0, np.abs(want))
+    # Equal infinities have a difference of NaN, and so have equal NaN.
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     apart = np.where(same, 0.0, apart)
+    # Only one side is NaN: no tolerance covers that.
     return np.where(np.isnan(apart), np.inf, apart)
 
 
 def _plain(array: Array) -> Array:
     if array.dtype.kind not in "OSU":
         return array
+    # ONNX gives text as str, labels of libraries may be bytes.
     texts = [one.decode() if isinstance(one, bytes) else str(one) for one in array.ravel().tolist()]
     return np.array(texts, object).reshape(array.shape)

@@ -117,6 +117,8 @@ def converted(
     columns = as_configured(columns, config)
     ports = [OnnxPort(name, _datatype(column), _shape(column)) for name, column in columns.items()]
     try:
+        # The outputs are rewritten with it below; that it is missing
+        # should not take a conversion to say.
         import_module("onnx")
         content = onnx_of(model.origin, ports, transforms=PREDICT not in model.outputs)
     except ModuleNotFoundError as error:
@@ -127,6 +129,7 @@ def converted(
     answers = _answers(content, columns)
     got = {name: array for name, array in answers.items() if name in model.outputs}
     want = expected(model, _rows(model, columns), row_count, list(got))
+    # Otherwise the comparison below reports the sizes; no Reshape could make them fit.
     if all(array.size == want[name].size for name, array in got.items()):
         wanted = _wanted(model, config, want)
         content = with_outputs(content, wanted)
@@ -182,6 +185,7 @@ def converted_for(model: LoadedModel, folder: Path, config: ModelConfig) -> tupl
     """
     sample = None
     if name := config.parameters.get(CONVERT_SAMPLE):
+        # A configuration may come from a client, who must not have other files of the server read.
         if not (folder / name).resolve().is_relative_to(folder.resolve()):
             msg = (
                 f"parameter {CONVERT_SAMPLE} is '{name[:MAX_SHOWN]}', outside of the model's folder"
@@ -271,6 +275,8 @@ def _wanted(model: LoadedModel, config: ModelConfig, want: Arrays) -> dict[str, 
             msg = f"output '{source}' has no counterpart in ONNX; there are {', '.join(want)}"
             raise Unsupported(msg)
         array = want[source]
+        # Cast as an answer to a client would be, so that what cannot be cast is refused now. The
+        # reshape is the server's to do, on either side.
         tensor = tensor_of(replace(output, reshape=None), array, len(array), is_cast=True)
         wanted[output.name] = Wanted(source, tensor.numpy())
     return wanted
@@ -300,6 +306,7 @@ def _shape(column: Array) -> tuple[int, ...]:
 def _session(content: bytes) -> Any:
     onnxruntime = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
+    # Fatal only: rows that the model refuses are part of the comparison, and no news.
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
@@ -308,6 +315,7 @@ def _feed(session: Any, columns: Columns) -> Mapping[str, Array]:
     """Return what the ONNX model takes for `columns`: floats as wide as its own."""
     inputs = session.get_inputs()
     if len(inputs) == 1 and len(columns) > 1:
+        # The converter made one input of all columns.
         columns = {inputs[0].name: stacked(columns)}
     feed = {}
     for wanted, (name, column) in zip(inputs, columns.items(), strict=True):

@@ -25,6 +25,7 @@ _TRAINED = (
 )
 """Attributes of scikit-learn's estimators with rows, or with something like rows, of training."""
 
+# Nearest neighbours keep the whole training set; each row costs a prediction of the library.
 _MOST_TRAINED = 1000
 
 Known = Mapping[int, Array]
@@ -43,12 +44,14 @@ def drawn_rows(known: Known, trained: Array, column_count: int, row_count: int) 
 
     `known` are thresholds, `trained` rows of training, [any, columns].
     """
+    # A fixed seed: whether a conversion is accepted must not change from one start to the next.
     random = np.random.default_rng(0)
     columns = [
         random.choice(_candidates(known.get(n), trained[:, n], random), row_count)
         for n in range(column_count)
     ]
     rows = np.stack(columns, axis=1) if columns else np.zeros((row_count, 0), np.float32)
+    # Whole rows of training as well: columns drawn apart are never seen together in real data.
     rows[: len(trained)] = trained[: len(rows)]
     count = sum(len(np.unique(one)) for one in known.values())
     return Drawn(rows.astype(np.float32), count)
@@ -61,6 +64,7 @@ def _candidates(thresholds: Array | None, trained: Array, random: np.random.Gene
         at = at[np.isfinite(at)]
         if len(at):
             span = np.float32(max(at[-1] - at[0], 1.0))
+            # Halved first: the sum of two large float32 overflows.
             between = at[:-1] / 2 + at[1:] / 2
             beyond = np.array([at[0] - span, at[-1] + span], np.float32)
             below, above = (np.nextafter(at, np.float32(end)) for end in (-np.inf, np.inf))

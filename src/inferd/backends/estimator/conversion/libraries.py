@@ -51,6 +51,7 @@ def onnx_of(estimator: Any, ports: Sequence[OnnxPort], *, transforms: bool) -> b
 
 def root_of(estimator: Any) -> str:
     """Return the name of the package that an estimator's class is from."""
+    # Its Booster and its scikit-learn classes; subclasses of a user's own are in other packages.
     if hasattr(estimator, "get_booster"):
         return "xgboost"
     return type(estimator).__module__.partition(".")[0]
@@ -75,6 +76,7 @@ def _of_xgboost(model: Any) -> Ensemble:
     booster = model.get_booster()
     best = _best_iteration(model)
     if best is not None:
+        # predict() of a model that stopped early uses the trees up to the best round only.
         booster = booster[: best + 1]
     return _with_labels(read_xgboost(bytes(booster.save_raw("ubj"))), model)
 
@@ -89,6 +91,7 @@ def _best_iteration(model: Any) -> int | None:
 
 def _of_lightgbm(model: Any) -> Ensemble:
     booster = getattr(model, "booster_", model)
+    # Likewise. best_iteration is 0 without early stopping, and -1 asks for all trees.
     text = booster.model_to_string(num_iteration=booster.best_iteration or -1)
     return _with_labels(read_lightgbm(text.encode()), model)
 
@@ -125,6 +128,7 @@ def _of_sklearn(estimator: Any, ports: Sequence[OnnxPort], main: str) -> bytes:
     }
     inputs = []
     for port in ports:
+        # BF16 stands for "none": skl2onnx has no type for it.
         kind = kinds.get(port.datatype or DataType.BF16)
         if kind is None or port.shape is None:
             names = ", ".join(one.value for one in kinds)
@@ -134,6 +138,7 @@ def _of_sklearn(estimator: Any, ports: Sequence[OnnxPort], main: str) -> bytes:
     model = skl2onnx.convert_sklearn(
         estimator,
         initial_types=inputs,
+        # By default it makes a list of maps from label to share, which no tensor can be.
         options={id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None,
         target_opset=_OPSETS,
     )
@@ -142,6 +147,7 @@ def _of_sklearn(estimator: Any, ports: Sequence[OnnxPort], main: str) -> bytes:
 
 def _of_catboost(model: Any, name: str) -> bytes:
     onnx = import_module("onnx")
+    # CatBoost writes ONNX to files only.
     with TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         model.save_model(str(file), format="onnx")

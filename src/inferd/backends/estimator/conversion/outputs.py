@@ -31,16 +31,19 @@ def with_outputs(content: bytes, wanted: Mapping[str, Wanted]) -> bytes:
     graph = model.graph
     if not any(opset.domain in ("", "ai.onnx") for opset in model.opset_import):
         model.opset_import.add(domain="", version=_OPSET)
+    # The new outputs may have the names that the old ones had, so those give way.
     sources = {one.source: f"{one.source} as computed" for one in wanted.values()}
     for node in graph.node:
         for names in (node.input, node.output):
             names[:] = [sources.get(name, name) for name in names]
     del graph.output[:]
+    # It may describe tensors under names that they no longer have.
     del graph.value_info[:]
     for name, (source, answer) in wanted.items():
         kind = onnx_type(datatype_of(answer.dtype))
         dims = answer.shape[1:]
         cast, shape = f"{name} of its datatype", f"shape of {name}"
+        # 0 keeps the number of rows (ONNX, Reshape).
         graph.initializer.append(onnx.numpy_helper.from_array(np.array([0, *dims]), shape))
         graph.node.append(onnx.helper.make_node("Cast", [sources[source]], [cast], to=kind))
         graph.node.append(onnx.helper.make_node("Reshape", [cast, shape], [name]))

@@ -15,6 +15,7 @@ def read_sample(file: Path, what: str) -> Columns:
     Texts are object arrays of `str`. Raises InvalidConfig, which calls the file `what`.
     """
     try:
+        # A sample is only data: a pickled array in it could run code.
         with np.load(file, allow_pickle=False) as opened:
             arrays = {name: opened[name] for name in opened.files}
     except (OSError, ValueError, AttributeError) as error:

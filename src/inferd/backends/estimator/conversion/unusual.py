@@ -74,6 +74,7 @@ def _others(
     columns: Columns, unusual: Mapping[ColumnNumber, Sequence[Any]], compare: Compare
 ) -> list[ColumnNumber]:
     """Return the places in which `unusual` values are answered otherwise, all if there are many."""
+    # All columns at once first: usually nothing is wrong, and one run says so.
     outcome = compare(_tried(columns, unusual))
     if outcome == "same" or (len(unusual) > _MOST_COLUMNS and outcome == "refused"):
         return []
@@ -87,12 +88,14 @@ def _unseen(array: Array, number: int) -> Sequence[Any]:
     """Return values that a column does not have, numbers near to those that it has."""
     values = np.unique(array.reshape(len(array), -1)[:, number])
     if array.dtype == object:
+        # Longer than any known text, so it is none of them.
         return [f"{max(values, key=len)}?"]
     if array.dtype.kind != "f":
         limits = np.iinfo(array.dtype)
         beyond = int(values[0]) - 1, int(values[-1]) + 1
         return [one for one in beyond if limits.min <= one <= limits.max]
     known = values[np.isfinite(values)]
+    # Between two neighbours: encoders of numeric categories know neither, models of numbers both.
     return [known[:2].mean()] if len(known) > 1 else []
 
 
@@ -109,6 +112,7 @@ def _tried(columns: Columns, unusual: Mapping[ColumnNumber, Sequence[Any]]) -> C
     """Return rows of `columns` with one of the `unusual` values in one place each, in turn."""
     pairs = [(place, value) for place, values in unusual.items() for value in values]
     row_count = len(next(iter(columns.values())))
+    # np.resize repeats the rows in turn until there are enough.
     chosen = np.resize(np.arange(row_count), max(_ROWS, len(pairs)))
     tried = {name: array[chosen] for name, array in columns.items()}
     for row in range(len(chosen) if pairs else 0):
