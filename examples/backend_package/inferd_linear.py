@@ -25,7 +25,7 @@ ROWS = Verdict(INDEPENDENT, "a product with a matrix keeps rows apart")
 class LinearBackend:
     """Runs linear models; all instances of one share nothing and need nothing to be closed."""
 
-    traits = Traits(is_bounded=True, is_concurrent=True, joins=True, leaves_inputs=True)
+    traits = Traits(is_bounded=True, is_concurrent=True, joins=True)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """Return `config` with input x, output y and their dims. Raises InvalidConfig."""

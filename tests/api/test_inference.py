@@ -70,9 +70,6 @@ class NotingCodec(InferCodec):
     def model_of(self, message, call):
         return message, ""
 
-    def note_wait(self, request, message, call):
-        self._note("note_wait")
-
     def encode(self, request, response, message, call):
         self._note("encode")
         return [response.outputs[0].numpy().sum(), request.parameters]
@@ -107,7 +104,7 @@ async def test_what_is_small_is_decoded_and_encoded_on_the_loop(engine):
     codec = NotingCodec()
     inference = over_http(engine, codec)
     assert await inference.begin("m", HTTP) == [8, {}]
-    assert codec.steps == ["decode", "note_wait", "encode"]
+    assert codec.steps == ["decode", "encode"]
 
 
 async def test_what_is_large_is_decoded_and_encoded_in_threads(engine):

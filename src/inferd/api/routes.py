@@ -10,7 +10,6 @@ from inferd.api.coded_bodies import CodedBodies
 from inferd.api.mounted import MountedRoutes
 from inferd.api.v2.generate import GenerateRoutes
 from inferd.api.v2.http_infer import RestInference
-from inferd.api.v2.rows import slot_for
 from inferd.compiled import mypyc_attr
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
@@ -23,7 +22,6 @@ from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.overload import RETRY_AFTER
 from inferd.http.router import Route, Router, Target
 from inferd.http.routes import Routes
-from inferd.memory.batch_memory import BlockSlot
 from inferd.observe.tracing.tracer import Tracer
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.rest import codec as v2_rest
@@ -140,7 +138,6 @@ class HttpRoutes(TableRoutes):
         super().__init__(
             lines, engine.tracer, failures, forward=forward, access=access, id_header=id_header
         )
-        self._batch_memory = engine.capacity.batch_memory
         self._targets = self.router.known
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
@@ -204,10 +201,6 @@ class HttpRoutes(TableRoutes):
         """Return the methods a request target allows, none if it does not exist."""
         found = self.router.find(target)
         return sorted(found.calls) if found else []
-
-    def slot_for(self, request: HttpRequest, length: int, received: int) -> BlockSlot | None:
-        """See Routes.slot_for."""
-        return slot_for(self._batch_memory, request, length, received)
 
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:

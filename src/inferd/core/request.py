@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError
-from inferd.memory.batch_memory import BlockSlot
 from inferd.record import Record
 from inferd.tensor.tensor import Parameters, Tensor
 
@@ -164,8 +163,7 @@ class InferRequest(Record):
     from text or copied out of shared memory. `takes_errors`: the reader of a decoupled model's
     answers goes on after an error among them. Requests with equal `batch_key`, unless it is None,
     differ only in id, data, shared memory and parameters, so a check of one holds for the others.
-    `slot` is where a large body was received, for whoever joins requests; None for most. `sample`
-    is for the payload log, None if it does not want this request.
+    `sample` is for the payload log, None if it does not want this request.
 
     What follows is filled in on the way. `batch_size` is the first dim of the inputs, 1 for a model
     without batching. The times are on the clock of time.perf_counter_ns, 0 where the request did
@@ -200,7 +198,6 @@ class InferRequest(Record):
         "copied_bytes",
         "takes_errors",
         "batch_key",
-        "slot",
         "sample",
         "batch_size",
         "queued_ns",
@@ -237,7 +234,6 @@ class InferRequest(Record):
         copied_bytes: int = 0,
         takes_errors: bool = False,
         batch_key: object = None,
-        slot: BlockSlot | None = None,
         sample: Any = None,
         batch_size: int = 1,
         queued_ns: int = 0,
@@ -270,7 +266,6 @@ class InferRequest(Record):
         self.copied_bytes = copied_bytes
         self.takes_errors = takes_errors
         self.batch_key = batch_key
-        self.slot = slot
         self.sample = sample
         self.batch_size = batch_size
         self.queued_ns = queued_ns
@@ -306,7 +301,6 @@ class InferRequest(Record):
             self.copied_bytes,
             self.takes_errors,
             self.batch_key,
-            self.slot,
             self.sample,
             self.batch_size,
             self.queued_ns,

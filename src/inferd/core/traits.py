@@ -19,16 +19,14 @@ class Traits(msgspec.Struct, frozen=True):
     determine; `is_concurrent`: one instance may execute in several threads at once. Only with both
     may short executions run on the event loop. One that `joins` gets the requests of a batch as
     one, joined along the batch dim, with ragged inputs and batch_input as the configuration says;
-    others get a batch as several requests. One that `leaves_inputs` never writes to its inputs: a
-    batch may then be a view of the requests, which run again one by one if it fails. With
-    `opens_in_turn` the instances of a version are opened one after the other. `is_lax`: the authors
-    of its models have always been free to leave outputs out and to give them any shape.
+    others get a batch as several requests. With `opens_in_turn` the instances of a version are
+    opened one after the other. `is_lax`: the authors of its models have always been free to leave
+    outputs out and to give them any shape.
     """
 
     is_bounded: bool = False
     is_concurrent: bool = False
     joins: bool = False
-    leaves_inputs: bool = False
     opens_in_turn: bool = False
     is_lax: bool = False
 

@@ -7,7 +7,6 @@ from typing import Any, Protocol, Self
 import httptools
 
 from inferd.http.header_forward import HeaderForward
-from inferd.memory.batch_memory import BlockSlot
 from inferd.record import Record
 
 _HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\n", re.IGNORECASE)
@@ -24,8 +23,7 @@ class HttpRequest(Record):
 
     `began_ns` is when the first part of the body arrived, by time.perf_counter_ns; 0 if the body
     arrived with the head, or requests are not timed. `forwarded` are the headers to be forwarded to
-    the call, None if there are none. Where `slot` is set, the end of the body was received there,
-    and `body` is only what comes before it. `notes` is where the call notes what it is about, if
+    the call, None if there are none. `notes` is where the call notes what it is about, if
     requests are logged (RequestLog).
     """
 
@@ -38,7 +36,6 @@ class HttpRequest(Record):
         "body",
         "began_ns",
         "forwarded",
-        "slot",
         "notes",
     )
     __slots__ = _fields
@@ -53,7 +50,6 @@ class HttpRequest(Record):
         body: memoryview = NO_BODY,
         began_ns: int = 0,
         forwarded: dict[str, str] | None = None,
-        slot: BlockSlot | None = None,
         notes: Any = None,
     ) -> None:
         self.method = method
@@ -64,7 +60,6 @@ class HttpRequest(Record):
         self.body = body
         self.began_ns = began_ns
         self.forwarded = forwarded
-        self.slot = slot
         self.notes = notes
 
     def __copy__(self) -> "HttpRequest":
@@ -78,7 +73,6 @@ class HttpRequest(Record):
             self.body,
             self.began_ns,
             self.forwarded,
-            self.slot,
             self.notes,
         )
 

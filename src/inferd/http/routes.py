@@ -10,7 +10,6 @@ from inferd.http.header_forward import HeaderForward
 from inferd.http.known_head import Variations
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import Router, path_of
-from inferd.memory.batch_memory import BlockSlot
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -79,10 +78,3 @@ class Routes:
     def is_timed(self) -> bool:
         """Return whether `began_ns` of requests is of use."""
         return False
-
-    def slot_for(self, request: HttpRequest, length: int, received: int) -> BlockSlot | None:
-        """Return where to receive the end of the body of `request`; None: in memory of its own.
-
-        The body has `length` bytes, the first `received` of which are there.
-        """
-        return None

@@ -1,7 +1,6 @@
 """Capacity: how much the whole server may have under way at once, across all protocols."""
 
 from inferd.errors import InferdError, Overloaded, TooLarge
-from inferd.memory.batch_memory import BatchMemory
 
 UNLIMITED = (1 << 62) - 1
 """More than there will ever be, and still an unboxed integer in compiled code."""
@@ -15,8 +14,6 @@ class Capacity:
     and of their inflated form, or of what a thread parses from text. What is small and comes in
     one piece is not counted: the number of requests bounds it. All this is on the event loop, so
     these are plain integers. Without limits nothing is ever refused.
-
-    Large bodies are received side by side in `batch_memory`, which has its own limit.
     """
 
     def __init__(self, max_requests: int = UNLIMITED, max_bytes: int = UNLIMITED) -> None:
@@ -26,7 +23,6 @@ class Capacity:
         self.buffered_bytes = 0
         self.refused_for_requests = 0
         self.refused_for_bytes = 0
-        self.batch_memory = BatchMemory()
 
     @property
     def is_full(self) -> bool:

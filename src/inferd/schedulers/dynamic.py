@@ -301,8 +301,6 @@ class DynamicScheduler(QueueingScheduler):
         if self._execution.has_turns:
             self._handed.append(batch)
         self._timing.started(len(requests))
-        if (slot := requests[0].slot) is not None:
-            slot.pool.note_started()
         finish = partial(self._finish, batch, requests)
         self._execution.begin(requests, finish, partial(_are_wanted, batch))
 

@@ -167,9 +167,8 @@ class HttpServer:
         self.endpoint.abort()
 
     def sweep(self) -> None:
-        """Have every connection check its timeouts; let go of memory that is not used."""
+        """Have every connection check its timeouts."""
         self.endpoint.sweep(self._clock())
-        self.endpoint.capacity.batch_memory.sweep(self.endpoint.now)
 
     def _keep_sweeping(self) -> None:
         self.sweep()

@@ -49,9 +49,6 @@ class InferCodec:
         """Return the same of an encoded answer."""
         return None
 
-    def note_wait(self, request: InferRequest, message: Any, call: Any) -> None:
-        """Note that `request` was decoded on the event loop and waits for its model."""
-
     def encode(
         self, request: InferRequest, response: InferResponse, message: Any, call: Any
     ) -> Any:

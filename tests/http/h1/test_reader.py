@@ -76,7 +76,7 @@ def test_the_rest_of_a_body_goes_into_memory_of_its_own():
     request = reader.read()
     assert not reader.is_whole
     reader.request = request
-    reader.begin_body(6, None)
+    reader.begin_body(6)
     assert reader.start == reader.end == 0
     for piece in (b"cd", b"ef"):
         room = reader.body.room()
@@ -91,7 +91,7 @@ def test_chunks_are_put_together_and_what_follows_is_kept():
     reader = reader_of(CHUNKED, b"2\r\nab\r\n")
     request = reader.request = reader.read()
     assert not reader.is_whole
-    reader.begin_body(-1, None)
+    reader.begin_body(-1)
     assert reader.read_chunks() is None
     receive(reader, b"1\r\nc\r\n0\r\n\r\n" + GET % b"next")
     assert reader.read_chunks() is request
@@ -123,7 +123,7 @@ def test_a_request_that_is_given_up_is_known_as_far_as_it_has_come():
     assert reader_of(b"GET /there HT").give_up().target == b"/there"
     reader = reader_of(POST % (6, b"ab"))
     reader.request = reader.read()
-    reader.begin_body(6, None)
+    reader.begin_body(6)
     assert reader.give_up().target == b"/a"
     assert reader.request is None
     assert reader.body.memory is None
@@ -134,7 +134,7 @@ def test_a_body_there_is_never_room_for_is_refused():
     reader = reader_of(POST % (100, b"ab" * 20), max_bytes=10)
     reader.request = reader.read()
     with pytest.raises(TooLarge):
-        reader.begin_body(100, None)
+        reader.begin_body(100)
 
 
 def test_the_first_bytes_are_known_until_there_has_been_a_head():

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from inferd.config.model import BatchInput, BatchOutput, ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
-from inferd.memory import batch_memory as module
-from inferd.memory.batch_memory import BatchMemory
 from inferd.schedulers.execution.batch import JOIN_BYTES, BatchPlan, JoinedInstance
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -141,93 +139,6 @@ def test_empty_tensors_are_joined():
     requests = [request_of(tensor("V", np.zeros((n, 0)))) for n in (1, 2)]
     [joined] = plan_of(VARIABLE).join(requests).inputs
     assert joined.numpy().shape == (3, 0)
-
-
-def in_slots(pool, *numbers):
-    """Return requests whose inputs, INT32 [1, 2], were received in the next slots of `pool`."""
-    requests = []
-    for number in numbers:
-        slot = pool.place()
-        data = slot.view()
-        data[:] = np.full(2, number, np.int32).tobytes()
-        requests.append(request_of(Tensor("A", DataType.INT32, (1, 2), data)))
-        requests[-1].slot = slot
-    return requests
-
-
-@pytest.fixture
-def pool(monkeypatch):
-    """A pool whose blocks have four slots."""
-    monkeypatch.setattr(module, "MOST_SLOTS", 4)
-    pool = BatchMemory().note(b"/", 8).pool
-    pool.note_joined(as_view=True)
-    return pool
-
-
-def joined_in(block, requests):
-    """Run `requests` as one, check their answers, return whether their batch was in `block`."""
-    instance = Doubler()
-    answers = JoinedInstance(instance, plan_of(FIXED), views=True).execute(requests)
-    expected = [2 * request.inputs[0].numpy()[0, 0] for request in requests]
-    assert [answer.outputs[0].numpy()[0, 0] for answer in answers] == expected
-    assert instance.seen == [len(requests)]
-    return np.shares_memory(instance.got, block)
-
-
-def test_inputs_that_lie_side_by_side_are_a_batch_already(pool):
-    requests = in_slots(pool, 1, 2, 3, 4)
-    block = requests[0].slot.block
-    assert joined_in(block, requests)
-    assert joined_in(block, requests[1:3])
-    assert not pool._has_missed
-
-
-def test_inputs_that_are_not_side_by_side_are_copied(pool):
-    requests = in_slots(pool, *range(7))
-    block = requests[0].slot.block
-    assert not joined_in(block, [requests[0], requests[2]])
-    assert not joined_in(block, requests[2:5])  # from one block into the next
-    without = a([5, 5])
-    assert not joined_in(block, [requests[0], without])
-    assert not joined_in(block, [without, requests[0]])
-    other = in_slots(pool, 8)[0]
-    other.inputs = [tensor("A", [[9, 9]], np.int32)]  # not what was received
-    other.slot = requests[1].slot
-    assert not joined_in(block, [requests[0], other])
-    assert not joined_in(block, [requests[0], requests[0]])
-
-
-def test_with_a_second_input_all_are_copied(pool):
-    requests = in_slots(pool, 1, 2)
-    for number, request in enumerate(requests):
-        request.inputs.append(tensor("V", [[number]]))
-    instance, plan = Doubler(), plan_of(FIXED, VARIABLE)
-    joined = plan.join(requests)
-    assert values(joined.inputs) == {"A": [[1, 1], [2, 2]], "V": [[0], [1]]}
-    JoinedInstance(instance, plan, views=True).execute(requests)
-    assert instance.seen == [2]
-    assert not np.shares_memory(instance.got, requests[0].slot.block)
-
-
-def test_requests_run_in_the_order_of_their_rows_and_get_their_own_answers(pool):
-    instance = Doubler()
-    plan = plan_of(FIXED)
-    requests = in_slots(pool, 1, 2, 3, 4)
-    mixed = [requests[index] for index in (2, 0, 3, 1)]
-    answers = JoinedInstance(instance, plan, views=True).execute(mixed)
-    assert [one.outputs[0].numpy()[0, 0] for one in answers] == [6, 2, 8, 4]
-    assert np.shares_memory(instance.got, requests[0].slot.block)
-    assert (mixed[0].computing_ns, mixed[0].computed_ns) == (5, 7)
-    answers = JoinedInstance(instance, plan, keeps_rows=True, views=True).execute(mixed)
-    assert [one.outputs[0].numpy()[0, 0] for one in answers] == [6, 2, 8, 4]
-    assert not np.shares_memory(instance.got, requests[0].slot.block)
-
-
-def test_a_model_that_may_write_to_its_inputs_gets_a_copy(pool):
-    instance = Doubler()
-    requests = in_slots(pool, 1, 2)
-    JoinedInstance(instance, plan_of(FIXED)).execute(requests)
-    assert not np.shares_memory(instance.got, requests[0].slot.block)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
 import asyncio
 import random
 import statistics
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
 import pytest
 from simulation import MS, SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput
 from inferd.core.request import InferRequest
-from inferd.memory.batch_memory import MOST_BLOCK_BYTES, BatchMemory
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.execution.promotion import FIRST_RUNS
@@ -356,12 +355,10 @@ def test_requests_at_random_moments_do_not_wait_in_vain():
 # --- in its single steps ---
 
 
-def queue_of(count, now_ns=0, rows=()):
+def queue_of(count, now_ns=0):
     queue = RequestQueue("m", DynamicBatching())
-    for _, slot in zip_longest(range(count), rows[:count]):
-        request = InferRequest("m")
-        request.slot = slot
-        queue.add(Waiting(request, None, None), now_ns)
+    for _ in range(count):
+        queue.add(Waiting(InferRequest("m"), None, None), now_ns)
     return queue
 
 
@@ -506,49 +503,6 @@ def test_who_never_rests_takes_the_cheapest_size_and_after_a_rest_the_smallest_g
     assert sizes[1] < cheapest
     timing.arrived(16)
     assert timing.choose(queue_of(16), 1)[0] == sizes[1]
-
-
-def rows_of(count, *, to_block):
-    """Return the rows of so many requests, one behind the other, and how many a block has."""
-    pool = BatchMemory().note(b"m", MOST_BLOCK_BYTES // to_block).pool
-    pool.note_joined(as_view=True)
-    return [pool.place() for _ in range(count)]
-
-
-@pytest.mark.parametrize(
-    ("begins_at", "to_block", "count"),
-    [
-        pytest.param(0, 16, 16, id="it is a block"),
-        pytest.param(12, 16, 4, id="the rest of a block"),
-        pytest.param(4, 16, 12, id="the larger rest of a block"),
-        pytest.param(0, 8, 16, id="it begins with a block and ends with another"),
-        pytest.param(3, 64, 16, id="it is within a block"),
-    ],
-)
-def test_a_batch_that_begins_within_a_block_ends_with_it(begins_at, to_block, count):
-    timing = after_trial(n16=TRIAL_NS * 16)
-    queue = queue_of(40, rows=rows_of(40 + begins_at, to_block=to_block)[begins_at:])
-    assert timing.choose(queue, 1)[0] == count
-    queue.take(count)
-    assert timing.choose(queue, 1)[0] == 16
-
-
-def test_a_batch_never_ends_with_a_block_where_so_few_would_cost_more():
-    timing = after_trial(n4=TRIAL_NS, n8=TRIAL_NS, n16=TRIAL_NS)
-    assert timing.choose(queue_of(16, rows=rows_of(24, to_block=16)[8:]), 1)[0] == 16
-
-
-def test_who_overtook_a_neighbour_at_the_beginning_of_a_block_does_not_end_a_batch():
-    timing = after_trial(n16=TRIAL_NS * 16)
-    first, second, *others = rows_of(40, to_block=16)
-    assert timing.choose(queue_of(40, rows=[second, first, *others]), 1)[0] == 16
-
-
-def test_requests_with_memory_of_their_own_do_not_end_a_batch():
-    timing = after_trial(n16=TRIAL_NS * 16)
-    rows = rows_of(48, to_block=64)[1:]
-    rows[1:1] = [rows[0].pool.elsewhere, None]
-    assert timing.choose(queue_of(40, rows=rows), 1)[0] == 16
 
 
 def test_a_look_that_sees_several_has_them_batched_and_looks_get_rare():

@@ -45,10 +45,6 @@ class NotedCodec(InferCodec):
             note(call, InferRequest(model, version))
         return model, version
 
-    def note_wait(self, request: InferRequest, message: Any, call: Any) -> None:
-        """See InferCodec."""
-        self._codec.note_wait(request, message, call)
-
     def encode(
         self, request: InferRequest, response: InferResponse, message: Any, call: Any
     ) -> Any:

@@ -13,8 +13,6 @@ from inferd.errors import InvalidRequest
 from inferd.http.coder import Coder
 from inferd.http.content_coding import MIN_BYTES, choose_coding
 from inferd.http.message import HttpAnswer, HttpRequest
-from inferd.memory.batch_memory import LEAST_BYTES, BatchMemory
-from inferd.tensor.dtype import DataType
 from inferd.wire.infer_codec import InferCodec
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.binary import HEADER_KEY
@@ -39,7 +37,7 @@ class RestInference(HttpInference):
         *,
         forwards: bool,
     ) -> None:
-        codec = RestCodec(V2Rest(rules, engine.regions.span), engine.capacity.batch_memory)
+        codec = RestCodec(V2Rest(rules, engine.regions.span))
         super().__init__(engine, codec, forwards=forwards, refuses_when_full=True)
         self._coder = coder
         self._coded = coded
@@ -99,9 +97,8 @@ class RestInference(HttpInference):
 class RestCodec(InferCodec):
     """The codec of V2 over HTTP: messages are the names in the URL, model and perhaps version."""
 
-    def __init__(self, rest: V2Rest, batch_memory: BatchMemory) -> None:
+    def __init__(self, rest: V2Rest) -> None:
         self._rest = rest
-        self._batch_memory = batch_memory
 
     def decode(self, message: Any, call: Any) -> InferRequest:
         """See InferCodec."""
@@ -109,10 +106,6 @@ class RestCodec(InferCodec):
         http_request: HttpRequest = call
         model = names[0]
         version = names[1] if len(names) > 1 else ""
-        if http_request.slot is not None:
-            request = self._decode_in_slot(model, version, http_request)
-            if request is not None:
-                return request
         body = http_request.body
         json_size = len(body)
         if (declared := http_request.headers.get(HEADER_KEY)) is not None:
@@ -121,32 +114,11 @@ class RestCodec(InferCodec):
             raise v2_binary.no_body()
         return self._rest.decode_infer_request(model, version, body, json_size)
 
-    def _decode_in_slot(
-        self, model: str, version: str, http_request: HttpRequest
-    ) -> InferRequest | None:
-        """Return the inference whose binary part was received in a slot of a block.
-
-        Return None if it is not like one that came before, or is wrong; its body is then in one
-        piece.
-        """
-        slot = http_request.slot
-        assert slot is not None
-        text, data = bytes(http_request.body), slot.view()
-        request = self._rest.decode_known_request(model, version, text, data)
-        if request is not None:
-            request.slot = slot
-            return request
-        http_request.body, http_request.slot = memoryview(text + data), None
-        return None
-
     def rest_body(self, call: Any) -> tuple[list[Any], int | None] | None:
         """See InferCodec."""
         http_request: HttpRequest = call
-        parts: list[Any] = [http_request.body]
-        if http_request.slot is not None:
-            parts.append(http_request.slot.view())
         declared = http_request.headers.get(HEADER_KEY)
-        return parts, None if declared is None else int(declared)
+        return [http_request.body], None if declared is None else int(declared)
 
     def rest_answer(self, answer: Any) -> tuple[list[Any], int | None] | None:
         """See InferCodec."""
@@ -177,16 +149,6 @@ class RestCodec(InferCodec):
         except InvalidRequest:
             return "", ""
         return _names(message)
-
-    def note_wait(self, request: InferRequest, message: Any, call: Any) -> None:
-        """See InferCodec: more like it may be received side by side, if their size is known."""
-        http_request: HttpRequest = call
-        if request.slot is None and len(http_request.body) >= LEAST_BYTES:
-            slot_bytes = len(http_request.body) - _json_size(http_request)
-            inputs = request.inputs
-            has_one = len(inputs) == 1 and inputs[0].datatype is not DataType.BYTES
-            if slot_bytes >= LEAST_BYTES and has_one:
-                request.slot = self._batch_memory.note(http_request.target, slot_bytes)
 
     def encode(
         self, request: InferRequest, response: InferResponse, message: Any, call: Any

@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from inferd.backends.onnx.declared import declared_signature
 from inferd.backends.onnx.doors.guard import MOST, Guarded, guarded
 from inferd.backends.onnx.guarded import GuardedInstance
@@ -42,8 +40,6 @@ _EXTERNAL = "session.model_external_initializers_file_folder_path"
 
 class OnnxBackend(CompletingBackend):
     """Runs ONNX models; the instances of a version on one device share one session."""
-
-    traits = structs.replace(CompletingBackend.traits, leaves_inputs=True)
 
     def __init__(self) -> None:
         super().__init__()

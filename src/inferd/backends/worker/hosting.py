@@ -47,8 +47,7 @@ class HostedBackend:
     @property
     def traits(self) -> Traits:
         """See Backend.traits. An instance in a worker says that it is not bounded."""
-        leaves_inputs = self._kind().traits.leaves_inputs
-        return Traits(is_bounded=True, is_concurrent=True, joins=True, leaves_inputs=leaves_inputs)
+        return Traits(is_bounded=True, is_concurrent=True, joins=True)
 
     def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""

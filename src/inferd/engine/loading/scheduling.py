@@ -104,8 +104,7 @@ def as_joined(
     sequence = config.sequence_batching
     has_rows = sequence is not None and sequence.oldest is None
     plan = BatchPlan(config)
-    views = backend.traits.leaves_inputs
-    together = JoinedInstance(instance, plan, keeps_rows=has_rows, views=views)
+    together = JoinedInstance(instance, plan, keeps_rows=has_rows)
     return Opened(together if plan.reshapes else instance, together, cores)
 
 

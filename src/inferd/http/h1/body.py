@@ -3,9 +3,8 @@
 from typing import cast
 
 from inferd.http.h1.chunked import ChunkedBody
-from inferd.http.message import NO_BODY, HttpError, HttpRequest
+from inferd.http.message import HttpError, HttpRequest
 from inferd.http.overload import memory_of
-from inferd.memory.batch_memory import BlockSlot
 from inferd.memory.capacity import Capacity
 
 MIN_BODY_RATE = 1024
@@ -25,9 +24,7 @@ class BodyReader:
         "buffered_bytes",
         "chunks",
         "filled",
-        "head",
         "memory",
-        "slot",
     )
 
     def __init__(self, capacity: Capacity, max_bytes: int) -> None:
@@ -37,27 +34,17 @@ class BodyReader:
         self.memory: memoryview | None = None
         self.filled = 0
         self.buffered_bytes = 0
-        self.slot: BlockSlot | None = None
-        self.head = NO_BODY
 
-    def begin(self, length: int, came: memoryview, slot: BlockSlot | None = None) -> None:
+    def begin(self, length: int, came: memoryview) -> None:
         """Make room for a body of `length` bytes, -1 if chunked.
 
-        `came` is what has arrived of it, unused if chunked. With a `slot`, which has a block, the
-        end of the body is received there; `came` has at least all that comes before, and is kept
-        as `head`. Raises Overloaded and TooLarge.
+        `came` is what has arrived of it, unused if chunked. Raises Overloaded and TooLarge.
         """
-        self.slot = slot
         self.filled = 0
         if length < 0:
             self.chunks = ChunkedBody(self._max_bytes)
             return
-        if slot is None:
-            self.memory = memory_of(length)
-        else:
-            self.memory = slot.view()
-            size_bytes = length - len(self.memory)
-            self.head, came = memoryview(bytes(came[:size_bytes])), came[size_bytes:]
+        self.memory = memory_of(length)
         self.memory[: len(came)] = came
         self.add(len(came))
 
@@ -80,11 +67,7 @@ class BodyReader:
 
     def give(self, request: HttpRequest) -> None:
         """Give `request` the body that fills `memory`, and get ready for the next."""
-        body, self.memory = cast("memoryview", self.memory), None
-        slot, self.slot = self.slot, None
-        if slot is not None:
-            request.slot, body, self.head = slot, self.head, NO_BODY
-        request.body = body
+        request.body, self.memory = cast("memoryview", self.memory), None
 
     def feed(self, data: memoryview) -> tuple[memoryview, bytes] | None:
         """See ChunkedBody.feed; also raises Overloaded and TooLarge."""
@@ -99,8 +82,7 @@ class BodyReader:
         """Release all bytes received."""
         self._capacity.buffered_bytes -= self.buffered_bytes
         self.buffered_bytes = 0
-        self.memory = self.chunks = self.slot = None
-        self.head = NO_BODY
+        self.memory = self.chunks = None
 
 
 def pace_fault(came: int, lasts_s: float, limit_s: float) -> HttpError | None:

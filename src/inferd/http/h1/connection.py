@@ -242,7 +242,7 @@ class HttpConnection(Connection):
             routes.check_access(request.target, request.headers)
         length = reader.heads.length
         check_head(self._endpoint.capacity, routes, request.target, length)
-        reader.begin_body(length, routes.slot_for(request, length, reader.end - reader.start))
+        reader.begin_body(length)
         self._move(HttpEvent.CHUNKS_COME if length < 0 else HttpEvent.BODY_COMES)
         if b"expect" in request.headers and not request.is_http_10:
             self._writer.write(_CONTINUE)
@@ -291,7 +291,6 @@ class HttpConnection(Connection):
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         request.body = NO_BODY  # an idle connection keeps the head and nothing else
-        request.slot = None
         reader, life, writer = self._reader, self._life, self._writer
         if reader.body.buffered_bytes:
             reader.body.release()

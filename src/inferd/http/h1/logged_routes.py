@@ -13,7 +13,6 @@ from inferd.http.access import Headers
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest, Pieces
 from inferd.http.request_log import ClientLog, Notes
 from inferd.http.routes import Routes
-from inferd.memory.batch_memory import BlockSlot
 
 CLIENT_GONE = 499
 """The status of a request whose client went away before it had its answer, as nginx logs it."""
@@ -40,8 +39,6 @@ class LoggedRoutes(Routes):
         """See Routes.begin."""
         began_ns = _time_ns()
         taken = len(request.body)
-        if request.slot is not None:
-            taken += request.slot.pool.slot_bytes
         request.notes = notes = self._notes
         begun = self._routes.begin(request)
         if not isinstance(begun, HttpAnswer):
@@ -107,10 +104,6 @@ class LoggedRoutes(Routes):
     def is_timed(self) -> bool:
         """See Routes.is_timed."""
         return self._routes.is_timed()
-
-    def slot_for(self, request: HttpRequest, length: int, received: int) -> BlockSlot | None:
-        """See Routes.slot_for."""
-        return self._routes.slot_for(request, length, received)
 
 
 class LoggedPieces:

@@ -9,7 +9,6 @@ from inferd.http.message import HttpRequest
 from inferd.http.routes import Routes
 from inferd.http.turns import NO_TRANSPORT
 from inferd.http.unread import has_unread
-from inferd.memory.batch_memory import BlockSlot
 from inferd.memory.capacity import Capacity
 
 _FIRST_BUFFER = 8192
@@ -146,12 +145,12 @@ class RequestReader:
         self.heads.read(bytes(self.view[start:head_end]))
         return head_end
 
-    def begin_body(self, length: int, slot: BlockSlot | None) -> None:
+    def begin_body(self, length: int) -> None:
         """Receive a body of `length` bytes from now on, -1 if it comes in chunks.
 
-        See BodyReader.begin for `slot`. Raises Overloaded and TooLarge.
+        Raises Overloaded and TooLarge.
         """
-        self.body.begin(length, self.view[self.start : self.end], slot)
+        self.body.begin(length, self.view[self.start : self.end])
         if length >= 0:
             self.drop()
 

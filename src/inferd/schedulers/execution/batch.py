@@ -2,9 +2,7 @@
 
 Joining copies each input once, into memory allocated for that batch; splitting returns views. The
 memory is never written again: it goes back to the allocator when the last view of it is gone, which
-may be long after the answer was handed to a slow client's socket. Requests that were received side
-by side (memory.batch_memory) are not copied: the batch is a view, whose memory is used again only
-when nothing views it any more.
+may be long after the answer was handed to a slow client's socket.
 
 The shapes of requests in a batch may differ only in the batch dim, unless an input allows ragged
 batches: then its elements are concatenated in one dim, and `batch_input` tells the model where
@@ -26,7 +24,6 @@ from inferd.core.interfaces import Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.core.traits import traits_of
 from inferd.errors import BackendFailed, InferdError
-from inferd.schedulers.execution.batch_view import batch_view_of
 from inferd.schedulers.execution.job import Answer, failure
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import cut_strings
@@ -87,11 +84,10 @@ class BatchPlan:
             if tensor.name in compared
         )
 
-    def join(self, requests: Sequence[InferRequest], data: Any | None = None) -> InferRequest:
+    def join(self, requests: Sequence[InferRequest]) -> InferRequest:
         """Return one request with the inputs of `requests`, all of one kind, in order.
 
-        Inputs are copied, unless `data` is that of the only one, in one piece. The result wants
-        every output that any of them wants, in model order.
+        Inputs are copied. The result wants every output that any of them wants, in model order.
         """
         first = requests[0]
         inputs = []
@@ -103,8 +99,7 @@ class BatchPlan:
                 shape = (sum(part.shape[0] for part in parts), *tensor.shape[1:])
             else:
                 shape = tensor.shape
-            joined = _join(parts) if data is None else data
-            inputs.append(Tensor(tensor.name, tensor.datatype, shape, joined))
+            inputs.append(Tensor(tensor.name, tensor.datatype, shape, _join(parts)))
         for one in self._batch_inputs:
             inputs += _described(one, requests)
         return InferRequest(
@@ -178,22 +173,13 @@ class JoinedInstance:
 
     When that fails, each runs by itself: one client's bad data should not fail the others, and
     a model whose outputs have no batch dim still answers, if slowly. With `keeps_rows` there is no
-    such fallback: the model may identify a request by its row. With `views` it never writes to its
-    inputs.
+    such fallback: the model may identify a request by its row.
     """
 
-    def __init__(
-        self,
-        instance: Instance,
-        plan: BatchPlan,
-        *,
-        keeps_rows: bool = False,
-        views: bool = False,
-    ) -> None:
+    def __init__(self, instance: Instance, plan: BatchPlan, *, keeps_rows: bool = False) -> None:
         self._instance = instance
         self._plan = plan
         self._keeps_rows = keeps_rows
-        self._views = views and not plan.reshapes
         self.traits = traits_of(instance)
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
@@ -213,11 +199,7 @@ class JoinedInstance:
 
     def _together(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         plan = self._plan
-        view = None
-        if self._views and len(requests) > 1:
-            view = batch_view_of(requests, keeps_order=self._keeps_rows)
-        ordered = requests if view is None else view.requests
-        joined = plan.join(ordered, None if view is None else view.data)
+        joined = plan.join(requests)
         [answer] = self._instance.execute((joined,))
         if isinstance(answer, InferdError):
             try:
@@ -225,11 +207,7 @@ class JoinedInstance:
             finally:
                 del answer  # its traceback holds this frame, which holds the requests
         requests[0].computing_ns, requests[0].computed_ns = joined.computing_ns, joined.computed_ns
-        answers = plan.split(ordered, answer)
-        if ordered is requests:
-            return answers
-        answer_to = dict(zip(map(id, ordered), answers, strict=True))
-        return [answer_to[id(request)] for request in requests]
+        return plan.split(requests, answer)
 
     def _alone(self, request: InferRequest) -> Answer:
         try:

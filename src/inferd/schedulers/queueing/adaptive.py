@@ -27,7 +27,6 @@ slow and when it is busy, and only one of these is a reason), and gradient metho
 
 from math import ceil
 
-from inferd.schedulers.queueing.alignment import realigned
 from inferd.schedulers.queueing.queue import RequestQueue
 from inferd.schedulers.queueing.timing import BatchTiming, beginning
 
@@ -236,15 +235,7 @@ class AdaptiveTiming(BatchTiming):
         under_way = found.request_count + self._running_count
         self._expected += (under_way - self._expected) / 8
         self._decide()
-        return self._realigned(queue, found.request_count), 0
-
-    def _realigned(self, queue: RequestQueue, count: int) -> int:
-        """Return `count`, or less if then a batch, not too small, lets the next begin with a block.
-
-        Otherwise the batches of a long queue would each lie in two pieces (memory.batch_memory).
-        """
-        fewer = realigned(queue, count)
-        return fewer if self._costs.class_of(fewer) >= self._best else count
+        return found.request_count, 0
 
     def _coming(self) -> int:
         """Return how many requests to expect for each free instance."""

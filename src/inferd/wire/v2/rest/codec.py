@@ -129,18 +129,6 @@ class V2Rest:
         document = json_document.read_exact(part)
         return self._request(model, version, document, Blobs(body, json_size, on_loop=True))
 
-    def decode_known_request(
-        self, model: str, version: str, text: bytes, data: memoryview
-    ) -> InferRequest | None:
-        """Return the request whose JSON part is `text` and whose tensors are views of `data`.
-
-        Return None if it is not like one that came before, or is wrong; then it must be decoded
-        from a body in one piece.
-        """
-        if len(text) > MOST_BYTES:
-            return None
-        return self._templates.request(model, version, text, data)
-
     def decode_large(
         self, model: str, version: str, body: memoryview, json_size: int
     ) -> InferRequest:
