@@ -14,6 +14,7 @@ Converted = Value | tuple[Value | None, ...]
 Converter = Callable[..., Converted]
 """Takes the graph, the call, and as many required inputs as it has further parameters."""
 
+# Half a gigabyte of FP64: a few bytes in the file may ask for any shape.
 MAX_FILLED = 1 << 26
 """How many elements a model's files may ask for in all without containing them."""
 
@@ -116,6 +117,7 @@ def node(op: str, **attributes: float | tuple[str, float]) -> Converter:
 
 def convert_call(converter: Converter, call: OperatorCall) -> tuple[Value | None, ...]:
     """Return the outputs of `converter` for `call`. Raises InvalidConfig if an input is missing."""
+    # So that a converter names the inputs that it needs, and missing ones are refused in one place.
     count = len(signature(converter).parameters) - 2
     outputs = converter(call.graph, call, *(call.input(index) for index in range(count)))
     return (outputs,) if isinstance(outputs, Value) else outputs

@@ -5,6 +5,7 @@ import math
 from inferd_convert.call import Converted, OperatorCall
 from inferd_convert.graph import Graph, Value
 
+# The constants of the paper (Klambauer et al., 2017), which both frameworks have as defaults.
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 
 
@@ -16,6 +17,7 @@ def unchanged(graph: Graph, call: OperatorCall, x: Value) -> Converted:
 def gelu(graph: Graph, x: Value, *, is_fast: bool = False) -> Value:
     """Return x·Φ(x), with erf, or nearly with tanh if it should be fast."""
     if is_fast:
+        # The usual approximation (Hendrycks and Gimpel, 2016).
         curve = graph.add("Tanh", (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi))
     else:
         curve = graph.add("Erf", x * math.sqrt(0.5))

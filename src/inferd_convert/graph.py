@@ -16,6 +16,7 @@ END = 2**63 - 1
 """Where a slice ends that takes all that follows."""
 
 _SAME = -1
+# Large constants are seldom equal, and comparing them would cost a pass over all weights.
 _SMALL = 1024
 
 _BROADCAST = frozenset(
@@ -149,6 +150,7 @@ class Graph:
 
     def real(self, number: float) -> Value:
         """Return a constant FP32 scalar."""
+        # A number beyond FP32 becomes infinite, as in the framework, whose arguments are FP32.
         with np.errstate(over="ignore"):
             return self.constant(np.array(number, np.float32))
 
@@ -156,8 +158,10 @@ class Graph:
         """Return `number` as a scalar of the same type as `value`."""
         if value.datatype is DataType.FP32:
             return self.real(number)
+        # An integer constant is cast exactly to every type; a float one is not to INT64.
         is_whole = abs(number) < 2**63 and number % 1 == 0
         scalar = np.array(int(number), np.int64) if is_whole else np.array(number, np.float64)
+        # The type may only be known at run time.
         return self.add("CastLike", self.constant(scalar), value)
 
     def operand(self, operand: Value | float, other: Value) -> Value:
@@ -205,12 +209,12 @@ class Graph:
                 tuple(value.name if value else "" for value in inputs),
                 tuple(value.name for value in outputs),
                 {name: value for name, value in attributes.items() if value is not None},
+                # Unique, as ONNX Runtime requires, and in its error texts
+                # it names the source's operator.
                 f"{self.place} #{number}",
             )
         )
         return outputs
-
-    # --- what converters of all formats need ---
 
     def shape(self, value: Value, start: int = 0, end: int | None = None) -> Value:
         """Return dims `start` to `end` of `value` as an INT64 vector; negative from the end."""
@@ -224,6 +228,7 @@ class Graph:
         """Return `value` reshaped to `shape`, where 0 means a dim of size 0."""
         if shape.array is not None:
             rank = shape.array.size
+        # Frameworks have no "0 copies a dim" where a shape is computed, and an empty batch is a 0.
         return self.add("Reshape", value, shape, rank=rank, allowzero=1)
 
     def with_places(self, value: Value) -> Value:
@@ -237,6 +242,7 @@ class Graph:
 
     def length(self, value: Value, axis: int) -> Value:
         """Return the size of one dim of `value` as an INT64 vector."""
+        # After -1 comes the end, not dim 0.
         return self.shape(value, axis, axis + 1 if axis != -1 else None)
 
     def slice(self, value: Value, axis: int, start: int, end: int = END) -> Value:
@@ -298,6 +304,7 @@ class Graph:
     def swap_last(self, value: Value) -> Value:
         """Return `value` with its last two dims swapped; a run fails if it has only one."""
         if value.rank is None or value.rank < 2:
+            # Works for any rank, but is slower than a Transpose, whose perm must list all dims.
             return self.add("Einsum", value, equation="...ij->...ji")
         rank = value.rank
         return self.transpose(value, (*range(rank - 2), rank - 1, rank - 2))
@@ -312,6 +319,7 @@ class Graph:
         """Return `value` with its dims in the order of `perm`; a constant stays a constant."""
         if list(perm) == sorted(perm):
             return value
+        # Done here once, rather than with each request.
         if value.array is not None and value.array.ndim == len(perm):
             return self.constant(np.ascontiguousarray(value.array.transpose(perm)))
         return self.add("Transpose", value, rank=len(perm), perm=tuple(perm))
@@ -333,8 +341,6 @@ class Graph:
         made = self.add("Cast", value, to=onnx_type(datatype))
         return replace(made, is_bool=datatype is DataType.BOOL, datatype=datatype)
 
-    # --- the finished model ---
-
     def encode(self, outputs: Mapping[str, Value]) -> bytes:
         """Return the model that computes `outputs`, without unneeded nodes and constants."""
         nodes = self._needed({value.name for value in outputs.values()})
@@ -346,6 +352,8 @@ class Graph:
                 names[value.name] = name
             elif value.name != name:  # else it is an input of the model, under its own name
                 source = names.get(value.name, value.name)
+                # An output must be made by a node, once: an input, a constant
+                # or the same value twice is not.
                 copies.append(OnnxNode("Identity", (source,), (name,), {}, f"output '{name}'"))
         nodes = [
             node._replace(
@@ -363,6 +371,7 @@ class Graph:
 
     def _needed(self, wanted: set[str]) -> list[OnnxNode]:
         needed = []
+        # Backwards: a node is needed if one behind it is.
         for node in reversed(self._nodes):
             if wanted.intersection(node.outputs):
                 wanted.update(node.inputs)

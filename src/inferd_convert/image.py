@@ -51,11 +51,13 @@ def aligned_regions(
         "RoiAlign",
         *(call.graph.with_places(images), corners, numbers),
         rank=4,
+        # "aligned" takes half a pixel off, ONNX's half_pixel; without it nothing is.
         coordinate_transformation_mode="half_pixel"
         if call.flag("aligned")
         else "output_half_pixel",
         output_height=sizes[0],
         output_width=sizes[1],
+        # -1 means "as many as fit" in the frameworks, 0 in ONNX.
         sampling_ratio=max(ratio, 0),
         spatial_scale=call.number("spatial_scale", 1.0),
     )

@@ -9,6 +9,7 @@ def moments(x: Value, axes: Sequence[int] = (), *, keep: bool) -> tuple[Value, V
     """Return mean and variance of `x` along `axes`, by default all; `keep` leaves dims of 1."""
     graph = x.graph
     mean = graph.reduce("ReduceMean", x, axes, keep=True)
+    # From the mean, rather than E[x²] - E[x]², which cancels for large means.
     off = x - mean
     variance = graph.reduce("ReduceMean", off * off, axes, keep=keep)
     return mean if keep else graph.reduce("ReduceMean", x, axes), variance

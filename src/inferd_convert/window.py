@@ -71,6 +71,7 @@ class Window:
 
 def mean_inside(graph: Graph, mean: Value, share: Value) -> Value:
     """Return `mean`, over windows of which only a `share` counts, over that share alone."""
+    # A window that lies in padding alone has no share; it becomes 0 rather than NaN.
     return mean / graph.add("Max", share, graph.like(share, float(np.finfo(np.float32).tiny)))
 
 

@@ -51,6 +51,7 @@ def deserialize_bytes_tensor(encoded_tensor: Any) -> Any:
     return decode_strings(encoded_tensor)
 
 
+# Triton's module has both spellings, and models use either.
 deserialize_byte_tensor = deserialize_bytes_tensor
 
 
@@ -65,7 +66,9 @@ def load_model(model_name: str, config: str = "", files: dict[str, Any] | None =
     `config` is JSON; `files` maps paths, with or without a "file:" prefix, to contents.
     """
     sent = {
-        name.removeprefix("file:"): bytes(content).hex() for name, content in (files or {}).items()
+        # As hex, since a packet's document is JSON; such files are small, and loads are rare.
+        name.removeprefix("file:"): bytes(content).hex()
+        for name, content in (files or {}).items()
     }
     current.calls().command(
         "load", text_given(model_name, "model_name"), text_given(config, "config"), sent

@@ -27,6 +27,7 @@ from .compiled import mypyc_attr
 from .packet import ALIGN
 
 _PAGE = mmap.ALLOCATIONGRANULARITY
+# np.ndarray() looks a type up at each call, and takes a dtype as it is.
 _BYTE = np.dtype(np.uint8)
 
 
@@ -83,6 +84,7 @@ class Arena:
         length = (size + ALIGN - 1) & -ALIGN
         holes = self._holes
         for index, (start, free) in enumerate(holes):
+            # The first that is large enough, not the best: the lowest addresses are the warm ones.
             if free >= length:
                 if free == length:
                     del holes[index]
@@ -114,7 +116,10 @@ class Arena:
         length = self._taken.get(offset)
         if length is None or offset in self._given:
             raise ValueError(f"there is no block to be lent at {offset}")
+        # Read-only: the other side may still hold the block.
         array = np.ndarray((length,), np.uint8, self._view.toreadonly(), offset)
+        # Appending to a deque is all that a weak reference's callback does: it may run on any
+        # thread, in the midst of anything, where taking a lock could wait for itself.
         loan = Block(array, self._returned.append)
         loan.offset = offset
         self._loans.setdefault(offset, []).append(loan)
@@ -140,6 +145,7 @@ class Arena:
         else:
             index = len(holes)
         end = offset + length
+        # Joined with its neighbours at once, so that the list of holes stays short.
         if index < len(holes) and holes[index][0] == end:
             end += holes.pop(index)[1]
         if index and sum(holes[index - 1]) == offset:
@@ -160,6 +166,7 @@ class Arena:
             raise ArenaFull(msg)
         offset = self._end
         try:
+            # Never smaller: a region that the other side still maps would raise SIGBUS there.
             os.ftruncate(self._fd, max(offset + length, os.fstat(self._fd).st_size))
             region = mmap.mmap(self._fd, length, offset=offset)
         except (OSError, ValueError) as error:
@@ -174,7 +181,9 @@ class Arena:
         region = self._regions.pop(offset)
         self._region_bytes -= len(region)
         if hasattr(mmap, "MADV_REMOVE"):  # elsewhere the memory stays, for the next region
+            # Punches a hole: the file keeps its length, but its memory goes back to the system.
             region.madvise(mmap.MADV_REMOVE)
+        # Offsets only begin anew once none is in use, so none is ever given out twice.
         if not self._regions:
             self._end = self.size
 
@@ -201,6 +210,8 @@ class Received:
 
         Raises ValueError if there is no such block.
         """
+        # The other side is another program, which may be a user's model gone wrong: nothing that it
+        # says is taken for granted.
         if offset < 0 or size <= 0 or offset in self._alive:
             raise ValueError(f"there is no block of {size} bytes at {offset}")
         if offset + size <= self._size:
@@ -265,6 +276,7 @@ class Received:
     def released(self) -> list[int]:
         """Return the offsets of the blocks released since the last call."""
         offsets: list[int] = []
+        # Not `for`: other threads may append to a deque, which ends an iteration with an error.
         while self.fresh:
             offset = self.fresh.popleft()
             block = self._alive.pop(offset, None)

@@ -9,6 +9,7 @@ from .pb_utils.error import TritonModelException
 if TYPE_CHECKING:
     from .pb_utils.calls import Calls
 
+# A list, which can be filled without `global`; a module that is copied for a thread has its own.
 _calls: list[Calls] = []
 
 

@@ -31,12 +31,14 @@ def hand_over(
     returned.clear()
     datas = [tensor[3] for tensor in tensors]
     heads = [tensor[:3] for tensor in tensors]
+    # The tuples in it refer to the arrays, and a claim counts references.
     del tensors
     places = _claimed(datas, line)
     outputs = [
         (*head, *places[index]) if index in places else (*head, *payload.add(datas[index]))
         for index, head in enumerate(heads)
     ]
+    # Sorted, so that equal responses make equal documents, which both sides cache.
     return outputs, sorted({block for *_, block in places.values()})
 
 

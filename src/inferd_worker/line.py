@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from .arena import Arena, Block, Received
 
+# Made once: json.dumps makes an encoder at each call that has options.
 _encode = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=False, check_circular=False, allow_nan=False
 ).encode
@@ -70,6 +71,7 @@ class Line:
         # A stream, where there are no sequenced packets, may end anywhere in a packet.
         self._is_stream = sock.type == socket.SOCK_STREAM
         self._partial_bytes = 0  # of a packet that has not come whole
+        # poll, since select() takes no descriptors beyond 1024, of which a model may have more.
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         self._writable = select.poll()
@@ -122,8 +124,10 @@ class Line:
         finally:
             self._lock.acquire()
             self._is_reading = False
+            # The server has closed its end: a datagram is never empty.
             if size == 0:
                 self.is_closed = True
+            # All of them: what was read may be for any, and each looks again whether it is done.
             if self._sleepers:
                 self._changed.notify_all()
         if size > 0:
@@ -143,11 +147,13 @@ class Line:
             else:
                 block = self.received.block(offset, payload_size)
                 text = self.received.text(block, offset, document_size)
+            # By its bytes: parsing JSON costs several times as much as the look-up.
             document = self._read_before.get(text)
             if document is None:
                 document = json.loads(text)
                 if kind in _REPEATED:
                     packet.keep(self._read_before, text, document, len(text))
+            # Before the packet is passed on, as answering it may need the memory.
             if document[0]:
                 self._take_back(document[0])
             start = (document_size + packet.ALIGN - 1) & -packet.ALIGN
@@ -155,6 +161,7 @@ class Line:
             if offset != packet.INLINE:
                 if start < payload_size:
                     data = block[start:]  # no copy: the block is this packet's alone
+                # Or this frame would keep it from being released until the next packet.
                 del block
             else:
                 if start < payload_size:  # copied: the next datagram overwrites the buffer
@@ -167,6 +174,7 @@ class Line:
         end = packet.whole_size(self._buffer, size)
         self._dispatch(end)
         self._partial_bytes = size - end
+        # Copied first, as the two may overlap.
         self._view[: size - end] = bytes(self._view[end:size])
 
     def _take_back(self, offsets: list[int]) -> None:
@@ -207,9 +215,12 @@ class Line:
             try:
                 whole = self._packed(kind, self._text(released, document), payload, numbers)
             except BaseException:
+                # Their release is still to be reported, by whichever packet goes out next.
                 self.received.fresh.extend(released)
                 raise
             try:
+                # sendall() of a datagram sends it whole or not at all; of
+                # a stream, it sends all of it.
                 self._socket.sendall(whole)
             except OSError as error:
                 raise LineClosed from error
@@ -228,6 +239,7 @@ class Line:
         the thread that other packets wait for.
         """
         self._unsaid.append((kind, document, numbers))
+        # If the server is slow to read, this must not wait; whoever sends next takes it along.
         if not self._sending.locked() and self._writable.poll(0):
             self._send_unsaid()
 

@@ -24,6 +24,7 @@ def main(arguments: list[str]) -> None:
     They are numbers: the socket, the arena to read, the arena to write, their size, the most bytes
     beyond it, the server's process id, the most bytes of data (0: no limit).
     """
+    # Registered rather than found: the model's folders may have a file of that name.
     sys.modules["triton_python_backend_utils"] = sys.modules["c_python_backend_utils"] = api
     sys.argv = [""]  # hide this program's arguments from the model
     worker = Worker(*inherit(arguments))
@@ -45,6 +46,7 @@ def inherit(arguments: list[str]) -> tuple[socket.socket, Arena, Received]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when to end
     for fd in (sock, incoming, outgoing):
         os.set_inheritable(fd, False)
+    # Writable, because models may change their inputs in place, as Triton lets them.
     received = Received(incoming, size, most, writable=True)
     return socket.socket(fileno=sock), Arena(outgoing, size, most), received
 
@@ -59,6 +61,7 @@ def end_process() -> None:
 def _die_with(parent: int) -> None:
     """Have the kernel kill this process when the thread that started it ends."""
     if sys.platform == "linux":
+        # Or a server that is killed would leave its workers behind, with GPUs and memory taken.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it has already ended
         os._exit(1)

@@ -27,11 +27,13 @@ def import_class(file: str, code_folder: str, folder: str) -> Any:
     The module is named <code folder>.<stem>, such as 1.model, and belongs to a package, so that it
     can import its neighbours with `from . import x`.
     """
+    # As in Triton, whose workers run in the server's working directory.
     sys.path[:0] = [""]
     sys.path += [code_folder, folder]
     version = os.path.basename(code_folder)
     package = types.ModuleType(version)
     package.__path__ = [code_folder]
+    # Before the import, which looks relative imports up here.
     sys.modules[version] = package
     name = f"{version}.{os.path.splitext(os.path.basename(file))[0]}"
     # An explicit loader: with default_model_filename, the file need not be called *.py.
@@ -61,11 +63,13 @@ def class_of(spec: Any, file: str, folder: str) -> Any:
 def error_text(error: BaseException, folder: str) -> str:
     """Return type and text of `error`, and the place in the model's folder that raised it."""
     text = text_of(error)
+    # A file that cannot be parsed has no frame in the traceback.
     if isinstance(error, SyntaxError) and error.filename:
         text = f"{type(error).__name__}: {error.msg}"
         return f"{text[:MAX_TEXT]} ({shown(error.filename, folder)}, line {error.lineno})"
     text = text.replace(folder + os.sep, "")
     if len(text) > MAX_TEXT:
+        # Both ends: frameworks put what went wrong first or last.
         text = f"{text[: MAX_TEXT // 2]} ... {text[-MAX_TEXT // 2 :]}"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename.startswith(folder + os.sep):

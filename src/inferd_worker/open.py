@@ -71,6 +71,8 @@ class OpenRequest:
             # until that is worth a packet, and would not know that the model waits for it.
             spent, self.spent = self.spent, self.spent + answer[5]
             if self.granted <= spent and not self.is_cancelled:
+                # Waits in the sender's own thread, so that a model is
+                # never far ahead of its client.
                 outbox.line.wait(lambda: self.granted > spent or self.is_cancelled)
         # Not before: until now the request needed its credit and cancellation.
         outbox.send(answer, payload)

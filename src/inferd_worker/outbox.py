@@ -72,6 +72,7 @@ class Outbox:
             self.open_requests.pop(number, None)
         try:
             self.line.send(packet.ANSWER, [[answer]], payload)
+        # The client gets an error in place of the answer, and the stream goes on.
         except ArenaFull as error:
             text = self.unsent_text(error, [answer])
             failed = refusal(number, text, is_final=is_final, share=share)
@@ -117,4 +118,5 @@ def refusal(
 
 def window_share(size: int) -> int:
     """Return how much of the window an answer of `size` bytes takes up."""
+    # At most the whole of it, or an answer larger than the window could never be sent.
     return min(1 + size * WINDOW // WINDOW_BYTES, WINDOW)

@@ -22,6 +22,7 @@ import struct
 from math import isfinite
 from typing import Any, Final
 
+# The padding puts each number at a multiple of its size.
 HEADER: Final[struct.Struct] = struct.Struct("<BxxxIqQQQQ")
 """Kind; size of the document; offset of the block, or INLINE; size of the payload; three numbers.
 
@@ -129,6 +130,7 @@ class Payload:
         else:
             data = memoryview(data)
             size = data.nbytes
+            # cast() refuses empty views, and others than flat bytes cannot be joined.
             if size and (data.format != "B" or data.ndim != 1):
                 data = data.cast("B")
         if size:
@@ -180,6 +182,7 @@ def even_numbers(parameters: dict[str, Any] | None, odd: dict[str, str]) -> dict
 def keep(known: dict[Any, Any], key: Any, value: Any, size: int) -> None:
     """Cache `value` for a document of `size` bytes, unless it is long; clear a full cache."""
     if size <= CACHED_BYTES:
+        # All at once: that needs no record of what was used last, and documents in use come again.
         if len(known) >= MAX_CACHED:
             known.clear()
         known[key] = value

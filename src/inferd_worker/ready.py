@@ -33,12 +33,14 @@ def deputed(work: Callable[[Callable[[], bool]], None]) -> Iterator[None]:
         if not is_back.wait(PATIENCE_S):
             work(is_back.is_set)
 
+    # A daemon, as a model that hangs must not keep its process alive.
     deputy = threading.Thread(target=wait_then_work, daemon=True)
     deputy.start()
     try:
         yield
     finally:
         is_back.set()
+        # Two threads must not run the model at once, unless is_ready itself takes that long.
         deputy.join()
 
 
@@ -47,6 +49,7 @@ def ask(model: Any) -> tuple[bool, str]:
     try:
         said = model.is_ready()
         if inspect.isawaitable(said):
+            # Wrapped, as asyncio.run() takes coroutines only, not every awaitable.
             said = asyncio.run(_result(said))
     except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a model raises
         return _failed(error)

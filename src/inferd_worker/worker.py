@@ -62,8 +62,6 @@ class Worker:
         self._is_saying = False  # while the model's is_ready runs
         self.model: Any = None
 
-    # --- the life of the process ---
-
     def run(self, serve: Callable[[Worker], Coroutine[Any, Any, None]]) -> None:
         """Start, execute until the server ends it, and finalize.
 
@@ -105,6 +103,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001  SystemExit, too
             self._fail(error_text(error, self.folder), full(error))
             return False
+        # Before READY: a request may follow at once, and call other models.
         calls.is_starting = False
         can_say = callable(getattr(self.model, "is_ready", None))
         is_in_turn = not self.outbox.is_decoupled and not self._is_coroutine
@@ -127,6 +126,7 @@ class Worker:
         self.model = kind()
         if hasattr(self.model, "initialize"):
             self.model.initialize(args)
+        # Of the object, as initialize may have put another execute there.
         self._is_coroutine = inspect.iscoroutinefunction(self.model.execute)
 
     def _serve_until(self, is_relieved: Callable[[], bool]) -> None:
@@ -176,8 +176,6 @@ class Worker:
             with contextlib.suppress(LineClosed):
                 self.calls.log(ERROR_LEVEL, "finalize failed: " + full(error))
 
-    # --- incoming packets ---
-
     def _receive(self, kind: int, document: list[Any], data: Any, numbers: tuple[int, ...]) -> None:
         if kind == packet.EXECUTE or kind == packet.START:
             self.inbox.append((document, data, numbers[0]))
@@ -200,14 +198,13 @@ class Worker:
         for number in numbers:
             if (one := self._open(number)) is not None:
                 one.is_cancelled = True
+            # Not received by the model yet; if nothing waits, it was answered already.
             elif self.inbox:
                 self._cancelled.add(number)
 
     def _open(self, number: int) -> OpenRequest | None:
         reference = self.outbox.open_requests.get(number)
         return reference() if reference is not None else None
-
-    # --- executions ---
 
     def take(self) -> tuple[int, list[OpenRequest], list[InferenceRequest]]:
         """Return the next batch of the inbox: its number, and its requests."""
@@ -219,6 +216,7 @@ class Worker:
             one = OpenRequest(self.outbox, number, document[2])
             if self._cancelled:
                 one.is_cancelled = number in self._cancelled
+            # Weakly: if the model drops a request unanswered, its finalizer answers with an error.
             self.outbox.open_requests[number] = weakref.ref(one)
             opens.append(one)
             requests.append(InferenceRequest._arrived(one, document, data))
@@ -229,11 +227,13 @@ class Worker:
     def _execute(self) -> None:
         batch, opens, requests = self.take()
         executing.set(batch if len(opens) == 1 else 0)
+        # perf_counter is CLOCK_MONOTONIC here and in the server, so the times can be compared.
         began_ns = time.perf_counter_ns()
         returned: list[Any] = []
         failed = ""
         try:
             returned.append(self.model.execute(requests))
+            # The cheap look first: nearly every model returns a list.
             if type(returned[0]) is not list and inspect.iscoroutine(returned[0]):
                 returned.append(self._result_of(returned.pop()))
         except BaseException as error:  # noqa: BLE001  sys.exit() in a model must not end it
@@ -313,6 +313,7 @@ class Worker:
         returned: list[Any],
     ) -> None:
         """Send the response to the one request of a batch."""
+        # The request's arrays go, so that the blocks in which the answer lies can be handed over.
         requests.clear()
         one.is_closed = True
         payload = packet.Payload()

@@ -179,8 +179,6 @@ class Fleet:
             Stopping: self._on_stopping,
         }
 
-    # --- what happens ---
-
     def start(self) -> None:
         """Start all processes."""
         for slot in range(self._rules.process_count):
@@ -330,8 +328,6 @@ class Fleet:
         for member in self.members:
             self._shell.kill(member.number)
 
-    # --- messages ---
-
     def _on_load(self, member: Member, message: ConnectionLoad) -> None:
         member.connection_count = message.connection_count
         member.received_count = message.received_count
@@ -402,8 +398,6 @@ class Fleet:
         if self._questions.what(message.question) == NUMBERS:
             member.numbers = message.body
         self._questions.reply(member.number, message)
-
-    # --- processes ---
 
     def _patience_with(self, member: Member) -> float:
         """Return how long a process may be silent; before its first word it starts Python."""
@@ -522,8 +516,6 @@ class Fleet:
         if not self.is_stopping:
             self._shell.accept(is_open=self.choose() is not None)
 
-    # --- ends ---
-
     def _drain(self, member: Member) -> None:
         member.state = State.DRAINING
         member.drain_by_s = self._clock() + self._rules.drain_s
@@ -558,8 +550,6 @@ class Fleet:
             self.replacement.state = state
             if state is ReplacementState.DONE:
                 log.info("all processes have been replaced")
-
-    # --- questions ---
 
     def _is_asked(self, one: Member, asker: Member) -> bool:
         return one is not asker and one.state in (State.READY, State.DRAINING)

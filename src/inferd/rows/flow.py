@@ -68,8 +68,6 @@ class RowFlow:
         """Return `count` lengths of which nothing is known."""
         return tuple(self.letter() for _ in range(count))
 
-    # --- which inputs have their rows side by side ---
-
     def join(self, *values: RowTensor) -> frozenset[str]:
         """Note that an operator takes the rows of all `values` as those of one batch."""
         sources = frozenset().union(*(value.sources for value in values))
@@ -99,8 +97,6 @@ class RowFlow:
             f"{', '.join(names)} are not the same batch",
             has_batch_dim=False,
         )
-
-    # --- graphs ---
 
     def run(self, nodes: Sequence[RowNode], outputs: Sequence[str], scope: Scope) -> None:
         """Add to `scope` what `nodes` make of what is in it, as far as `outputs` need it.

@@ -9,6 +9,7 @@ from inferd_convert.caffe2.network import Caffe2Network
 INIT_PREFIX = "init_"
 """The prefix of the weights file's name, before the name of the model file."""
 
+# protobuf's own limit for a message, which Caffe2 could not have written either.
 _MAX_BYTES = (1 << 31) - 1
 
 
@@ -20,6 +21,7 @@ class Caffe2Backend(ConvertedBackend):
         network = Caffe2Network(*(_read(files, name) for name in names))
         configured = {tensor.name for tensor in config.input}
         left = network.input_names()
+        # In the net's order, whatever that of config.pbtxt is: ONNX keeps names.
         inputs = [name for name in network.external_input if name in configured or name in left]
         ports = input_ports(config, inputs, network.inferred_inputs(inputs))
         return network.convert(ports, [output.name for output in config.output])

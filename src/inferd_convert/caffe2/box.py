@@ -10,6 +10,7 @@ from inferd_convert.caffe2.selection import image_numbers
 from inferd_convert.call import Converted, Converter
 from inferd_convert.graph import END, Graph, Value
 
+# Caffe2's bound on how much a box may grow, so that exp() does not overflow.
 _MOST_GROWTH = math.log(1000 / 16)
 
 
@@ -31,6 +32,7 @@ def _transform(
     scale = graph.slice(rows, -1, 2, 3)
     limits = _limits(graph, graph.slice(rows, -1, 0, 2), scale, one)
 
+    # -4: the last four numbers are the box, with or without an index before them.
     boxes = graph.add("Div", graph.slice(regions, -1, -4), scale, rank=2)
     low, high = graph.slice(boxes, -1, 0, 2), graph.slice(boxes, -1, 2, 4)
     size = high - low + one
@@ -67,8 +69,10 @@ def _plus_one(call: Caffe2Call) -> float:
 
 def _limits(graph: Graph, sizes: Value, scale: Value, one: Value) -> Value:
     """Return the largest left, top, right and bottom, [n, 1, 4], in the images before scaling."""
+    # Half is added and the cast cuts off: C's way to round, where ONNX rounds halves to even.
     rounded = graph.add("Div", sizes, scale, rank=2) + 0.5
     whole = graph.cast(graph.cast(rounded, DataType.INT64), DataType.FP32)
+    # im_info has the height first, boxes have x first.
     order = graph.constant(np.array([1, 0, 1, 0], np.int64))
     corners = graph.add("Gather", whole - one, order, rank=2, axis=1)
     return graph.unsqueeze(corners, (1,))
@@ -87,6 +91,8 @@ def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> 
         count = graph.reshape(graph.cast(call.input(2), DataType.INT64), graph.ints(1))
     classes = graph.length(scores, 1)
     by_row = graph.reshape(boxes, graph.join(count, classes, graph.ints(4)), 3)
+    # Class 0 is the background. ONNX wants scores as [batch, class, box]: each class is a batch
+    # here, since its boxes are its own.
     scores = graph.transpose(graph.slice(scores, 1, 1), (1, 0))
     boxes = graph.transpose(graph.slice(by_row, 1, 1), (1, 0, 2))
 
@@ -101,6 +107,7 @@ def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> 
         rank=2,
     )
     places = graph.add("Gather", found, graph.ints(0, 2), rank=2, axis=1)  # class, row
+    # Caffe2 keeps the best of all classes together, then restores the order of classes.
     if most > 0:
         values = graph.add("GatherND", scores, places, rank=1)
         count = graph.add("Min", graph.shape(values), graph.ints(most))

@@ -47,6 +47,7 @@ class Caffe2Call(OperatorCall):
         argument = self._arguments.get(name)
         if argument is None:
             return default
+        # proto2 tells a field that is absent from one that is 0.
         number = argument.i if argument.i is not None else argument.f
         if number is None or not math.isfinite(number) or number % 1:
             self._refuse_argument(name, "a whole number")

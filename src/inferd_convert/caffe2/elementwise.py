@@ -25,6 +25,7 @@ def _logit(graph: Graph, call: Caffe2Call) -> Converted:
 
 
 def _clip(graph: Graph, call: Caffe2Call) -> Converted:
+    # Caffe2's defaults: the bounds of float, not infinities.
     limits = np.finfo(np.float32)
     low = graph.real(call.number("min", float(limits.min)))
     high = graph.real(call.number("max", float(limits.max)))
@@ -68,6 +69,7 @@ def _modulo(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 
 def _prelu(graph: Graph, call: Caffe2Call, x: Value, slope: Value) -> Converted:
     """Convert PRelu, with one slope or one for each channel."""
+    # With channels last, the slopes line up by themselves.
     if not call.is_nhwc and slope.size != 1 and x.rank != 1:
         slope = graph.along(slope, x, 1)
     return graph.add("PRelu", x, slope)
@@ -88,6 +90,7 @@ _ORDERS = {"LT": "Less", "LE": "LessOrEqual", "GT": "Greater", "GE": "GreaterOrE
 
 def _ordered(graph: Graph, call: Caffe2Call, a: Value, b: Value) -> Converted:
     """Convert an ordering comparison, with False less than True."""
+    # ONNX has orderings for numbers alone.
     if a.is_bool:
         a, b = graph.cast(a, DataType.INT32), graph.cast(b, DataType.INT32)
     return _applied(call, _ORDERS[call.type], a, b)
@@ -96,6 +99,7 @@ def _ordered(graph: Graph, call: Caffe2Call, a: Value, b: Value) -> Converted:
 def _broadcast(call: Caffe2Call, a: Value, b: Value) -> Value:
     """Return `b` shaped to broadcast with `a` from `axis` on, as the argument `broadcast` asks."""
     graph, axis = call.graph, call.integer("axis", -1)
+    # axis_str names the dim by its letter in the order of the image, such as "C".
     if axis == -1 and (letter := call.word("axis_str", "")):
         axis = call.word("order", "NCHW").find(letter)
     if b.array is not None and b.size == 1:
@@ -106,6 +110,7 @@ def _broadcast(call: Caffe2Call, a: Value, b: Value) -> Value:
         ranks = [graph.shape(graph.shape(value)) for value in (a, b)]
         count = graph.add("Sub", *ranks) - graph.ints(axis)
         return graph.reshape(b, graph.join(graph.shape(b), graph.ones(count)))
+    # Caffe2's old broadcasting aligns b at `axis` of a; ONNX aligns shapes at their ends.
     missing = a.rank - axis - b.rank
     if axis < 0 or missing < 0:
         call.refuse(f"{b.rank} dims do not fit into {a.rank} from axis {axis} on")

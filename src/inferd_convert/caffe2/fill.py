@@ -21,6 +21,7 @@ def _given(datatype: DataType) -> Converter:
 def _values(call: Caffe2Call, datatype: DataType) -> Array:
     given = call.argument("values")
     if datatype is DataType.BYTES:
+        # np.array() would make fixed-width bytes of them and drop trailing NULs.
         array = np.empty(len(given.strings), object)
         array[:] = given.strings
         return array
@@ -77,6 +78,7 @@ def _one_value(call: Caffe2Call) -> Any:
         datatype = DataType.FP32 if given.i is None else DataType.INT64
     call.refuse_if(datatype is DataType.BYTES, "texts cannot be filled in")
     number = call.number("value", 0.0) if given.i is None else given.i
+    # Caffe2 casts without a check, so what does not fit becomes what C makes of it.
     with np.errstate(over="ignore", invalid="ignore"):
         return np.array(number).astype(datatype.numpy)[()]
 
@@ -91,6 +93,7 @@ def _range(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert Range of (stop), (start, stop) or (start, stop, step), each of one element."""
     bounds = [graph.scalar(call.input(index)) for index in range(len(call.inputs))]
     call.refuse_if(not 1 <= len(bounds) <= 3, f"it has {len(bounds)} inputs, expected 1 to 3")
+    # Of the bounds' type, as Range takes three of one type.
     start = graph.add("CastLike", graph.whole(0), bounds[0], rank=0)
     step = graph.add("CastLike", graph.whole(1), bounds[0], rank=0)
     if len(bounds) == 1:

@@ -65,6 +65,7 @@ def _distance(graph: Graph, call: Caffe2Call) -> Converted:
 def _cosine(graph: Graph, call: Caffe2Call) -> Converted:
     sides = [graph.flatten(call.input(index), 1) for index in (0, 1)]
     squares = [graph.reduce("ReduceSumSquare", side, [1]) for side in sides]
+    # Caffe2's own epsilon, which it applies to the squares.
     lengths = [graph.add("Max", square, graph.real(1e-12)) for square in squares]
     product = graph.reduce("ReduceSum", graph.add("Mul", *sides), [1])
     return product / graph.add("Sqrt", graph.add("Mul", *lengths))

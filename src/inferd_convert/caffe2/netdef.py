@@ -84,6 +84,7 @@ def read_net(data: bytes, file: str) -> Net:
                 net.external_input.append(text(value))
             elif number == 8:
                 net.external_output.append(text(value))
+            # Any bytes may parse as protobuf; fields that nets lack show a file of another kind.
             elif number > _LAST_FIELD:
                 msg = f"'{file}' is no Caffe2 net: it has a field {number}, and nets have none"
                 raise InvalidConfig(msg)
@@ -105,6 +106,7 @@ def _operator(data: memoryview, place: str) -> Operator:
     except Malformed as error:
         msg = f"{place} is malformed: {error}"
         raise InvalidConfig(msg) from None
+    # The last value of a field counts (protobuf); without any the type is "", which is not known.
     kind, outputs = "".join(found[4][-1:]), tuple(found[2])
     if outputs:
         place += f" ('{kind}' → '{outputs[0]}')"
@@ -115,6 +117,7 @@ _ARGUMENT = {1: text, 2: float32, 3: integer, 4: content, 5: float32s, 6: varint
 
 
 def _argument(value: Any) -> tuple[str, NetArgument]:
+    # floats=5: weights are unpacked floats, read as one run.
     found = gathered(view(value), _ARGUMENT, floats=5)
     last = {number: values[-1] for number, values in found.items() if values}
     argument = NetArgument(last.get(2), last.get(3), last.get(4))

@@ -72,6 +72,7 @@ class Caffe2Network:
             if len(operator.inputs) < 2 or operator.inputs[1] not in self._filled:
                 continue
             name, weight = operator.inputs[0], _shape(self._filled[operator.inputs[1]])
+            # Only to read arguments with their defaults; nothing is added to that graph.
             call = Caffe2Call(Graph(), operator, [])
             shape: tuple[int, ...] | None = None
             if operator.type.startswith("Conv") and len(weight) > 2:
@@ -110,6 +111,7 @@ def _conv_input(call: Caffe2Call, weight: list[int]) -> tuple[int, ...]:
     if call.type.startswith("ConvTranspose"):
         channels = weight[0]
     else:
+        # A weight has the channels of its own group.
         channels = (weight[-1] if call.is_nhwc else weight[1]) * call.integer("group", 1)
     return (-1, *spatial, channels) if call.is_nhwc else (-1, channels, *spatial)
 
@@ -130,6 +132,8 @@ def _run(graph: Graph, operator: Operator, blobs: dict[str, Value | None]) -> No
     graph.place = operator.place
     outputs = convert_call(OPERATORS[operator.type], Caffe2Call(graph, operator, inputs))
     for index, name in enumerate(operator.outputs):
+        # Overwrites: Caffe2 lets an operator write to the blob that
+        # it reads, ONNX names values once.
         blobs[name] = outputs[index] if index < len(outputs) else None
 
 

@@ -26,6 +26,7 @@ def _in_order(convert: Callable[[Caffe2Call, Value], tuple[Value, ...]]) -> Conv
     def converted(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         if not call.is_nhwc:
             return convert(call, x)
+        # Images, if nothing tells the rank.
         rank = x.rank or 4
         y, *others = convert(call, channels_first(graph, x, rank))
         return (channels_last(graph, y, rank), *others)
@@ -57,6 +58,7 @@ def _group_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     shape = graph.join(graph.length(x, 0), graph.ints(count, -1))
     groups = graph.with_places(graph.reshape(x, shape, 3))
     ones, zeros = (graph.constant(np.full(count, one, np.float32)) for one in (1, 0))
+    # Each group as a channel of InstanceNormalization: one kernel instead of several nodes.
     normal = graph.add("InstanceNormalization", groups, ones, zeros, epsilon=epsilon)
     normal = graph.reshape(normal, graph.shape(x), x.rank)
     scale, bias = (graph.along(call.input(index), x, 1) for index in (1, 2))
@@ -76,6 +78,7 @@ def _layer_norm(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         y = y * call.input(1) + call.input(2)
     shape = graph.join(graph.shape(x, 0, axis), graph.ints(1))
     rank = axis + 1 if axis >= 0 else None
+    # Here it is the deviation itself, unlike in GroupNorm.
     return y, graph.reshape(mean, shape, rank), graph.reshape(spread, shape, rank)
 
 
@@ -101,6 +104,7 @@ def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
 def _normalize(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Normalize: each vector along `axis` divided by its length."""
     length = graph.reduce("ReduceL2", x, [call.axis(x.rank, -1)], keep=True)
+    # Caffe2's own epsilon.
     return x / graph.add("Max", length, graph.real(1e-12))
 
 

@@ -51,6 +51,7 @@ def _lengths(graph: Graph, call: Caffe2Call, rows: Value) -> Converted:
     lengths = graph.cast(others[0], DataType.INT64)
     sums = _segment_sums(graph, flat, lengths)
     if call.type.endswith("Mean"):
+        # An empty segment has the mean 0 in Caffe2, not NaN.
         count = graph.cast(graph.add("Max", lengths, graph.ints(1)), DataType.FP32)
         sums = sums / graph.unsqueeze(count, (1,))
     shape = graph.join(graph.shape(lengths), graph.shape(rows, 1))
@@ -63,6 +64,7 @@ def _segment_sums(graph: Graph, rows: Value, lengths: Value) -> Value:
     index = graph.add("Expand", graph.unsqueeze(number, (1,)), graph.shape(rows), rank=2)
     shape = graph.join(graph.shape(lengths), graph.shape(rows, 1))
     empty = graph.full(shape, np.float32(0), 2)
+    # Each row is added at its segment; as a product with a mask it would take n times m.
     return graph.add("ScatterElements", empty, index, rows, axis=0, reduction="add")
 
 
@@ -72,6 +74,7 @@ def _segment_numbers(graph: Graph, lengths: Value, total: Value) -> Value:
     It is the running sum of ones placed where segments begin.
     """
     starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)
+    # One more, as empty segments at the end begin behind the last row.
     zeros = graph.full(total + graph.ints(1), np.int64(0))
     ones = graph.ones(graph.shape(lengths))
     begun = graph.add("ScatterElements", zeros, starts, ones, axis=0, reduction="add")

@@ -42,6 +42,7 @@ def _top_k(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     length = graph.length(x, axis)
     count = graph.add("Min", graph.ints(k), length)
     values, indices = graph.add_several(2, "TopK", x, count, axis=axis)
+    # As many zeros as x has dims, which may only be known at run time.
     none = graph.full(graph.shape(graph.shape(x)), np.int64(0))
     behind = graph.add("ScatterElements", none, graph.ints(axis), graph.ints(k) - count, axis=0)
     around = graph.join(none, behind)
@@ -71,6 +72,7 @@ def _boolean_mask(graph: Graph, call: Caffe2Call, x: Value, mask: Value) -> Conv
 
 def _upsample_nearest(graph: Graph, call: Caffe2Call) -> Converted:
     scale = call.integer("scale", 2)
+    # An upper bound, too: the file alone would decide how much memory a request takes.
     call.refuse_if(not 1 <= scale <= 1024, "its argument 'scale' should be at least 1")
     return upsampled(graph, call.input(0), scale)
 

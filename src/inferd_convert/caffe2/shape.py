@@ -11,6 +11,7 @@ def _reshape(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if len(call.inputs) > 1:
         given = call.input(1)
         y = graph.add("Reshape", x, graph.cast(given, DataType.INT64), rank=given.size)
+        # The second output is the old shape, as Caffe2's gradient needs it.
         return y, graph.add("CastLike", graph.shape(x), given)
     call.refuse_if(not call.has("shape"), "it has neither the argument 'shape' nor a second input")
     shape = graph.ints(*call.integers("shape"))
@@ -61,6 +62,7 @@ def _shape(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 
 def _concat(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert Concat; the second output is the length of each part along the axis."""
+    # Caffe2 joins and splits along the channels by default, wherever `order` has them.
     axis = call.channel_axis()
     parts = [call.input(0), *call.inputs[1:]]
     if call.flag("add_axis"):
@@ -83,6 +85,7 @@ def _split(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         if len(sizes) != count or min(sizes) < 0:
             call.refuse(f"split is {sizes}, which is not a size for each of {count} outputs")
         lengths = graph.ints(*sizes)
+    # num_outputs must be absent if lengths are given (ONNX, Split-18).
     equal = None if lengths else count
     parts = graph.add_several(count, "Split", x, lengths, axis=axis, num_outputs=equal)
     if not call.flag("add_axis"):

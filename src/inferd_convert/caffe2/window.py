@@ -45,6 +45,7 @@ def _window(call: Caffe2Call) -> Caffe2Window:
         call.refuse("kernel, stride and dilation should be at least 1")
     if min(window.pads, default=0) < 0 or not 0 <= window.legacy_pad <= _CAFFE_POOLING:
         call.refuse("its padding is negative, or of an unknown kind")
+    # ONNX's auto_pad counts the dilation, Caffe2's rule does not.
     if window.legacy_pad in (_SAME, _CAFFE_POOLING) and set(window.dilations) != {1}:
         call.refuse("this legacy_pad does not go with dilation")
     return window
@@ -53,6 +54,7 @@ def _window(call: Caffe2Call) -> Caffe2Window:
 def _sizes(call: Caffe2Call, name: str) -> list[int]:
     """Return kernel, stride, dilation or adj, in whichever form it is given."""
     if call.has(name):
+        # One number is for images, whose windows have two dims.
         return [call.integer(name)] * 2
     if call.has(f"{name}_h", f"{name}_w"):
         return [call.integer(f"{name}_h"), call.integer(f"{name}_w")]
@@ -133,6 +135,7 @@ def _lp_pool(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         total = graph.add("ReduceSum", powers, graph.ints(2, 3), rank=_IMAGES)
     else:
         mean = _pool_window(call, "Average", powers, window, counts_pads=True)
+        # ONNX's LpPool takes whole numbers for p only.
         total = mean * float(prod(window.kernel))
     y = graph.add("Pow", total, graph.real(1 / p))
     return channels_last(graph, y, _IMAGES) if call.is_nhwc else y

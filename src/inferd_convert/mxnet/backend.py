@@ -32,6 +32,7 @@ INSTALL = "pip install --no-deps mxnet==1.9.1"
 """How to install the library; neither its Python package nor its dependencies are imported."""
 
 _SYMBOL_ENDING = "-symbol.json"
+# Symbols are text without weights; the largest known nets have some megabytes.
 _MAX_SYMBOL_BYTES = 1 << 26
 _MAX_PARAMS_BYTES = (1 << 31) - 1
 
@@ -131,6 +132,7 @@ def params_file(symbol: Path) -> Path:
         for one in symbol.parent.iterdir()
         if one.name.startswith(f"{prefix}-") and one.suffix == ".params"
     )
+    # By name: epochs have four digits, so the last is the largest.
     return max((one for one in epochs if one.stem[-4:].isdigit()), default=first)
 
 
@@ -188,6 +190,7 @@ def _places(network: MxnetNetwork, config: ModelConfig) -> dict[str, int]:
     known = {name: index for index, name in enumerate(network.output_names())}
     places = {}
     for output in config.output:
+        # MXNet's own list_outputs() appends _output; people write either.
         index = known.get(output.name, known.get(output.name.removesuffix("_output")))
         if index is None:
             names = ", ".join(known)

@@ -12,6 +12,7 @@ from inferd_convert.mxnet.symbol import SymbolNode
 T = TypeVar("T")
 
 _FLOATS = {"float16": DataType.FP16, "float32": DataType.FP32, "float64": DataType.FP64}
+# What MXNet's Python and Scala front ends have written over the years.
 _TRUE, _FALSE = ("True", "true", "1"), ("False", "false", "0", "None")
 
 
@@ -91,5 +92,6 @@ class MxnetCall(OperatorCall):
 
 
 def _optional_integers(text: str) -> list[int | None]:
+    # Python 2 wrote long integers as "3L".
     words = text.strip("()[] ").replace("L", "").split(",")
     return [None if word.strip() == "None" else int(word) for word in words if word.strip()]

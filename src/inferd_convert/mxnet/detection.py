@@ -41,6 +41,7 @@ def _box_nms(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         classes = _column(graph, rows, identity)
         other = graph.add("Equal", classes, graph.like(x, call.number("background_id", -1)))
         valid = graph.add("And", valid, graph.add("Not", other))
+    # Not removed: all images of a batch keep the same number of places.
     scores = graph.add("Where", valid, scores, graph.like(x, -math.inf), rank=2)
     if (most := call.integer("topk", -1)) > 0:
         scores = _best(call, scores, most)
@@ -88,6 +89,7 @@ def _chosen(call: MxnetCall, boxes: _Boxes, threshold: float, *, is_center: bool
     chosen = graph.add(
         "NonMaxSuppression",
         *(graph.cast(boxes.corners, DataType.FP32), groups, graph.length(scores, 1)),
+        # The least score is the lowest number: a score of -inf stays out, any other is in.
         *(graph.constant(np.array([one], np.float32)) for one in (threshold, _LOWEST)),
         rank=2,
         center_point_box=int(is_center),
@@ -213,10 +215,13 @@ def _multi_box_prior(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     for axis, size, step, offset in zip((2, 3), (height, width), steps, offsets, strict=True):
         places = graph.cast(graph.places(x, axis), DataType.FP32) + offset
         centers.append(places * step if step > 0 else places * graph.add("Reciprocal", size))
+    # All sizes with the first ratio, then the first size with the
+    # other ratios, as MXNet orders them.
     shapes = [(size, math.sqrt(ratios[0])) for size in sizes]
     shapes += [(sizes[0], math.sqrt(ratio)) for ratio in ratios[1:]]
     halves = [graph.constant(np.array([s * r / 2 for s, r in shapes], np.float32))]
     halves.append(graph.constant(np.array([s / r / 2 for s, r in shapes], np.float32)))
+    # Sizes are shares of the height; x is a share of the width.
     halves[0] = halves[0] * (height / width)
     shape = graph.join(graph.shape(x, 2, 4), graph.ints(len(shapes)))
     columns = graph.unsqueeze(centers[1], (0, 2)), graph.unsqueeze(centers[0], (1, 2))

@@ -92,6 +92,7 @@ def _where(graph: Graph, call: MxnetCall, condition: Value, x: Value, y: Value) 
 def _modulo(call: MxnetCall, x: Value, y: Value, rank: int | None) -> Value:
     """Return x mod y with the sign of y, and 0 where y is 0."""
     graph, zero = call.graph, call.graph.like(x, 0.0)
+    # fmod=1 has the sign of x, and is the only Mod that ONNX has for floats.
     rest = graph.add("Mod", x, y, rank=rank, fmod=1)
     other = graph.add("Less", graph.add("Mul", rest, y, rank=rank), zero)
     rest = graph.add("Where", other, graph.add("Add", rest, y, rank=rank), rest, rank=rank)

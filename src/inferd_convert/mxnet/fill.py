@@ -28,6 +28,7 @@ def _dtype(call: MxnetCall) -> "np.dtype[Any]":
 def _arange(graph: Graph, call: MxnetCall) -> Converted:
     start, step, repeat = call.number("start"), call.number("step", 1.0), call.integer("repeat", 1)
     call.cannot_if(call.flag("infer_range"), "infer_range cannot be converted")
+    # As Python's range(): one number alone is the end.
     begin, end = (start, call.number("stop")) if call.has("stop") else (0.0, start)
     if step == 0 or repeat < 1 or not abs((end - begin) / step) * repeat < MAX_FILLED:
         call.refuse(f"it counts from {begin} to {end} in steps of {step}, each {repeat} times")

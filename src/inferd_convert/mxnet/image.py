@@ -52,6 +52,7 @@ def _adaptive_average(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         call.refuse(f"its output_size is {sizes}, expected one or two numbers")
     if set(sizes) == {1}:
         return graph.add("GlobalAveragePool", x, rank=4)
+    # Windows of differing sizes are no pool of ONNX; as weights they are two products.
     rows = graph.add("MatMul", _shares(call, x, 2, sizes[0]), x, rank=4)
     columns = graph.transpose(_shares(call, x, 3, sizes[-1]), (1, 0))
     return graph.add("MatMul", rows, columns, rank=4)
@@ -61,6 +62,7 @@ def _shares(call: MxnetCall, x: Value, axis: int, count: int) -> Value:
     """Return the weight of each place of `axis` in each of `count` windows of differing sizes."""
     graph, length = call.graph, call.graph.length(x, axis)
     ends = []
+    # Window i goes from floor(i n / count) to ceil((i + 1) n / count).
     for first, up in ((0, 0), (1, count - 1)):
         numbers = graph.constant(np.arange(first, count + first)[:, None])
         scaled = graph.add("Mul", numbers, length, rank=2) + graph.whole(up)
@@ -112,6 +114,7 @@ def _affine_grid(call: MxnetCall, matrix: Value) -> Value:
 
 
 def _sampled(call: MxnetCall, grid: Value) -> Value:
+    # GridSample has the coordinates last, MXNet has them as channels.
     places = call.graph.transpose(grid, (0, 2, 3, 1))
     return call.graph.add(
         *("GridSample", call.input(0), places), rank=4, mode="linear", align_corners=1

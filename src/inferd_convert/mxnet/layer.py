@@ -147,6 +147,7 @@ def _convolution(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Conv
 def _deconvolution(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:
     window = _window(call)
     call.cannot_if(window.is_last, "a layout with the channels last cannot be converted")
+    # Deconvolution has no bias by default, unlike Convolution.
     bias = None if call.flag("no_bias", default=True) else call.input(2)
     operands, target = (x, weight, bias), call.integers("target_shape")
     group = call.integer("num_group", 1)
@@ -267,6 +268,7 @@ def _upsampling(graph: Graph, call: MxnetCall) -> Converted:
 def _bilinear_upsampling(call: MxnetCall, scale: int) -> Value:
     """Return what MXNet computes as a transposed convolution of each channel by itself."""
     graph, weight = call.graph, call.input(1)
+    # The size and padding that MXNet gives the filter.
     size, pad = 2 * scale - scale % 2, scale // 2
     if weight.array is None or weight.array.shape[1:] != (1, size, size):
         call.cannot(f"its filter is no constant of {size} times {size} for each channel")
@@ -279,12 +281,14 @@ def _batch_norm(graph: Graph, call: MxnetCall, x: Value) -> Value:
     gamma, beta, mean, variance = (call.input(index) for index in range(1, 5))
     epsilon, axis = call.number("eps", 1e-3), call.axis(x.rank, 1)
     call.cannot_if(call.flag("output_mean_var"), "output_mean_var cannot be converted")
+    # By default gamma counts as 1, whatever the file holds.
     if call.flag("fix_gamma", default=True):
         gamma = graph.add("Expand", graph.like(gamma, 1.0), graph.shape(gamma), rank=1)
     if axis == 1:
         return graph.add("BatchNormalization", x, gamma, beta, mean, variance, epsilon=epsilon)
     deviation = graph.add("Sqrt", variance + epsilon)
     scale = gamma / deviation
+    # BatchNormalization has its channels in dim 1 only.
     y = x - graph.along(mean, x, axis)
     y = y * graph.along(scale, x, axis)
     return y + graph.along(beta, x, axis)

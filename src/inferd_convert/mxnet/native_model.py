@@ -24,6 +24,7 @@ class Library:
     """MXNet's C predict API. Calls raise TritonModelException with MXNet's error text."""
 
     def __init__(self, path: str) -> None:
+        # CDLL releases the interpreter's lock during calls, PyDLL would not.
         self._library = ctypes.CDLL(path)
         self._library.MXGetLastError.restype = ctypes.c_char_p
 
@@ -114,9 +115,11 @@ class TritonPythonModel:
 
     def _run(self, feed: dict[str, Any]) -> list[Any]:
         key = tuple((array.shape, array.dtype.str) for array in feed.values())
+        # MXNet takes a dim of 0 for one that is to be inferred.
         if any(array.size == 0 for array in feed.values()):
             msg = "MXNet takes no arrays without elements"
             raise pb_utils.TritonModelException(msg)
+        # Taken out and put back at the end, so that the first is the one not used for longest.
         predictor = self._predictors.pop(key, None)
         if predictor is None:
             predictor = Predictor(self._library, self._symbol, self._params, feed)

@@ -56,9 +56,14 @@ class MxnetNetwork:
         self._nodes = symbol.nodes
         several = [symbol.nodes[node].op in _SEVERAL for node, _ in symbol.heads]
         self._heads = [
-            head for head, real in zip(symbol.heads, several, strict=True) if real or head[1] == 0
+            # Dropout's mask and BatchNorm's moments are outputs of the
+            # symbol, too, and nobody's answer.
+            head
+            for head, real in zip(symbol.heads, several, strict=True)
+            if real or head[1] == 0
         ]
         self._params = params
+        # In the file's order, in which every node comes after those that it reads.
         self._used = sorted(self._reached([node for node, _ in symbol.heads]))
 
     def check_operators(self) -> None:
@@ -92,6 +97,7 @@ class MxnetNetwork:
         for number in self._used:
             node = self._nodes[number]
             if node.op == VARIABLE and node.name in names and "__shape__" in node.attributes:
+                # Only to read the attribute, which is a text; nothing is added to that graph.
                 dims = MxnetCall(Graph(), node, []).integers("__shape__")
                 inferred[node.name] = OnnxPort(
                     node.name, _datatype(node), tuple(d or -1 for d in dims)

@@ -16,6 +16,7 @@ Array = np.ndarray[Any, Any]
 
 _LIST_MAGIC = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+# NumPy's limit, before version 2.
 _MAX_DIMS = 32
 _ROW_SPARSE, _CSR = 1, 2
 
@@ -45,6 +46,7 @@ def read_params(data: bytes, file: str) -> dict[str, Array]:
     magic, _ = reader.take("<QQ")
     reader.refuse_if(magic != _LIST_MAGIC, "it does not begin as one")
     (count,) = reader.take("<Q")
+    # Before the list is made: an array takes four bytes at least.
     if count > len(data) // 4:
         reader.refuse(f"it says that it has {count} arrays, in {len(data)} bytes")
     arrays = []
@@ -106,6 +108,7 @@ def _array(reader: _Reader) -> Array:
         shape = _shape(reader, count, "q")
     else:  # the first version begins with its number of dims
         shape = _shape(reader, magic, "I")
+    # Before version 3 a shape without dims meant "not known"; since then it is a scalar.
     if shape is None or (not shape and magic != _V3):  # it was empty
         return np.empty(0, np.float32)
     _, _, kind = reader.take("<iii")  # the device's type and number come first

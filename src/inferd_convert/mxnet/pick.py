@@ -20,6 +20,7 @@ def _picked(call: MxnetCall, axis: int, *, keep: bool) -> Value:
     if x.rank is None or index.rank is None:
         call.cannot("the number of dims of its inputs is not known")
     axis = call.checked(axis, x.rank)
+    # With keepdims when it was exported, the index has the dim already.
     if index.rank < x.rank:
         index = graph.unsqueeze(index, (axis,))
     numbers = bounded(index, graph.length(x, axis), wraps=call.word("mode", "clip") == "wrap")
@@ -33,6 +34,7 @@ def _gather_nd(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Convert
     if index.rank is None:
         call.cannot("the number of dims of its indices is not known")
     numbers = graph.cast(index, DataType.INT64)
+    # MXNet has an index's coordinates along dim 0, ONNX along the last.
     numbers = graph.transpose(numbers, (*range(1, index.rank), 0))
     return graph.add("GatherND", x, numbers, rank=None)
 
@@ -65,6 +67,7 @@ def _top_k(graph: Graph, call: MxnetCall) -> Converted:
 
 
 def _index_type(call: MxnetCall) -> DataType:
+    # MXNet's indices are floats by default.
     return call.element_type() if call.has("dtype") else DataType.FP32
 
 
@@ -84,6 +87,7 @@ def _repeat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     rank = x.rank or 1
     times = [1] * (rank + 1)
     times[axis + 1] = count
+    # Each element by itself: ONNX's Tile repeats the whole.
     spread = graph.add("Tile", graph.unsqueeze(x, (axis + 1,)), graph.ints(*times))
     size = graph.length(x, axis) * graph.ints(count)
     parts = [graph.shape(x, 0, axis)] * (axis > 0) + [size]

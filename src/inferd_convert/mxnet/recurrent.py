@@ -35,6 +35,8 @@ def _rnn(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     last: list[list[Value]] = [[] for _ in states]
     for number, weights in enumerate(_weights(call, layers, 2 if both else 1, mode)):
         outputs = _layer(call, x, weights, lengths, [_part(graph, s, number, both) for s in states])
+        # ONNX has [time, direction, batch, hidden]; the next layer
+        # takes the directions side by side.
         y = graph.transpose(outputs[0], (0, 2, 1, 3))
         x = graph.add("Reshape", y, graph.ints(0, 0, -1), rank=3)
         for state, output in zip(last, outputs[1:], strict=True):
@@ -55,6 +57,7 @@ def _layer(
     if activation is not None:
         more["activations"] = [activation] * (2 if both else 1)
     if op == "GRU":
+        # MXNet, like cuDNN, multiplies by the reset gate after the product.
         more["linear_before_reset"] = 1
     constants = [graph.constant(array) for array in weights]
     outputs = graph.add_several(1 + len(states), op, x, *constants, lengths, *states, **more)
@@ -72,6 +75,8 @@ def _weights(call: MxnetCall, layers: int, directions: int, mode: str) -> Iterat
         call.cannot("its parameters are no constant vector")
     order = _MODES[mode][2]
     rows = len(order) * size
+    # Everything but the first layer's input weights, whose width
+    # only the length of the vector tells.
     fixed = rows * directions * layers * (size + 2) + rows * directions * (layers - 1) * (
         directions * size
     )
@@ -155,6 +160,7 @@ def _reversed(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     call.refuse_if(call.integer("axis") != 0, "its axis can only be 0")
     lengths = _lengths(call, 1, DataType.INT64)
     if lengths is None:
+        # A step of -1 ends before the first element, where -1 would mean the last.
         bounds = (graph.ints(-1), graph.ints(-(2**63) + 1), graph.ints(0), graph.ints(-1))
         return graph.add("Slice", x, *bounds)
     return graph.add("ReverseSequence", x, lengths, time_axis=0, batch_axis=1)

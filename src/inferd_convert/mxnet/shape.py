@@ -101,6 +101,7 @@ def _squeeze(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         return no_scalar(graph, graph.squeeze(x, *axes))
     shape = graph.shape(graph.add("Squeeze", x, rank=None))
     nothing = graph.add("Equal", graph.shape(shape), graph.ints(0))
+    # If all dims were 1, one is left: MXNet has no scalars.
     return graph.reshape(x, graph.join(shape, graph.ones(graph.cast(nothing, DataType.INT64))))
 
 
@@ -158,6 +159,7 @@ def _tile(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     reps = call.integers("reps")
     if x.rank is None or min(reps, default=0) < 1:
         call.refuse("its reps are not all at least 1, or the dims of its input are not known")
+    # As numpy.tile: the shorter one gets ones in front.
     if len(reps) > x.rank:
         x = graph.unsqueeze(x, range(len(reps) - x.rank))
     reps = [1] * ((x.rank or 0) - len(reps)) + reps
@@ -176,6 +178,7 @@ def _pad(graph: Graph, call: MxnetCall) -> Converted:
     if mode not in ("constant", "edge", "reflect") or len(widths) % 2 or not widths:
         call.refuse("its mode or pad_width cannot be converted")
     x = call.input(0)
+    # MXNet lists pairs for each dim, ONNX all begins, then all ends.
     pads = graph.ints(*widths[::2], *widths[1::2])
     value = graph.like(x, call.number("constant_value")) if mode == "constant" else None
     return graph.add("Pad", x, pads, value, mode=mode)
@@ -184,12 +187,14 @@ def _pad(graph: Graph, call: MxnetCall) -> Converted:
 def _broadcast_to(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     dims = call.integers("shape")
     call.refuse_if(not dims or min(dims) < 0, f"its shape is {dims}")
+    # 0 keeps a dim, as 1 does in ONNX's Expand.
     return graph.add("Expand", x, graph.ints(*(dim or 1 for dim in dims)), rank=len(dims))
 
 
 def bounded(index: Value, length: Value, *, wraps: bool = False) -> Value:
     """Return `index` as INT64, with indices outside of 0 to `length` clipped or wrapped."""
     graph, rank = index.graph, index.rank
+    # Indices are floats in MXNet; the cast cuts off, as MXNet does.
     numbers = graph.cast(index, DataType.INT64)
     if wraps:
         return graph.add("Mod", numbers, length, rank=rank)

@@ -62,6 +62,7 @@ def read_symbol(data: bytes, file: str) -> Symbol:
     for number, node in enumerate(read.nodes):
         place = f"'{file}', node {number} of {len(read.nodes)} ('{node.op}' '{node.name}')"
         inputs = [_entry(entry, number, place) for entry in node.inputs]
+        # Each file has one of them, or attr and param; the newest name wins.
         attributes = node.attr | node.param | node.attrs
         symbol.nodes.append(SymbolNode(node.op, node.name, attributes, inputs, place))
     for head in read.heads:
@@ -71,9 +72,11 @@ def read_symbol(data: bytes, file: str) -> Symbol:
 
 def _entry(entry: list[int], limit: int, place: str) -> tuple[int, int]:
     """Return the node and output index of `entry`; the node must come before node `limit`."""
+    # Newer files have a third number, the version of a variable, which means nothing here.
     if len(entry) not in (2, 3) or min(entry) < 0:
         msg = f"{place} reads {entry}, expected a node and one of its outputs"
         raise InvalidConfig(msg)
+    # Topological order is what makes one pass over the nodes enough, and cycles impossible.
     if entry[0] >= limit:
         msg = f"{place} reads node {entry[0]}, which does not come before it"
         raise InvalidConfig(msg)

@@ -27,6 +27,7 @@ def begin_run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
     try:
         pending = calls.send(describe, decoupled=decoupled, loop=loop)
     except Exception as error:  # noqa: BLE001  whoever awaits it gets it
+        # As an awaitable that fails, since Triton's async_exec raises when it is awaited.
         failed = loop.create_future()
         failed.set_exception(error)
         return failed
@@ -112,6 +113,7 @@ class _Reading:
         calls, loop = self._calls, self._loop
         if loop is calls.loop:
             return
+        # asyncio has one reader for a descriptor: a second add_reader would replace the first.
         count = calls.readers.get(loop, 0)
         calls.readers[loop] = count + 1
         if not count:

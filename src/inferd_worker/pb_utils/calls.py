@@ -49,6 +49,7 @@ class PendingCall:
         self.replies.append(reply)
         if self.loop is not None:
             with contextlib.suppress(RuntimeError):  # that loop has closed
+                # The reply is read by another thread; futures belong to that of their loop.
                 self.loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
@@ -71,6 +72,7 @@ class Calls:
         self.is_starting = True
         self.is_completing = False
         self.callers: list[str] = []
+        # next() of a count is atomic under the interpreter's lock, and any thread may call.
         self._numbers = itertools.count(1)
         self._pending: dict[int, PendingCall] = {}
         self.readers: dict[Any, int] = {}
@@ -127,6 +129,7 @@ class Calls:
     ) -> PendingCall:
         pending = PendingCall(next(self._numbers))
         pending.loop = loop
+        # Before it is sent: the reply may come before send() returns.
         self._pending[pending.number] = pending
         try:
             self.line.send(kind, document, payload, (pending.number, parent, 0))

@@ -114,10 +114,12 @@ class ModelConfig:
         if known is None:
             self._config.setdefault(kind, []).append(tensor)
             return
+        # config.pbtxt leaves the type out, and JSON then has the enum's zero value.
         if known.get("data_type", tensor["data_type"]) == "TYPE_INVALID":
             known["data_type"] = tensor["data_type"]
         for key in ("data_type", "dims"):
             had = known.get(key) or tensor[key]
+            # JSON of protobuf writes int64 as texts.
             had = [int(dim) for dim in had] if key == "dims" else had
             if had != tensor[key]:
                 raise ValueError(

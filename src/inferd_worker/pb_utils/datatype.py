@@ -25,6 +25,7 @@ NUMPY: dict[str, Any] = {
 }
 """Name in packets -> dtype; BF16 as its bit patterns."""
 
+# NUMPY is in the order of the enum; 0 is TYPE_INVALID (model_config.proto).
 NUMBERS = {name: number for number, name in enumerate(NUMPY, 1)}
 """Name in packets -> number in ModelConfig's DataType."""
 
@@ -58,6 +59,7 @@ def encode_strings(array: Any) -> bytes:
     """
     parts = []
     for element in array.ravel().tolist():
+        # As Triton's serialize_byte_tensor does.
         raw = element if isinstance(element, bytes) else str(element).encode()
         parts.append(_LENGTH.pack(len(raw)))
         parts.append(raw)

@@ -120,18 +120,21 @@ def from_capsule(capsule: Any) -> tuple[str, Any]:
         _delete(managed)
         return name, np.empty(shape, NUMPY[name])
     memory = (ctypes.c_char * size).from_address(tensor.data + tensor.byte_offset)
+    # Not at exit: the library that made it may be gone by then.
     weakref.finalize(memory, _delete, managed).atexit = False
     return name, np.frombuffer(memory, NUMPY[name]).reshape(shape)
 
 
 def _claim(capsule: Any) -> int:
     address = id(capsule)
+    # types has no name for the type of capsules before Python 3.13.
     if type(capsule).__name__ != "PyCapsule" or not _is_valid(address, _FRESH):
         raise TritonModelException(
             f"from_dlpack takes a DLPack capsule nobody has used yet, or an object with "
             f"__dlpack__, got {type(capsule).__name__}"
         )
     pointer: int = _pointer(address, _FRESH)
+    # The consumer renames it, so that nobody takes it twice (DLPack, Python Specification).
     _rename(address, _USED)
     return pointer
 

@@ -26,6 +26,7 @@ class _ErrorCode(enum.IntEnum):
     CANCELLED = 7
 
     def __str__(self) -> str:
+        # What str() of Triton's enum, made by pybind11, gives; models log it.
         return f"__ErrorCode.{self.name}"
 
 

@@ -34,6 +34,7 @@ def number_given(value: Any, what: str) -> int:
     if type(value) is int:
         return value
     try:
+        # index() takes NumPy's integers, and no floats, which int() would cut.
         return operator.index(value)
     except TypeError:
         raise WrongType(f"{what} is {kind_of(value)}, expected int") from None

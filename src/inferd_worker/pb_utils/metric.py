@@ -36,6 +36,7 @@ class MetricFamily:
         self._kind = _Kind(kind)
         current.calls().command("metric_family", self._name, text, self._kind.name.lower())
 
+    # The method's name is Triton's, hence the noqa.
     def Metric(  # noqa: N802
         self, labels: dict[str, str] | None = None, buckets: Sequence[float] | None = None
     ) -> Metric:
@@ -105,4 +106,5 @@ class Metric:
     def _send(self, verb: str, value: float) -> None:
         if not math.isfinite(value):
             raise TritonModelException(f"a metric cannot {verb} {value}, which is no finite number")
+        # Sent without waiting for an answer, so that counting costs a request next to nothing.
         current.calls().line.send(packet.METRIC, [self._number, verb, float(value)])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..open import OpenRequest
     from ..packet import Payload
 
+# The values are those of tritonserver.h, which models may have written out.
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 1, 2
 TRITONSERVER_REQUEST_RELEASE_ALL, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 1, 2
 TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_GPU = 0, 1
@@ -117,10 +118,12 @@ class InferenceRequest:
     @staticmethod
     def _arrived(one: OpenRequest, document: list[Any], data: Any) -> InferenceRequest:
         """Return the request that a packet describes."""
+        # Without __init__, whose checks are for models: the server has checked what it sends.
         request = InferenceRequest.__new__(InferenceRequest)
         request._id, inputs, request._outputs, parameters, more = document
         request._inputs = [read_tensor(described, data) for described in inputs]
         request._parameters = parameters or {}
+        # Absent in most packets, so that their documents are short and alike.
         if more:
             request._correlation_id, request._flags, request._timeout, request._priority, odd = more
             if odd:
@@ -241,6 +244,7 @@ class InferenceRequest:
             document = (*document, odd)
         trace = self._trace
         parent = trace._number if trace is not None else -1
+        # Parameters are a dict, which cannot be hashed.
         return list(document) if self._parameters else document, parent
 
     def __repr__(self) -> str:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..open import OpenRequest
 
 TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
-"""TRITONSERVER_RESPONSE_COMPLETE_FINAL."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -90,6 +89,7 @@ def checked_parameters(parameters: Any, *, is_finite: bool = False) -> dict[str,
         if isinstance(value, float):
             if is_finite and not math.isfinite(value):
                 raise TritonModelException(f"parameter {name!r} is {value}, no finite number")
+        # What int64_param and uint64_param of the protocol hold together.
         elif isinstance(value, int) and not -(2**63) <= value < 2**64:
             raise TritonModelException(f"parameter {name!r} is {value}, expected a 64-bit number")
     return dict(parameters)

@@ -53,6 +53,8 @@ class Tensor:
             raise WrongType(
                 f"Tensor '{name}' needs a numpy array, got {type(numpy_array).__name__}"
             )
+        # One look-up for the usual dtypes; the others, such as those
+        # of another byte order, are slow.
         datatype = NAMES.get(numpy_array.dtype)
         if datatype is None:
             try:
@@ -108,6 +110,7 @@ class Tensor:
             else:
                 datatype = NUMPY[self._datatype]
                 self._array = np.ndarray(self._shape, datatype, self._data, self._offset)
+            # The array keeps the memory; one reference less lets a block be claimed.
             self._data = None
         return self._array
 
@@ -121,6 +124,7 @@ class Tensor:
             raise TritonModelException(
                 f"tensor '{self._name}' holds strings, which DLPack does not know"
             )
+        # reshape() again, as ascontiguousarray makes a scalar one-dimensional.
         self._array = np.ascontiguousarray(self._elements()).reshape(self._shape)
         return to_capsule(self._array, self._datatype)
 
@@ -138,6 +142,7 @@ class Tensor:
         return Tensor._of(name, *from_capsule(capsule))
 
     def __dlpack__(self, stream: Any = None, **_: Any) -> Any:
+        # -1 means "do not synchronise" (array API, __dlpack__).
         if stream not in (None, -1):
             raise TritonModelException("the tensor lies in the CPU's memory: there are no streams")
         return self.to_dlpack()

@@ -81,8 +81,6 @@ class WorkerInstance(Supervisor):
         self._results: dict[bytes, ResultReader] = {}  # earlier RESULTs, by their documents
         self._readiness = Readiness(partial(self.send, packet.ASK, []))
 
-    # --- requests ---
-
     def begin(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
         """See AsyncInstance.begin."""
         payload = packet.Payload()
@@ -222,8 +220,6 @@ class WorkerInstance(Supervisor):
         if not isinstance(started, Started) or not started.can_say or self._link is None:
             return True  # whether there is a process is checked elsewhere
         return await self._readiness.ask(is_busy=self.running_count > 0)
-
-    # --- packets ---
 
     def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         link = self._link
@@ -406,8 +402,6 @@ class WorkerInstance(Supervisor):
     def settle(self, released: list[int], named: Collection[int]) -> Loans:
         """See Link.settle."""
         return self._link.settle(released, named) if self._link is not None else NO_LOANS
-
-    # --- for callers in a thread of their own ---
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. Raises Unavailable when the process has ended."""

@@ -88,8 +88,6 @@ class Supervisor:
         """The number of the worker process, 0 if none runs."""
         return self._process.pid if self._process is not None else 0
 
-    # --- for subclasses ---
-
     def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         """Take a packet."""
         raise NotImplementedError
@@ -108,8 +106,6 @@ class Supervisor:
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             one()
-
-    # --- start and end ---
 
     def start(self) -> str | None:
         """Start the process, wait until its model is ready, and return the result of START.
@@ -263,8 +259,6 @@ class Supervisor:
             with suppress(RuntimeError):  # the loop has closed
                 closed.get_loop().call_soon_threadsafe(_settle, closed)
 
-    # --- the process has ended ---
-
     def _bury(self, process: WorkerProcess) -> None:
         """Fail the requests in the ended process, and start another process."""
         if self._is_closing:
@@ -349,8 +343,6 @@ class Supervisor:
         self.unavailable_reason = ""
         self._has_answered = False
         self._attach_link(loop)
-
-    # --- packets from the worker ---
 
     def _receive_common(self, content: Content) -> bool:
         """Take what every worker says; return whether it was that."""

@@ -91,8 +91,6 @@ class Environments:
             return Environment()
         return self._made(files.folder, source, python, model)
 
-    # --- given environments ---
-
     def _given(self, folder: Path, text: str, place: str) -> Environment:
         path = folder / text.replace(MODEL_FOLDER, str(folder))
         place = f"{place} '{path.name}'"
@@ -126,8 +124,6 @@ class Environments:
                 variables=environment.all_variables(),
             )
         try_out(environment, place)
-
-    # --- created environments ---
 
     def _made(self, folder: Path, source: Path | None, python: str, model: str) -> Environment:
         name = source.name if source is not None else f"parameter {PYTHON_PARAMETER}"

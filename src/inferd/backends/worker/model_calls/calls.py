@@ -236,8 +236,6 @@ class WorkerCalls:
                     running.close()  # the server has ended
                     job.close()
 
-    # --- requests ---
-
     async def _call(self, number: int, models: Models, request: InferRequest) -> None:
         try:
             self._replies.answer(number, await models.infer(request), is_last=True)
