@@ -46,9 +46,8 @@ def test_one_group_of_calls_may_be_refused():
     assert [Empty().is_refusable(target) for target in (b"/a/1", b"/b", b"/c")] == [0, 1, 0]
 
 
-def test_requests_are_neither_timed_nor_received_elsewhere():
+def test_requests_are_not_timed():
     assert not Empty().is_timed()
-    assert Empty().slot_for(NO_REQUEST, 1, 0) is None
 
 
 def test_a_route_may_take_short_bodies_alone():
