@@ -27,6 +27,8 @@ class StartAttempts:
     @property
     def is_given_up(self) -> bool:
         """Whether none is started any more. Replicas like those that have served never are."""
+        # What has served once will serve again when its trouble is over (a file share, a GPU); what
+        # never has will not by being tried.
         return not self._has_served and self.failure_count >= MOST_FAILURES
 
     def served(self) -> None:
@@ -35,6 +37,8 @@ class StartAttempts:
 
     def failed(self, reason: str, now: float, *, served_s: float) -> None:
         """Note that a replica ended by itself, after it had been ready for `served_s`."""
+        # It ended for a reason of its own, a machine that went, say:
+        # nothing speaks against the next one.
         if served_s >= FORGIVEN_S:
             self.failure_count = 0
             self.due_s = now

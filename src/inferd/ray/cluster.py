@@ -46,11 +46,15 @@ class Cluster:
         self._listening: dict[int, float] = {}  # when the next report is due; inf: under way
         self._probing: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        # One call at a time: all of them would wait for the same head, each in a thread of
+        # asyncio's pool, and none would be left for probes.
         self._head = asyncio.Lock()
         self._hint_s = 0.0
 
     async def ask_head(self, function: Callable[[], Answer]) -> Answer:
         """Return what a call to Ray's head gives, after those before it."""
+        # In a thread, as Ray's functions block while the head is away, and the reports of replicas,
+        # which do not need it, must go on.
         async with self._head:
             return await asyncio.to_thread(function)
 
@@ -74,12 +78,15 @@ class Cluster:
 
     def probe(self, replica: Replica) -> None:
         """See ReplicaShell."""
+        # The group asks at each tick, five times a second; a server that does not
+        # answer keeps one probe busy for seconds.
         if replica.number not in self._probing:
             self._probing.add(replica.number)
             self._begin(self._probe(replica))
 
     async def rest(self) -> None:
         """Wait until everything that was begun is done."""
+        # What ends may begin something else.
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -101,6 +108,7 @@ class Cluster:
 
     def _begin(self, work: Any) -> None:
         task = asyncio.create_task(work)
+        # asyncio itself keeps only weak references to tasks.
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -115,6 +123,8 @@ class Cluster:
         except Exception as error:  # noqa: BLE001  whatever Ray says
             self.deployment.lost(replica.number, first_line(error))
             return
+        # While the head was away, the replica may have been given up; then its actor, which nobody
+        # knows, would live for ever.
         if any(each is replica for each in self.deployment.replicas()):
             self.actors[replica.number] = actor
         else:  # it is not wanted any more
@@ -130,6 +140,8 @@ class Cluster:
 
         try:
             report = msgspec.json.decode(await actor.report.remote(), type=ReplicaReport)
+        # Ray does not know, or has lost a connection: calls may succeed again.
+        # What is really gone raises another error.
         except ActorUnavailableError:  # for now: it is silent
             pass
         except RayError as error:
@@ -138,6 +150,7 @@ class Cluster:
             return
         else:
             self.deployment.report(number, report)
+        # It may have been removed while its report was on the way.
         if number in self._listening:
             self._listening[number] = time.monotonic() + REPORT_S
 
@@ -161,6 +174,7 @@ async def _leave(actor: Any) -> None:
     from ray.exceptions import RayError
 
     with suppress(RayError):  # that is how it says that it is away
+        # exit_actor raises in the actor, which Ray reports as the call's failure.
         await actor.leave.remote()
 
 
@@ -170,11 +184,17 @@ def _start_replica(deployment: str, replica: Replica, spec: GroupSpec) -> Any:
     options = {
         "name": replica_name(deployment, spec.name, replica.revision, replica.number),
         "namespace": NAMESPACE,
+        # Detached: replicas outlive the controller, which may be replaced at any time, and then
+        # finds them by their names.
         "lifetime": "detached",
+        # The controller starts another one instead: a second way to start, for a second or two, is
+        # not worth its cases (decision 0037).
         "max_restarts": 0,
         "num_cpus": spec.cpus,
         "num_gpus": spec.gpus,
         "resources": spec.resources,
+        # Ray's default fills a node before it takes another, and the end of one machine could
+        # take all the replicas of a group.
         "scheduling_strategy": "SPREAD",
     }
     if spec.memory_bytes:

@@ -38,6 +38,7 @@ class RayPlacement:
         self._name = name
         self._ray = imported_ray()
         self._handle: Any = None
+        # A program that has entered a cluster by itself goes on in it when this is closed.
         self._is_ours = not self._ray.is_initialized()
         if self._is_ours:
             connect(self._ray, address)
@@ -69,6 +70,7 @@ class RayPlacement:
 
     def remove(self) -> None:
         """End all replicas, once what they have under way is finished, and the controller."""
+        # Asked again and again, as a drain may take longer than one call to the controller may.
         while not self._ask("end", _LOOK_S):
             pass
         self._ray.kill(self._controller())
@@ -134,12 +136,18 @@ class RayPlacement:
         """Have a controller of this version, which is started if there is none."""
         name = controller_name(self._name)
         with suppress(Unavailable):
+            # Actors run the code that was there when they started. The next controller takes the
+            # replicas over, so that exchanging it costs nothing.
             if self._ask("version") == inferd.__version__:
                 return
             self._ray.kill(self._controller())  # replicas do not notice
             self._handle = None
             self._wait_gone(name)
+        # Without a CPU of its own, the controller also has a place on a
+        # cluster that is full of replicas.
         options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "num_cpus": 0}
+        # -1 is for ever. Each follower's question waits inside of the controller, hence so many
+        # calls at a time. get_if_exists, as two people may deploy at the same moment.
         options |= {"max_restarts": -1, "max_concurrency": 1000, "get_if_exists": True}
         options["resources"] = _near_the_head(self._ray)
         self._handle = self._ray.remote(ControllerActor).options(**options).remote(self._name)
@@ -165,7 +173,9 @@ class RayPlacement:
                 raise self._silent() from error
             except errors.RayTaskError as error:
                 cause = error.cause
+                # What the controller itself raised keeps its class and text on this side.
                 raise cause if isinstance(cause, InferdError) else _failed(error) from error
+            # Not final: Ray starts the controller again, or the connection comes back.
             except errors.ActorUnavailableError as error:
                 if time.monotonic() >= until_s:
                     raise self._silent() from error
@@ -197,11 +207,15 @@ def imported_ray() -> Any:
 
 def connect(ray: Any, address: str) -> None:
     """Enter the cluster at `address`. Raises Unavailable, soon if nobody is there."""
+    # Where this machine has been a node once, "auto" is an address that Ray
+    # remembers, and would try for minutes.
     check_address(_own_address() or address if address == "auto" else address)
     try:
         ray.init(
             address=address,
             namespace=NAMESPACE,
+            # Otherwise Ray prints what all actors write, and changes the logging of the program
+            # that only asks for a status.
             log_to_driver=False,
             logging_level="ERROR",
             configure_logging=False,
@@ -223,6 +237,8 @@ def _hear_no_errors() -> None:
     try:
         from ray._private.worker import global_worker
 
+        # Private to Ray: there is no public way. Whatever it becomes,
+        # the worst is that half a core.
         global_worker.threads_stopped.set()
     except (ImportError, AttributeError):
         return
@@ -266,6 +282,7 @@ def check_address(address: str) -> None:
     except OSError as error:
         msg = f"no Ray cluster can be reached at {address}: {error.strerror or error}"
         raise Unavailable(msg) from error
+    # With TLS the probe would need Ray's certificates.
     if not os.environ.get("RAY_USE_TLS") and not _answers_grpc(where):
         msg = f"what listens at {address} is no Ray, or does not answer"
         raise Unavailable(msg)
@@ -275,12 +292,14 @@ def _answers_grpc(where: str) -> bool:
     """Return whether a server of gRPC answers, whatever it is that it says."""
     import grpc
 
+    # gRPC takes the proxies of the environment, which do not lead into a cluster.
     with grpc.insecure_channel(where, [("grpc.enable_http_proxy", 0)]) as channel:
         try:
             channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)(
                 b"", timeout=_CONNECT_S
             )
         except grpc.RpcError as error:
+            # Any other status, UNIMPLEMENTED too, is the answer of a gRPC server.
             silent = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
             return error.code() not in silent
     return True

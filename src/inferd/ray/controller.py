@@ -32,6 +32,7 @@ class ControllerActor:
         self._places: tuple[ReplicaPlace, ...] = ()
         self._version = time.time_ns()  # other than that of a controller before
         self._changed = asyncio.Condition()
+        # Before the first tick, which would otherwise start replicas that there are already.
         await self._take_over()
         self._running = asyncio.create_task(self._run())
 
@@ -42,9 +43,11 @@ class ControllerActor:
     async def deploy(self, spec: bytes, generation_step: int) -> None:
         """Bring about what a DeploymentSpec, as JSON, says from now on."""
         given = msgspec.json.decode(spec, type=DeploymentSpec)
+        # From the store and not from memory: it is what the next controller will find.
         stored = await self._cluster.ask_head(lambda: stored_spec(self._name))
         generation = generation_step + (stored.generation if stored else 0)
         whole = msgspec.structs.replace(given, generation=generation)
+        # Stored first: a controller that ends in between then goes on with it.
         await self._cluster.ask_head(lambda: store_spec(self._name, whole))
         self._deployment.become(whole)
 
@@ -58,6 +61,7 @@ class ControllerActor:
 
     async def end(self, wait_s: float) -> bool:
         """End all replicas, and forget the deployment; tell after `wait_s` whether that is done."""
+        # Nothing is wanted, so everything is drained, by the same rules as always.
         self._deployment.become(DeploymentSpec(name=self._name))
         await asyncio.sleep(wait_s)
         if next(self._deployment.replicas(), None) is not None:
@@ -78,6 +82,8 @@ class ControllerActor:
         await self._tell()
         async with self._changed:
             try:
+                # Held here instead of asked by turns: fronts hear of a change at once, without a
+                # question a second from each.
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait_for(lambda: self._version != version)
             except TimeoutError:
@@ -89,6 +95,7 @@ class ControllerActor:
         spec = await self._cluster.ask_head(lambda: stored_spec(self._name))
         if spec is not None:
             self._deployment.become(spec)
+        # By their names, as actors outlive the controller but its memory does not.
         for one in await self._cluster.ask_head(lambda: find_replicas(self._name)):
             self._deployment.adopt(one.group, one.revision, one.number)
             self._cluster.actors[one.number] = one.actor
@@ -99,6 +106,7 @@ class ControllerActor:
                 self._deployment.tick()
                 self._cluster.listen()
                 await self._tell()
+            # A mistake in one tick must not be the end of the only one who replaces replicas.
             except Exception:
                 LOGGER.exception("the controller of %s goes on after an error", self._name)
             await asyncio.sleep(TICK_S)

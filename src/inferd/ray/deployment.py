@@ -43,8 +43,11 @@ class Deployment:
 
     def adopt(self, group: str, revision: str, number: int) -> None:
         """Take over a replica of an earlier controller; one of a group that is gone is ended."""
+        # Numbers are in the names of actors, which must not be used twice.
         self._last_number = max(self._last_number, number)
         if group not in self._groups:
+            # A controller that ended before the last of them had drained left them: they are known
+            # again, so as to be ended in order.
             gone = GroupSpec(name=group, models=())
             self._groups[group] = ReplicaGroup(gone, 0, self._shell, self._clock, self._next_number)
             self._groups[group].is_removed = True
@@ -107,6 +110,8 @@ class Deployment:
 
         A silent replica is no place only if its server does not answer either.
         """
+        # One that drains or stops is still a place, marked as draining: requests of a sequence go
+        # on there, and fronts take it out only once others have its models.
         serving = (Phase.READY, Phase.DRAINING, Phase.STOPPING)
         places = tuple(
             ReplicaPlace(
@@ -141,6 +146,9 @@ class Deployment:
     def _believes_silence(self) -> bool:
         """Whether replicas that say nothing are away: not if most are, as then this side may be."""
         heard = [each for each in self.replicas() if each.phase is not Phase.PLACING]
+        # Ray tells a machine that is gone from a network that is split no better
+        # than we do. To replace most replicas because this node cannot be
+        # reached would double the load for nothing.
         return 2 * sum(each.is_unheard for each in heard) <= len(heard)
 
     def _next_number(self) -> int:

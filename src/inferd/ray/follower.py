@@ -27,19 +27,24 @@ MARK = "inferd: "
 def main() -> int:
     """Follow the places until there is an error, and write that."""
     address, name = sys.argv[1:]
+    # The places have a descriptor of their own from here on: what Ray's C++ code prints goes to
+    # descriptor 1, past sys.stdout, and would be among them.
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray writes to its standard output, too
     version = 0
     try:
         with RayPlacement(address, name) as placement:
+            # A thread, as the main one waits in a question for ten seconds.
             threading.Thread(target=_wake, args=(placement,), daemon=True).start()
             while True:
+                # The first time without waiting: the front has no place at all yet.
                 last, places = placement.places(version, WAIT_S if version else 0.0)
                 if last != version:
                     output.write(msgspec.json.encode(places).decode() + "\n")
                     output.flush()
                 version = last
     except InferdError as error:
+        # On a line of its own, whatever Ray has begun to write there.
         sys.stderr.write(f"\n{MARK}{error.message}\n")
         sys.stderr.flush()
         return 1
@@ -50,6 +55,8 @@ def _wake(placement: RayPlacement) -> None:
     for line in sys.stdin:
         with suppress(InferdError):  # it is gone, or the head is away: the next request tries again
             placement.wake(line.strip())
+    # The end of the input is the end of the front, however it ended; the
+    # main thread cannot be woken out of Ray.
     os._exit(0)
 
 

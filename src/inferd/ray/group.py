@@ -119,6 +119,8 @@ class ReplicaGroup:
         """Take over a replica that a controller before this one has started."""
         now = self._clock()
         self.replicas[number] = Replica(number, self.spec.name, revision, now, now, now)
+        # As many as there are: the controller before had its reasons, and
+        # the load decides again from here.
         self._scaling.force(max(len(self.replicas), self.spec.scaling.least), now)
 
     def report(self, number: int, report: ReplicaReport) -> None:
@@ -135,12 +137,15 @@ class ReplicaGroup:
         if replica.phase is Phase.PLACING:
             replica.enter(Phase.LOADING, now)
             replica.reason = ""
+        # Somebody sent it SIGTERM, an operator or the node's shutdown: it drains, and is replaced
+        # without counting as a failure.
         if report.state is ServingState.ENDING and not replica.is_leaving:
             replica.enter(Phase.STOPPING, now)  # by somebody else
         if report.state is ServingState.READY and replica.phase is Phase.LOADING:
             replica.enter(Phase.READY, now)
             replica.ready_s = now
             self._attempts.served()
+            # Remembered for when the group sleeps: by these names, requests find what to wake.
             self.models = report.models or ()
         if replica.phase is Phase.LOADING:
             replica.reason = report.reason
@@ -155,6 +160,7 @@ class ReplicaGroup:
             return
         if not replica.is_leaving:
             self._failed(replica, reason)
+        # After _failed, for which it is still one that served.
         replica.is_lost = True
         self._shell.probe(replica)
 
@@ -163,8 +169,11 @@ class ReplicaGroup:
         if (replica := self.replicas.get(number)) is None:
             return
         if replica.is_lost:
+            # Ray says that machines which it cannot reach have ended, too; the
+            # server is asked itself (decision 0037).
             if not answers:
                 self._forget(replica, force=False)
+        # A report may have come while the probe was on its way.
         elif self._clock() - replica.heard_s >= SILENT_S:
             replica.is_unheard = not answers
 
@@ -231,6 +240,7 @@ class ReplicaGroup:
                 reason = f"not ready after {self.spec.ready_timeout_s:g} s{waits}"
                 self._failed(replica, reason)
                 self._stop(replica, reason, now)
+            # Only those of the present revision say anything about its starts.
             case Phase.READY if replica.revision == self.revision:
                 if replica.served_s(now) >= FORGIVEN_S:
                     self._attempts.settled()
@@ -253,6 +263,7 @@ class ReplicaGroup:
 
     def _forget(self, replica: Replica, *, force: bool) -> None:
         del self.replicas[replica.number]
+        # A lost actor cannot be asked to end itself.
         self._shell.remove(replica, force=force or replica.is_lost)
 
     def _stop(self, replica: Replica, reason: str, now: float) -> None:
@@ -270,8 +281,11 @@ class ReplicaGroup:
         """Stop what is too much: of the old revision first, then those that serve nothing."""
         current, old = self._current(), self._old()
         ready = sum(each.is_ready for each in (*current, *old))
+        # Without a surge, one old replica has to go before there is room; but not for replicas that
+        # are given up: the old ones then serve on.
         is_waiting = len(current) < self.desired and not self._attempts.is_given_up
         least = self.desired if self.spec.surge or not is_waiting else self.desired - 1
+        # False sorts first: what serves nothing goes before what serves.
         for replica in sorted(old, key=lambda each: each.is_ready):
             if not replica.is_ready:
                 self._stop(replica, "replaced", now)
@@ -279,6 +293,7 @@ class ReplicaGroup:
                 ready -= 1
                 self._stop(replica, "replaced", now)
         extra = len(current) - self.desired
+        # Those that are still loading, then those with the least to do.
         victims = sorted(current, key=lambda each: (each.is_ready, each.report.load.inflight))
         for replica in victims[: max(extra, 0)]:
             self._stop(replica, "not needed", now)
@@ -286,6 +301,7 @@ class ReplicaGroup:
     def _start_some(self, now: float) -> None:
         current, old = self._current(), self._old()
         missing = self.desired - len(current)
+        # Only while old ones are replaced may there be more than are wanted.
         room = self.desired + (self.spec.surge if old else 0) - len(current) - len(old)
         if self._attempts.failure_count and not any(each.is_ready for each in current):
             room = min(room, 1 - len(current))  # one at a time, until it is known whether any can
@@ -308,6 +324,7 @@ class ReplicaGroup:
         answered = sum(each.rate for each in loads)
         load = GroupLoad(
             pending=sum(each.pending for each in loads),
+            # Per core that a replica was given: the share that the rule speaks of.
             cpu=sum(each.cores for each in loads) / cpus if cpus else 0.0,
             latency_ms=sum(each.latency_ms * each.rate for each in loads) / (answered or 1.0),
             is_active=any(each.pending or each.rate for each in loads),

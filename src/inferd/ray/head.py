@@ -41,9 +41,12 @@ def find_replicas(deployment: str) -> list[ReplicaFound]:
 
     prefix = f"{controller_name(deployment)}:"
     found = []
+    # Otherwise Ray looks in the namespace of whoever asks, which may be
+    # that of the program that deployed.
     for one in ray.util.list_named_actors(all_namespaces=True):
         name = one["name"]
         if one["namespace"] == NAMESPACE and name.startswith(prefix):
+            # No part has a colon: names of groups are a-z, 0-9 and hyphens.
             group, revision, number = name.removeprefix(prefix).split(":")
             actor = ray.get_actor(name, namespace=NAMESPACE)
             found.append(ReplicaFound(group, revision, int(number), actor))
@@ -55,6 +58,8 @@ def store_spec(deployment: str, spec: DeploymentSpec) -> None:
     from ray.experimental import internal_kv
 
     text = msgspec.json.encode(spec)
+    # Ray's own store for such things (Serve keeps its state there); with Redis
+    # behind the head, it outlives the head.
     internal_kv._internal_kv_put(deployment.encode(), text, namespace=_STORE)
 
 
@@ -78,4 +83,5 @@ def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
+    # Some of Ray's errors begin with a heading, and have the reason in their last line.
     return f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") and lines[1:] else lines[0]

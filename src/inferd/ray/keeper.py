@@ -26,16 +26,23 @@ _PR_SET_PDEATHSIG = 1
 def main() -> int:
     """Run a server, and return its exit code."""
     descriptor, log, *arguments = sys.argv[1:]
+    # The classic pair of fork and setsid: the parent ends, so init is the parent of what goes on,
+    # and Ray, which kills the children of an actor, does not find it.
     if os.fork():
         os._exit(0)
     os.setsid()
     with socket.socket(fileno=int(descriptor)) as link, open(log, "ab") as file:
+        # Loaded before the fork: little may be done between fork and exec, and
+        # opening a library is not part of it.
         libc = ctypes.CDLL(None)
         server = subprocess.Popen(
+            # -P: the working folder, which is Ray's, must not be where modules are found.
             [sys.executable, "-P", "-m", "inferd", "serve", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
+            # So that the server drains even when the keeper is killed. Here, unlike in an actor,
+            # the parent is a process that Ray does not end.
             preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0),
         )
         _say(link, f"pid {server.pid}")
@@ -47,6 +54,7 @@ def main() -> int:
 
 def _watch(link: socket.socket, server: subprocess.Popen[bytes]) -> None:
     """Pass on what the actor sends until the server has ended."""
+    # A descriptor that poll can wait for, together with the socket; no thread and no SIGCHLD.
     ended = os.pidfd_open(server.pid)
     poll = select.poll()
     poll.register(link, select.POLLIN)
@@ -60,8 +68,11 @@ def _watch(link: socket.socket, server: subprocess.Popen[bytes]) -> None:
             if KILL in words:
                 server.kill()
             else:
+                # Also at the end of the socket, when nothing was received: the actor is gone.
                 server.send_signal(signal.SIGTERM)
             if not words:
+                # A closed socket is always readable: the loop would spin
+                # until the server has drained.
                 poll.unregister(link)
 
 

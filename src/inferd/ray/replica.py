@@ -69,6 +69,7 @@ class Replica:
     @property
     def is_leaving(self) -> bool:
         """Whether it is on its way out."""
+        # A lost one counts as leaving, so that its successor is started while its server drains.
         return self.phase in (Phase.DRAINING, Phase.STOPPING) or self.is_lost
 
     @property
@@ -97,6 +98,8 @@ class Replica:
             duration_us = report.load.duration_us - before.load.duration_us
             count = report.load.request_count - before.load.request_count
             self.load = RecentLoad(
+                # A request that takes longer than the time between two looks has
+                # no duration yet, but is under way.
                 pending=max(report.load.inflight, duration_us / 1e6 / elapsed_s),
                 rate=count / elapsed_s,
                 latency_ms=duration_us / count / 1e3 if count > 0 else 0.0,

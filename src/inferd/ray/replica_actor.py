@@ -38,6 +38,7 @@ class ReplicaActor:
         """End this actor, whose server has ended."""
         import ray
 
+        # exit_actor takes effect by raising, so that this comes first.
         self._process.kill()
         ray.actor.exit_actor()
 
@@ -45,6 +46,8 @@ class ReplicaActor:
 def _log_folder() -> Path:
     """Return the folder of Ray's logs on this node, where its tools look."""
     try:
+        # Private, as Ray says nowhere else where its logs are; where it is not,
+        # the folder for temporary files does.
         from ray._private.worker import _global_node
 
         return Path(_global_node.get_logs_dir_path())
@@ -56,5 +59,6 @@ def _node_name(host: str) -> str:
     """Return how Ray's own tables call this node."""
     import ray
 
+    # The address alone may be that of several nodes, in containers or tests on one machine.
     own = ray.get_runtime_context().get_node_id()
     return f"{host} ({own[:6]})"

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import msgspec
 
+# As much of Prometheus' text format as our own /metrics writes.
 _LINE = re.compile(r"^(\w+)(?:\{.*\})? (\S+)", re.MULTILINE)
 """A line of metrics."""
 

@@ -79,14 +79,21 @@ class Scaling:
         """Return how many replicas would have just enough to do."""
         rule = self._rule
         count = max(replicas_for(load.pending, rule.pending), replicas_for(load.cpu, rule.cpu))
+        # By one: how latency follows from the number of replicas is not known, unlike requests and
+        # CPU time, which are shared by them.
         if rule.latency_ms and load.latency_ms > rule.latency_ms:
             count = max(count, ready + 1)
+        # Between the two the number stays: fewer replicas would be too
+        # slow, and the group would swing.
         elif rule.latency_ms and load.latency_ms > rule.latency_ms * _CALM:
             count = max(count, ready)
+        # At least 1: to sleep is decided by idle_s, not by a pause.
         return min(max(count, rule.least, 1), rule.most)
 
     def _decide(self, now: float) -> None:
         rule = self._rule
+        # Not before the present number has been seen for the whole time: what was measured with
+        # another one says nothing.
         if now - self._began_s >= rule.up_after_s:
             least = min(count for at, count in self._looks if at >= now - rule.up_after_s)
             if least > self.desired:

@@ -23,6 +23,7 @@ from inferd.ray.keeper import KILL, STOP
 from inferd.ray.report import ReplicaReport, ServingState, read_load
 from inferd.server.address import host_and_port
 
+# The server is given port 0, and says in this line which ports it got.
 _LIVE = re.compile(r"is live at (https?)://(\S+):(\d+)(?: and (\S+):(\d+))?")
 _METRICS = re.compile(r"^Metrics +(http://\S+)", re.MULTILINE)
 _SEVERE = re.compile(r"^(?:.*\b(?:ERROR|CRITICAL|error|critical)\b|inferd serve:).*$", re.MULTILINE)
@@ -71,6 +72,8 @@ class ServingProcess:
             self._end(f"node {node} has no {missing[0]}")
             return
         self._link = self._start([*models, *_ports(arguments, host)], environment)
+        # A thread, as methods of the actor must not wait: the controller
+        # counts a slow answer as silence.
         threading.Thread(target=self._keep_looking, name="inferd-look", daemon=True).start()
 
     def report(self) -> ReplicaReport:
@@ -102,6 +105,8 @@ class ServingProcess:
                 is_tls=live[1] == "https",
                 pid=self._pid,
             )
+        # A server that drains still says that it is ready, which it is for
+        # fronts; here it counts as ending.
         if self._is_stopping:
             report = _changed(report, state=ServingState.ENDING)
         elif report.http_port:
@@ -112,6 +117,7 @@ class ServingProcess:
         while self._report.state is not ServingState.ENDED:
             self.look()
             is_ready = self._report.state is ServingState.READY
+            # More often while it loads: that time is added to each replacement.
             time.sleep(LOOK_S if is_ready else LOADING_LOOK_S)
 
     def _start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> socket.socket:
@@ -148,8 +154,10 @@ class ServingProcess:
         except OSError:
             received = b""
         if not received and self._report.state is not ServingState.ENDED:
+            # The keeper says how the server ended before it closes the socket, unless it could not.
             self._end("its keeper has been killed")
         self._words += received
+        # The last part may be half a line.
         *lines, self._words = self._words.split(b"\n")
         for line in lines:
             what, number = line.decode().split()
@@ -182,6 +190,7 @@ class ServingProcess:
         try:
             with self._log.open("rb") as file:
                 file.seek(self._read_bytes)
+                # Bounded, as a server at the level of debugging may write faster than this reads.
                 text = file.read(_MOST_LOG_BYTES)
         except OSError:
             return
@@ -195,6 +204,7 @@ class ServingProcess:
             reason = self._complaint() or "models are loading"
             return _changed(report, state=ServingState.LOADING, reason=reason)
         now = time.monotonic()
+        # Less often than the rest: the index goes through all models, and they seldom change.
         if now - self._models_s >= MODELS_LOOK_S:
             self._models, self._models_s = ready_models(base), now
         if not self._metrics and (found := _METRICS.search(self._said)):
@@ -252,7 +262,10 @@ def _opener() -> urllib.request.OpenerDirector:
     """Return what opens URLs without a proxy, and any certificate."""
     context = ssl.create_default_context()
     context.check_hostname = False
+    # A certificate is for the name that clients use, and this asks by the address of the node.
     context.verify_mode = ssl.CERT_NONE
+    # Without the empty ProxyHandler, HTTP_PROXY of the environment would be asked for addresses of
+    # the cluster.
     return urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     )
@@ -260,6 +273,7 @@ def _opener() -> urllib.request.OpenerDirector:
 
 def _ports(arguments: Sequence[str], host: str) -> list[str]:
     """Return the arguments, with free ports on `host` unless they say where to listen."""
+    # Free ports, as replicas of several groups share a machine.
     ports = ["--http-port=0", "--grpc-port=0", "--metrics-port=0"]
     named = {each.partition("=")[0] for each in arguments}
     addresses = [f"--{one}-address={host}" for one in ("http", "grpc", "metrics")]
@@ -268,6 +282,7 @@ def _ports(arguments: Sequence[str], host: str) -> list[str]:
 
 def _inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without what Ray has set for the actor's own process."""
+    # With them, a model.py that uses Ray itself could take itself for part of this actor.
     return {name: value for name, value in environ.items() if not name.startswith("RAY_")}
 
 

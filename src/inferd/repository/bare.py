@@ -41,11 +41,16 @@ def platform_of(path: Path) -> Platform | None:
     known = platform_of_file(path.name)
     if path.is_dir():
         has_one = any((path / name).is_file() for name in _SAVED_MODEL_FILES)
+        # By the ending alone if need be: a SavedModel that lacks its file is then refused as a
+        # broken SavedModel, and not taken for a folder without a model.
         return _SAVED_MODEL if has_one or known == _SAVED_MODEL else None
     if known is not None or not path.is_file():
         return known
+    # A pickle does not say which library made it without being run. Joblib's loader, which
+    # scikit-learn's backend uses, reads plain pickles too.
     if path.suffix in _PICKLES:
         return platform_named("sklearn_joblib")
+    # .json, .txt and .bst are not in the table of endings, as most files that end so are no models.
     return platform_named(_trees_in(path)) if path.suffix in _LOOKED_INTO else None
 
 
@@ -53,6 +58,7 @@ def _trees_in(path: Path) -> str:
     """Return the name of the platform of the file of trees `path`, "" if it is none."""
     with path.open("rb") as source:
         head = source.read(_HEAD_BYTES)
+    # Most JSON files beside models are settings of something; only XGBoost's models have this key.
     if head.lstrip().startswith(b"{") and b'"learner"' in head:
         return "xgboost_json"
     return next((name for begin, name in _TREES.items() if head.startswith(begin)), "")
@@ -61,6 +67,7 @@ def _trees_in(path: Path) -> str:
 def is_python_model(path: Path) -> bool:
     """Tell whether the Python file `path` is a model by itself. Raises OSError."""
     with path.open("rb") as source:
+        # It is not imported to find out: that would run it.
         return PYTHON_CLASS in source.read(_MAX_PYTHON_BYTES)
 
 
@@ -74,6 +81,7 @@ def bare_file(folder: Path, backend: str = "") -> tuple[Path, Platform] | None:
         return folder, _SAVED_MODEL
     found = [one for one in _files(folder) if backend in ("", one[1].backend)]
     usual = [one for one in found if one[0].name.startswith("model.")]
+    # model.py first: code loads weights that lie beside it, whereas no other model file loads code.
     python = [one for one in usual if one[1].backend == "python"]
     for candidates in (python, usual, found):
         if len(candidates) == 1:

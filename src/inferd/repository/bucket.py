@@ -52,6 +52,8 @@ class Bucket:
         try:
             self._store = _open(url, credentials(url, environ))
         except (obstore.exceptions.BaseError, ValueError) as error:
+            # Only at the level of debugging: obstore's text may repeat what it
+            # was given, and that includes keys.
             log.debug("%s", error)
             msg = f"'{url.text}' cannot be opened with the credentials that are set"
             raise InvalidConfig(msg) from error
@@ -76,14 +78,18 @@ class Bucket:
         Raises NotLoadable when it has changed since or cannot be read, and OSError.
         """
         try:
+            # The storage compares the tag, so that what comes is the object of the listing, and
+            # never a mixture of two uploads (decision 0023).
             options: Any = {"if_match": one.tag} if one.tag else {}
             found = self._obstore.get(self._store, one.path, options=options)
             with file.open("wb") as target:
                 for chunk in found.stream(min_chunk_size=_CHUNK_BYTES):
+                    # A view of obstore's own buffer: nothing is copied into Python's bytes.
                     target.write(memoryview(chunk))
         except self._obstore.exceptions.BaseError as error:
             what = f"does not give '{one.path}'"
             raise self._failure(what, error) from error
+        # Not every storage sends tags: without one, the size is what can be compared.
         if file.stat().st_size != one.size:
             msg = f"'{one.path}' in '{self._url.text}' changed while it was fetched"
             raise NotLoadable(msg)
@@ -94,6 +100,7 @@ class Bucket:
         return NotLoadable(f"'{self._url.text}' {what}: {reason}")
 
 
+# By name, as the classes are there only where obstore is installed.
 _REASONS = {
     "NotFoundError": "it is not there",
     "PermissionDeniedError": "these credentials may not read it",
@@ -104,10 +111,14 @@ _REASONS = {
 
 def _provider_message(error: Exception) -> str:
     """Return the provider's message, without the request and the document around it."""
+    # obstore's errors are the Rust crate's: "Generic S3 error: ... - Server
+    # returned ...: <?xml...". What is between says what was wrong; the rest shows
+    # requests, whose URLs may be signed.
     line = str(error).partition("\n")[0]
     return line.rpartition(" - ")[2].partition(": <")[0][:MAX_REASON]
 
 
+# Imported when called: obstore is an extra (inferd[cloud]).
 def _open(url: CloudUrl, settings: dict[str, str]) -> "ObjectStore":
     from obstore import store
 
@@ -131,5 +142,7 @@ def _open(url: CloudUrl, settings: dict[str, str]) -> "ObjectStore":
 
 
 def _listed(found: Any) -> BucketObject:
+    # By way of whole microseconds: a float of seconds since 1970
+    # tells these apart, and no nanoseconds.
     modified_ns = int(found["last_modified"].timestamp() * 1_000_000) * 1000
     return BucketObject(found["path"], found["size"], modified_ns, found["e_tag"] or "")

@@ -9,6 +9,8 @@ SCHEMES = {"s3": "Amazon S3", "gs": "Google Cloud Storage", "as": "Azure Blob St
 """The schemes of URLs, and the storage each stands for."""
 
 _URL = re.compile(r"(s3|gs|as)://(.*)", re.DOTALL)
+# Of two forms, as in Triton: HOST:PORT, where the port tells it from the name of a bucket; and
+# anything behind http:// or https://, where the scheme does.
 _ENDPOINT = re.compile(r"(https?://)?([^/]+:\d+|(?<=://)[^/]+)(?:/(.*))?", re.DOTALL)
 
 
@@ -39,9 +41,12 @@ def cloud_url(text: str) -> CloudUrl | None:
     endpoint = account = ""
     if scheme == "s3" and (own := _ENDPOINT.fullmatch(rest)):
         protocol, host, rest = own.groups(default="")
+        # Plain HOST:PORT is HTTP in Triton: that is how MinIO and other
+        # servers of one's own are named.
         endpoint = f"{protocol or 'http://'}{host}"
     elif scheme == "as":
         host, _, rest = rest.partition("/")
+        # The host may be written out, ACCOUNT.blob.core.windows.net; obstore wants the account.
         account = host.partition(".")[0]
     bucket, _, prefix = rest.partition("/")
     if not bucket or (scheme == "as" and not account):

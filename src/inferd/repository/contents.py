@@ -12,6 +12,8 @@ def read_limited(file: Path, max_bytes: int, place: str) -> bytes:
     Raises InvalidConfig, which calls it `place`, if it has more than `max_bytes`, and OSError.
     """
     with file.open("rb") as source:
+        # One byte more than is allowed shows that the file is too large, without trusting its
+        # size: that of a file in /proc is 0.
         content = source.read(max_bytes + 1)
     if len(content) > max_bytes:
         msg = f"{place} is larger than {max_bytes} bytes"
@@ -31,6 +33,7 @@ def read_inside(folder: Path, filename: str, place: str, max_bytes: int) -> byte
     if not _is_file(file):
         msg = f"{place} names '{filename}', and there is no such file"
         raise InvalidConfig(msg)
+    # Names were looked at above; now that it exists, a link in it can lead out, too.
     if not file.resolve().is_relative_to(folder.resolve()):
         raise _outside(filename, place)
     try:

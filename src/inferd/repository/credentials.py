@@ -43,12 +43,16 @@ def credentials(url: CloudUrl, environ: Mapping[str, str]) -> dict[str, str]:
     Raises InvalidConfig for an unusable credential file; the message reveals nothing of it.
     """
     own = _of_file(url, environ)
+    # Of Google's, the file's entry is a path to another file; of the others,
+    # the keys themselves (Triton's format).
     if url.scheme == "gs":
         return _google(own if isinstance(own, str) else environ.get(_GOOGLE, ""))
     settings = own if isinstance(own, dict) else {}
     found = _renamed(_WORDS_OF_FILE, settings)
     if url.scheme == "as":
         return {"account_name": url.account, **_renamed(_WORDS_OF_AZURE, environ), **found}
+    # obstore reads AWS_* by itself, but not the files of AWS's tools. They count where no variable
+    # has a key, as for those tools, or where a profile is asked for by name.
     if "access_key_id" not in found and (
         "profile" in settings or "AWS_ACCESS_KEY_ID" not in environ
     ):
@@ -66,6 +70,8 @@ def _of_file(url: CloudUrl, environ: Mapping[str, str]) -> str | dict[str, str] 
     except OSError as error:
         msg = f"the file that {CREDENTIAL_FILE} names cannot be read: {error.strerror}"
         raise InvalidConfig(msg) from error
+    # Without the reason, and without the cause, which would be shown
+    # with it: both could quote the file.
     except (msgspec.MsgspecError, UnicodeDecodeError):
         msg = (
             f"the file that {CREDENTIAL_FILE} names is not as expected: JSON such as "
@@ -86,6 +92,8 @@ def _google(file: str) -> dict[str, str]:
         msg = f"the file with Google's credentials ({_GOOGLE}) cannot be read: expected JSON"
         raise InvalidConfig(msg) from None
     is_service = kind == "service_account"
+    # obstore has a setting for keys of services, and one for all other kinds, such as what `gcloud
+    # auth application-default login` writes.
     return {"service_account" if is_service else "application_credentials": file}
 
 
@@ -98,10 +106,13 @@ def _of_profile(profile: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that AWS's own two files have for a profile."""
     profile = profile or environ.get("AWS_PROFILE", "default")
     home = Path(environ.get("HOME", "~")).expanduser() / ".aws"
+    # Secret keys may contain a percent sign, which interpolation would trip over.
     files = configparser.ConfigParser(interpolation=None)
     found: dict[str, str] = {}
     for section, file in (
         (
+            # AWS's config file has the word "profile" before all names but default; its file of
+            # credentials has it before none. The latter is read last, as it wins for AWS's tools.
             profile if profile == "default" else f"profile {profile}",
             environ.get("AWS_CONFIG_FILE", str(home / "config")),
         ),

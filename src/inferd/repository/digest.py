@@ -34,7 +34,11 @@ def content_digest(folder: Path, version: int, file: Path | None = None) -> byte
             raise OSError(EINVAL, "not all are plain files", path)
         with (root / path).open("rb") as source:
             content = hashlib.file_digest(source, "sha256").digest()
+        # Names of files are bytes on Linux; those that are no UTF-8 arrive as surrogates, and go
+        # back to the bytes that they were.
         name = path.encode(errors="surrogateescape")
+        # With its length before it: otherwise a byte could move from a name to what follows, with
+        # the same digest. The content's own digest has a fixed length.
         digest.update(len(name).to_bytes(8, "little") + name + content)
     return digest.digest()
 
@@ -49,6 +53,8 @@ def file_prints(
     very many files, one print is for all, of their names, sizes and times.
     """
     root, entries = _files(folder, version, file)
+    # Prints are noted and compared one by one for a worker or a fleet's processes: a tokenizer's
+    # thousands of files would make that list longer than it is worth.
     if len(entries) > _MOST_PRINTS:
         texts = [_text_of(entry, has_times=has_times) for entry in entries]
         return [blake2b(b"\0".join(texts), digest_size=8).hexdigest()]
@@ -74,6 +80,8 @@ def _files(folder: Path, version: int, file: Path | None) -> tuple[Path, list[Mo
 
 
 def _print_of(path: Path, entry: ModelFile, *, has_times: bool) -> str:
+    # The time of a small file does not count, as its content does:
+    # another machine's copy is the same.
     is_small = entry.size <= _SMALL_BYTES
     digest = blake2b(_text_of(entry, has_times=has_times and not is_small), digest_size=8)
     try:
@@ -100,4 +108,5 @@ def _text_of(entry: ModelFile, *, has_times: bool) -> bytes:
 
 def _belongs(path: str, version: int) -> bool:
     first, slash, _ = path.partition("/")
+    # Files beside the version folders are everybody's: labels, tokenizers, code.
     return not slash or not is_version(first) or int(first) == version

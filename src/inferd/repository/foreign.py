@@ -51,6 +51,7 @@ MAX_DEPTH = 4
 """How many levels below a folder that is no model are searched for MLServer's settings."""
 
 _RUNTIMES = {
+    # skops is the first, as it runs no code when it is loaded.
     "mlserver_sklearn": ("sklearn", ("model.skops", "model.joblib", "model.pickle", "model.pkl")),
     "mlserver_xgboost": ("xgboost", ("model.ubj", "model.json", "model.bst")),
     "mlserver_lightgbm": ("lightgbm", ("model.txt", "model.bst")),
@@ -72,11 +73,14 @@ _FLAVORS = {
 }
 """MLflow's flavors -> our backend, and the keys that may name the file; the first found counts."""
 
+# A flavor says which library made the model, not how it was written: MLflow pickles estimators
+# such as LGBMClassifier whole, and reading those is the part of scikit-learn's backend.
 _ESTIMATORS = (".skops", ".joblib", ".pkl", ".pickle")
 """Endings of files that hold a Python object, whichever flavor it is of."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
+# By a regular expression, so that no YAML library is needed for two fields (see _flavors).
 _SIGNATURE = re.compile(r"^signature:\n {2}inputs: '((?:[^']|'')*)'", re.MULTILINE)
 """The inputs of an MLmodel's signature: JSON in a text that YAML folds at its spaces."""
 
@@ -88,11 +92,14 @@ def is_foreign(folder: Path) -> bool:
     if any((folder / name).is_file() for name in (SETTINGS_FILE, MLFLOW_FILE)):
         return True
     package = os.environ.get(IMPLEMENTATION_VARIABLE, "").partition(".")[0]
+    # A version folder is never a model of another server: its parent may be one of Triton's, whose
+    # files have the usual names.
     if package not in _RUNTIMES or is_version(folder.name):
         return False
     if any(name and (folder / name).is_file() for name in _RUNTIMES[package][1]):
         return True
     uri = os.environ.get(URI_VARIABLE, "")
+    # Links are not resolved: KServe's storage initializer links local files into /mnt/models.
     named = folder.absolute() / uri
     return named.is_relative_to(folder.absolute()) and named.is_file()
 
@@ -133,13 +140,16 @@ def nested_foreign(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
     Models are not searched, nor are links followed. Raises OSError.
     """
     found: list[Path] = []
+    # Directory entries carry their type, so scandir knows folders without asking for each file.
     with os.scandir(folder) as entries:  # no stat of files: there may be very many
         names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False))
+    # Version folders make it a model of Triton's, with nothing nested in it.
     if any(map(is_version, names)):
         return found
     for child in [folder / name for name in names if not is_noise(name)]:
         if (child / SETTINGS_FILE).is_file():
             found.append(child)
+        # A model of Triton's, whose data may be arranged in any folders.
         elif depth > 1 and not (child / CONFIG_FILE).exists():
             found += nested_foreign(child, depth - 1)
     return found
@@ -164,6 +174,7 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
     if not file.exists():
         msg = f"model '{folder.name}': there is no file '{filename}'"
         raise InvalidConfig(msg)
+    # A 0 that is written in config.pbtxt is a choice, and not the absence of one.
     most = config.max_batch_size or (0 if config.is_unbatched else settings.max_batch_size)
     merged = replace(
         config,
@@ -174,6 +185,8 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
         input=config.input or settings.input,
         output=config.output or settings.output,
         parameters=_defaults(settings.backend) | settings.parameters | config.parameters,
+        # The name alone, as that of a file in a version folder would be: it is shown, whereas
+        # `file` says where it is.
         default_model_filename=config.default_model_filename or Path(filename).name,
     )
     return merged, file, version
@@ -181,6 +194,7 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
 
 def _defaults(backend: str) -> dict[str, str]:
     """Return the parameters by which models of `backend` take and return what they do there."""
+    # MLServer and MLflow pass on whatever their one input is called.
     taken = {ANY_INPUT_NAME: "true"}
     if backend in TABULAR:
         taken[TABLE] = "true"
@@ -220,6 +234,8 @@ def _read_variables(folder: Path) -> tuple[ModelConfig, str, int]:
 def _understood(folder: Path, settings: dict[str, Any], place: str) -> tuple[ModelConfig, str, int]:
     try:
         return _settings(folder, settings)
+    # Whatever parts of the wrong kind raise when they are read: checking each field before would
+    # say it all twice. Overflow is of int(float("inf")), as numbers may be written as texts.
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
         msg = f"{place} is not as MLServer has it: {type(error).__name__} {error}"
         raise InvalidConfig(msg) from error
@@ -237,6 +253,8 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str,
     parameters = settings.get("parameters") or {}
     filename = _local(folder, str(parameters.get("uri") or ""))
     extra: dict[str, str] = {}
+    # Looked at before anything is read: a uri of "../.." would otherwise have its MLmodel read, and
+    # told about in the error.
     if backend == "mlflow" and is_inside(filename or "."):
         inner, path = _read_mlflow(folder / filename)
         backend, filename = inner.backend, str(Path(filename) / path)
@@ -245,7 +263,9 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str,
         names = [str(Path(filename) / name) for name in usual]
         filename = next((name for name in names if (folder / name).is_file()), names[0])
     most = int(settings.get("max_batch_size") or 0)
+    # MLServer's is in seconds.
     delay_us = int(float(settings.get("max_batch_time") or 0) * 1e6)
+    # A size of 1 would only add a queue.
     batching = DynamicBatching(max_queue_delay_microseconds=delay_us) if most > 1 else None
     inputs = tuple(ModelInput(*_tensor(one)) for one in settings.get("inputs") or ())
     outputs = tuple(ModelOutput(*_tensor(one)) for one in settings.get("outputs") or ())
@@ -282,6 +302,8 @@ def _local(folder: Path, uri: str) -> str:
         msg = f"its uri '{uri}' is not a file"
         raise ValueError(msg)
     absolute = folder.absolute()
+    # MLServer resolves a relative uri against the folder, and takes an absolute one as it is:
+    # /mnt/models/... in settings written for KServe.
     if Path(uri).is_relative_to(absolute):
         return str(Path(uri).relative_to(absolute))
     return uri.removeprefix("./")
@@ -294,10 +316,13 @@ def _tensor(described: dict[str, Any]) -> tuple[str, Any, tuple[int, ...]]:
         msg = f"tensor '{name}' has the datatype '{datatype}', known are {', '.join(DATATYPES)}"
         raise ValueError(msg)
     shape = tuple(int(dim) for dim in described["shape"])
+    # Shapes in MLServer's settings include the batch dim. A vector of one
+    # number for each row may be written as [-1].
     return name, DATATYPES[datatype], shape[1:] or (1,)
 
 
 def _text(value: Any) -> str:
+    # Parameters of config.pbtxt are texts, where booleans are written true and false.
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -311,6 +336,8 @@ def _read_mlflow(folder: Path) -> tuple[ModelConfig, str]:
         msg = f"model '{folder.name}' has no file {MLFLOW_FILE}"
         raise InvalidConfig(msg) from error
     flavors = _flavors(text)
+    # In our order, not the file's, so that what is chosen does not
+    # depend on how the file was written.
     for flavor, (backend, keys) in _FLAVORS.items():
         named = flavors.get(flavor, {})
         filename = next((named[key] for key in keys if named.get(key)), "")
@@ -346,6 +373,7 @@ def _columns(text: str) -> str:
         names = [one["name"] for one in inputs if one["type"] != "tensor"]
     except (orjson.JSONDecodeError, TypeError, KeyError):
         return ""
+    # One column needs no name to be told apart.
     is_table = len(names) == len(inputs) > 1 and all(isinstance(name, str) for name in names)
     return orjson.dumps(names).decode() if is_table else ""
 
@@ -371,5 +399,6 @@ def _flavors(text: str) -> dict[str, dict[str, str]]:
             current = flavors.setdefault(key, {})
         elif is_inside_flavors and indent > first and second in (-1, indent):
             second = indent
+            # YAML's two ways to write nothing.
             current[key] = "" if value in ("null", "~") else value.strip("'\"")
     return flavors

@@ -30,5 +30,6 @@ def _lines(folder: Path, filename: str, model: str) -> list[bytes]:
     if len(content) > MAX_LABEL_BYTES:
         msg = f"{model}: '{filename}' is larger than the {MAX_LABEL_BYTES} bytes labels may have"
         raise InvalidConfig(msg)
+    # An empty line is an index without a label; only the last line break is none.
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
     return [line.removesuffix(b"\r") for line in lines]

@@ -32,7 +32,11 @@ from inferd.repository.tree import NO_MODELS
 RESERVED_FOLDERS = ("warmup", "initial_state", "configs", *NO_MODELS)
 """Folders of a model that hold no version; hidden folders hold none, either."""
 
+# The whole name, without leading zeros: Triton converts prefixes, so that
+# "2abc" is version 2 there, and its load then hung (facts/model_repository.md,
+# section 5). 19 digits are what fits 64 bits.
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}")
+# What people call versions elsewhere (v1, version_2, 1.0), to be able to say what is meant.
 _VERSION_IN_A_NAME = re.compile(
     r"(?:(?:v|ver|version)[-_. ]?)?0*(0|[1-9][0-9]{0,18})(?:\.0*)*", re.IGNORECASE
 )
@@ -75,6 +79,7 @@ def check_model_name(name: str) -> None:
             f"repository, without separators"
         )
         if name == ".." or has_separators(name):
+            # Triton's words, which programs written for it compare.
             msg = f"model name must not contain path traversal characters: {msg}"
         raise InvalidRequest(msg)
 
@@ -88,6 +93,8 @@ def version_folders(folder: Path) -> tuple[dict[int, Path], tuple[str, ...]]:
     """Return a model's version folders by ascending number, and what was ignored, with reasons."""
     found: dict[int, Path] = {}
     ignored = []
+    # Sorted, so that the list of what was ignored, and the first version,
+    # are the same on every file system.
     for child in sorted(folder.iterdir()):
         if child.name in RESERVED_FOLDERS or child.name[0] == "." or not child.is_dir():
             continue
@@ -118,8 +125,10 @@ def choose_versions(policy: VersionPolicy | None, available: Iterable[int]) -> t
     policy, versions = policy or VersionPolicy(latest=1), sorted(available)
     if policy.specific is not None:
         return tuple(number for number in versions if number in policy.specific)
+    # An empty version_policy has none of the three.
     if policy.all or policy.latest is None:
         return tuple(versions)
+    # versions[-0:] would be all of them; latest { num_versions: 0 } is none, as in Triton.
     return tuple(versions[-policy.latest :] if policy.latest else ())
 
 
@@ -152,6 +161,7 @@ def derived(
     found = _found_in(version_folder, config, PLATFORMS)
     if found is not None:
         return _filled(config, found)
+    # Triton takes NAME.BACKEND as the name of a folder that says its backend.
     _, dot, suffix = name.rpartition(".")
     if dot and suffix:
         filename = config.default_model_filename
@@ -184,6 +194,7 @@ def _filled(config: ModelConfig, found: Platform) -> ModelConfig:
     return replace(
         config,
         backend=found.backend,
+        # TensorFlow's backend reads two formats, and only the platform tells which.
         platform=found.reported if found.backend == "tensorflow" else config.platform,
         default_model_filename=config.default_model_filename or found.filename,
     )
@@ -212,6 +223,7 @@ def files_of(
         only = model.file or model.folder
         return ModelFiles(model.folder, version, model.folder, only, is_wanted)
     folder, filename = model.folder / str(version), config.default_model_filename
+    # Configurations are sent by clients, too.
     if not is_inside(filename):
         msg = (
             f"model '{model.name}': default_model_filename '{filename}' leads out of the "
@@ -245,6 +257,7 @@ def placements(config: ModelConfig, gpu_count: int) -> tuple[list[Placement], li
             warnings.append(f"{place} asks for a GPU, there is none: it runs on the CPU")
         with within("instance_group", number):
             placed += _placements_of(group, gpu_count, place)
+    # Ensembles have no groups, and need no instances.
     if config.instance_group and not placed:
         msg = f"model '{config.name}': every instance_group is passive, nothing would run requests"
         raise InvalidConfig(msg, ("instance_group",))
@@ -258,6 +271,7 @@ def _placements_of(group: InstanceGroup, gpu_count: int, place: str) -> list[Pla
         if missing:
             msg = f"{place} lists gpus {missing}, this machine has 0 to {gpu_count - 1}"
             raise InvalidConfig(msg, ("gpus",))
+        # Without a list, one set of instances on each GPU, as in Triton.
         devices = [(True, gpu) for gpu in group.gpus or range(gpu_count)]
     every = [device for device in devices for _ in range(group.count)]
     return [
@@ -275,5 +289,6 @@ def _placements_of(group: InstanceGroup, gpu_count: int, place: str) -> list[Pla
 
 def _default_policy(group: InstanceGroup, gpu: bool, device_id: int) -> str:  # noqa: FBT001
     if gpu:
+        # Triton's names for host policies that are not given.
         return f"gpu_{device_id}"
     return "model" if group.kind == "KIND_MODEL" else "cpu"

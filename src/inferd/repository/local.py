@@ -83,6 +83,7 @@ def find_model(
     wanted, name = name, name or folder_name(folder)
     ignored: tuple[str, ...] = ()
     try:
+        # Names travel in URLs, JSON and protobuf, all of which are UTF-8.
         if wanted is None and name != folder.name:
             msg = f"model '{name}': the name of its folder is not UTF-8"
             raise InvalidConfig(msg)
@@ -93,12 +94,16 @@ def find_model(
         first = _first(available.values())
         config, model_file, versions = _with_files(folder, config, first, is_alone=is_alone)
         if is_renamed:
+            # The name on the command line wins, as KServe's requests use that of the
+            # InferenceService (decision 0032). One that a client sends still has to be right.
             config = replace(config, name=override.name if override else "")
         if wanted == "":
             name = config.name or reading.service_name
             name = name or _own_name(folder, is_bare=bool(model_file))
+        # Called only if something fails: looking for slips reads the folder again.
         slips = partial(found_instead, folder, first, config.default_model_filename, ignored)
         config = _prepared(config, name, first, reading.gpu_count, file, slips)
+        # Last of what can be refused by reading alone, as digests read all of the files.
         run_agents(folder, config, keys=reading.keys)
         versions = versions or choose_versions(config.version_policy, available)
         if not versions:
@@ -136,6 +141,7 @@ def single_model(
         endings = ", ".join(p.filename.removeprefix("model") for p in PLATFORMS if p.filename)
         msg = f"'{path.name}' is no known model file, expected one ending in {endings}"
         raise InvalidConfig(msg)
+    # The platform's whole ending, as in NAME.model.json; a suffix alone would leave a part of it.
     stem = path.name.removesuffix(platform.filename.removeprefix("model"))
     stem = stem if stem != path.name else path.stem
     if stem in ("", "model"):
@@ -163,6 +169,8 @@ def sign_of(folder: Path) -> str:
     if is_foreign(folder):
         return f"{IMPLEMENTATION_VARIABLE} says what runs it"
     versions, _ = version_folders(folder)
+    # A repository whose models are called by numbers looks like a model with versions, until one
+    # looks into a number (decision 0032).
     if not versions or any(is_model(version) for version in versions.values()):
         return ""
     numbers = ", ".join(str(number) for number in versions)
@@ -175,6 +183,7 @@ def bare_sign(folder: Path) -> str:
     Where there are models in it, too, it is a repository. Raises InvalidConfig when several files
     may be meant, and OSError.
     """
+    # Only folders: what else is in it are the model's own files.
     if any(
         is_model(child) or nested_foreign(child) for child in folder.iterdir() if child.is_dir()
     ):
@@ -220,11 +229,17 @@ def _with_files(
     The file and the version are set for a model without version folders. What `config` already says
     stays.
     """
+    # Version folders make it Triton's, even with an MLmodel beside
+    # them: its requests name those versions.
     if version_folder is None and is_foreign(folder):
         config, file, version = read_foreign(folder, config)
         return config, file, (version,)
     if is_alone and not (config.backend or config.platform):
+        # KServe may have started the server with MLServer's variables:
+        # then code of its own was meant.
         check_implementation(folder.name)
+    # In a repository nothing changes: a model there has the usual file
+    # name, as in Triton (decision 0032).
     if not is_alone or (version_folder is not None and has_usual_file(version_folder)):
         return config, None, ()
     where = version_folder or folder
@@ -239,6 +254,7 @@ def _with_files(
         return config, None, ()
     file, platform = found
     if platform is not None:
+        # A SavedModel that is itself the folder given.
         config = _run_by(platform, config, "." if file == where else file.name)
     if config.backend in TABULAR and not config.input:
         # Nobody has named its input, and clients of the servers that have such folders call it
@@ -260,6 +276,7 @@ def _run_by(platform: Platform, config: ModelConfig, filename: str) -> ModelConf
 
 def _read_config(folder: Path, reading: Reading) -> tuple[str, ModelConfig]:
     """Return the name of a model's configuration file, and the configuration."""
+    # --model-config-name, as in Triton: without such a file, config.pbtxt is read.
     named = f"configs/{reading.config_name}.pbtxt"
     file = named if reading.config_name and (folder / named).is_file() else CONFIG_FILE
     place = f"{folder.name}/{file}"
@@ -291,6 +308,8 @@ def _prepared(
 
 
 def _first(folders: Iterable[Path]) -> Path | None:
+    # By name and not by number: Triton looks at the first in that order to complete a configuration
+    # (facts/model_repository.md, section 4.1).
     return min(folders, key=lambda folder: folder.name, default=None)
 
 

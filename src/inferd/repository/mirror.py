@@ -39,6 +39,8 @@ def folder_for(url: CloudUrl, environ: Mapping[str, str]) -> Path:
     """
     where = environ.get(FOLDERS[url.scheme])
     try:
+        # A folder of its own below the one that the variable names,
+        # which several servers may share.
         return Path(tempfile.mkdtemp(prefix="inferd-", dir=where)).absolute()
     except OSError as error:
         msg = f"there is no folder for the models of '{url.text}': {error.strerror}"
@@ -51,8 +53,12 @@ class Mirror:
     def __init__(self, bucket: Bucket, folder: Path) -> None:
         self.folder = folder
         self._bucket = bucket
+        # What the cloud has, and what has arrived here, by model and path;
+        # the difference is what a fetch does.
         self._listed: dict[str, dict[str, BucketObject]] = {}
         self._here: dict[str, dict[str, BucketObject]] = defaultdict(dict)
+        # For the listing and for _turns; held for moments. A fetch, which may
+        # take minutes, holds its model's turn.
         self._lock = threading.Lock()
         self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
 
@@ -64,6 +70,7 @@ class Mirror:
         listed: dict[str, dict[str, BucketObject]] = defaultdict(dict)
         for found in self._bucket.objects():
             model, _, path = found.path.partition("/")
+            # Objects beside the models are no models, just as files in a local repository.
             if path and _is_sound(found.path):
                 listed[model][path] = found
         with self._lock:
@@ -71,7 +78,10 @@ class Mirror:
             for model in listed:
                 (self.folder / model).mkdir(parents=True, exist_ok=True)
             for gone in set(os.listdir(self.folder)) - set(listed):
+                # A model that is loaded keeps the files that it has open: on Linux
+                # they are there until it closes them.
                 shutil.rmtree(self.folder / gone, ignore_errors=True)
+                # Otherwise a model that comes back would be thought to be here already.
                 self._here.pop(gone, None)
 
     def fetch(self, model: str) -> None:
@@ -85,12 +95,14 @@ class Mirror:
             wanted = self._listed.get(model, {})
             here = self._here[model]
             try:
+                # Before anything is written: a file may have to give way to a folder of its name.
                 for path in here.keys() - wanted.keys():
                     _remove(self.folder / model / path, self.folder / model)
                     del here[path]
                 for path, found in wanted.items():
                     if _is_folder(path, found, wanted):
                         (self.folder / model / path).mkdir(parents=True, exist_ok=True)
+                    # Size, time and tag: any of them differs when the object was written again.
                     elif here.get(path) != found:
                         self._fetch(found, self.folder / model / path)
                         here[path] = found
@@ -104,11 +116,14 @@ class Mirror:
 
     def _fetch(self, found: BucketObject, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
+        # In the same folder, as a rename is atomic within one file system only.
         part = file.with_name(f".{file.name}{_PART}")
         try:
             self._bucket.fetch(found, part)
             # Objects' times are whole seconds: a hash of the tag tells changed contents apart.
             time_ns = found.modified_ns + zlib.crc32(found.tag.encode()) % 1_000_000
+            # Before the rename: the watch compares times, and must not see the
+            # file with the time of its download.
             os.utime(part, ns=(time_ns, time_ns))
             part.replace(file)
         finally:

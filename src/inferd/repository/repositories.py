@@ -124,10 +124,13 @@ class Repositories:
                 elif isinstance(path, ModelUrl):
                     self._add_fetched(path, fetching or fetch_settings(os.environ))
                 else:
+                    # Links stay, as their names are what people know the place by; but ".." is no
+                    # name that a model could take.
                     self._add(path.resolve() if ".." in path.parts else path.absolute())
             if model_name:
                 self._alone = [self._only_model()._replace(name=model_name, is_renamed=True)]
             self._tell()
+        # Mirrors have temporary folders, which nobody else would delete.
         except InferdError:
             self.close()
             raise
@@ -197,6 +200,8 @@ class Repositories:
             if not path.exists():
                 msg = f"'{path}' does not exist: expected a model repository or a model"
                 raise InvalidConfig(msg)
+            # A folder called NAME.savedmodel is a bare model, unless it holds versions: then
+            # somebody has called a model so.
             if path.is_file() or (path.suffix == ".savedmodel" and not is_model(path)):
                 model = single_model(path, self._reading)
                 self._alone.append(ModelPath(model.name, path, is_file=True))
@@ -246,6 +251,8 @@ class Repositories:
             return FoundModel(place.name, place.path, error=NotUnique(msg))
         try:
             self.fetch(place)
+        # A model whose objects do not come is broken like any other;
+        # the rest of the repository serves.
         except NotLoadable as error:
             return FoundModel(place.name, place.path, error=error)
         if place.is_file:
@@ -256,6 +263,8 @@ class Repositories:
         model = find_model(
             place.path,
             self._reading,
+            # In a repository the folder's name is the model's, and a configuration must agree; only
+            # MLServer's settings may give another.
             name=None if place.root and not is_foreign(place.path) else place.name,
             is_renamed=place.is_renamed,
             is_alone=place.root is None,
@@ -275,6 +284,8 @@ def _entrance(folder: Path) -> Path:
     while not sign_of(folder):
         children = [one for one in folder.iterdir() if not is_noise(one.name)]
         if len(children) != 1 or not children[0].is_dir() or sign_of(children[0]):
+            # A lone file is the model: its own name is better than that of
+            # the folder which an archive had.
             return children[0] if len(children) == 1 and children[0].is_file() else folder
         [folder] = children
     return folder
@@ -309,6 +320,7 @@ def _foreign_name(folder: Path) -> str:
     """Return MLServer's name for the model in `folder`, "" if the folder's name is to be used."""
     try:
         name = foreign_name(folder)
+        # Settings are somebody's file: a name with a slash would be part of URLs.
         check_model_name(name)
     except (OSError, InvalidRequest):
         return ""

@@ -40,6 +40,7 @@ def _beside(folder: Path) -> Iterator[str]:
         if name.lower().startswith("config.pb") and name != CONFIG_FILE and entry.is_file():
             yield f"found '{shown(name)}', but the configuration is called '{CONFIG_FILE}'"
         elif name in (*_USUAL, _SAVED_MODEL) or (
+            # Python files beside the version folders are usual: code that all versions import.
             platform_of_file(name.lower()) and entry.suffix != ".py"
         ):
             yield (
@@ -83,6 +84,8 @@ def _misplaced(entry: Path, wanted: str) -> str:
 def _entries(folder: Path) -> list[Path]:
     """Return the first entries of `folder` in the order of their names, none if it is not there."""
     try:
+        # Cut before it is sorted: a folder may have millions of files,
+        # and this only helps with a text.
         return sorted(
             islice((one for one in folder.iterdir() if not is_noise(one.name)), _MOST_LISTED)
         )

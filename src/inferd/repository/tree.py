@@ -56,6 +56,7 @@ def link_out(folder: Path, root: Path) -> str | None:
     """
     end = os.path.realpath(root)
     for path in chain((folder,), _everything_below(folder)):
+        # realpath of the end, not of the link alone: a link may lead out through another one.
         if os.path.islink(path) and not _is_below(os.path.realpath(path), end):
             return path.relative_to(root).as_posix()
     return None
@@ -71,10 +72,13 @@ def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iter
             continue
         if not stat.S_ISDIR(found.st_mode):
             yield ModelFile(prefix + name, found.st_size, found.st_mtime_ns)
+        # Device and inode are what a folder is: a link back to a folder
+        # above has another path each time.
         elif (here := (found.st_dev, found.st_ino)) not in above and len(above) < MAX_DEPTH:
             yield from _walk(folder / name, f"{prefix}{name}/", (*above, here))
 
 
+# Without recursion, whose depth an upload or a repository could exceed.
 def _everything_below(folder: Path) -> Iterator[Path]:
     """Yield all below `folder`, however deep, hidden files too; only `folder` may be a link."""
     left = [folder]
@@ -95,4 +99,5 @@ def _names(folder: Path) -> list[str]:
 
 
 def _is_below(path: str, root: str) -> bool:
+    # Not startswith: /models2 is not below /models.
     return os.path.commonpath((path, root)) == root

@@ -37,6 +37,7 @@ class Upload:
 
     def release(self) -> bool:
         """Drop one hold; return whether it was the last, so that `discard` is to be called."""
+        # Without a lock: holds are taken and released on the event loop only.
         self._holders_count -= 1
         return self._holders_count <= 0
 
@@ -65,12 +66,15 @@ class Uploads:
         count = len(files)
         if count > MAX_FILES:
             raise _too_many(count, MAX_FILES)
+        # "a//b" and "a/b" are two names of one file.
         paths = {_path(name): content for name, content in files.items()}
         folders = {parent for path in paths for parent in path.parents}
         if len(paths) < len(files) or folders & paths.keys():
             msg = "two of the files sent have the same path, or one lies inside the other"
             raise InvalidRequest(msg)
         size_bytes = sum(len(content) for content in files.values())
+        # Taken before anything is written: several uploads at a time
+        # must not exceed the limit together.
         self._take(size_bytes, count)
         try:
             folder = Path(tempfile.mkdtemp(prefix="inferd-model-"))
@@ -78,6 +82,7 @@ class Uploads:
             self._take(-size_bytes, -count)
             raise _not_stored(error) from error
         upload = Upload(self, folder, size_bytes, count)
+        # Before the files are written, so that discard gives the room back if that fails.
         self._stored.add(upload)
         try:
             for path, content in paths.items():
@@ -89,12 +94,15 @@ class Uploads:
 
     def forget(self, upload: Upload) -> None:
         """Free the room of `upload`, whose files are deleted."""
+        # discard may be called twice, by close and by whoever held the
+        # files; the room is given back once.
         if upload in self._stored:
             self._stored.discard(upload)
             self._take(-upload.size_bytes, -upload.file_count)
 
     def close(self) -> None:
         """Delete all uploads that are left. To be called in a thread."""
+        # A copy, as discard changes the set.
         for upload in list(self._stored):
             upload.discard()
 
@@ -126,11 +134,14 @@ def _not_stored(error: OSError) -> NotLoadable:
 
 def _path(name: str) -> PurePosixPath:
     """Return the path of an uploaded file, relative to the model's folder."""
+    # File systems count bytes, not characters. Lone surrogates, which
+    # JSON can write, have no bytes in UTF-8.
     if len(name.encode(errors="replace")) > MAX_PATH_BYTES:
         msg = f"Invalid file path: 'file:{name[:200]}...' is longer than {MAX_PATH_BYTES} bytes"
         raise InvalidRequest(msg)
     path = PurePosixPath(name)
     is_sound = is_inside(name) and path.parts and "\0" not in name and len(path.parts) <= MAX_DEPTH
+    # NAME_MAX of Linux's file systems.
     if not is_sound or any(len(part.encode(errors="replace")) > 255 for part in path.parts):
         msg = (
             f"Invalid file path: 'file:{name[:200]}' leads nowhere, expected a path below the "
@@ -142,5 +153,6 @@ def _path(name: str) -> PurePosixPath:
 
 def _write(path: Path, content: bytes | memoryview) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    # The folder is new, but its file system may take two names for one, which differ in case, say.
     with path.open("xb") as file:
         file.write(content)

@@ -54,6 +54,7 @@ def _sample(folder: Path, config: ModelConfig, warmup: Warmup) -> Sample:
     if warmup.batch_size > MAX_BATCH:
         msg = f"{place} has batch_size {warmup.batch_size}, expected at most {MAX_BATCH}"
         raise InvalidConfig(msg, ("batch_size",))
+    # Samples go past the checks that requests have, so what is checked there is checked here.
     missing = {i.name for i in config.input if not i.optional} - warmup.inputs.keys()
     if missing:
         names = ", ".join(f"'{name}'" for name in sorted(missing))
@@ -63,10 +64,13 @@ def _sample(folder: Path, config: ModelConfig, warmup: Warmup) -> Sample:
     for name, given in warmup.inputs.items():
         with within("inputs", name):
             tensors.append(_tensor(folder, config, f"{place}, input '{name}'", name, given))
+    # Triton runs batch_size single requests in one execution, not one request with that batch
+    # (facts/model_repository.md, section 16).
     requests = [
         InferRequest(config.name, id=warmup.name, inputs=list(tensors))
         for _ in range(warmup.batch_size)
     ]
+    # count 0 is 1, as in Triton.
     return Sample(warmup.name, requests, max(1, warmup.count))
 
 
@@ -82,6 +86,7 @@ def _tensor(folder: Path, config: ModelConfig, place: str, name: str, given: War
     if given.input_data_file:
         with within("input_data_file"):
             data: Any = _file_data(folder, place, given.input_data_file, given.datatype, shape)
+    # Strings have no random values in Triton, either: they are empty.
     elif given.random_data and given.datatype is not DataType.BYTES:
         data = _random_data(given.datatype, shape)
     elif given.random_data or given.zero_data:
@@ -99,6 +104,7 @@ def _check_declared(
 ) -> None:
     """Check a sample's input against the model's, which do not include those of schedulers."""
     declared = next((tensor for tensor in config.input if tensor.name == name), None)
+    # Controls and states of sequences are no declared inputs, and samples may give them.
     if declared is None:
         return
     if datatype is not declared.datatype:
@@ -115,6 +121,7 @@ def _random_data(datatype: DataType, shape: Sequence[int]) -> Any:
     random = np.random.default_rng(0)
     if datatype.numpy.kind == "f":
         return random.random(tuple(shape)).astype(datatype.numpy)
+    # Below 100, which fits every type, INT8 too.
     return random.integers(0, 2 if datatype is DataType.BOOL else 100, shape).astype(datatype.numpy)
 
 
@@ -128,6 +135,7 @@ def _file_data(
             msg = f"{place} '{filename}' is larger than {MAX_TEXT_BYTES} bytes"
             raise InvalidConfig(msg)
         try:
+            # Triton's form first: a length of four bytes before each string.
             check_strings(data, count, filename)
         except InferdError as error:
             return _plain_text(data, count, f"{place} '{filename}'", error)

@@ -55,9 +55,12 @@ class ModelWatch:
         Raises NotLoadable when a repository cannot be read; then nothing has changed.
         """
         places = self._repositories.places()
+        # Exchanged, not cleared: forget may be called from another thread between the two.
         forgotten, self._forgotten = self._forgotten, set()
         before = self._seen
         now = {name: self._marks(name, there) for name, there in places.items()}
+        # Only when all have been looked at: a look that fails has seen
+        # nothing, and the next one reports it all.
         self._seen = now
         return sorted(
             name
@@ -73,6 +76,8 @@ class ModelWatch:
             return self._seen.get(name, [NO_MARKS])
         marks = [marks_at(place) for place in places]
         if (code := self._code.get(name)) is not None:
+            # A Python-based backend's model.py lies outside of the repository, and
+            # its change is a change of the model.
             marks.append(marks_of(code))
         return marks
 
@@ -101,6 +106,7 @@ def marks_at(place: ModelPath) -> Marks:
 def marks_of(folder: Path, file: Path | None = None) -> Marks:
     """Return the marks of the model in `folder`, or of the bare model `file` in it."""
     if file is not None:
+        # The folder of a bare file holds other things as well, which are not the model's.
         return Marks(b"", b"", {"1": _digest(entries_of(file))})
     config: list[ModelFile] = []
     shared: list[ModelFile] = []
@@ -123,6 +129,7 @@ def marks_of(folder: Path, file: Path | None = None) -> Marks:
 def _version_names(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as found:
+            # Versions of ensembles are empty folders, in which the walk finds nothing.
             return [one.name for one in found if is_version(one.name) and one.is_dir()]
     except OSError:
         return []

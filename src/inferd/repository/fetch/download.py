@@ -29,6 +29,7 @@ def download(web: Web, file: RemoteFile, target: Path, max_bytes: int, arrived: 
     """
     part = target.with_name(target.name + PART)
     limit = max_bytes if file.size is None else min(file.size, max_bytes)
+    # Asked before anything is received: only then can bytes at the beginning be another file's.
     was_resumed = part.exists()
     _receive(web, file, part, limit, arrived)
     if (wrong := _difference(file, part)) and was_resumed:
@@ -40,6 +41,7 @@ def download(web: Web, file: RemoteFile, target: Path, max_bytes: int, arrived: 
         part.unlink()
         msg = f"'{shown(file.url)}' is not what was announced: {wrong}"
         raise NotLoadable(msg)
+    # Renamed when it is whole and verified: whatever has the final name needs no second look.
     part.replace(target)
 
 
@@ -48,6 +50,8 @@ def _receive(web: Web, file: RemoteFile, part: Path, limit: int, arrived: Arrive
     waits = iter(WAITS_S)
     while True:
         before = _size(part)
+        # A request for a range behind the end would be answered with
+        # 416, as if the file had changed.
         if file.size is not None and before >= file.size > 0:
             if before == file.size:
                 return
@@ -56,10 +60,13 @@ def _receive(web: Web, file: RemoteFile, part: Path, limit: int, arrived: Arrive
             if _receive_once(web, file, part, limit, arrived):
                 return
             failure = NotAnswered(f"'{shown(file.url)}' breaks off")
+        # The next try would crawl as well, and start its own minute of patience.
         except TooSlow:
             raise
         except NotAnswered as error:
             failure = error
+        # Counted anew whenever more has arrived: a file of many gigabytes may break off any
+        # number of times, one of which nothing comes is given up after WAITS_S.
         if _size(part) > before:
             waits = iter(WAITS_S)
         if (wait_s := next(waits, None)) is None:
@@ -73,13 +80,18 @@ def _receive_once(web: Web, file: RemoteFile, part: Path, limit: int, arrived: A
     # As it is, not compressed on the way: otherwise ranges mean other bytes.
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     with _opened(web, file, part, headers) as response:
+        # A server without ranges answers 200 with the whole file (RFC 9110, section 14.2).
         if have and response.status != _PARTIAL:
             have = 0
+        # A client has to look which part it got (RFC 9110, section 15.3.7). Another one,
+        # appended, would only be found by the digest, at the end.
         elif have and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             part.unlink()
             return False
         announced = response.headers.get("Content-Length", "")
+        # Content-Length is of this response, thus of what is still missing.
         end = have + int(announced) if announced.isdecimal() else None
+        # Refused before the first byte is written, where the other side tells.
         if end is not None and end > limit:
             raise _too_large(file, limit)
         done = have
@@ -88,11 +100,15 @@ def _receive_once(web: Web, file: RemoteFile, part: Path, limit: int, arrived: A
             for chunk in _chunks(response, file):
                 done += len(chunk)
                 if done > limit:
+                    # What came beyond the limit is of no use for a resumed download, and would fill
+                    # the disk until somebody looks.
                     target.truncate(0)
                     raise _too_large(file, limit)
                 target.write(chunk)
                 arrived(done, end or file.size or 0)
                 pace.add(len(chunk))
+    # Without Content-Length the end of the connection is the end of the file, and only an announced
+    # size tells whether it came too early.
     return done == end if end is not None else file.size in (None, done)
 
 
@@ -111,10 +127,15 @@ def _chunks(source: Any, file: RemoteFile) -> Iterator[bytes]:
     """Yield what comes until the end of the response, or of the connection."""
     while True:
         try:
+            # read1 returns what is there. read would wait until a whole chunk has come:
+            # neither progress nor pace would be seen on a slow line, and what had come of
+            # it would be lost when the line breaks.
             chunk = source.read1(CHUNK_BYTES)
         except TimeoutError as error:
             msg = f"'{shown(file.url)}' breaks off: {reason_of(error)}"
             raise NotAnswered(msg) from None
+        # As an end: what has arrived stays, and the caller sees that it is
+        # too little, and goes on from there.
         except (OSError, http.client.HTTPException):
             return
         if not chunk:
@@ -137,6 +158,8 @@ def _difference(file: RemoteFile, part: Path) -> str:
     if not kind:
         return ""
     if kind == "git":
+        # Files that are not in LFS are known to the Hub by git's name of a blob: the SHA-1 of this
+        # header and the content. Systems that forbid SHA-1 allow it where it is not for security.
         digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     else:
         digest = hashlib.sha256()

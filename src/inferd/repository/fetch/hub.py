@@ -25,6 +25,7 @@ _LAYOUT = re.compile(
 )
 """The paths that show that a repository is a model, or a repository of models, as served here."""
 
+# Files that run code when they are loaded: pickles can call anything, and a model.py is code.
 _PICKLES = (".pkl", ".pickle", ".joblib", ".py")
 _WEIGHTS = (".safetensors", ".bin", ".gguf", ".h5", ".msgpack")
 _MOST_NAMED = 8
@@ -56,6 +57,8 @@ def hub_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, 
 
     Raises NotLoadable when the Hub does not give them, must not be asked, or none is a model.
     """
+    # The variables that huggingface_hub itself reads (HF_HUB_OFFLINE, HF_ENDPOINT, HF_TOKEN,
+    # HF_HOME): who has set up a machine for it has set it up for us.
     if BOOLEANS.get(environ.get("HF_HUB_OFFLINE", "").lower()):
         msg = f"'{url.shown}' is not asked for, as HF_HUB_OFFLINE is set"
         raise NotAnswered(msg)
@@ -65,15 +68,20 @@ def hub_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, 
     login = FixedLogin(endpoint, f"Bearer {token}") if token else None
     web = Web(login, hint)
     info = _info(web, f"{endpoint}/api/models/{url.place}/revision/", url)
+    # It becomes part of URLs and of the key of the stored state.
     if re.fullmatch(r"[0-9a-f]{40,64}", info.sha) is None:
         msg = f"'{url.shown}': the hub names no commit"
         raise NotLoadable(msg)
+    # What the Hub names is somebody's upload: a path that leads out of the folder is left out
+    # before anything chooses among them.
     files = {one.rfilename: one for one in info.siblings if is_inside(one.rfilename)}
     base, wanted = wanted_files(sorted(files), url)
     if len(wanted) > MAX_FILES:
         msg = f"'{url.shown}' has more than {MAX_FILES} files"
         raise NotLoadable(msg)
     code = [name for name in wanted if name.endswith(_PICKLES)]
+    # Code at a branch is whatever somebody pushes next; a commit has
+    # been read, or can be (decision 0049).
     if code and url.revision != info.sha:
         path = f"/{url.path}" if url.path else ""
         msg = (
@@ -81,9 +89,12 @@ def hub_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, 
             f"that you have read: hf://{url.place}@{info.sha}{path}"
         )
         raise NotLoadable(msg)
+    # By the commit, not by the revision: a push between two files would mix two states.
     where = f"{endpoint}/{url.place}/resolve/{info.sha}"
     found = tuple(_file(files[name], base, where) for name in wanted)
     name = url.place.rpartition("/")[2]
+    # One file of a repository with many is another model than its
+    # neighbours, so it has a name of its own.
     if len(found) == 1 and url.path:
         name = Path(url.path).stem if Path(url.path).stem != "model" else name
     return Snapshot(name, f"{info.sha}/{url.path}", found, web)
@@ -95,6 +106,7 @@ def wanted_files(names: Sequence[str], url: ModelUrl) -> tuple[str, list[str]]:
     That is what the URL's path leads to; else all, if they are laid out as models are served here;
     else the one model file that is there. Raises NotLoadable when there is none, or more than one.
     """
+    # .gitattributes and the like are in every repository.
     names = [name for name in names if not name.startswith(".") and "/." not in name]
     if url.path in names:
         folder = url.path.rpartition("/")[0]
@@ -107,9 +119,13 @@ def wanted_files(names: Sequence[str], url: ModelUrl) -> tuple[str, list[str]]:
         return f"{url.path}/", below
     if any(_LAYOUT.fullmatch(name) for name in names):
         return "", list(names)
+    # Repositories that have weights for PyTorch at the top keep exports in onnx/, where
+    # transformers.js looks for them.
     for folder in ("", _ONNX_FOLDER):
         here = [name for name in names if name.rpartition("/")[0] == folder.rstrip("/")]
         models = [name for name in here if name.endswith(".onnx")]
+        # Beside model.onnx there usually are variants (model_fp16.onnx, model_quantized.onnx),
+        # which are somebody's choice to make.
         plain = [name for name in models if name == f"{folder}model.onnx"]
         if len(found := plain or models) == 1:
             return folder, [found[0], *_beside(found[0], here)]
@@ -123,6 +139,7 @@ def wanted_files(names: Sequence[str], url: ModelUrl) -> tuple[str, list[str]]:
 
 def _info(web: Web, where: str, url: ModelUrl) -> _Info:
     try:
+        # A branch may have slashes in its name, which would be further parts of the path.
         answer = web.document(f"{where}{quote(url.revision, safe='')}?blobs=true")
         return msgspec.json.decode(answer.content, type=_Info)
     except NotGiven as error:
@@ -143,6 +160,8 @@ def _info(web: Web, where: str, url: ModelUrl) -> _Info:
 def _file(one: _Sibling, base: str, where: str) -> RemoteFile:
     url = f"{where}/{quote(one.rfilename)}"
     path = one.rfilename.removeprefix(base)
+    # For files in LFS, blobId names the pointer and not the content;
+    # the SHA-256 is that of the content.
     if one.lfs is not None:
         return RemoteFile(path, url, one.lfs.size, f"sha256:{one.lfs.sha256}")
     return RemoteFile(path, url, one.size, f"git:{one.blobId}" if one.blobId else "")
@@ -151,12 +170,15 @@ def _file(one: _Sibling, base: str, where: str) -> RemoteFile:
 def _beside(model: str, names: Sequence[str]) -> list[str]:
     """Return the files that belong to a model file: its weights, which bear its name."""
     stem = model.removesuffix(".xml")
+    # ONNX external data is called model.onnx_data (Optimum), model.onnx.data (PyTorch's exporter)
+    # or model.data; OpenVINO's weights are beside their .xml, as .bin.
     last = f"{model.removesuffix('.onnx')}.data" if model.endswith(".onnx") else f"{stem}.bin"
     return [name for name in names if name.startswith((f"{model}_data", f"{model}.data", last))]
 
 
 def _is_model_file(name: str) -> bool:
     endings = (p.filename.removeprefix("model") for p in PLATFORMS if p.filename)
+    # What runs code is never chosen without being named.
     return name.endswith(tuple(one for one in endings if one not in _PICKLES))
 
 

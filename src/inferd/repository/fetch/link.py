@@ -24,6 +24,7 @@ def link_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str,
     file = posixpath.basename(path.rstrip("/")) or "model"
     ending = next((one for one in ARCHIVES if file.lower().endswith(one)), "")
     name = file[: -len(ending)] if ending else file.partition(".")[0]
+    # .../resnet50/model.onnx says what it is in its folder.
     if name in ("", "model"):
         name = posixpath.basename(posixpath.dirname(path)) or "model"
     name = name if is_model_name(name) else "model"
@@ -37,6 +38,8 @@ def _login(url: str, environ: Mapping[str, str]) -> Login | None:
     home = environ.get("HOME")
     file = environ.get("NETRC") or (f"{home}/.netrc" if home else "")
     try:
+        # By host alone: netrc's default entry, for any other host, would
+        # send one password to every site.
         entry = netrc.netrc(file).hosts.get(urlsplit(url).hostname or "") if file else None
     except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
         return None

@@ -73,6 +73,7 @@ class _Registry:
 
     def __init__(self, url: ModelUrl, environ: Mapping[str, str]) -> None:
         self._url = url
+        # MLflow's client, too, takes the tracking server as registry unless another is set.
         where = environ.get("MLFLOW_REGISTRY_URI") or environ.get("MLFLOW_TRACKING_URI", "")
         if urlsplit(where).scheme not in ("http", "https"):
             msg = (
@@ -85,12 +86,15 @@ class _Registry:
 
     def version(self, name: str, revision: str) -> str:
         """Return the number of the version that a number, an @alias, "latest" or a stage means."""
+        # Aliases are MLflow's present way to say "production"; stages (Staging, Production) are its
+        # older one, which registries still have.
         if revision.startswith("@"):
             wanted = {"name": name, "alias": revision[1:]}
             return self.ask("registered-models/alias", wanted, _OneVersion).model_version.version
         if revision.isdecimal():
             return revision
         found = self.ask("registered-models/get", {"name": name}, _OneRegistered).registered_model
+        # latest_versions has the latest of each stage, so "latest" is the highest of all of them.
         numbers = [
             int(one.version)
             for one in found.latest_versions
@@ -104,6 +108,8 @@ class _Registry:
     def place(self, name: str, version: str) -> str:
         """Return the URI of the files of a version."""
         wanted = {"name": name, "version": version}
+        # The `source` of a version is not asked for: the registry may keep a copy elsewhere, its
+        # storage_location, which this call prefers.
         uri = self.ask("model-versions/get-download-uri", wanted, _Uri).artifact_uri
         if uri.startswith("models:/"):  # a model that was logged, of MLflow 3
             logged = quote(uri.removeprefix("models:/").strip("/"), safe="")
@@ -125,6 +131,8 @@ class _Registry:
             for one in self._read(url, _Listing).files:
                 last = posixpath.basename(one.path.rstrip("/"))
                 below = posixpath.join(folder, last)
+                # Only the last part of the path counts, so that no answer leads out
+                # of the folder that was asked for.
                 if last in ("", ".", ".."):
                     msg = f"'{self._url.shown}' has '{one.path[:200]}', which leads out of it"
                     raise NotLoadable(msg)
@@ -141,6 +149,7 @@ class _Registry:
 
     def _read(self, url: str, kind: type[_Answer]) -> _Answer:
         try:
+            # Not strict: protobuf's JSON has 64-bit numbers as texts.
             return msgspec.json.decode(self.web.document(url).content, type=kind, strict=False)
         except (msgspec.MsgspecError, RecursionError):
             msg = f"'{self._url.shown}': the registry's answer is not as expected"
@@ -178,12 +187,15 @@ def _in_bucket(
     uri: str, url: ModelUrl, environ: Mapping[str, str]
 ) -> tuple[list[RemoteFile], Callable[[RemoteFile, str, Arrived], None]]:
     """Return the files below a URI in a cloud, and what fetches them."""
+    # MLflow's own variable for MinIO and other storages that speak S3.
     endpoint = environ.get("MLFLOW_S3_ENDPOINT_URL", "").rstrip("/")
     if endpoint and uri.startswith("s3://"):
         uri = f"s3://{endpoint}/{uri.removeprefix('s3://')}"
     place = cloud_url(uri)
     assert place is not None
     bucket = Bucket(place, environ)
+    # The tag is part of the URL, and so of the identity: an artefact that was
+    # overwritten in place is another state.
     objects = {f"{uri}/{one.path}#{one.tag}": one for one in bucket.objects()}
     _check_count(len(objects), url)
 
@@ -192,6 +204,7 @@ def _in_bucket(
         bucket.fetch(one, Path(target))
         arrived(one.size, one.size)
 
+    # A key that ends with a slash is how consoles of clouds show an empty folder.
     return [
         _file(where, one) for where, one in objects.items() if not one.path.endswith("/")
     ], fetch

@@ -14,6 +14,7 @@ from inferd.repository.fetch.snapshot import FileForm, RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl
 from inferd.repository.fetch.web import Web
 
+# Docker's types beside those of the OCI: registries hand out whichever was pushed.
 _INDEXES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
@@ -27,7 +28,10 @@ _IMAGES = (
     "application/vnd.docker.container.image.v1+json",
 )
 _LAYERS = ("application/vnd.oci.image.layer.", "application/vnd.docker.image.rootfs.")
+# Types of layers that are tar archives end so: application/vnd.oci.image.layer.v1.tar+gzip,
+# Docker's image.rootfs.diff.tar.gzip, KitOps' model.v1.tar+gzip.
 _TARS = (".tar", ".tar+gzip", ".tar.gzip", "+tar", "+tar+gzip", "+gzip", ".tgz")
+# The first is how ORAS names files, the second is ModelPack's, the CNCF's specification of models.
 _TITLE = "org.opencontainers.image.title"
 _PATH = "org.cncf.model.filepath"
 _UNPACK = "io.deis.oras.content.unpack"
@@ -66,10 +70,14 @@ def oci_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, 
     """Return the files of an artefact, or the layers of an image. Raises NotLoadable."""
     host, _, repo = url.place.partition("/")
     base = base_of(host)
+    # Even public images need a token, which registries give to anybody; so the login is made in
+    # answer to 401, not before.
     web = Web(RegistryLogin(host, base, environ), _HINT)
     where = f"{base}/v2/{_full(host, repo)}"
     reference = f"sha256:{url.digest}" if url.digest else url.revision
     manifest, digest = _manifest(web, where, reference, url)
+    # One level only: an index in an index is allowed by the specification, but a manifest of such a
+    # place has no layers and is refused below.
     if manifest.manifests:
         chosen = _for_this_machine(manifest.manifests, url)
         manifest, digest = _manifest(web, where, chosen.digest, url)
@@ -86,10 +94,12 @@ def base_of(host: str) -> str:
     name = urlsplit(f"//{host}").hostname
     if host == _HUB:
         host = "registry-1.docker.io"
+    # Docker counts these as insecure registries by default: there is no certificate for localhost.
     return f"http://{host}" if name in _ALONE else f"https://{host}"
 
 
 def _full(host: str, repo: str) -> str:
+    # Docker Hub's official images have no owner in their short name.
     return f"library/{repo}" if host == _HUB and "/" not in repo else repo
 
 
@@ -97,6 +107,8 @@ def _manifest(web: Web, where: str, reference: str, url: ModelUrl) -> tuple[_Man
     """Return a manifest and its digest, which is that wanted if one is."""
     accept = ", ".join((*_MANIFESTS, *_INDEXES))
     answer = web.document(f"{where}/manifests/{reference}", {"Accept": accept})
+    # Computed, not taken from Docker-Content-Digest: what a server says
+    # of its own answer proves nothing.
     digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
     if ":" in reference and digest != reference:
         msg = f"'{url.shown}': its manifest has the digest {digest}, expected {reference}"
@@ -112,6 +124,7 @@ def _for_this_machine(manifests: list[_Descriptor], url: ModelUrl) -> _Descripto
     """Return the entry of an index for this machine, or the one that is for any."""
     machine = _MACHINES.get(platform.machine(), platform.machine())
     for one in manifests:
+        # As Docker, which writes platforms in the words of Go.
         if one.platform and (one.platform.os, one.platform.architecture) == ("linux", machine):
             return one
     for one in manifests:
@@ -135,6 +148,8 @@ def _file(layer: _Descriptor, where: str, url: ModelUrl, *, is_image: bool) -> R
     is_tar = layer.media_type.endswith(_TARS)
     if is_image:
         form = FileForm.LAYER
+    # ORAS packs folders and marks them so. Without the mark, the type tells, unless the file is
+    # called an archive: then it was meant to stay one.
     elif notes.get(_UNPACK) == "true" or (is_tar and not _is_archive_by_name(path)):
         form = FileForm.ARCHIVE
     elif path:

@@ -34,8 +34,10 @@ class FetchProgress(Protocol):
 
 def progress() -> FetchProgress:
     """Return what fits where the process runs."""
+    # pythonw and some services have no stderr at all.
     if sys.stderr is not None and sys.stderr.isatty():
         try:
+            # An extra (inferd[terminal]): servers in containers have nobody who looks at bars.
             import rich.progress  # noqa: F401 - looked for
         except ImportError:
             return LoggedProgress()
@@ -95,6 +97,7 @@ class BarProgress:
         # A process that is ended meanwhile shows no cursor again.
         console.show_cursor = lambda show=True: False
         self._bars: Any = Bars(
+            # Names of files with brackets would be read as markup.
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             DownloadColumn(),
@@ -123,6 +126,7 @@ class BarProgress:
 
     def begin(self, name: str, total: int) -> None:
         """Add a bar."""
+        # rich shows a bar that swings if the total is None; 0 would be 100 %.
         self._task = self._bars.add_task(name, total=total or None)
 
     def advance(self, done: int, total: int) -> None:

@@ -65,15 +65,20 @@ class RegistryLogin:
     def answer(self, challenge: str) -> bool:
         """Get a token, or send user and password, as the registry says. Raises NotLoadable."""
         kind, _, rest = challenge.partition(" ")
+        # Read at each challenge, and there may be several in one download: tokens end after 60 s
+        # unless the registry says otherwise (distribution's token specification).
         basic = stored_credentials(self._host, self._environ)
         if kind.lower() == "basic":
             before, self._value = self._value, basic
+            # The same again would be refused again.
             return bool(basic) and basic != before
         if kind.lower() != "bearer":
             return False
         said = dict(_PARAMETER.findall(rest))
         realm = said.get("realm", "")
         scheme = urlsplit(realm).scheme
+        # The challenge comes from the registry, so a realm over HTTP would send the user's password
+        # in the clear to whoever answers there.
         if scheme != "https" and (scheme, urlsplit(self._base).scheme) != ("http", "http"):
             msg = f"the registry {self._host} wants a login that is not over HTTPS"
             raise NotLoadable(msg)
@@ -85,14 +90,19 @@ class RegistryLogin:
         except (msgspec.MsgspecError, RecursionError):
             msg = f"the registry {self._host} gives no token"
             raise NotLoadable(msg) from None
+        # The distribution's specification has both; either may be left out, and
+        # they are the same if both are there.
         found = token.token or token.access_token
         self._value = f"Bearer {found}"
+        # It becomes a header: a line break in it would be one in the request.
         return bool(found) and found.isascii() and found.isprintable()
 
 
 def stored_credentials(host: str, environ: Mapping[str, str]) -> str:
     """Return what docker, podman or oras have stored for `host`, as Authorization, or ""."""
+    # docker login stores the bare host; older versions and other tools store these URLs.
     keys = [host, f"https://{host}", f"https://{host}/v1/", f"https://{host}/v2/"]
+    # Docker Hub has been filed under the URL of its first index ever since.
     keys += [_DOCKER_HUB] if host == "docker.io" else []
     for file in _files(environ):
         try:
@@ -102,6 +112,7 @@ def stored_credentials(host: str, environ: Mapping[str, str]) -> str:
         except (msgspec.MsgspecError, RecursionError):
             log.warning("%s cannot be read: it is not as expected", file)
             continue
+        # A helper for the host goes before the one for all, as in docker.
         helper = stored.cred_helpers.get(host) or stored.creds_store
         for key in keys:
             if (auth := stored.auths.get(key)) and (found := _basic(auth)):
@@ -131,8 +142,11 @@ def _basic(auth: _Auth) -> str:
 
 def _helped(helper: str, key: str, environ: Mapping[str, str]) -> str:
     """Return what a credential helper, a program called docker-credential-NAME, says of a host."""
+    # It becomes the name of a program: a slash in it could lead anywhere.
     if not _HELPER_NAME.fullmatch(helper):
         return ""
+    # Without credentials if a helper is missing or knows nothing of
+    # the host: what is public needs none.
     with suppress(OSError, subprocess.SubprocessError, msgspec.MsgspecError, RecursionError):
         done = subprocess.run(
             [f"docker-credential-{helper}", "get"],
@@ -143,6 +157,8 @@ def _helped(helper: str, key: str, environ: Mapping[str, str]) -> str:
             check=True,
         )
         given = msgspec.json.decode(done.stdout, type=_Given)
+        # "<token>" marks an identity token, which is exchanged and not sent as a
+        # password (docker's protocol for helpers).
         if given.Username and given.Username != "<token>":
             return _basic(_Auth(username=given.Username, password=given.Secret))
     return ""

@@ -36,10 +36,12 @@ def fetch_settings(
     folder = folder or environ.get("INFERD_FETCH_DIRECTORY")
     if not folder:
         home = environ.get("HOME") or "~"
+        # The XDG base directory specification: what can be fetched again is a cache.
         cache = environ.get("XDG_CACHE_HOME") or f"{home}/.cache"
         folder = f"{cache}/inferd/models"
     says = BOOLEANS.get(environ.get("INFERD_OFFLINE", "").lower(), False)
     return FetchSettings(
+        # Absolute now: workers and other processes of the server may run in another folder.
         Path(folder).expanduser().absolute(),
         is_offline or says,
         MAX_BYTES if max_bytes is None else max_bytes,

@@ -63,6 +63,8 @@ def fetched(url: ModelUrl, settings: FetchSettings, environ: Mapping[str, str]) 
     NotLoadable and InvalidConfig.
     """
     try:
+        # The processes of one server must serve the same, although a tag may move between their
+        # starts; also one that is started days later in place of another.
         with _pinned(url, settings) as pin:
             seen = _read(pin) if pin else None
             found = seen and _complete(settings, url, seen)
@@ -84,6 +86,7 @@ def _found(
     latest = settings.folder / "latest" / f"{_digest(url.text)}.json"
     before = _read(latest)
     stored = before and _complete(settings, url, before)
+    # Without asking anybody.
     if before and stored and (settings.is_offline or url.digest):
         return before, stored  # a digest never leads to anything else
     if settings.is_offline:
@@ -92,12 +95,19 @@ def _found(
     try:
         snapshot = SOURCES[url.scheme](url, settings, environ)
         if not is_model_name(snapshot.name):
+            # Names of hubs and registries may have characters that no model's folder can have.
             snapshot = snapshot._replace(name="model")
         _check_files(url, snapshot)
+        # A new state gets a folder of its own, so that a server that still
+        # runs keeps the files it has open.
         key = _digest(f"{url.scheme}\0{url.place}\0{snapshot.identity}")
         seen = _Seen(key, snapshot.name)
+        # The lock is taken only if there is something to fetch: a
+        # folder that may only be read serves.
         found = _complete(settings, url, seen) or _fetch(url, snapshot, seen, settings)
     except NotAnswered as error:
+        # A hub that is down must not keep a server from starting with what it served yesterday.
+        # NotGiven is another matter: whose access was taken away is refused.
         if before is None or not stored:
             raise
         log.warning("%s; what was fetched before is served", error.message)
@@ -124,6 +134,8 @@ def _fetch(url: ModelUrl, snapshot: Snapshot, seen: _Seen, settings: FetchSettin
     """Fetch and unpack what `snapshot` names, and put it in place as a whole."""
     place = settings.folder / url.scheme / seen.key
     place.parent.mkdir(parents=True, exist_ok=True)
+    # The lock file stays: if it were deleted, a third process could make a new
+    # one while the second waits for the old.
     with _locked(place.with_name(f"{seen.key}.lock"), url):
         if found := _complete(settings, url, seen):  # another process was first
             return found
@@ -132,8 +144,11 @@ def _fetch(url: ModelUrl, snapshot: Snapshot, seen: _Seen, settings: FetchSettin
         files.mkdir(parents=True, exist_ok=True)
         _check_room(url, snapshot, files, settings)
         _download(url, snapshot, files, settings)
+        # Left by a process that was ended while it unpacked; what it
+        # downloaded is in files/, and is used again.
         shutil.rmtree(ready, ignore_errors=True)
         _put_together(snapshot, files, ready / snapshot.name, settings)
+        # Inside what is renamed: a folder with this file is complete.
         _write_bytes(ready / _SIZES, msgspec.json.encode(_sizes(ready / snapshot.name)))
         shutil.rmtree(place, ignore_errors=True)  # one that was damaged
         ready.rename(place)
@@ -149,6 +164,8 @@ def _check_room(url: ModelUrl, snapshot: Snapshot, files: Path, settings: FetchS
         allowed = f"{settings.max_bytes} (--fetch-max-bytes)"
         msg = f"'{url.shown}' has {total} bytes, allowed are {allowed}"
         raise NotLoadable(msg)
+    # What an earlier try has brought needs no room again. Unpacking does, but how much is known
+    # only then, and it is limited.
     there = sum(one.stat().st_size for one in files.iterdir())
     free = shutil.disk_usage(files).free
     if total - there > free:
@@ -160,6 +177,8 @@ def _download(url: ModelUrl, snapshot: Snapshot, files: Path, settings: FetchSet
     with progress() as shown:
         left = settings.max_bytes
         for file in snapshot.files:
+            # By URL and digest, not by path: two layers may have none, and a path of the other side
+            # names nothing here before it has been checked.
             target = files / _digest(f"{file.url}\0{file.digest}")
             if not target.exists():
                 name = file.path or file.url.rpartition("/")[2]
@@ -182,6 +201,7 @@ def _put_together(snapshot: Snapshot, files: Path, folder: Path, settings: Fetch
         if file.form is FileForm.FILE:
             target = folder / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
+            # Two entries with one path: the later wins, and os.link never replaces.
             shutil.copyfile(found, target) if target.exists() else _link(found, target)
         else:
             unpacking.unpack(found, _name_of(file), is_layer=file.form is FileForm.LAYER)
@@ -207,6 +227,8 @@ def _complete(settings: FetchSettings, url: ModelUrl, seen: _Seen) -> Path | Non
     except (OSError, msgspec.MsgspecError):
         return None
     folder = place / seen.name
+    # Sizes alone: digests of many gigabytes would take minutes at each start. It finds what a full
+    # disk or a hand has done, not an attack: whoever can write here can write files.json, too.
     if not sizes.items() <= _sizes(folder).items():  # models may write more beside theirs
         log.warning("'%s' was damaged in %s, and is fetched again", url.shown, place)
         return None
@@ -217,6 +239,8 @@ def _sizes(folder: Path) -> dict[str, int]:
     """Return the sizes of all files below `folder`, by their paths."""
     found = {}
     for path in folder.rglob("*"):
+        # Not what links lead to: the store makes none, so whatever they
+        # are, they are no files of the model.
         status = path.lstat()
         if S_ISREG(status.st_mode):
             found[path.relative_to(folder).as_posix()] = status.st_size
@@ -243,6 +267,7 @@ def _locked(file: Path, url: ModelUrl) -> Iterator[None]:
         return
     with file.open("ab") as lock:
         try:
+            # First without waiting, just to be able to say why nothing happens for minutes.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             log.info("waiting until another process has fetched '%s'", url.shown)
@@ -263,6 +288,7 @@ def _write(file: Path, seen: _Seen) -> None:
 
 
 def _write_bytes(file: Path, content: bytes) -> None:
+    # Each process writes its own, and the rename puts one of them there whole.
     part = file.with_name(f"{file.name}.{os.getpid()}")
     part.write_bytes(content)
     part.replace(file)

@@ -23,8 +23,12 @@ _CHUNK_BYTES = 1 << 20
 _MAX_HEADER_BYTES = 8 << 20
 """Of a tar archive's extended header, which is read as a whole."""
 
+# Of a zip archive with entries, and of one without.
 _ZIPS = (b"PK\x03\x04", b"PK\x05\x06")
+# How layers of images take away what is below them (OCI image specification, "Representing
+# Changes"): .wh.NAME removes NAME, .wh..wh..opq all that earlier layers put in its folder.
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+# At the root of the image, where both mean that the whole of models/ of earlier layers goes.
 _ALL_GONE = (f"{_WHITEOUT}models", _OPAQUE)
 _BAD = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 
@@ -48,6 +52,8 @@ class Unpacking:
         """
         if is_layer:
             self._folder.mkdir(parents=True, exist_ok=True)
+        # Whiteouts hide what is in earlier layers only, wherever they
+        # stand in their own (same section).
         self._fresh = set()
         with archive.open("rb") as file:
             # What is_zipfile finds may also be at the end of a tar archive, in a file there.
@@ -62,7 +68,11 @@ class Unpacking:
         try:
             with zipfile.ZipFile(file) as archive:
                 for entry in archive.infolist():
+                    # By what the entry announces, before it is read;
+                    # _write reads no more than that.
                     self._count_in(entry.file_size, name)
+                    # The upper half is the mode of Unix if a Unix program has made it, else 0. Zip
+                    # has no other way to say that an entry is a link.
                     kind = stat.S_IFMT(entry.external_attr >> 16)
                     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                         raise _no_file(name, entry.filename)
@@ -78,10 +88,14 @@ class Unpacking:
     def _unpack_tar(self, file: "_Bounded", name: str, *, is_layer: bool) -> None:
         for archive, entry in _entries(file, name):
             self._count_in(entry.size, name)
+            # Layers are of a whole file system, and some tools write their paths from the root. In
+            # an archive, a path from the root leads out, and is refused.
             path = str(PurePosixPath(entry.name.lstrip("/") if is_layer else entry.name))
             if is_layer:
                 if path in _ALL_GONE:
                     self._clear(self._folder)
+                # The rest of the image is a base system; it is skipped before its
+                # links and devices would be refused.
                 if not f"{path}/".startswith(MODELS):
                     continue
                 path = path[len(MODELS) :]
@@ -89,6 +103,8 @@ class Unpacking:
                 continue
             if is_layer and self._is_taken_away(path, name):
                 continue
+            # Links, too, although a sound one would do no harm: whether one is sound
+            # depends on all that is unpacked later.
             if not (entry.isreg() or entry.isdir()):
                 raise _no_file(name, entry.name)
             path = _sound(path, name)
@@ -112,6 +128,7 @@ class Unpacking:
 
     def _clear(self, place: Path) -> None:
         """Delete a file, or all below a folder, but what the same layer has brought."""
+        # What is deeper comes first, as folders have to be empty to go.
         for path in (*sorted(place.rglob("*"), reverse=True), place):
             if path.is_dir():
                 with suppress(OSError):  # it is not empty
@@ -122,9 +139,12 @@ class Unpacking:
     def _write(self, path: str, content: Any, size: int, name: str) -> None:
         file = self._folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
+        # Unlinked and made anew, not overwritten: it may share its content with a file that was
+        # downloaded, through a hard link.
         file.unlink(missing_ok=True)  # an earlier layer's
         left = size
         self._fresh.add(file)
+        # "x" follows no link and opens no pipe that something else has put there.
         with file.open("xb") as target:
             while left:
                 try:
@@ -154,6 +174,8 @@ class _Bounded:
         self._file = file
 
     def read(self, size: int) -> bytes:
+        # tarfile reads an extended header with one read of the size that the archive claims:
+        # gigabytes, if it lies. Contents are read by chunks, which are below the limit.
         if size > _MAX_HEADER_BYTES:
             msg = "a header is too large"
             raise tarfile.ReadError(msg)
@@ -174,6 +196,7 @@ def _plain(file: IO[bytes], name: str) -> _Bounded:
     begin = file.read(6)
     file.seek(0)
     if begin.startswith(b"\x1f\x8b"):
+        # Unpacked while it is read: the limit of bytes counts what comes out, so a bomb ends there.
         return _Bounded(gzip.GzipFile(fileobj=file))
     if begin.startswith(b"BZh"):
         return _Bounded(bz2.BZ2File(file))
@@ -186,6 +209,8 @@ def _plain(file: IO[bytes], name: str) -> _Bounded:
 
 def _entries(file: _Bounded, name: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     try:
+        # typeshed wants all of a file's methods; with mode "r:", read, seek and tell are enough.
+        # "r:" because the compression is dealt with above, with the limit between.
         with tarfile.open(fileobj=file, mode="r:") as archive:  # type: ignore[call-overload]
             while (entry := archive.next()) is not None:
                 yield archive, entry
@@ -194,6 +219,8 @@ def _entries(file: _Bounded, name: str) -> Iterator[tuple[tarfile.TarFile, tarfi
         raise _broken(name) from error
 
 
+# Opening an entry reads its local header, which may be broken, encrypted (RuntimeError) or packed
+# in a way that zipfile does not know (NotImplementedError).
 def _readable(opened: Callable[[], Any], name: str) -> Any:
     try:
         return opened()

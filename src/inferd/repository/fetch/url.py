@@ -9,9 +9,12 @@ from inferd.config.rules.inside import is_inside
 from inferd.errors import InvalidConfig
 
 _SCHEME = re.compile(r"(hf|oci|models|https?):/.*", re.DOTALL)
+# ASCII: \w would take letters that the Hub does not have in names, and that look like others.
 _HUB = re.compile(
     r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/@]+))?(?:/(?P<path>.+))?", re.ASCII
 )
+# The grammar of references in distribution/reference, with the host
+# required: no registry is the default here.
 _IMAGE = re.compile(
     r"(?P<host>[\w.-]+(?::\d+)?|\[[0-9a-fA-F:]+\](?::\d+)?)/"
     r"(?P<repo>[a-z0-9][a-z0-9._/-]*)"
@@ -55,8 +58,10 @@ def shown(text: str) -> str:
     if "://" not in text:
         return text
     scheme, _, rest = text.partition("://")
+    # Signed links have their signature in the query.
     rest = rest.partition("#")[0].partition("?")[0]
     host, slash, path = rest.partition("/")
+    # The last "@": a password may contain one.
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
@@ -65,6 +70,8 @@ def _hub(text: str) -> ModelUrl:
     if found is None or not is_inside(found["path"] or ""):
         raise _wrong(text, "hf://ORG/NAME, hf://ORG/NAME@REVISION or hf://ORG/NAME/FILE")
     path = (found["path"] or "").strip("/")
+    # A branch with slashes is written with %2F, as in the Hub's own
+    # URLs, since a slash begins the path.
     return ModelUrl(
         text, text, "hf", found["repo"], unquote(found["revision"] or "main"), path=path
     )
@@ -72,9 +79,11 @@ def _hub(text: str) -> ModelUrl:
 
 def _image(text: str) -> ModelUrl:
     found = _IMAGE.fullmatch(text.removeprefix("oci://"))
+    # The grammar allows dots inside of a name; two would lead elsewhere in the registry's URL.
     if found is None or ".." in found["repo"]:
         raise _wrong(text, "oci://HOST/REPOSITORY:TAG or oci://HOST/REPOSITORY@sha256:DIGEST")
     digest = (found["digest"] or "").removeprefix("sha256:")
+    # Docker's default.
     tag = found["tag"] or ("" if digest else "latest")
     return ModelUrl(text, text, "oci", f"{found['host']}/{found['repo']}", tag, digest)
 
@@ -90,6 +99,7 @@ def _registered(text: str) -> ModelUrl:
 def _link(text: str) -> ModelUrl:
     try:
         parts = urlsplit(text)
+        # `port` is computed when it is asked for, and raises ValueError for 99999.
         has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         parts, has_host = SplitResult("", "", "", "", ""), False
@@ -100,11 +110,13 @@ def _link(text: str) -> ModelUrl:
             f"digits that sha256sum shows of the file"
         )
         raise InvalidConfig(msg)
+    # A URL is shown in logs, in lists of processes and in error messages.
     if "@" in parts.netloc:
         msg = f"'{shown(text)}' has a password in it, which belongs into ~/.netrc"
         raise InvalidConfig(msg)
     if " " in text or not text.isprintable():
         raise _wrong(text, "a URL without spaces, written as %20")
+    # The fragment is for us. What is quoted already stays so: "%" is among the safe characters.
     place = parts._replace(fragment="", path=quote(parts.path, safe="/%:@!$&'()*+,;=~")).geturl()
     return ModelUrl(text, shown(text), parts.scheme, place, digest=digest[1].lower())
 

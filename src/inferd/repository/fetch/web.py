@@ -15,6 +15,7 @@ from inferd.repository.fetch.url import shown
 
 log = logging.getLogger("inferd.repository")
 
+# Of a socket: it begins anew with each byte, which is why Pace counts, too.
 TIMEOUT_S = 30.0
 """For a connection, and for the next bytes."""
 
@@ -29,6 +30,8 @@ SLOW_S, SLOW_BYTES = 60.0, 60_000
 
 _MOST_WAIT_S = 30.0
 _PIECE_BYTES = 1 << 16
+# 408, 425 and 429 ask for another try by their definition (RFC 9110, 8470 and 6585); of the 5xx,
+# those that a proxy in front of a hub answers while something behind it restarts.
 _LAST_FOR_NOW = (408, 425, 429, 500, 502, 503, 504)
 _LOGIN_WANTED = 401
 
@@ -122,6 +125,8 @@ class Web:
                     content = self._read(response, url)
                     found = WebDocument(content, response.headers)
                 announced = response.headers.get("Content-Length", "")
+                # read1 takes a connection that ends early for the end of
+                # the answer, without an error.
                 if not announced.isdecimal() or len(content) >= min(
                     int(announced), MAX_DOCUMENT_BYTES
                 ):
@@ -144,6 +149,7 @@ class Web:
     def _read(self, response: Any, url: str) -> bytes:
         """Return the content of a document, and no more than one byte beyond what it may have."""
         pace, pieces, size = Pace(self.clock, url), [], 0
+        # One byte too many is enough to know; the rest is never read.
         while size <= MAX_DOCUMENT_BYTES and (piece := response.read1(_PIECE_BYTES)):
             pieces.append(piece[: MAX_DOCUMENT_BYTES + 1 - size])
             size += len(pieces[-1])
@@ -160,6 +166,8 @@ class Web:
         except urllib.error.HTTPError as error:
             with error:
                 challenge = error.headers.get("WWW-Authenticate", "")
+                # Once: a registry that wants another login after the login
+                # will not be content with a third.
                 if error.code != _LOGIN_WANTED or not self._login.answer(challenge):
                     raise self._failure(url, error) from None
         try:
@@ -171,10 +179,16 @@ class Web:
     def _sent(self, url: str, headers: Headers) -> Any:
         request = urllib.request.Request(url, headers={"User-Agent": "inferd", **headers})
         if value := self._login.header(url):
+            # urllib sends plain headers on to wherever a redirect leads, another host
+            # included. Hubs redirect to storage whose URLs are signed, and which
+            # refuses a second kind of credentials.
             request.add_unredirected_header("Authorization", value)
+        # An opener of its own, as install_opener's is for the whole process, and
+        # a model.py may have put another there.
         opener = urllib.request.build_opener(_Redirects(self._login))
         try:
             return opener.open(request, timeout=TIMEOUT_S)
+        # An OSError, too, but it is an answer, and its status says what to do.
         except urllib.error.HTTPError:
             raise
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -188,6 +202,8 @@ class Web:
         if error.code in _LAST_FOR_NOW:
             text = error.headers.get("Retry-After", "")
             if text.isdecimal():
+                # No longer than that, as the start of the server waits; and six digits, as a header
+                # may have a thousand. Dates, the other form of Retry-After, are not worth a parser.
                 self.wait(min(float(text[:6]), _MOST_WAIT_S))
             return NotAnswered(f"{place} answers with status {error.code}; try again later")
         words = {
@@ -197,6 +213,8 @@ class Web:
         }
         refused = NotGiven(f"{place} {words.get(error.code, f'answers with status {error.code}')}")
         refused.status = error.code
+        # Where the Hub says which of its 401, 403 and 404 is meant: it
+        # answers 401 for what is not there, too.
         refused.reason = error.headers.get("X-Error-Code", "")
         return refused
 
@@ -241,10 +259,13 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         """Return the next request."""
         scheme = urlsplit(newurl).scheme
+        # urllib's own check also allows ftp.
         if scheme not in ("http", "https") or (req.type == "https" and scheme == "http"):
             text = f"'{shown(req.full_url)}' leads to '{shown(newurl)}', which is no HTTPS"
             raise NotGiven(text)
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        # Scheme, host and port have to be the same, as the unredirected header was dropped: another
+        # port may be another's server.
         if following is not None and origin_of(newurl) == origin_of(req.full_url):
             value = self._login.header(newurl)
             if value:
@@ -262,6 +283,7 @@ def origin_of(url: str) -> tuple[str, str, int]:
 def reason_of(error: BaseException) -> str:
     """Return why a connection failed, in a few words."""
     reason = getattr(error, "reason", error)
+    # An OSError as well, whose strerror says less than this.
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {reason.verify_message}"
     if isinstance(reason, TimeoutError):

@@ -64,6 +64,8 @@ class SignatureBundle(msgspec.Struct, frozen=True):
     def signed(self) -> bytes:
         """The bytes that the signature is of: DSSE's pre-authentication encoding."""
         kind, payload = _PAYLOAD_TYPE.encode(), self.payload
+        # Kind and length are signed too, so that the same bytes cannot pass for a document of
+        # another kind (DSSE, protocol.md).
         return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
@@ -77,10 +79,13 @@ def read_bundle(file: Path, place: str) -> SignatureBundle:
         material, envelope = found.verification_material, found.dsse_envelope
         chain = material.x509_certificate_chain
         certificates = chain.certificates if chain else []
+        # Bundles since version 0.3 have the signer's certificate alone, older ones a chain.
         if material.certificate is not None:
             certificates = [material.certificate]
         bundle = SignatureBundle(
             _decoded(envelope.payload),
+            # Exactly one, as Sigstore's bundles require: of several it would not be said whose has
+            # to be right. "?" is no base64, and so refused below.
             _decoded(envelope.signatures[0].sig if len(envelope.signatures) == 1 else "?"),
             tuple(_decoded(one.raw_bytes) for one in certificates),
             material.public_key.hint if material.public_key else "",
@@ -93,6 +98,7 @@ def read_bundle(file: Path, place: str) -> SignatureBundle:
 
 
 def _decoded(text: str) -> bytes:
+    # Without it, b64decode leaves out whatever is no base64, and two files would be one signature.
     return base64.b64decode(text, validate=True)
 
 

@@ -28,6 +28,7 @@ class TrustedKeys:
     def __init__(self, pem: bytes, place: str) -> None:
         """Raises InvalidConfig, which begins with `place`, for what is neither."""
         try:
+            # At the start, where the option is read, and not when the first model is.
             import cryptography  # noqa: F401 - looked for
         except ImportError:
             msg = f"{place} needs the package cryptography: pip install 'inferd[signatures]'"
@@ -43,6 +44,7 @@ class TrustedKeys:
         if not bundle.certificates:
             if any(_fits(key, bundle) for key in self._keys):
                 return ""
+            # The hint is not signed: it only helps to say what is wrong.
             known = {_hint(key) for key in self._keys}
             if bundle.hint and bundle.hint not in known:
                 return "it is signed with another key"
@@ -58,6 +60,7 @@ class TrustedKeys:
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
+        # Each step verifies a signature for each of the others, and the file is somebody else's.
         if len(chain) > _MAX_CHAIN:
             msg = f"it has {len(chain)} certificates, expected at most {_MAX_CHAIN}"
             raise _NotTrusted(msg)
@@ -74,6 +77,7 @@ class TrustedKeys:
             if not _may_sign(first):
                 msg = "its certificate is not for signing"
                 raise _NotTrusted(msg)
+            # A signer's own certificate that was given needs no issuer.
             if first not in self._roots:
                 # As OpenSSF Model Signing: valid when the signer's began to be, as nothing else
                 # says when a model was signed, and models outlive certificates.
@@ -89,11 +93,13 @@ class TrustedKeys:
         while True:
             if any(_has_issued(root, current, at, below) for root in self._roots):
                 return
+            # By who has issued what, not by the order in the file, which nothing vouches for.
             following = [one for one in others if _has_issued(one, current, at, below)]
             if not following:
                 msg = "nobody who is trusted has issued its certificate"
                 raise _NotTrusted(msg)
             current = following[0]
+            # Each once: two authorities that certify each other would be a circle.
             others = [one for one in others if one != current]
             below += 1
 
@@ -118,6 +124,7 @@ def _unreadable() -> tuple[type[Exception], ...]:
 
 def _public_keys_in(pem: bytes) -> list[bytes]:
     """Return the public keys of a PEM file, each by itself."""
+    # load_pem_public_key reads the first of a file and says nothing of the others.
     parts = pem.split(_PUBLIC_KEY)[1:]
     return [_PUBLIC_KEY + part.partition(_END)[0] + _END + b"\n" for part in parts]
 
@@ -149,6 +156,7 @@ def _certificates(pem: bytes, place: str) -> "list[Certificate]":
 
 
 def _hashes() -> dict[str, str]:
+    # What OpenSSF Model Signing signs with on each curve; the bundle does not name its hash.
     return {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
 
 
@@ -183,6 +191,7 @@ def _may_sign(certificate: "Certificate") -> bool:
     if not _knows_all(certificate):
         return False
     try:
+        # Either of the two is enough for OpenSSF Model Signing, too.
         if extensions.get_extension_for_class(x509.KeyUsage).value.digital_signature:
             return True
     except x509.ExtensionNotFound:
@@ -201,6 +210,7 @@ def _has_issued(issuer: "Certificate", one: "Certificate", at: datetime, below: 
 
     wrong: tuple[type[Exception], ...] = (TypeError, InvalidSignature, *_unreadable())
     try:
+        # Compares the names, and the signature with the issuer's key.
         one.verify_directly_issued_by(issuer)
     except wrong:
         return False
@@ -210,11 +220,14 @@ def _has_issued(issuer: "Certificate", one: "Certificate", at: datetime, below: 
         basic = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value
     except x509.ExtensionNotFound:
         return False
+    # RFC 5280, section 4.2.1.9: without `ca` a certificate may not vouch for others, and the length
+    # counts those between it and the signer.
     if not basic.ca or (basic.path_length is not None and below > basic.path_length):
         return False
     try:
         usage = issuer.extensions.get_extension_for_class(x509.KeyUsage).value
     except x509.ExtensionNotFound:
+        # RFC 5280, section 6.1.4 (n): the bit has to be set only if there is a key usage.
         return _knows_all(issuer)
     return usage.key_cert_sign and _knows_all(issuer)
 
@@ -223,6 +236,8 @@ def _knows_all(certificate: "Certificate") -> bool:
     """Tell whether nothing critical is said in `certificate` that is not looked at here."""
     from cryptography import x509
 
+    # RFC 5280, section 4.2: a critical extension that is not
+    # processed makes the certificate invalid.
     known = (x509.BasicConstraints, x509.KeyUsage, x509.ExtendedKeyUsage)
     return not any(
         one.critical and not isinstance(one.value, known) for one in certificate.extensions

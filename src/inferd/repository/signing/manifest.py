@@ -14,6 +14,8 @@ from inferd.errors import InvalidConfig
 
 _STATEMENT = "https://in-toto.io/Statement/v1"
 _PREDICATE = "https://model_signing/signature/v1.0"
+# At most 18 digits, as more would be a size that no file has; and
+# Python takes long to read very many.
 _SHARD = re.compile(r"(?P<name>.+):(?P<begin>\d{1,18}):(?P<end>\d{1,18})", re.DOTALL)
 _ALGORITHMS = ("sha256", "blake2b")
 _CHUNK_BYTES = 1 << 20
@@ -79,6 +81,7 @@ def read_manifest(payload: bytes, place: str) -> SignedManifest:
         msg = f"{place}: what is signed is no model, or was signed before version 1.0 of the format"
         raise InvalidConfig(msg) from None
     resources, how = said.predicate.resources, said.predicate.serialization
+    # Digests of parts are called sha256-sharded-SIZE; the size is in the names, too.
     algorithms = {one.algorithm.partition("-sharded-")[0] for one in resources}
     is_known = said.type == _STATEMENT and said.predicate_type == _PREDICATE
     if not is_known or how.method not in ("files", "shards") or len(said.subject) != 1:
@@ -89,6 +92,8 @@ def read_manifest(payload: bytes, place: str) -> SignedManifest:
         msg = f"{place}: its digests are of {names}, expected sha256 or blake2b"
         raise InvalidConfig(msg)
     digests = {one.name: one.digest.lower() for one in resources}
+    # The subject's digest is that of all the others: a list whose files were exchanged would not
+    # have it. A name that is there twice would leave open which digest counts.
     if len(digests) < len(resources) or said.subject[0].digest.get("sha256") != _root(resources):
         msg = f"{place}: what is signed contradicts itself"
         raise InvalidConfig(msg)
@@ -113,12 +118,17 @@ def difference(manifest: SignedManifest, root: Path, signature: Path) -> str:
         found = {}
         for path in _below(root):
             name = path.relative_to(root).as_posix()
+            # What the signer has passed over is in the signed list, so nobody else can add to it.
             if path == signature or _is_ignored(name, manifest.ignored):
                 continue
             status = path.stat()
+            # The contents would be compared all the same, but a link may lead
+            # somewhere else when the model is loaded.
             if not manifest.has_links and path.is_symlink():
                 return f"'{name}' is a link, and none was signed"
             if stat.S_ISDIR(status.st_mode):
+                # os.walk does not follow it, so what is in it would be
+                # loaded without having been compared.
                 if path.is_symlink():
                     return f"'{name}' is a link to a folder"
                 continue
@@ -140,6 +150,8 @@ def _compared(manifest: SignedManifest, found: Mapping[str, Path]) -> str:
             wanted.setdefault(shard["name"], []).append(part)
         else:
             wanted.setdefault(name, []).append((0, None, digest))
+    # Anything unsigned is refused: Python would run a __pycache__ in place of
+    # the code that was signed (decision 0049).
     for name in sorted(found.keys() - wanted.keys()):
         return f"'{name}' was not signed" + _hint(name)
     for name in sorted(wanted.keys() - found.keys()):
@@ -161,9 +173,11 @@ def _is_same(path: Path, parts: list[tuple[int, int | None, str]], algorithm: st
     """Tell whether `parts` (begin, end, digest) are the whole of a file, and as they were."""
     at = 0
     with path.open("rb") as file:
+        # Of the open file: the path may lead to another one by now.
         size = os.fstat(file.fileno()).st_size
         for begin, end, expected in parts:
             end = size if end is None else end
+            # Parts have to follow one another from 0: with a gap, bytes would be unsigned.
             if begin != at or end > size:
                 return False
             digest = hashlib.new(algorithm, usedforsecurity=True)
@@ -172,6 +186,7 @@ def _is_same(path: Path, parts: list[tuple[int, int | None, str]], algorithm: st
                 at += len(chunk)
             if at != end or digest.hexdigest() != expected:
                 return False
+        # A byte that was added meanwhile is unsigned, too.
         return at == size and not file.read(1)
 
 
@@ -180,6 +195,8 @@ def _root(resources: list[_Resource]) -> str:
     digest = hashlib.sha256()
     for one in resources:
         try:
+            # The digests as bytes, in the order of the list: that is how
+            # model_signing computes the root.
             digest.update(bytes.fromhex(one.digest))
         except ValueError:
             return ""
@@ -188,6 +205,8 @@ def _root(resources: list[_Resource]) -> str:
 
 def _below(folder: Path) -> Iterator[Path]:
     """Yield all below `folder`, hidden files too; links are not followed."""
+    # os.walk passes over folders that cannot be read, unless it is told
+    # not to: their files would be unsigned.
     for parent, folders, files in os.walk(folder, onerror=_fail):
         for name in sorted((*folders, *files)):
             yield Path(parent, name)

@@ -34,6 +34,7 @@ def read_keys(files: Sequence[str], option: str) -> TrustedKeys | None:
         except OSError as error:
             msg = f"{place} cannot be read: {error.strerror}"
             raise InvalidConfig(msg) from error
+        # Each by itself first, so that a complaint names its file.
         TrustedKeys(part, place)
         content += part + b"\n"
     return TrustedKeys(content, option)
@@ -50,6 +51,7 @@ def check_signature(
     if model.is_dir():
         file = model / (signature or SIGNATURE_FILE)
     else:
+        # Beside a bare file there may be others, with signatures of their own.
         file = model.with_name(f"{model.name}.sig")
     try:
         bundle = read_bundle(file, place)
