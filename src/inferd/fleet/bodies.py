@@ -13,8 +13,12 @@ _HERE, _FILE = b"=", b"@"
 
 def packed(body: bytes, folder: Path) -> bytes:
     """Return what stands for `body` in messages; a file in `folder` may hold it. Raises OSError."""
+    # Most changes are the name of a model; those with files of models would go through the
+    # supervisor's memory once for each process.
     if len(body) <= LONG_BYTES:
         return _HERE + body
+    # In the server's private folder, which goes with the server whatever ends it; mkstemp's names
+    # cannot be guessed, and its files are read by this user alone.
     descriptor, path = tempfile.mkstemp(dir=folder, prefix="change-")
     with os.fdopen(descriptor, "wb") as file:
         file.write(body)

@@ -95,6 +95,9 @@ class Changes:
 
     def propose(self, asker: int, proposal: Propose, members: Iterable[int]) -> None:
         """Make a change in `members`, when its turn comes; tell the `asker` how it ends."""
+        # One queue each for models, regions and settings (core/change.py): within one, all
+        # processes make the changes in the same order; a load, which may take minutes, holds up
+        # no region.
         waiting = self._queues.setdefault(proposal.queue, deque())
         if len(waiting) >= MAX_WAITING:
             msg = f"{MAX_WAITING} changes wait already"
@@ -114,6 +117,7 @@ class Changes:
                 self._last += 1
                 change = _UnderWay(self._last, one.asker, one.proposal, set(members))
                 self._running[queue] = change
+                # Sorted, so that the simulator plays a seed a second time as it did the first.
                 for member in sorted(members):
                     self._send(member, Change(change.number, one.proposal.body))
             if not waiting:
@@ -122,6 +126,7 @@ class Changes:
     def vote(self, member: int, vote: Vote) -> None:
         """Note that a process stands at a gate."""
         change = self._find(vote.change, member)
+        # A vote may come twice: it was sent again, or had not heard the decision yet.
         if change is not None and (member, vote.gate) not in change.passed:
             change.votes[member] = vote
             self._look(change)
@@ -143,6 +148,7 @@ class Changes:
     def lost(self, member: int) -> None:
         """Note that a process has ended."""
         for waiting in self._queues.values():
+            # Nobody would hear how it went; the client has lost its connection with the process.
             for one in [one for one in waiting if one.asker == member]:
                 waiting.remove(one)
                 self._discard(one.proposal.body)
@@ -150,6 +156,7 @@ class Changes:
             known = member in change.parties or member in change.done
             change.parties.discard(member)
             change.done.discard(member)
+            # What has ended has not failed: only those that live on must be alike.
             change.failures.pop(member, None)
             change.votes.pop(member, None)
             if known:
@@ -166,6 +173,7 @@ class Changes:
         if not change.parties:
             self._end(change)
             return
+        # Somebody is still on the way to a gate, and might fail there.
         if change.parties - change.votes.keys():
             return
         gates = {vote.gate for vote in change.votes.values()}
@@ -187,6 +195,8 @@ class Changes:
         for member in sorted(at_gates):
             gate = change.votes.pop(member).gate
             change.passed.add((member, gate))
+            # Nothing speaks against it any more: who fails from here on is
+            # unlike the others, and is replaced.
             if failure is None and not failed and not gate.startswith(SIDE):
                 change.bound.add(member)
             self._send(member, Decide(change.number, gate, failed, failure))
@@ -196,8 +206,12 @@ class Changes:
         del self._running[proposal.queue]
         made = change.done - change.failures.keys()
         failure = change.failures.get(change.asker) or next(iter(change.failures.values()), None)
+        # If some have made it, all others must have. If none has, the change as such is at fault,
+        # but those that were bound may have made half of it.
         failed = change.failures.keys() if made else change.failures.keys() & change.bound
         told = [member for member in sorted(made) if member in change.serves]
+        # A change of files during the change can make one process load
+        # other weights than its fellows.
         others = [one for one in told if unlike(change.serves[told[0]], change.serves[one])]
         for member in sorted({*failed, *others}):
             self._replace(member)
@@ -222,4 +236,5 @@ _UNLIKE = Failure("LoadFailed", "the processes of the server do not find the sam
 
 def gate_of(name: str, *, is_side: bool) -> str:
     """Return the name of the gate at which `name` is changed; that of the change sorts last."""
+    # "=" sorts after "-", whatever the names are.
     return f"{SIDE}{name}" if is_side else f"={name}"

@@ -24,6 +24,8 @@ class Channel(asyncio.Protocol):
         self._gone = gone
         self._frames = Frames()
         self._transport: asyncio.Transport | None = None
+        # asyncio connects a transport in a later turn of the loop, but
+        # a process is told things at once.
         self._early: list[bytes] = []
         self.ended = asyncio.Event()
 
@@ -38,6 +40,8 @@ class Channel(asyncio.Protocol):
         try:
             for body in self._frames.feed(data):
                 self._hear(body)
+        # Only our own processes write here, so it is a mistake of ours, or a process whose memory
+        # is damaged: nothing that comes after it can be believed.
         except NoMessage as error:
             log.error("a process of this server sends nonsense: %s", error)  # noqa: TRY400
             self.close()
@@ -53,6 +57,8 @@ class Channel(asyncio.Protocol):
             self._early.append(frame)
         elif not self._transport.is_closing():
             self._transport.write(frame)
+            # A process that hangs is ended for its silence after a while; until then what it is
+            # told would pile up in the supervisor, whose end is everybody's.
             if self._transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
                 log.error("a process of this server does not read what it is told")
                 self._transport.abort()

@@ -20,8 +20,12 @@ class Child:
     """
 
     def __init__(self, hear: Callable[[bytes], None]) -> None:
+        # Descriptors may run out in the middle: whatever was opened until then is closed. Theirs
+        # are closed in any case, as the child has its own.
         with ExitStack() as ours, ExitStack() as theirs:
             pairs = []
+            # Messages are a stream, as they may be long. Connections come as packets: each with its
+            # name whole, and descriptors are never split from their bytes.
             for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
                 mine, other = socket.socketpair(socket.AF_UNIX, kind)
                 ours.enter_context(mine).setblocking(False)
@@ -30,6 +34,8 @@ class Child:
             # -P: what lies in the folder where the server was started is not imported.
             command = [sys.executable, "-P", "-m", MODULE]
             self._process = subprocess.Popen(
+                # The parent's number, so that a child can tell whether it was
+                # orphaned before it asked for PDEATHSIG.
                 [*command, *map(str, (control, takes, os.getpid()))],
                 pass_fds=(control, takes),
                 stdin=subprocess.DEVNULL,
@@ -43,6 +49,7 @@ class Child:
     def rss_bytes(self) -> int:
         """The memory that the process has now, 0 if it has ended."""
         try:
+            # statm is one line of numbers; status has the same in text that has to be searched.
             with open(f"/proc/{self.pid}/statm") as file:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, IndexError, ValueError):
@@ -52,6 +59,8 @@ class Child:
         """Give a connection of the port `name` to the process; False if it takes none now."""
         try:
             socket.send_fds(self._handover, [name.encode()], [connection.fileno()])
+        # The socket is full or closed: the process hangs, or has ended. The connection is given to
+        # another one; waiting would stop all of them.
         except OSError:
             return False
         return True
@@ -63,6 +72,7 @@ class Child:
 
     def ended(self) -> str | None:
         """Return how the process has ended, None while it lives."""
+        # poll also reaps the process, so that no zombie stays.
         code = self._process.poll()
         if code is None:
             return None

@@ -30,6 +30,8 @@ class Journal:
         self._last += 1
         entry = JournalEntry(self._last, change, key, body, is_erasing)
         gone = [self._entries.pop(key) for key in self._undone_by(entry)]
+        # An unload is noted, too: a process that is amid the journal may have loaded the model by
+        # an earlier entry already.
         self._entries[entry.key] = entry
         return gone
 
@@ -50,4 +52,6 @@ class Journal:
 
     def __iter__(self) -> Iterator[JournalEntry]:
         """Iterate over the changes in the order in which they were made."""
+        # By place, the first field: a later change about a key took over
+        # its slot in the dict, not its order.
         return iter(sorted(self._entries.values()))

@@ -38,16 +38,23 @@ def bound(name: str, address: str, number: int, *, reuse: bool = False) -> Bound
     )
     sockets: list[socket.socket] = []
     try:
+        # getaddrinfo names an address twice where /etc/hosts does; the second bind would fail.
         for family, kind, protocol, _, place in dict.fromkeys(found):
             one = _socket(family, kind, protocol)
             if one is None:
                 continue
             sockets.append(one)
+            # Otherwise a server that is started again could not bind for a minute, while
+            # connections of the one before are in TIME_WAIT.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if reuse:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
+                # Linux lets an IPv6 socket take IPv4 as well, and then the
+                # bind of the IPv4 address fails.
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # `number` and not the port in `place`: if the system chose one for the first address,
+            # all the others get the same.
             one.bind((place[0], number, *place[2:]))
             one.listen(BACKLOG)
             number = one.getsockname()[1]
@@ -83,6 +90,7 @@ def accepted(listening: socket.socket) -> list[socket.socket]:
                 if found:
                     break
                 raise
+            # On Linux, accept's sockets do not take over O_NONBLOCK from the one that listens.
             connection.setblocking(False)
             found.append(connection)
     return found

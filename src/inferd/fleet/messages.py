@@ -236,7 +236,9 @@ class Drain(ToProcess, frozen=True):
     is_replaced: bool = False
 
 
+# MessagePack and not JSON, since bodies are bytes.
 _encoder = msgspec.msgpack.Encoder()
+# One decoder for each direction: neither side can be made to take what only the other may say.
 _from_process = msgspec.msgpack.Decoder(reduce(or_, FromProcess.__subclasses__()))
 _to_process = msgspec.msgpack.Decoder(reduce(or_, ToProcess.__subclasses__()))
 
@@ -285,12 +287,15 @@ class Frames:
         self._rest += received
         while len(self._rest) >= _HEAD_BYTES:
             size = int.from_bytes(self._rest[:_HEAD_BYTES], "big")
+            # Before anything is waited for: four wrong bytes could
+            # otherwise keep up to 4 GiB coming in.
             if size > MAX_MESSAGE_BYTES:
                 msg = f"a message of {size} bytes, at most {MAX_MESSAGE_BYTES} are allowed"
                 raise NoMessage(msg)
             end = _HEAD_BYTES + size
             if len(self._rest) < end:
                 return
+            # A copy, as what remains in the bytearray moves to its front.
             body = bytes(self._rest[_HEAD_BYTES:end])
             del self._rest[:end]
             yield body

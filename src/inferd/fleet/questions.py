@@ -44,6 +44,7 @@ class Questions:
         self._open[self._last] = question
         for other in sorted(question.missing):
             self._send(other, Question(self._last, ask.what))
+        # There may be no others: then the answer is there at once.
         self._look(self._last)
 
     def what(self, number: int) -> str:
@@ -54,6 +55,7 @@ class Questions:
     def reply(self, member: int, reply: Reply) -> None:
         """Take the reply of a process."""
         question = self._open.get(reply.question)
+        # A reply may come too late, or twice.
         if question is not None and member in question.missing:
             question.missing.discard(member)
             question.bodies[member] = reply.body
@@ -65,6 +67,8 @@ class Questions:
             if question.asker == member:
                 del self._open[number]
                 continue
+            # Its last numbers are among those of ended processes from now on: with
+            # its reply they would be counted twice.
             question.bodies.pop(member, None)
             question.missing.discard(member)
             self._look(number)
@@ -72,6 +76,8 @@ class Questions:
     def check_time(self, now: float) -> None:
         """Answer questions that have waited long enough with what there is."""
         for number, question in list(self._open.items()):
+            # Numbers that lack a process that hangs are better than none: /metrics is asked just
+            # when something is wrong.
             if now >= question.until_s:
                 self._answer(number)
 

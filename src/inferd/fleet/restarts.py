@@ -25,6 +25,7 @@ class Restarts:
     def __init__(self) -> None:
         self._waits: dict[int, float] = {}
         self._due: dict[int, float] = {}
+        # Only the last few, whose first tells how fast they came.
         self._failures: deque[float] = deque(maxlen=MOST_FAILURES)
         self.counts: Counter[int] = Counter()
         """How many restarts there were, by slot."""
@@ -42,6 +43,8 @@ class Restarts:
         if served_s is not None and served_s >= FORGIVEN_S:
             wait_s = FIRST_S
         elif served_s is not None:
+            # A request that kills processes may be one among many good
+            # ones, whose clients wait meanwhile.
             wait_s = min(wait_s, LONGEST_PAUSE_S)
         self._waits[slot] = min(wait_s * 2, LONGEST_S)
         self._due[slot] = now + wait_s
@@ -53,6 +56,8 @@ class Restarts:
     def is_hopeless(self, now: float) -> bool:
         """Tell whether too many processes in a row could not even start."""
         enough = len(self._failures) == MOST_FAILURES
+        # Failures that are far apart, in a cluster's bad hour say, do not
+        # end a server that otherwise goes on.
         return enough and now - self._failures[0] < FAILURES_S
 
     def due(self, now: float) -> list[int]:

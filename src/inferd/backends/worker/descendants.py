@@ -40,6 +40,7 @@ def end_descendants(
         return 0
     wanted = f"{VARIABLE}={mark}".encode()
     ended_count = pause_count = round_count = 0
+    # Until a scan finds none: a process may have forked between the listing and its end.
     while round_count < _ROUNDS:
         folders = [processes / name for name in os.listdir(processes) if name.isdigit()]
         found = sum(_end(folder, wanted) for folder in folders)
@@ -70,6 +71,7 @@ def _end(folder: Path, wanted: bytes) -> bool:
             signal.pidfd_send_signal(process, signal.SIGKILL)
         end = select.poll()
         end.register(process, select.POLLIN)
+        # Its variables are there until it is gone; the next scan would count it once more.
         end.poll(_END_MS)
         return True
     finally:
@@ -86,6 +88,8 @@ def _pauses(folder: Path) -> int:
         has_memory = not (folder / "statm").read_text().startswith("0 ")
         if not has_memory or (folder / "environ").read_bytes():
             return 0
+        # Behind the last ")": the name of a process stands in parentheses,
+        # and may contain some, and spaces.
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0

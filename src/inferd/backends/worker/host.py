@@ -57,6 +57,8 @@ class Host:
 
     def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         if kind == packet.EXECUTE:
+            # Requests of a client are alike but for their bytes, which are not in the document: a
+            # look-up in place of parsing.
             asking = self._askings.get(document)
             if asking is None:
                 asking = BatchReader(self._decode(document))
@@ -114,6 +116,7 @@ class Host:
         ]
         try:
             self._link.send(packet.RESULT, [documents], payload, (number, *times))
+        # All of them, as one packet has the answers of all; nothing has been sent yet.
         except ArenaFull as error:
             failed = BackendFailed(f"model '{self._model}': the outputs are too large: {error}")
             documents = [described_answer(less, failed, payload) for less in numbers]
@@ -124,6 +127,7 @@ class Host:
     def _answers(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         opened = self._opened
         assert opened is not None
+        # Joining one request with itself would only copy it.
         instance = opened.alone if len(requests) == 1 else opened.together
         try:
             return instance.execute(requests)

@@ -22,6 +22,7 @@ from inferd.core.interfaces import BackendContext, ModelFiles, Placement
 log = logging.getLogger(__name__)
 
 _MAIN = "inferd.backends.worker.host"
+# As texts: this package lies below the engine and does not import it; the worker does, by name.
 _COMPLETE = "inferd.engine.loading.hosted_model:complete_hosted"
 _CONVERT = "inferd.engine.loading.hosted_model:convert_hosted"
 _OPEN = "inferd.engine.loading.hosted_model:open_hosted"
@@ -36,6 +37,8 @@ class HostedModels:
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """Have a worker complete `config`; see Backend.complete."""
+        # A process of its own, ended at once: to look at the model must not
+        # bring the framework into the server.
         instance = WorkerInstance(self._plan(files, config, Placement("complete"), _COMPLETE))
         try:
             reply = instance.start()

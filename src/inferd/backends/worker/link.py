@@ -74,6 +74,7 @@ class Link:
         self._receive = receive
         self._lost = lost
         self._most_bytes = most_bytes
+        # One buffer for all: whatever has to outlive a packet is copied out of it.
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
         # A stream, where there are no sequenced packets, may end anywhere in a packet.
@@ -83,6 +84,7 @@ class Link:
         # A packet whose tensors are still being copied, and those queued behind it.
         self._behind: deque[tuple[bytes, Iterator[None] | None]] = deque()
         self._backlog_bytes = 0
+        # Packets that wait to share a datagram.
         self._delayed: list[bytes] = []
         self._delayed_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -150,6 +152,7 @@ class Link:
             self._hang_up(CLOSED)
         except (ValueError, msgspec.MsgspecError):
             self._hang_up(GARBLED)
+        # The worker runs code of models: whatever it sends must not end the server.
         except Exception:
             log.exception("a worker process said what nobody understands")
             self._hang_up(GARBLED)
@@ -180,6 +183,7 @@ class Link:
             if document_size > packet.MAX_DOCUMENT:
                 msg = f"a document of {document_size} bytes"
                 raise ValueError(msg)
+            # Tensors begin at a multiple of ALIGN, so that frameworks can use them where they lie.
             start = (document_size + packet.ALIGN - 1) & -packet.ALIGN
             if offset == packet.INLINE:
                 end = min(at + payload_size, size)
@@ -190,6 +194,8 @@ class Link:
                 block: Any = self._received.block(offset, payload_size)
                 document = self._received.text(block, offset, document_size)
                 data = block[start:]
+                # A view of its own keeps the block; the last reference
+                # that goes is what releases it.
                 del block
             self._receive(kind, document, data, (one, two, three))
 
@@ -198,6 +204,7 @@ class Link:
         end = packet.whole_size(self._buffer, size)
         self._dispatch(end)
         self._partial_bytes = size - end
+        # By way of bytes, as both may overlap.
         self._view[: size - end] = bytes(self._view[end:size])
 
     def settle(self, released: Collection[int], named: Collection[int] = ()) -> Loans:
@@ -205,6 +212,7 @@ class Link:
 
         A packet may do both with a block. Raises ValueError for one that cannot be lent.
         """
+        # Lent before anything is given back: a packet may name a block and release it.
         loans = {offset: self._arena.lend(offset) for offset in named} if named else NO_LOANS
         for offset in released:
             self._arena.give(offset)
@@ -237,6 +245,8 @@ class Link:
         start = -(-len(text) // packet.ALIGN) * packet.ALIGN
         size = start + tensors if tensors else len(text)
         copying: Iterator[None] | None = None
+        # Small ones go with the packet: a block would have to be found, and
+        # told of when it is free (decision 0015).
         if size <= packet.INLINE_BYTES:
             whole = _pack(kind, len(text), packet.INLINE, size, one, two, three)
             if payload is not None and tensors:
@@ -254,6 +264,8 @@ class Link:
             block[: len(text)] = text
             if payload is not None:
                 copying = self._copy(payload, block[start:])
+        # Packets never overtake each other: a worker would take a
+        # request's cancellation before the request.
         if holds or copying is not None or len(self._delayed) or len(self._behind):
             self._put_in_turn(whole, copying, holds=holds)
         else:
@@ -272,8 +284,10 @@ class Link:
     def _copy(self, payload: packet.Payload, block: memoryview) -> Iterator[None] | None:
         """Copy tensors into `block`, or return an iterator that does so piece by piece."""
         copying = _pieces(payload, block)
+        # In a thread nobody else waits for a turn.
         if self._loop is not None and payload.size > PIECE_BYTES:
             return copying
+        # The quickest way to run an iterator to its end.
         deque(copying, 0)
         return None
 
@@ -326,6 +340,8 @@ class Link:
             raise LinkClosed
         if not self._backlog:
             try:
+                # At once, not when the loop says that there is room: nearly always there is, and
+                # that turn would be added to each request.
                 sent = self._socket.send(whole)
             except BlockingIOError:
                 pass

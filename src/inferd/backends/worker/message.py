@@ -53,6 +53,7 @@ def code_of(error: InferdError) -> int:
 def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
     """Return the packet's description of `tensor`, and add its bytes to `payload`."""
     offset, size = payload.add(tensor.packed())
+    # _value_ and not value, which is a property in Python, and slower.
     return tensor.name, tensor.datatype._value_, tensor.shape, offset, size
 
 
@@ -105,6 +106,8 @@ def places_of(tensors: Sequence[Described]) -> Places:
     for one in tensors:
         shape, offset, size = one.shape, one.offset, one.size
         element_bytes = one.datatype.size_bytes
+        # BYTES elements have lengths of their own, so any size may be
+        # right; the codec that reads them checks.
         is_odd = size != element_bytes * prod(shape) if element_bytes else size < 0
         if is_odd or offset < 0 or min(shape, default=0) < 0:
             raise ValueError(_misplaced(one.name, shape, offset, size))
@@ -120,6 +123,7 @@ def placed(places: Places, data: Any, loans: Loans = NO_LOANS) -> list[Tensor]:
     """
     tensors = []
     for name, datatype, shape, begin, end, block in places:
+        # A block that was not lent has no bytes, and the check below refuses it.
         there = data if block < 0 else loans.get(block, b"")
         if end > len(there):
             raise ValueError(_misplaced(name, shape, begin, end - begin))
@@ -167,6 +171,7 @@ def response_of(
     """Return the worker's answer to `request`, its outputs in the shapes that clients see."""
     if answer.error is not None:
         code, text = answer.error
+        # Codes come from the model's process, and may be any number.
         kind = ERRORS[code] if 0 <= code < len(ERRORS) else BackendFailed
         return kind(text)
     outputs = placed(places_of(answer.outputs or ()), data, loans)
@@ -177,6 +182,8 @@ def response_of(
         version,
         request.id,
         outputs,
+        # Copied, since the content serves all identical packets, and what is
+        # answered may be changed on its way.
         dict(answer.parameters) if answer.parameters else {},
         answer.is_final,
     )

@@ -32,6 +32,7 @@ def runs_in_server(
     if where is None:
         what = f"setting {PROCESS_SETTING} of its backend"
         where = settings.get(PROCESS_SETTING, default)
+        # The backend's setting is for all models; what one of them needs to be kept goes before it.
         if where == "server" and _parameter_for_worker(config):
             return False
     if where not in ("server", "worker"):
@@ -82,6 +83,7 @@ def setting(config: ModelConfig, settings: Mapping[str, str], name: str) -> floa
         found = float(text or 0)
     except ValueError:
         found = -1
+    # Also false for NaN; above 2^53, a float does not hold each whole number.
     if not 0 <= found < 2**53:
         msg = (
             f"model '{config.name}': setting {name} of its backend is '{text[:MAX_SHOWN]}', "

@@ -66,6 +66,7 @@ def python_settings(
         "code_folders": [str(folder) for folder in folders],
         "version_folder": str(files.version_folder),
         "args": {
+            # Texts, all of them, as the dictionary that Triton's initialize gets.
             "model_config": json.dumps(to_json(config)),
             "model_instance_kind": placement.kind,
             "model_instance_device_id": str(placement.device_id),

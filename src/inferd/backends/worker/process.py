@@ -31,6 +31,8 @@ from inferd_worker.arena import Arena, Received
 ON_PATH = Path(__file__).parents[3] / "inferd_worker" / "on_path"
 """The folder that a worker process has on its sys.path, on any interpreter."""
 
+# Not -m: the interpreter may be another environment's, which has no package
+# of ours until the folder is on its path.
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main(sys.argv[2:9])"
 
 MAX_LINE = 8 << 10
@@ -83,6 +85,7 @@ class WorkerProcess:
         self.ended: Callable[[str], None] = _ignore
         self.has_ended = threading.Event()
         with contextlib.ExitStack() as undo:  # descriptors or memory may run out
+            # macOS has no sequenced packets; the link then finds the ends of packets by itself.
             kind = socket.SOCK_SEQPACKET if system.SEQPACKET else socket.SOCK_STREAM
             self.socket, self._other = socket.socketpair(socket.AF_UNIX, kind)
             undo.callback(self._other.close)
@@ -115,6 +118,8 @@ class WorkerProcess:
     def kill(self, reason: str) -> None:
         """Kill the process and its group now; `reason` is reported to those waiting for it."""
         with self._lock:
+            # Under the lock, as wait() in the other thread frees the number: a kill after that
+            # could hit any process that got it.
             if self._popen is None or self._popen.returncode is not None:
                 return
             self.reason = self.reason or reason
@@ -136,6 +141,8 @@ class WorkerProcess:
         with self._lock:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(popen.pid, signal.SIGKILL)  # processes it left behind
+            # Last, as the number of the group is this process's: only until
+            # it is reaped is it surely ours.
             popen.wait()
         end_descendants(self._mark)
         self.reason = self.reason or _exit_text(popen.returncode)
@@ -154,6 +161,7 @@ class WorkerProcess:
         environment, sizes = self._environment, self._sizes
         numbers = (*self._fds, sizes.arena, sizes.most, os.getpid(), sizes.memory)
         path = list(environment.path)
+        # Not by PYTHONPATH, which programs that a model starts would inherit.
         program = f"import sys; sys.path[:0] = {path!r}; " if path else ""
         arguments = [
             "-c",
@@ -176,6 +184,8 @@ class WorkerProcess:
         """Pass on what the process prints until it has ended; its children may live on."""
         assert popen.stdout is not None
         assert popen.stderr is not None
+        # Waits for the end of the process, not of its pipes: a child of
+        # it may have these open for ever.
         end_fd = system.end_of(popen)
         lines = {
             pipe.fileno(): _Lines(self._on_line, is_error=pipe is popen.stderr)
@@ -194,6 +204,7 @@ class WorkerProcess:
                 elif not lines[fd].read(fd):
                     poll.unregister(fd)
         for fd, one in lines.items():
+            # Bounded, as a child that lives on may print without end.
             for _ in range(_LAST_READS):
                 if not one.read(fd):
                     break

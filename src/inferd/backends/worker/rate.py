@@ -20,6 +20,8 @@ class Rate:
 
     def missed(self, *, at_end: bool = False) -> int:
         """Return how many lines were not allowed, once their second is over or it is the end."""
+        # Whole seconds in place of a sliding window: one counter, and
+        # no time is kept for each line.
         second = int(self._clock_s())
         if second == self._second and not at_end:
             return 0

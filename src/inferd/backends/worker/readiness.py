@@ -24,6 +24,7 @@ class Readiness:
         self._send = send
         self._idle_s = idle_s
         self._busy_s = busy_s
+        # A model that has just started is ready until it says otherwise.
         self._said = True
         self._pending: asyncio.Future[bool] | None = None
         self._patience_s = idle_s  # until a silent idle model is asked again
@@ -42,6 +43,8 @@ class Readiness:
             self._patience_s *= 2
             self._again_s = now_s + self._patience_s
             self._send()
+        # asyncio.wait, unlike wait_for, leaves the future alone at the
+        # timeout: others wait for it, too.
         await asyncio.wait((pending,), timeout=self._busy_s if is_busy else self._idle_s)
         if not pending.done() and not is_busy:
             self._said = False

@@ -32,6 +32,7 @@ class Reshapes:
         for number, one in enumerate(outputs):
             if one.name in self._outputs:
                 shape = self._reshaped(one.shape, *self._outputs[one.name])
+                # A new one, over the same bytes: a reshape never changes their order.
                 outputs[number] = Tensor(one.name, one.datatype, shape, one.data)
 
     def _reshaped(self, shape: _Dims, dims: _Dims, target: _Dims) -> _Dims:

@@ -50,8 +50,10 @@ def unpack(archive: Path, target: Path, limits: Limits, place: str, check: Check
     target.mkdir()
     total = count = 0
     try:
+        # From front to back: to seek back in a compressed file would unpack it again.
         with tarfile.open(archive, "r|*") as source:
             for member in source:
+                # As announced: extract writes no more than that.
                 total += member.size
                 count += 1
                 if total > most or count > limits.max_files:
@@ -61,6 +63,8 @@ def unpack(archive: Path, target: Path, limits: Limits, place: str, check: Check
                     msg = f"{place} was not unpacked within {limits.timeout_s:g} s"
                     raise InvalidConfig(msg)
                 allowed = member if _leads_away(member) else check(member, str(target))
+                # Filtered already, so tarfile's own filter, the default from 3.14 on, is turned
+                # off: it would refuse the interpreter's link.
                 source.extract(allowed, target, **_AS_IT_IS)
     except _DAMAGES as error:
         msg = f"{place} cannot be unpacked: {_reason(error)}"

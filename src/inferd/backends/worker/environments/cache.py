@@ -100,6 +100,8 @@ class FolderCache:
         descriptor = os.open(folder / DONE, os.O_RDONLY | os.O_CLOEXEC)
         try:
             system.lock_file(descriptor)
+            # Renamed first, as deleting takes long: whoever looks meanwhile
+            # finds no half of an environment.
             gone = folder.rename(self._root / f"{_GONE}{uuid.uuid4().hex}")
         finally:
             os.close(descriptor)
@@ -125,6 +127,8 @@ def _use(folder: Path) -> Use | None:
     use = Use(folder, descriptor)
     try:
         system.lock_file(descriptor, is_shared=True)
+        # Between opening and locking, the folder may have been deleted and made anew: the lock
+        # would be on a file that nobody sees.
         if os.fstat(descriptor).st_ino != mark.stat().st_ino:
             return None
     except (BlockingIOError, FileNotFoundError):  # it is being deleted
@@ -142,10 +146,13 @@ def _locked(path: Path, timeout_s: float, place: str) -> Iterator[None]:
         if time.monotonic() > deadline_s:
             msg = f"{place}: another load has been making its environment for {timeout_s:g} s"
             raise Unavailable(msg)
+        # Polled, as flock cannot wait with a deadline.
         threading.Event().wait(_LOOK_S)
     try:
         yield
     finally:
+        # Before the lock is released: whoever gets it afterwards sees that
+        # the file is gone, and makes a new one.
         path.unlink(missing_ok=True)
         os.close(descriptor)  # releases the lock
 

@@ -78,6 +78,7 @@ class Environments:
         model = f"model '{config.name}'"
         given = config.parameters.get(PATH_PARAMETER, "")
         if given:
+            # As in Triton, and before anything that is found in the folder: it was named.
             return self._given(files.folder, given, f"{model}: {PATH_PARAMETER}")
         choice = config.parameters.get(CHOICE_PARAMETER, "auto")
         if choice not in ("auto", "server"):
@@ -102,11 +103,14 @@ class Environments:
             msg = f"{place} is not there: expected the folder of an environment, or an archive"
             raise InvalidConfig(msg)
         state = path.stat()
+        # By size and time, as with make: to read gigabytes at each load
+        # would cost more than it is worth.
         key = _key(str(path.resolve()).encode(), state.st_size, state.st_mtime_ns)
 
         def make(target: Path) -> None:
             log.info("%s: unpacking it", place)
             unpack(path, target, Limits(timeout_s=self.timeout_s), place)
+            # Part of what makes the folder, so that one which does not work is never kept.
             self._finish(_top(target), place)
 
         return self._from_cache(key, make, place)
@@ -132,6 +136,7 @@ class Environments:
         uv = Uv(find_uv(place), self.timeout_s)
         wanted = python or _wanted_python(folder, name, content)
         interpreter = uv.interpreter(wanted, folder, place)
+        # A Python that is updated in place gives another environment.
         state = interpreter.stat()
         key = _key(content, name, interpreter, state.st_size, state.st_mtime_ns)
 

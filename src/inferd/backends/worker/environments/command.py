@@ -27,6 +27,8 @@ MAX_LINE = 500
 _READ_BYTES = 64 << 10
 _LOOK_S = 0.2
 
+# uv's errors begin with "error:" or with the signs of its
+# diagnostics, a cross or the corner of a box.
 _ERROR = re.compile(r"\W*error\b|\s*[\u00d7\u2570]", re.IGNORECASE)
 _WARNING = re.compile(r"\W*warning\b", re.IGNORECASE)
 _USER = re.compile(r"(?<=://)[^\s/@]+@")
@@ -55,7 +57,9 @@ def run_command(
             env=dict(variables),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            # One stream, as only then lines are in the order in which they were written.
             stderr=subprocess.STDOUT,
+            # A group of its own: build backends start compilers, which have to go with it.
             start_new_session=True,
         )
     except OSError as error:
@@ -78,6 +82,8 @@ def run_command(
 def printable(line: str) -> str:
     """Return a line as clients may see it: without credentials and queries of URLs, or paths."""
     line = _QUERY.sub(r"\1", _USER.sub("", line))
+    # Clients get the text of a failed load, and are not told what the server's
+    # disk looks like; the log keeps the paths.
     return _PATH.sub("", line)[:MAX_LINE]
 
 
@@ -99,6 +105,7 @@ class _Printed:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._tell(line)
+        # A line without end is not kept as a whole.
         self._rest = self._rest[-_READ_BYTES:]
 
     def end(self) -> None:
@@ -132,6 +139,7 @@ def _follow(process: "subprocess.Popen[bytes]", printed: _Printed, deadline_s: f
     with selectors.DefaultSelector() as selector:
         selector.register(fd, selectors.EVENT_READ)
         while (left_s := deadline_s - time.monotonic()) > 0:
+            # Awake now and then: a child that has the pipe open could keep it from ending for ever.
             if selector.select(0 if has_ended else min(left_s, _LOOK_S)):
                 if data := os.read(fd, _READ_BYTES):
                     printed.add(data)

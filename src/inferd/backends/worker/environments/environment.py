@@ -28,6 +28,8 @@ class Environment:
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith(_OURS)
         }
+        # stdout is a pipe, so Python would keep what a model prints for itself,
+        # and lose it when the process is killed.
         inherited["PYTHONUNBUFFERED"] = "1"
         inherited.update(self.variables)
         return inherited

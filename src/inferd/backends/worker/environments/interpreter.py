@@ -12,6 +12,7 @@ from inferd.errors import InvalidConfig
 OLDEST = (3, 9)
 """The oldest Python that a worker process runs on."""
 
+# Runs on whatever Python it is, so nothing in it is newer than what old ones can read.
 _TRIAL = """
 import sys, json
 try:
@@ -34,7 +35,10 @@ def environment_in(folder: Path, place: str) -> Environment:
     if not python.is_file():
         msg = f"{place} has no interpreter, bin/python"
         raise InvalidConfig(msg)
+    # What activating the environment would set: models start programs of it by name.
     variables = {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    # Conda's packages bring libraries of C in lib/, which programs find only by this variable;
+    # wheels bring theirs inside.
     if (folder / "conda-meta").is_dir():
         before = os.environ.get("LD_LIBRARY_PATH")
         libraries = str(folder / "lib")
@@ -56,6 +60,7 @@ def try_out(environment: Environment, place: str) -> None:
             timeout=_TRIAL_S,
             check=True,
         )
+        # The last line: a sitecustomize may print before it.
         version, complaint = json.loads(done.stdout.splitlines()[-1])
     except OSError as error:
         msg = f"{place}: its Python cannot be started: {error.strerror}"

@@ -28,11 +28,14 @@ def inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
         raise Outside(member)
     if ".." in where.parts or not _lies_in(root, where):
         raise Outside(member)
+    # A symbolic link is relative to its own folder, a hard link to the root of the archive.
     if member.issym() and not _leads_into(root, where.parent.resolve(), member.linkname):
         raise Outside(member)
     if member.islnk() and not _leads_into(root, root, member.linkname):
         raise Outside(member)
+    # Whoever unpacks owns it: as root, tarfile would give files to users of another machine.
     member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+    # No set-uid bits, and nothing that others may write.
     member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
     return member
 

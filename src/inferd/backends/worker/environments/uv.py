@@ -25,6 +25,7 @@ class Uv:
 
         Raises InvalidConfig if there is none, BackendFailed if uv takes too long.
         """
+        # It would be an option of uv.
         if wanted.startswith("-"):
             msg = f"{place}: '{wanted}' is no Python, expected a version, a range or a path"
             raise InvalidConfig(msg)
@@ -41,11 +42,14 @@ class Uv:
         self._run(venv, folder, place)
         inside = str(target / "bin" / "python")
         required = ("-r", source) if source else ()
+        # numpy in the same resolution as the rest: added later, it could replace
+        # the version that something else needs.
         install = ("pip", "install", "--python", inside, *required, "numpy")
         self._run(install, folder, place)
 
     def _run(self, words: tuple[str, ...], folder: Path, place: str) -> str:
         variables = Environment().all_variables()
+        # It may be the server's, which uv would take for the one that is meant.
         variables.pop("VIRTUAL_ENV", None)
         variables |= {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
         # Let uv find the server's own Python first.

@@ -79,6 +79,7 @@ class Wish:
         if called.odd:
             called.parameters = packet.even_numbers(called.parameters, called.odd)
         version = str(called.version)
+        # Triton's API has -1 for whichever version is the newest.
         self._version = "" if version == "-1" else version
         self._outputs = called.outputs or []
         self.blocks = blocks_of(called.inputs)
@@ -104,6 +105,8 @@ class Wish:
             placed(self._places, data, loans),
             [WantedOutput(name) for name in self._outputs],
             dict(called.parameters) if called.parameters else {},
+            # A model may send anything; the engine counts on what the wire
+            # codecs have checked for clients.
             priority=max(0, called.priority),
             timeout_us=max(0, called.timeout_us),
             sequence=_sequence(called),
@@ -165,6 +168,7 @@ class WorkerCalls:
         if made_for:
             request.trace = self._caller.trace_of(made_for)
         if wish.is_decoupled:
+            # A decoupled model may go on after an error, and the caller gets each as a response.
             request.takes_errors = True
             room = asyncio.Semaphore(AHEAD)
             self.begin(number, answer_stream(self._replies, number, models, request, room), room)
@@ -199,6 +203,8 @@ class WorkerCalls:
             self._running[number] = task, room
             task.add_done_callback(lambda _: self._running.pop(number, None))
             return
+        # Without a task: most calls are answered in a turn or two, and a task
+        # would cost a turn more (aio/promise.py).
         driver = Driver(job, partial(self._go_on, number), partial(self._note_ended, number))
         self._running[number] = driver, None
         driver.step()

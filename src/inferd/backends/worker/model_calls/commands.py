@@ -76,6 +76,7 @@ class Commands:
             metrics.add_family(*msgspec.convert(arguments, tuple[str, str, str]))
             return None
         if verb == "metric":
+            # Converted, as the document has any JSON there: what the model gave may be of any kind.
             number, family, labels, bounds = msgspec.convert(arguments, _Metric)
             self._metrics[number] = metrics.metric(family, labels, bounds or ())
             return None
@@ -98,6 +99,7 @@ class Commands:
                 raise Unsupported(msg)
             model = replies.caller.plan.model
             is_starting = replies.caller.reads_on is None
+            # It would wait for the load that waits for it.
             if command.arguments[0] == model and is_starting:
                 msg = f"model '{model}' is being loaded, and cannot {command.verb} itself"
                 raise InvalidRequest(msg)
@@ -106,8 +108,10 @@ class Commands:
                 await control.unload(UnloadRequest(name, dependents))
             else:
                 name, config, files = command.arguments
+                # Hexadecimal, as documents are JSON and files are bytes; loads are rare.
                 sent = {path: bytes.fromhex(content) for path, content in files.items()}
                 request = LoadRequest(name, config or None, sent)
+                # Only while it starts does its own load wait for the other.
                 with self._loads.waiting(model, name) if is_starting else nullcontext():
                     await control.load(request)
         except InferdError as error:

@@ -33,6 +33,7 @@ class Loads:
         try:
             yield
         finally:
+            # One of several: each instance of a model runs initialize, and may load the same.
             self._awaited[model].remove(wanted)
             if not self._awaited[model]:
                 del self._awaited[model]
