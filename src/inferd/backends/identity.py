@@ -84,10 +84,14 @@ class IdentityInstance:
                 request.model,
                 self._version,
                 request.id,
+                # The bytes are passed on as they are, without an array: what
+                # this backend measures is the server.
                 [Tensor(names[t.name], t.datatype, t.shape, t.data) for t in request.inputs],
             )
             for request in requests
         ]
+        # Asked once for all: the usual model has neither, and is used
+        # to measure what a request costs.
         if self._fills or self._reshapes:
             for request, response in zip(requests, responses, strict=True):
                 self._complete(request, response)
@@ -108,6 +112,7 @@ class IdentityInstance:
             if tensor is not None:
                 seen = reshaped(tensor.shape, given.dims, _seen(given))
                 shape = reshaped(seen, _seen(wanted), wanted.dims)
+                # A variable dim may have a length that does not divide into the other shape.
                 if prod(shape) != prod(tensor.shape):
                     msg = f"input '{given.name}' of {list(tensor.shape)} cannot be {list(shape)}"
                     raise BackendFailed(msg)

@@ -104,6 +104,8 @@ class RepeatInstance:
 
     def _answer(self, request: InferRequest) -> InferResponse | InferdError:
         try:
+            # Run to the end before it is judged: a plain call of a decoupled model is right if it
+            # happens to give one answer.
             answers = list(self.stream(request))
         except InferdError as error:
             return error
@@ -119,6 +121,7 @@ class RepeatInstance:
         inputs = {tensor.name: tensor.numpy() for tensor in request.inputs}
         elements, index = inputs["IN"], int(inputs[state.input_name][0])
         state_out = Tensor(state.output_name, DataType.INT32, (1,), np.array([index + 1], np.int32))
+        # Only with no elements at all: otherwise the last one ended the sequence.
         if index >= len(elements):
             if self._is_decoupled:
                 # A round without an answer and without another round: the end alone.
@@ -136,6 +139,8 @@ class RepeatInstance:
                 request.model, self._version, outputs=[state_out], answers=[answer], again=again
             )
         if again:
+            # No answer of its own: a client of a model that is not
+            # decoupled gets the last one alone.
             return Round(request.model, self._version, outputs=[state_out], again=True)
         return InferResponse(request.model, self._version, request.id, [*outputs, state_out])
 
@@ -177,6 +182,7 @@ def _round_state(config: ModelConfig) -> SequenceState | None:
 def _check(config: ModelConfig) -> None:
     _round_state(config)
     sequence = config.sequence_batching or SequenceBatching()
+    # Controls and states are inputs that the server adds, under any names.
     added = {one.name for one in sequence.control_input}
     added |= {name for one in sequence.state for name in (one.input_name, one.output_name)}
     inputs = {(one.name, one.datatype, one.dims) for one in config.input if one.name not in added}

@@ -90,6 +90,7 @@ class SquareInstance:
 
     def _answer_count(self, request: InferRequest) -> int:
         [given] = request.inputs
+        # With a batch dim, IN is [rows, 1]; without, [1]: both have the number of rows in front.
         if given.shape[0] != 1:
             msg = f"input 'IN' has {given.shape[0]} rows, a square model takes one"
             raise InvalidRequest(msg)
@@ -117,6 +118,7 @@ class SquareInstance:
             return error
         if answer.error is not None:
             return answer.error
+        # A stream's answers are never final, but the answer of a plain call has to be.
         answer.final = True
         return answer
 

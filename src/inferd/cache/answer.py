@@ -21,6 +21,7 @@ _ALIGNMENT = 16
 _LENGTH_BYTES = 4
 
 
+# As arrays: a name for each field would be longer than many answers.
 class _PackedOutput(msgspec.Struct, array_like=True):
     name: str
     datatype: DataType
@@ -60,6 +61,7 @@ class CachedAnswer:
 
     def packed_in_thread(self) -> Packed:
         """Return the same, copied without holding the GIL. Raises MemoryError."""
+        # np.copyto lets go of the interpreter; b"".join does not.
         packed = np.empty(self.size_bytes, np.uint8)
         start = 0
         for part in self._parts:

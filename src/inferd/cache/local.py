@@ -63,6 +63,7 @@ class LocalStore:
         # After adding: the new one is last in the order, so it is never the one that goes.
         while self.used_bytes > self.size_bytes:
             self.eviction_count += 1
+            # The first in the order is the one whose last use is the longest ago.
             self.drop(*next(iter(self.entries)))
 
     def drop(self, shelf: "LocalShelf", key: bytes) -> None:
@@ -86,6 +87,7 @@ class LocalShelf:
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store
+        # A dict as a set that keeps an order: drop_all goes through memory as it was filled.
         self.keys: dict[bytes, None] = {}
 
     async def find(self, key: bytes) -> Packed | None:

@@ -84,6 +84,7 @@ class RedisStore:
         if self._unsent_bytes + len(packed) > MAX_UNSENT_BYTES:
             self.skipped_count += 1
             return
+        # Counted from the decision on, not from the sending: tasks wait for a free connection.
         self._unsent_bytes += len(packed)
         task = asyncio.create_task(self._send(key, packed))
         self._tasks.add(task)

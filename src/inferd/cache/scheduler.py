@@ -126,6 +126,7 @@ class CachingScheduler:
         if request.spans is None:
             return await self._scheduler.run(request)
         wanted = request.outputs
+        # Without the places in shared memory: the backend then writes into memory of its own.
         request.outputs = [WantedOutput(one.name, one.binary, one.top_k) for one in wanted]
         try:
             return await self._scheduler.run(request)

@@ -53,6 +53,8 @@ class Capacity:
         A request whose own `size_bytes` exceed the limit is too large: it is not counted, and
         sending it again is of no use.
         """
+        # Another status than for a busy server: clients try that
+        # again, and would do so in vain here.
         if size_bytes > self.max_bytes:
             return TooLarge(
                 f"the request has {size_bytes} bytes or more, the server holds at most "

@@ -58,9 +58,12 @@ class Replay:
     def is_same(self) -> bool:
         """Whether all was sent, and all answers were the same."""
         counts = self.counts
+        # CUT counts, as nothing is known of those; UNANSWERED does not,
+        # as there was nothing to compare.
         return not (counts[DIFFERENT] or counts[FAILED] or counts[CUT])
 
     def _outcome(self, request: LoggedRequest) -> Outcome:
+        # Half of a request would only be refused.
         if request.body.is_cut:
             return Outcome(CUT, request, "it was cut when it was logged (max-bytes), and not sent")
         reply = self._target.send(request)

@@ -72,11 +72,15 @@ class PayloadReader:
                 try:
                     event = _event(line, place)
                 except LineError as error:
+                    # Noted, and not the end: the last line of a log that
+                    # was cut off is half of one.
                     self.faults.append(str(error))
                     continue
                 if event["type"] == REQUEST:
                     self._requests.append((event["id"], place))
                 elif event["type"] == RESPONSE:
+                    # By the id, as an answer may be logged many lines, or files, after
+                    # its request; a stream has several.
                     self._answers.setdefault(event["id"], []).append(place)
 
     def requests(self) -> Iterator[LoggedRequest]:
@@ -131,6 +135,7 @@ def _event(line: bytes, place: _Place) -> dict[str, str]:
         msg = f"{place}: the event has no id"
         raise LineError(msg)
     try:
+        # Read here, so that a fault is told by its line before anything is sent.
         _body(event)
     except (ValueError, TypeError, binascii.Error) as error:
         msg = f"{place}: the data of the event cannot be read, {error}"

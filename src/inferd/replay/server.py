@@ -50,11 +50,13 @@ class ReplayTarget:
         kind = (
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         )
+        # Connects with the first request, not here.
         self._connection = kind(host, port, timeout=timeout_s)
 
     def check(self) -> None:
         """Raise Unreachable unless this is a server of V2 that is ready."""
         status = self._ask("GET", "/v2/health/ready", None, {}).status
+        # Every V2 server knows this path; 404 means that something else listens there.
         if status == 404:
             msg = f"{self.url} is no server of V2: it does not know /v2/health/ready"
             raise Unreachable(msg)

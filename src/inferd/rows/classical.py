@@ -67,6 +67,8 @@ def _quantized_recurrence(flow: RowFlow, node: RowNode, values: RowTensors) -> S
     """DynamicQuantizeLSTM: an LSTM with scales and zero points of its weights behind."""
     if not flow.takes_scales and not all(one is None or one.is_plain for one in values):
         raise scaled(node, _SCALES)
+    # ONNX's LSTM has eight inputs; the four behind them are the weights'
+    # scales and zero points (com.microsoft).
     plain(node, values[8:], "scales")
     return recurrent(flow, node, values[:8])
 
@@ -80,8 +82,10 @@ def _per_row(usual: int = 2) -> Callable[[RowFlow, RowNode, RowTensors], Sequenc
         if value.rank != 2:
             msg = f"its input has {value.rank} dims"
             raise Unclear(msg)
+        # With the batch along the features, one row's number would be a feature of another's.
         along(node, value, [1])
         scores = value.shaped((value.dims[0], flow.letter()), value.axis)
+        # Regressors have scores alone.
         if usual == 1:
             return [scores]
         return [value.shaped(value.dims[:1], value.axis), scores][: len(node.outputs)]
@@ -150,6 +154,7 @@ def _tf_idf(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
 def _string_normalizer(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     del flow
     value = needed(values, 0)
+    # Without stop words each text becomes one text, which keeps its place.
     if node.attributes.get("stopwords"):
         raise mixes(node, "leaves out elements, so that those of other rows move up")
     return value.same()
@@ -178,8 +183,7 @@ def _quantized_softmax(flow: RowFlow, node: RowNode, values: RowTensors) -> RowT
 
 def _quantized_concat(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     plain(node, (*values[:2], *values[3::3], *values[4::3]), "scales")
-    # Y's scale and zero point come first, then tensor, scale and zero point of each input. type
-    # ignore: Concat is one of those rules that give one tensor, which a Rule's type does not say.
+    # Y's scale and zero point come first, then tensor, scale and zero point of each input.
     return concat(flow, node, values[2::3])
 
 
@@ -206,6 +210,7 @@ def _grid_sample(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     return replace(value.shaped(shape, 0), sources=flow.join(value, grid))
 
 
+# Maps are no tensors, and nothing splits a list of them.
 def _zip_map(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     del flow, node, values
     msg = "it makes a list of maps"

@@ -29,6 +29,7 @@ def laid(node: RowNode, value: RowTensor, shape: Sizes) -> RowTensor:
     grown = [n for n, size in enumerate(shape) if size.has_batch]
     if not grown:
         raise mixes(node, f"makes {shown(shape)} of any number of rows")
+    # A batch of 4 as [2, 2] has no dim along which its rows lie.
     if len(grown) > 1:
         msg = f"{shown(shape)} has the batch in several dims"
         raise Unclear(msg)
@@ -82,6 +83,7 @@ def _resolved(
     """Return `wanted` with 0 and -1 replaced by the lengths that they mean."""
     found: list[Size | None] = []
     for n, size in enumerate(wanted):
+        # Reshape: 0 copies the dim at its place, unless allowzero is set (ONNX, Reshape).
         if size == Size(0) and not keeps_zero:
             if n >= value.rank:
                 msg = f"0 copies dim {n}, which is not there"
@@ -94,6 +96,7 @@ def _resolved(
         return tuple(one for one in found if one is not None)
     if value.shape is None:
         return tuple(flow.letter() if one is None else one for one in found)
+    # -1 is whatever is left, so that it is known where the rest is.
     rest = over(times(*value.shape), times(*(one for one in found if one is not None)))
     if len(missing) > 1 or rest is None:
         if value.axis is None:
@@ -110,6 +113,7 @@ def _flatten(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     del flow
     value = needed(values, 0)
     axis = node.attributes.get("axis", 1)
+    # Not by `at`: axis may be the rank itself, and then all dims go into the first (ONNX, Flatten).
     axis = axis + value.rank if axis < 0 else axis
     return laid(node, value, (times(*value.dims[:axis]), times(*value.dims[axis:])))
 
@@ -155,6 +159,7 @@ def _unsqueeze(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     if axes is None:
         msg = "it has no axes"
         raise Unclear(msg)
+    # Axes of Unsqueeze are those of the result.
     rank = value.rank + len(axes)
     new = {at(axis, rank) for axis in axes}
     places = [n for n in range(rank) if n not in new]

@@ -158,6 +158,7 @@ def _quantized(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None])
     del flow
     value, scale = needed(values, 0), given(values, 1)
     plain(node, values[1:], "scales")
+    # Blocked quantisation, since opset 21.
     if scale is not None and scale.rank > 1:
         msg = "it has a scale for each block of elements"
         raise Unclear(msg)

@@ -34,6 +34,8 @@ def product(flow: RowFlow, node: RowNode, one: RowTensor, other: RowTensor) -> R
     # The dims that are summed along.
     for value, place in ((one, one.rank - 1), (other, other.rank - 2)):
         along(node, value, [place])
+    # Rows of the first or columns of the second: then the product
+    # has a number for each pair of rows.
     crosses = one.axis == one.rank - 2 or other.axis == other.rank - 1
     if one.axis is not None and other.axis is not None and crosses:
         raise flow.crossing(node, one, other)
@@ -156,6 +158,7 @@ def _summed(
     if len(batch) > 1:
         raise flow.crossing(node, *values)
     [letter] = batch
+    # A letter that the result lacks is summed along (numpy.einsum).
     if letter not in result:
         raise mixes(node, "sums along the batch")
     if any(term.count(letter) > 1 for term, _ in rows):
@@ -226,6 +229,7 @@ def _top_k(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTens
     known = integers_of(count) or ([node.attributes["k"]] if "k" in node.attributes else None)
     length = Size(known[0]) if known else flow.letter()
     shape = (*value.dims[:axis], length, *value.dims[axis + 1 :])
+    # Values and indices, of one shape.
     return [value.shaped(shape, value.axis)] * 2
 
 
@@ -263,6 +267,7 @@ def _from_axis_on(usual: int) -> Callable[[RowFlow, RowNode, RowTensors], Sequen
         if any(one is not None and one.rank > value.rank - start for one in values[1:]):
             msg = "its weights have more dims than it normalises"
             raise Unclear(msg)
+        # Mean and inverse deviation, one for all that is normalised together.
         stats = value.shaped((*value.dims[:start], *[ONE] * (value.rank - start)), value.axis)
         del flow
         return [value.same(), *[stats] * (len(node.outputs) - 1)]
@@ -301,6 +306,7 @@ def _batch_normalization(flow: RowFlow, node: RowNode, values: RowTensors) -> Se
     )
     if is_training and value.axis is not None:
         raise mixes(node, "is in training mode: it takes the mean of the whole batch")
+    # Weights are by channel, which dim 1 is: rows there would each have weights of their own.
     along(node, value, [1])
     if len([name for name in node.outputs if name]) > 1:
         msg = "its further outputs are not known"

@@ -30,6 +30,8 @@ def _quantized_conv(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTens
 
 
 def _convolved(flow: RowFlow, node: RowNode, value: RowTensor, weights: RowTensor) -> RowTensor:
+    # A convolution sums along the channels and moves along the rest,
+    # so that rows can only lie in dim 0.
     along(node, value, range(1, value.rank))
     window = [size.number for size in weights.dims[2:]]
     is_upwards = node.op == "ConvTranspose"
@@ -79,6 +81,7 @@ def _pool(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTenso
     along(node, value, range(2, value.rank))
     spatial = _windows(flow, node, value.dims[2:], node.attributes.get("kernel_shape", []))
     made = value.shaped((*value.dims[:2], *spatial), value.axis)
+    # MaxPool's Indices count from the first element of the whole tensor (ONNX).
     if len(node.outputs) > 1:
         msg = "its second output numbers the elements of the whole batch"
         raise Unclear(msg)
@@ -96,6 +99,7 @@ def _global_pool(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
 def recurrent(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
     """Return what an RNN, GRU or LSTM makes of the rows of a sequence. Raises Mixed, Unclear."""
     value = needed(values, 0)
+    # W, R and B (ONNX, LSTM).
     plain(node, values[1:4], "weights")
     plain(node, values[7:], "weights")  # peepholes
     if value.axis is None:
@@ -124,6 +128,7 @@ def recurrent(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowT
         whole, last, axis = (steps, directions, count, width), (directions, count, width), 2
     made = replace(value.shaped(whole, axis), sources=sources)
     ended = replace(value.shaped(last, 0 if is_batch_first else 1), sources=sources)
+    # Y, Y_h and, of an LSTM, Y_c.
     return [made, ended, ended][: max(len(node.outputs), 1)]
 
 
@@ -147,6 +152,7 @@ def _check_state(
 ) -> None:
     """Raise an error unless `more` has for each row of `value` its length, or state, at `place`."""
     if more.axis is None:
+        # It runs with a batch of one, and fails with any other.
         if not is_length and more.dims[place] == ONE:
             raise mixes(node, "gets the state of one fixed row")
         msg = "it gets states or lengths for a fixed number of rows"

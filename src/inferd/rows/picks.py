@@ -29,6 +29,7 @@ def _gather(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
             # The dims of the indices stand where the one that is picked from stood.
             moved += indices.rank - 1
         return data.shaped(shape, moved)
+    # Each row's indices into each row's data: one result for each pair.
     if data.axis is not None:
         raise flow.crossing(node, data, indices)
     return indices.shaped(shape, axis + indices.axis)
@@ -65,6 +66,7 @@ def _gather_nd(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     if last.letters:
         msg = "the length of its indices is not known"
         raise Unclear(msg)
+    # The last dim of the indices says where to look, the rest how often (ONNX, GatherND).
     shape = (*indices.dims[:-1], *data.dims[batch_dims + last.number :])
     if indices.is_place or data.is_place:
         is_batch = data.axis == 0 and (data.outer, data.inner) == (ONE, ONE) and not data.is_place
@@ -104,6 +106,7 @@ def _scatter_nd(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     data = needed(values, 0)
     if all(value is None or value.is_plain for value in values):
         return data.same()
+    # Which rows is what the indices say, and two of them may say the same.
     raise mixes(node, "writes to rows by number")
 
 

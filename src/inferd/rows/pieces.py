@@ -69,6 +69,8 @@ def _behind(flow: RowFlow, node: RowNode, taken: Sequence[RowTensor], axis: int)
     for value in taken:
         whole = outer if value.outer.letters else Size(outer.number + value.outer.number)
         if value.axis != axis or value.is_place or value.inner != taken[0].inner or whole == outer:
+            # Whole batches of one kind can be told apart again; a batch
+            # behind some fixed rows cannot.
             raise mixes(node, f"puts rows behind others along dim {axis}, the batch")
         outer = whole
     shape = list(taken[0].dims)
@@ -112,6 +114,7 @@ def _concatenated(flow: RowFlow, taken: Sequence[RowTensor], axis: int) -> RowTe
 
 def _sum(flow: RowFlow, sizes: Sequence[Size]) -> Size:
     letters = {size.letters for size in sizes}
+    # 2*n + 3*n is 5*n; other sums are no products.
     if len(letters) == 1:
         return Size(sum(size.number for size in sizes), letters.pop())
     return flow.letter()
@@ -133,6 +136,7 @@ def _split(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTens
     if parts and len(parts) == count:
         sizes = [Size(one) for one in parts]
     else:
+        # Without lengths, all parts are alike (ONNX, Split).
         even = over(value.dims[axis], Size(count)) if given(values, 1) is None else None
         sizes = [even or flow.letter() for _ in range(count)]
     starts = [sum(one.number for one in sizes[:n]) for n in range(count)]
@@ -172,6 +176,7 @@ def _slice(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     grid = grid_of(value)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         place = at(axis, value.rank)
+        # Exporters slice all dims, most of them from the beginning to the end.
         if start == Size(0) and step == 1 and _is_end(end, value.dims[place]):
             continue
         if place == value.axis:
@@ -282,8 +287,10 @@ def _pad(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
         raise Unclear(msg)
     shape = list(value.dims)
     for place, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
+        # PyTorch's exporter names all dims, with zeros for those that stay.
         if before == 0 and after == 0:
             continue
+        # Filled along the batch, rows would move.
         along(node, value, [place])
         if None in (before, after) and any(one is not None and one.counts for one in values):
             raise mixes(node, "fills as much as the number of rows says")

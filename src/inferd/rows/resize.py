@@ -48,6 +48,7 @@ def _resize(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     shape = list(value.dims)
     for place, size in zip(places, made, strict=True):
         shape[place] = size
+    # Scales are given for all dims, with 1 for the batch.
     along(node, value, [n for n in places if shape[n] != value.dims[n]])
     return value.shaped(tuple(shape), value.axis)
 
@@ -65,6 +66,7 @@ def _check_counts(
 def _check_region(node: RowNode, value: RowTensor, places: Sequence[int]) -> None:
     """Raise Unclear if the batch may change though its own length is asked for."""
     is_cut = node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    # Of a region, the result's length tells nothing of what it shows.
     if is_cut and value.axis in places:
         msg = "it takes a region of dims among which is the batch"
         raise Unclear(msg)

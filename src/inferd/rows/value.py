@@ -109,6 +109,7 @@ def at(axis: object, rank: int) -> int:
     if not isinstance(axis, int) or not -rank <= axis < rank:
         msg = f"{axis} is no dim of a tensor with {rank}"
         raise Unclear(msg)
+    # Negative axes count from the end (ONNX, in all operators that have axes).
     return axis % rank
 
 

@@ -90,6 +90,7 @@ def verdict_by(
         return _judged(follow, about)
     except Unclear as error:
         return Verdict(OPEN, error.reason)
+    # Caught although it is no usual error: a file may nest its graphs as deeply as it likes.
     except RecursionError:
         return Verdict(OPEN, "its graphs lie too deep in one another")
     except odd as error:
@@ -108,6 +109,8 @@ def _judged(follow: Callable[[RowFlow], Followed], model: OnnxFile) -> Verdict:
         mixed = error
     is_quantised = False
     if mixed.is_scale:
+        # A second time, as if scales were the same for all rows: if that is all that mixes them,
+        # joined requests differ as much as quantisation rounds.
         with suppress(Mixed, Unclear):
             tolerant = RowFlow(model, RULES, takes_scales=True)
             is_quantised = _concluded(follow, tolerant).rows == INDEPENDENT
@@ -146,6 +149,7 @@ def given_rows(flow: RowFlow, port: GraphInput) -> RowTensor:
         what = "no dims" if port.dims == () else "an unknown number of dims"
         msg = f"input '{port.name}' has {what}"
         raise Unclear(msg)
+    # A fixed number in the file is what ONNX Runtime insists on: batches of other sizes fail.
     if port.dims[0] >= 0:
         msg = f"dim 0 of input '{port.name}' is {port.dims[0]} in the file, and no batch dim"
         raise Mixed(msg)
@@ -165,6 +169,7 @@ def _check_output(name: str, value: RowTensor) -> None:
     if value.axis != 0:
         msg = f"output '{name}' has the batch in dim {value.axis}, not in the first"
         raise Mixed(msg)
+    # Requests are answered with consecutive rows, one for each of theirs.
     if value.outer != ONE or value.inner != ONE:
         msg = f"output '{name}' has several rows for each of the batch"
         raise Mixed(msg)

@@ -91,6 +91,7 @@ def _listed(inputs: Mapping[str, TensorMetadata]) -> str:
 def _fitted(declared: TensorMetadata, value: InputValue, pixels: str) -> tuple[Tensor, str]:
     name, datatype, dims = declared.name, declared.datatype, declared.shape
     note = ""
+    # Models that take strings decode pictures by themselves: they get the file as it is.
     if value.array is None or (value.is_picture and datatype is DataType.BYTES):
         array = _content(declared, value)
     elif value.is_picture:
@@ -123,6 +124,7 @@ def _fitted(declared: TensorMetadata, value: InputValue, pixels: str) -> tuple[T
 
 
 def _tensor(name: str, datatype: DataType, array: Array, value: InputValue) -> Tensor:
+    # NumPy has no BF16; the array is of its 16 bits, which from_numpy would take for numbers.
     if datatype is DataType.BF16:
         return Tensor(name, datatype, array.shape, np.ascontiguousarray(array))
     try:
@@ -152,6 +154,7 @@ def _content(declared: TensorMetadata, value: InputValue) -> Array:
     sizes = [1 if dim < 0 else dim for dim in dims]
     if known and array.size % known == 0 and (free or array.size == known):
         if free:
+            # Of several free dims, the first takes all: nothing in a file of bytes tells more.
             sizes[free[0]] = array.size // known
         return array.reshape(sizes)
     return array

@@ -65,6 +65,7 @@ def json_array(values: Any, what: str) -> Array:
     different lengths, and for objects and null.
     """
     flat, shape = _flat(values, what)
+    # By the exact type and not isinstance, for which True is an int.
     kinds = {type(one) for one in flat}
     if kinds <= {str}:
         # JSON may escape a lone surrogate; the model is to get it as it is written.

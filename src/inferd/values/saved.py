@@ -28,6 +28,7 @@ def check_suffix(file: str) -> None:
     if not folder.is_dir():
         msg = f"--output {file}: there is no folder {folder}"
         raise InvalidRequest(msg)
+    # Before the request is sent: an answer that took minutes should not be lost for that.
     if not os.access(folder, os.W_OK):
         msg = f"--output {file}: the folder {folder} cannot be written; name another"
         raise InvalidRequest(msg)
@@ -65,6 +66,8 @@ def _npz(tensors: Sequence[Tensor]) -> bytes:
 
 def _npy(tensors: Sequence[Tensor]) -> bytes:
     out = io.BytesIO()
+    # allow_pickle=False: a file that has to be unpickled runs code, and
+    # NumPy refuses to read it by default.
     np.save(out, _storable(_only(tensors, ".npy", ".npz")), allow_pickle=False)
     return out.getvalue()
 

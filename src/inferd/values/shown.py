@@ -27,6 +27,7 @@ def tensor_text(tensor: Tensor, width: int = 80) -> str:
             threshold=MOST_SHOWN,
             edgeitems=3,
             precision=6,
+            # At most six digits, fewer where these say it all.
             floatmode="maxprec",
             separator=", ",
         )
@@ -88,6 +89,7 @@ def _string_lines(array: Array, width: int) -> list[str]:
 def _string(value: bytes, width: int) -> str:
     """Return a string in quotes, on one line; what is no text as bytes are written in Python."""
     try:
+        # repr keeps control characters from reaching the terminal.
         text = repr(value.decode())
     except UnicodeDecodeError:
         text = repr(value)

@@ -54,6 +54,7 @@ def _read_word(word: str, stdin: Callable[[], bytes]) -> Mapping[str, InputValue
     if not text.startswith("@"):
         return {name: InputValue(f"--input {name}", _inline(text))}
     path, member = text[1:], ""
+    # Not at any colon: names of files may have some.
     if ".npz:" in path:
         path, _, member = path.rpartition(":")
     values = read_file(path, stdin)
@@ -111,6 +112,7 @@ def read_file(path: str, stdin: Callable[[], bytes]) -> dict[str, InputValue]:
         if file.is_dir():
             msg = f"{path} is a folder: name a file in it"
             raise InvalidRequest(msg)
+        # Said here, as each reader has its own, less plain, error for it.
         if not file.stat().st_size:
             msg = f"{path} is empty (0 bytes)"
             raise InvalidRequest(msg)
@@ -148,6 +150,7 @@ def _read_numpy(file: Path, path: str) -> dict[str, InputValue]:
     """Return the array of a .npy file, mapped and not read, or the arrays of a .npz file."""
     try:
         if file.suffix.lower() == ".npy":
+            # np.load refuses pickles, which run code, unless it is told otherwise.
             return {"": InputValue(path, np.load(file, mmap_mode="r"))}
         # Opened here, as np.load leaves the file open if it is no archive.
         with file.open("rb") as opened, np.load(opened) as arrays:

@@ -77,6 +77,7 @@ def _read_csv(file: Path) -> dict[str, Array]:
 
 def _delimiter(line: str) -> str:
     """Return what parts the columns: the one of , ; and tab that is there most often."""
+    # Semicolons are what Excel writes where the comma is the decimal point.
     return max(",;\t", key=line.count)
 
 
@@ -93,6 +94,7 @@ def _column(cells: list[str]) -> Array:
         if len(filled) == len(cells):
             return np.array([cell.strip().lower() == "true" for cell in cells])
         return objects([cell.encode() for cell in cells])
+    # An empty cell is a missing number, as in pandas.
     numbers = [_number(cell) if cell.strip() else float("nan") for cell in cells]
     if not filled or any(one is None for one in numbers):
         return objects([cell.encode() for cell in cells])
