@@ -14,6 +14,7 @@ from typing import TextIO
 
 from inferd.errors import InvalidRequest, Unsupported
 
+# No dot at the beginning, so neither "." nor ".." nor a hidden file.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 
@@ -58,6 +59,7 @@ class AllowedFolder:
         if len(self._named) >= self._max_names:
             msg = f"{setting}: clients have named {self._max_names} files, the most there may be"
             raise InvalidRequest(msg)
+        # Also true for a link that leads nowhere: opening it would make its target.
         if must_be_new and os.path.lexists(f"{self.path}/{name}"):
             msg = f"{setting}: there is a file '{name}' already, which is not written over"
             raise InvalidRequest(msg)
@@ -69,8 +71,11 @@ def open_plain(path: Path, flags: int) -> int:
 
     `flags` are added to os.O_WRONLY and os.O_CREAT. Raises OSError.
     """
+    # Opening a pipe without a reader would block (O_NONBLOCK), and a link in the last part of the
+    # path would lead out of the folder (O_NOFOLLOW). Windows has neither flag.
     safe = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | safe | flags, 0o666)
+    # Asked of the descriptor, not of the path, which may become another file in between.
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(0, "it is not a plain file")
@@ -80,4 +85,5 @@ def open_plain(path: Path, flags: int) -> int:
 def open_log(path: Path, *, is_named_by_client: bool) -> TextIO:
     """Open a log file for appending. Raises OSError."""
     target = open_plain(path, os.O_APPEND) if is_named_by_client else path
+    # Names of clients may have lone surrogates, which UTF-8 cannot say: a line must not be lost.
     return open(target, "a", encoding="utf-8", errors="backslashreplace")

@@ -48,6 +48,8 @@ def numbers_of(observed: Observed) -> ModelNumbers:
             **fields,
             requests=_without_zeros(counts.request_histogram),
             histograms=[_without_zeros(each) for each in buckets],
+            # Counts that were put together of several processes have Sampled summaries, which are
+            # sums already.
             samples=[each.samples() for each in summaries if isinstance(each, Summary)],
         ),
         counts.last_ns,
@@ -76,6 +78,8 @@ def observed_in(numbers: ModelNumbers, own: Observed) -> Observed:
 
 def counts_of(numbers: ModelNumbers) -> Counts:
     """Return counts that report `numbers`; they are not for counting on."""
+    # The rows are copied for lack of one type: what is counted on has mutable classes without
+    # msgspec, since a request adds to them.
     counts, counted = Counts(), numbers.counted
     for name in _ROWS:
         rows = getattr(counted, name)
@@ -92,6 +96,7 @@ def counts_of(numbers: ModelNumbers) -> Counts:
         counts.first_responses.counts = first.counts
         counts.first_responses.sum = float(shown(first.total))
     summaries = [Sampled(samples) for samples in counted.samples]
+    # In the order in which `numbers_of` has put them together.
     counts.summaries, counts.cache_summaries = summaries[:5], summaries[5:]
     counts.ran_at(numbers.last_ns)
     return counts
@@ -99,6 +104,7 @@ def counts_of(numbers: ModelNumbers) -> Counts:
 
 def family_numbers(family: Family) -> FamilyNumbers:
     """Return the numbers of a family."""
+    # Triton's types say enough: what only grows is added up, what goes up and down holds for now.
     across = family.across or ("count" if family.kind == "counter" else "level")
     samples = {labels: [value] for labels, value in family.samples}
     return FamilyNumbers(family.name, family.kind, family.help, across, samples)

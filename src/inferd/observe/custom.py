@@ -44,12 +44,14 @@ class CustomMetric:
     def __init__(self, bounds: Sequence[float] = (), progress: Progress | None = None) -> None:
         self.value = 0.0
         self.bounds = bounds
+        # One more than bounds, for what is above all of them (+Inf).
         self.counts = [0] * (len(bounds) + 1)
         self.set_ns = 0
         self._progress = progress or Progress()
 
     def apply(self, verb: str, value: float) -> None:
         """Update the metric; `verb` is "increment", "set" or "observe"."""
+        # First, so that whoever sees a new value has seen a new count: who sends numbers compares it.
         self._progress.count += 1
         if verb == "increment":
             self.value += value
@@ -57,6 +59,7 @@ class CustomMetric:
             self.value = value
             self.set_ns = time.time_ns()
         else:
+            # Bounds are inclusive: `le` means less or equal.
             self.counts[bisect_left(self.bounds, value)] += 1
             self.value += value
 
@@ -72,12 +75,15 @@ class CustomFamily:
 
     def pieces(self) -> Iterator[str]:
         """Yield the lines of the family; see Family.pieces. Meanwhile metrics may come and go."""
+        # A line break would begin a new line of the format (text format 0.0.4); quotes are allowed
+        # here.
         help = self.help.replace("\\", r"\\").replace("\n", r"\n")
         if self.kind != "histogram":
             samples = [(labels, metric.value) for labels, metric in self.metrics.items()]
             yield from Family(self.name, self.kind, help, samples).pieces()
             return
         yield head(self.name, self.kind, help)
+        # Read at once, since a thread may add metrics while the pieces are sent.
         for labels, metric in list(self.metrics.items()):
             below = list(accumulate(metric.counts))
             bounds = map(number, metric.bounds)
@@ -114,6 +120,7 @@ class CustomMetrics:
         if not _NAME.fullmatch(name) or kind not in _KINDS:
             msg = f"'{name[:100]}' is no name of a metric: letters, digits, _ and : make one"
             raise InvalidRequest(msg)
+        # A model must not be able to falsify what dashboards and autoscalers read.
         if name.startswith(RESERVED):
             msg = f"metric family '{name}': names with {', '.join(RESERVED)} are the server's own"
             raise InvalidRequest(msg)
@@ -129,13 +136,16 @@ class CustomMetrics:
         """Return the metric with `labels`, created if need be. Raises InvalidRequest."""
         metrics = self._families[family].metrics
         for label in labels:
+            # Prometheus reserves it for buckets.
             if not _LABEL.fullmatch(label) or label == "le":
                 msg = f"metric family '{family}': '{label[:100]}' is no name of a label"
                 raise InvalidRequest(msg)
+        # Strictly rising: bisect and Prometheus both rely on that.
         if list(bounds) != sorted(set(bounds)) or not all(map(isfinite, bounds)):
             reason = f"the buckets {list(bounds)} are not finite numbers in order"
             msg = f"metric family '{family}': {reason}"
             raise InvalidRequest(msg)
+        # Sorted, so the order in which a model names its labels makes no second metric.
         key = ",".join(f'{name}="{escaped(labels[name])}"' for name in sorted(labels))
         if key not in metrics:
             if len(metrics) >= MAX_METRICS:

@@ -34,6 +34,7 @@ class Devices:
     def families(self) -> list[Family]:
         """Return the metrics of all devices; may take milliseconds."""
         now_s = self._clock()
+        # Several scrapers, or a hasty one, must not each ask NVML, which takes milliseconds.
         if now_s - self._measured_s >= self._interval_s:
             self._measured_s = now_s
             self._families = self._cpu.families() if self._cpu else []
@@ -52,6 +53,7 @@ class Cpu:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
+        # Until the first measurement, the utilization is that since boot.
         self._busy, self._all = self._ticks() or (0, 0)
         self._utilization = 0.0
 
@@ -62,6 +64,7 @@ class Cpu:
             return []
         busy, total = ticks[0] - self._busy, ticks[1] - self._all
         if total > 0:
+            # Counters of single processors may fall when one is taken offline.
             self._utilization = min(1.0, max(0.0, busy / total))
         self._busy, self._all = ticks
         total_bytes, free_bytes = memory
@@ -81,11 +84,14 @@ class Cpu:
     def _ticks(self) -> tuple[int, int] | None:
         """Return the ticks in which the processors were busy, and all ticks, since boot."""
         try:
+            # The line "cpu" sums all processors; its tenth and eleventh fields, guest times, are
+            # contained in user and nice.
             first = (self._proc / "stat").read_text().split("\n", 1)[0].split()
             user, nice, system, idle, waiting, *others = map(int, first[1:9])
         except (OSError, ValueError):
             return None
         busy = user + nice + system + sum(others)
+        # Waiting for a disk is idle: another process could run.
         return busy, busy + idle + waiting
 
     def _memory_bytes(self) -> tuple[int, int] | None:
@@ -95,6 +101,7 @@ class Cpu:
             sizes = {
                 name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)
             }
+            # Not MemFree: caches are given back when programs ask for memory.
             return sizes["MemTotal"] * 1024, sizes["MemAvailable"] * 1024
         except (OSError, ValueError, LookupError):
             return None

@@ -29,10 +29,12 @@ class Family(NamedTuple):
         """Yield the lines of the metric, in texts of at most SAMPLES_IN_ONE_PIECE samples."""
         lines = [head(self.name, self.kind, self.help)]
         for labels, value in self.samples:
+            # No braces without labels, as Prometheus's own libraries write it.
             where = f"{self.name}{{{labels}}}" if labels else self.name
             lines.append(f"{where} {number(value)}\n")
             if len(lines) >= SAMPLES_IN_ONE_PIECE:
                 yield "".join(lines)
+                # The head counts as one line; it is there for a metric without samples, too.
                 lines = []
         yield "".join(lines)
 
@@ -64,6 +66,7 @@ def histogram_lines(
 def number(value: float) -> str:
     """Return `value` as text, with all its digits; NaN, +Inf and -Inf in Prometheus's spelling."""
     if isfinite(value):
+        # The shortest text that reads back as the same float; "%g" would round counters.
         return repr(value)
     if isnan(value):
         return "NaN"

@@ -32,6 +32,7 @@ class Log:
     def __init__(self, settings: LogSettings, folder: AllowedFolder | None = None) -> None:
         self.settings = settings
         self._start_file = settings.file
+        # Without a folder: clients may set levels, but name no file.
         self._folder = folder or AllowedFolder(None, "--log-directory")
         self._is_open = False
         self._listeners: list[logging.Handler] = []
@@ -49,6 +50,7 @@ class Log:
         self._listeners.append(listener)
         if self._is_open:
             _add([listener], self.settings)
+        # The program's own handlers stay; removing or adding real ones would change what it prints.
         else:
             LOGGER.addHandler(_Guest(listener))
 
@@ -80,16 +82,20 @@ class Log:
             msg = "the log belongs to the program this server runs in; change it there"
             raise Unsupported(msg)
         try:
+            # Opened before anything changes: a file that cannot be opened leaves the log as it is.
             handler = self._handler(settings)
         except OSError as error:
             name = settings.file.name if settings.file else ""
             msg = f"log_file '{name}' cannot be opened: {error.strerror}"
             raise InferdError(msg) from error
         try:
+            # What others have to agree to, in other processes, happens here; then nothing can fail
+            # any more.
             yield
         except BaseException:
             handler.close()
             raise
+        # Into the old log, where somebody who looks for it finds why it ends.
         LOGGER.info("a client changes the log settings: %s", _difference(self.settings, settings))
         _install([handler, *self._listeners], settings)
         self.settings = settings
@@ -126,6 +132,8 @@ class Log:
         if settings.file is None:
             handler: logging.Handler = logging.StreamHandler(sys.stderr)
         else:
+            # The operator's own file may be a pipe or /dev/stdout; what clients name must be a
+            # plain file.
             by_client = settings.file != self._start_file
             handler = _File(open_log(settings.file, is_named_by_client=by_client))
         handler.setFormatter(_JsonLines() if settings.format == "json" else _Text(settings.format))
@@ -137,6 +145,7 @@ class Log:
             for field in fields(change)
             if (value := getattr(change, field.name)) is not None
         }
+        # Triton's words for a wrong format, which clients know.
         if new.get("format", LOG_FORMATS[0]) not in LOG_FORMATS:
             msg = (
                 f"invalid argument for log_format, got: {new['format'][:100]}, expected one of "
@@ -150,8 +159,11 @@ class Log:
     def _file_named(self, name: str) -> Path | None:
         """Return the file that `name` means: one that the settings have shown, or another."""
         for known in (self.settings.file, self._start_file):
+            # Settings show a file's name without its folder, so the same name given back means the
+            # same file.
             if name == (known.name if known else ""):
                 return known
+        # "" stands for standard error, as in Triton; only where clients may choose at all.
         if not name and self._folder.path is not None:
             return None
         return self._folder.place("log_file", name)
@@ -159,17 +171,22 @@ class Log:
 
 def _install(handlers: Sequence[logging.Handler], settings: LogSettings) -> None:
     """Let these have all records that `settings` want, and no others."""
+    # First: two handlers at once would write lines twice.
     close_log()
     _add(handlers, settings)
     level = min(_wanted_levels(settings), default=logging.CRITICAL)
+    # OpenTelemetry's own INFO and DEBUG are about its inner life.
     for logger, least in ((LOGGER, level), (_SPANS_LOGGER, max(level, logging.WARNING))):
         logger.setLevel(least)
+        # The root logger may have handlers of libraries, which would repeat each line.
         logger.propagate = False
 
 
 def _add(handlers: Sequence[logging.Handler], settings: LogSettings) -> None:
     wanted = _wanted_levels(settings)
     for handler in handlers:
+        # A filter for each level: Triton's switches are independent (errors off, info on), where
+        # logging's level is a threshold.
         handler.filters[:] = [lambda record: record.levelno in wanted]
         for logger in (LOGGER, _SPANS_LOGGER):
             logger.addHandler(handler)
@@ -192,6 +209,7 @@ def _difference(old: LogSettings, new: LogSettings) -> str:
 
 def _wanted_levels(settings: LogSettings) -> frozenset[int]:
     switches = {
+        # Triton has levels of verbosity, logging one DEBUG; any turns it on.
         logging.DEBUG: settings.verbose > 0,
         logging.INFO: settings.info,
         logging.WARNING: settings.warning,
@@ -205,6 +223,7 @@ def printable(text: str) -> str:
     """Return `text` with line breaks and control characters escaped: names may hold them."""
     if text.isprintable():
         return text
+    # As in Python's own notation, so that what was escaped can be told.
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
@@ -235,6 +254,7 @@ class _Guest(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.listener.handle(record)
+        # Python's handler for programs that have configured none (logging.lastResort).
         last = logging.lastResort
         if last is not None and record.levelno >= last.level and self._is_alone(record.name):
             last.handle(record)
@@ -262,16 +282,19 @@ class _Text(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         keeps_lines = getattr(record, "keeps_lines", False)
+        # A client's text with a line break must not be able to forge a record.
         first, *rest = record.message.rstrip().split("\n") if keeps_lines else [record.message]
         record.message = printable(first) + "".join(f"\n{_indented(line)}" for line in rest)
         return super().formatMessage(record)
 
+    # The name is logging's.
     def formatException(self, ei: Any) -> str:  # noqa: N802
         return "\n".join(map(_indented, super().formatException(ei).splitlines()))
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         if self._is_utc:
             return _utc(record)
+        # Local time, as operators read it beside other logs of the machine.
         created = datetime.fromtimestamp(record.created).astimezone()
         return created.replace(tzinfo=None).isoformat(" ", "milliseconds")
 
@@ -295,6 +318,7 @@ class _JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
+        # A field that JSON does not know must not cost the line.
         return json.dumps(line, ensure_ascii=False, default=str)
 
 

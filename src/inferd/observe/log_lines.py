@@ -8,6 +8,7 @@ import msgspec
 
 from inferd.errors import InferdError
 
+# About what somebody scrolls through; with lines of 4000 characters, 8 MB at most.
 MOST_LINES = 1000
 
 MOST_CHARACTERS = 4000
@@ -44,6 +45,7 @@ class LogLines(logging.Handler):
         except Exception:  # noqa: BLE001  as in logging's own handlers
             self.handleError(record)
             return
+        # Cut here and not when asked for: a traceback of a recursion may have megabytes.
         if len(text) > MOST_CHARACTERS:
             text = text[:MOST_CHARACTERS] + "…"
         self._lines.append(
@@ -59,6 +61,7 @@ class LogLines(logging.Handler):
 
     def since(self, count: int) -> tuple[list[LogLine], int]:
         """Return the lines after the first `count`, and how many of them are gone already."""
+        # The handler's own lock, which logging holds while it calls `emit`.
         self.acquire()
         try:
             there = len(self._lines)
@@ -83,6 +86,7 @@ def decode_lines(data: bytes) -> tuple[list[LogLine], int]:
         raise InferdError(msg) from error
 
 
+# Formatter for its formatException alone.
 _TRACEBACKS = logging.Formatter()
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[list[LogLine], int])

@@ -23,9 +23,12 @@ from inferd.observe.statistics import Duration, ResponseStatistics
 from inferd.observe.stats import BUCKETS, FINE_BUCKETS, MAX_BATCH_ROWS, MAX_RESPONSE_ROWS
 from inferd.observe.summary import SUMMARY_BUCKETS, is_recent
 
+# A server that loads ever new names must not grow for ever: these are kept in a process that never
+# restarts.
 MAX_ENDED_ROWS: Final = 10_000
 """How many model versions the numbers of ended processes have: those that were loaded last."""
 
+# Sent by other processes: a number beyond the end would fail in the middle of adding.
 Bucket = Annotated[int, msgspec.Meta(ge=0, lt=BUCKETS)]
 FineBucket = Annotated[int, msgspec.Meta(ge=0, lt=FINE_BUCKETS)]
 SummaryBucket = Annotated[int, msgspec.Meta(ge=0, lt=SUMMARY_BUCKETS)]
@@ -40,6 +43,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 
+# Field names would be most of what is sent, four times a second for each model version.
 class Phased(msgspec.Struct, array_like=True, gc=False):
     """See Phases."""
 
@@ -119,6 +123,7 @@ class EncodedNumbers(msgspec.Struct, array_like=True, gc=False):
     name: str
     version: str
     born: int
+    # Passed on and kept without decoding: most of it is never looked at.
     row: msgspec.Raw
 
     def numbers(self) -> ModelNumbers:
@@ -175,12 +180,10 @@ def decode(data: bytes) -> ProcessNumbers:
 def _decoded(decoder: "msgspec.msgpack.Decoder[S]", data: bytes | msgspec.Raw) -> S:
     try:
         return decoder.decode(data)
+    # Nested deeply enough, even data that are skipped raise it.
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"the numbers of a process cannot be read: {error}"
         raise InferdError(msg) from error
-
-
-# --- adding ---
 
 
 def add(one: ModelNumbers, other: ModelNumbers) -> ModelNumbers:
@@ -191,9 +194,11 @@ def add(one: ModelNumbers, other: ModelNumbers) -> ModelNumbers:
         max(one.last_ns, other.last_ns),
         _amount(one.first_responses, other.first_responses),
         one.pending_count + other.pending_count,
+        # All processes load the same, so the slowest tells how long the model took.
         max(one.load_s, other.load_s),
         one.is_on_gpu or other.is_on_gpu,
         one.is_cached or other.is_cached,
+        # Joined everywhere, or it is not: one process that found a difference is reason enough.
         all(joined) if joined else None,
         one.is_isolated or other.is_isolated,
     )
@@ -204,6 +209,7 @@ def added(entries: Sequence[EncodedNumbers]) -> ModelNumbers:
 
     Raises InferdError.
     """
+    # Versions loaded by earlier changes are other models under the same name.
     born = max(entry.born for entry in entries)
     first, *others = [entry.numbers() for entry in entries if entry.born == born]
     for other in others:
@@ -239,6 +245,8 @@ def added_customs(processes: Sequence[ProcessNumbers]) -> list[CustomNumbers]:
     found: dict[str, CustomNumbers] = {}
     for family in (each for process in processes for each in process.customs):
         known = found.setdefault(family.name, _empty(family))
+        # Two processes may define a name as different kinds at the same time; the first counts, as
+        # in one process.
         if known.kind == family.kind:
             for labels, amount in family.metrics.items():
                 known.metrics[labels] = _amount(known.metrics.get(labels), amount) or amount
@@ -256,12 +264,15 @@ def added_calls(processes: Sequence[ProcessNumbers]) -> dict[str, Duration]:
 def exact(numbers: Iterable[int | float]) -> Total:
     """Return few numbers that have exactly the same sum as `numbers`: one if they are integers."""
     found = list(numbers)
+    # Integers are exact by themselves, and stay integers in the text.
     if all(isinstance(number, int) for number in found):
         return [sum(found)]
     parts: list[float] = []
     for number in map(float, found):
         left = number
         smaller = []
+        # Shewchuk's algorithm, as in math.fsum, but keeping its parts: a rounded sum that is added
+        # to again could be less than one reported before, and a counter must never fall.
         for part in parts:
             both = left + part
             # What of the two is lost in `both`, exactly.
@@ -269,6 +280,7 @@ def exact(numbers: Iterable[int | float]) -> Total:
             if lost := (left - (both - back)) + (part - back):
                 smaller.append(lost)
             left = both
+        # The error terms of infinities are NaN.
         if not isfinite(left):
             return [sum(found)]
         parts = [*smaller, left]
@@ -297,7 +309,9 @@ def merged(ended: Sequence[bytes], now_s: Callable[[], float] = time.monotonic) 
         )
         for (name, version), entries in by_version.items()
     ]
+    # Newest first, so the limit drops those that were loaded longest ago.
     models.sort(key=lambda entry: -entry.born)
+    # What holds for now has ended with its process.
     customs = [family for family in added_customs(processes) if family.kind != "gauge"]
     for family in customs:
         family.metrics = _first_of(family.metrics, MAX_METRICS)
@@ -323,14 +337,18 @@ def _sum(one: T, other: T) -> T:
     """Return the sum of integers, or of what consists of them and is built alike."""
     total: Any
     if isinstance(one, int):
+        # T is an int here, which mypy does not see through isinstance of a type variable.
         total = one + other  # type: ignore[operator]
     elif isinstance(one, dict):
         assert isinstance(other, dict)
+        # A key that is in one of them alone keeps its value, which is not copied: nobody adds to it
+        # in place.
         total = one | other
         for key in one.keys() & other.keys():
             total[key] = _sum(one[key], other[key])
     elif isinstance(one, list):
         assert isinstance(other, list)
+        # Streams of different lengths have rows for different positions.
         few, many = sorted((one, other), key=len)
         total = [*map(_sum, few, many), *many[len(few) :]]
     else:
@@ -348,6 +366,8 @@ def _limited(counted: Counted) -> Counted:
             for size, row in rows.items():
                 if size not in first:
                     first[0] = _sum(first[0], row) if 0 in first else row
+                    # Row 0 has lost its size, so the inferences in it must be kept apart, as Counts
+                    # does.
                     if name in ("alone", "shared_requests"):
                         counted.other_inference_count += size * row.count
     return counted
@@ -357,6 +377,7 @@ def _amount(one: Amount | None, other: Amount | None) -> Amount | None:
     if one is None or other is None:
         return one or other
     if one.set_ns or other.set_ns:
+        # A gauge that was set is not a sum: the latest value counts.
         return max(one, other, key=lambda each: each.set_ns)
     if one.bounds != other.bounds:
         return one  # as in one process, where those that come first count

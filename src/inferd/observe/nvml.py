@@ -16,6 +16,7 @@ log = logging.getLogger("inferd.metrics")
 
 LIBRARY = "libnvidia-ml.so.1"
 
+# NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE.
 _UUID_BYTES = 96
 _NAME_BYTES = 96
 
@@ -103,11 +104,10 @@ class Gpus:
             return None
         return float(sizes.used / sizes.total) if sizes.total else None
 
-    # --- meters ---
-
     def utilization(self, handle: ctypes.c_void_p) -> float:
         """Return the share of time, from 0 to 1, in which the GPU was busy."""
         value = _Utilization()
+        # The rates are of the last second or so, in percent.
         self._call("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(value))
         return float(value.gpu) / 100
 
@@ -119,6 +119,7 @@ class Gpus:
 
     def power_w(self, handle: ctypes.c_void_p) -> float:
         """Return the power drawn now, in watts."""
+        # NVML counts in milliwatts, Triton's metrics are in watts.
         return self._number("nvmlDeviceGetPowerUsage", handle, ctypes.c_uint()) / 1000
 
     def power_limit_w(self, handle: ctypes.c_void_p) -> float:
@@ -130,11 +131,10 @@ class Gpus:
         value = self._number("nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.c_ulonglong())
         return value / 1000
 
-    # --- the library ---
-
     def _opened(self) -> list[tuple[ctypes.c_void_p, str]]:
         """Return the handle and UUID of each GPU; opening the library is tried only once."""
         if self._handles is None:
+            # Set before opening: what failed once is not tried at each scrape.
             self._handles = []
             try:
                 self._library = self._load(LIBRARY)
@@ -146,6 +146,8 @@ class Gpus:
         return self._handles
 
     def _find(self) -> list[tuple[ctypes.c_void_p, str]]:
+        # Never shut down: others in this process may use the library as well, and the process's end
+        # does it.
         self._call("nvmlInit_v2")
         count = ctypes.c_uint()
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
@@ -168,6 +170,7 @@ class Gpus:
         except AttributeError as error:  # an older driver
             msg = f"{LIBRARY} has no {function}"
             raise NvmlError(msg) from error
+        # 0 is NVML_SUCCESS.
         if status != 0:
             msg = f"{function} of {LIBRARY} returned {status}"
             raise NvmlError(msg)

@@ -25,7 +25,10 @@ CONTENT_TYPE = b"text/plain; charset=utf-8"
 FIRST_RESPONSES = "nv_inference_first_response_histogram_ms"
 FIRST_RESPONSE_BUCKETS_MS = (100.0, 500.0, 2000.0, 5000.0)
 
+# Shorter and longer ones are counted in the first bound and in +Inf: what nobody runs needs no
+# lines for each model.
 _FIRST_BUCKET, _LAST_BUCKET = 12, 34
+# Bounds are powers of two, so they are exact as floats and the same text at each scrape.
 _BOUNDS = [f"{2**bits / 1e9!r}" for bits in range(_FIRST_BUCKET, _LAST_BUCKET + 1)]
 """The upper bounds of the buckets in seconds: 4 µs, 8 µs, ... 17 s."""
 
@@ -35,6 +38,7 @@ _INT64: Final = "q"  # for array and memoryview
 
 _NOT_IN_A_LABEL = re.compile("[^a-zA-Z0-9_]")
 
+# Dashboards made for Triton show it, and would have an error in its place.
 _POOL = [
     Family(f"nv_pinned_memory_pool_{word}_bytes", "gauge", f"Pinned host memory, {word}", [("", 0)])
     for word in ("total", "used")
@@ -92,6 +96,7 @@ class _Snapshot(msgspec.Struct, gc=False):
 
 def _snapshot(observed: Observed, gpu_uuid: str) -> _Snapshot:
     counts = observed.counts
+    # Triton labels models on a GPU with its UUID; those on the CPU have no such label.
     gpu_uuid = gpu_uuid if observed.is_on_gpu else ""
     statistics = counts.statistics(observed.name, observed.version)
     histograms = array(_INT64)
@@ -122,6 +127,7 @@ def exposition(
     `gpu_uuid` labels the models on a GPU; it is "" unless the machine has exactly one.
     """
     readings = []
+    # A thousand models take tens of milliseconds, so the event loop runs between groups.
     for group in groups(observed):
         readings += [_snapshot(one, gpu_uuid) for one in group]
         yield ""
@@ -138,14 +144,12 @@ def exposition(
         if settings.phase_histograms:
             yield from _phase_histograms(readings)
     if cached := [reading for reading in readings if reading.observed.is_cached]:
+        # Triton has these for models with a cache alone.
         yield from _cache_lookups(cached)
         if settings.summary_latencies:
             yield from _summaries(cached, _LOOKUPS, settings.summary_quantiles)
     for family in (*_POOL, *others):
         yield from family.pieces()
-
-
-# --- families of the models ---
 
 
 def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
@@ -166,6 +170,7 @@ def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
         (
             (_labels(reading.observed, reading.gpu_uuid, {"reason": reason}), count)
             for reading in readings
+            # All four reasons even if 0, as in Triton: a rate needs a series that begins at 0.
             for reason, count in reading.observed.counts.fail_counts.items()
         ),
     ).pieces()
@@ -269,6 +274,7 @@ _LOOKUPS = (
 
 def _latencies(readings: Sequence[_Snapshot], phases: Sequence[_Phase]) -> Iterator[str]:
     for phase in phases:
+        # Triton's counters are in whole microseconds.
         samples = ((one.labels, one.durations(phase).ns // 1000) for one in readings)
         help = f"{phase.help}, added up, in microseconds"
         name = phase.pattern.format(phase.word, "duration")
@@ -277,6 +283,7 @@ def _latencies(readings: Sequence[_Snapshot], phases: Sequence[_Phase]) -> Itera
 
 def _first_responses(readings: Sequence[_Snapshot]) -> Iterator[str]:
     name = FIRST_RESPONSES
+    # Once for all models: a second HELP for a name is an error of the format.
     yield head(name, "histogram", "Time to the first answer, in milliseconds")
     for group in groups(readings):
         lines: list[str] = []
@@ -332,6 +339,7 @@ def _phase_histograms(readings: Sequence[_Snapshot]) -> Iterator[str]:
             for reading in group:
                 buckets, sum_ns = reading.histogram(index)
                 below = list(accumulate(buckets))
+                # Counts are cumulative, so leaving out buckets only makes the resolution coarser.
                 inside = [*below[_FIRST_BUCKET : _LAST_BUCKET + 1], below[-1]]
                 lines += histogram_lines(name, reading.labels, _BOUNDS, inside, sum_ns / 1e9)
             yield "".join(lines)
@@ -346,5 +354,6 @@ def _labels(observed: Observed, gpu_uuid: str, more: Mapping[str, str] = NO_LABE
     if gpu_uuid:
         labels["gpu_uuid"] = gpu_uuid
     for name, value in observed.tags.items():
+        # As in Triton: a tag cannot take the place of a label of the server.
         labels["_" + _NOT_IN_A_LABEL.sub("_", name)] = value
     return ",".join(f'{name}="{escaped(value)}"' for name, value in sorted(labels.items()))

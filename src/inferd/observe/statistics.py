@@ -6,6 +6,7 @@ Durations are sums in nanoseconds, each with the number of durations added up.
 import msgspec
 
 
+# Without references to others, so it can be in no cycle.
 class Duration(msgspec.Struct, gc=False):
     """`ns` is the sum of `count` durations."""
 
@@ -18,6 +19,7 @@ class Duration(msgspec.Struct, gc=False):
         self.ns += ns
 
 
+# Its parts have no references of their own.
 class InferStatistics(msgspec.Struct, gc=False):
     """The outcomes of requests, and where the time of the successful ones went.
 

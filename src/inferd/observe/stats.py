@@ -36,6 +36,8 @@ from inferd.observe.statistics import (
 BUCKETS = 65
 """One for each bit length of a duration in ns, up to 2^64 ns (584 years)."""
 
+# Eight buckets for each power of two: a sixteenth of error, for one shift more than the bit length
+# costs.
 FINE_BITS: Final = 3
 FINE_BUCKETS = (BUCKETS - FINE_BITS) << FINE_BITS
 """The buckets of durations of whole requests; below 16 ns each holds one number."""
@@ -102,6 +104,7 @@ class Histogram:
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
+        # One more than bounds, for what is above all of them.
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
@@ -111,6 +114,7 @@ class Histogram:
         self.sum += value
 
 
+# SummaryCounts is interpreted: it is used only where summaries are asked for.
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Counts:
     """The integers of one model version; `clock` is the one that its requests' times come from.
@@ -137,6 +141,8 @@ class Counts:
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self.clock = clock
         self.born = 0
+        # Times come from the monotonic clock; this turns them into dates, without a second clock in
+        # each request.
         self._epoch_ns = time.time_ns() - clock()
         self._last_ns = 0
         self.alone: dict[int, Phases] = {}
@@ -145,6 +151,7 @@ class Counts:
         self.other_inference_count = 0
         self.failed: dict[int, Phases] = {}
         self.failures: dict[int, Duration] = {}
+        # All reasons from the start, so each counter begins at 0.
         self.fail_counts = dict.fromkeys(FAILURE_REASONS, 0)
         self.refused_count = self.rerun_count = 0
         self.comparison_count = self.disagreement_count = 0
@@ -161,34 +168,40 @@ class Counts:
         self.output_histogram = [0] * BUCKETS
         self.summaries: Sequence[Quantiles] = ()
         self.cache_summaries: Sequence[Quantiles] = ()
+        # Never reached unless somebody looks: one comparison tells that there is nobody.
         self.slow_ns = NEVER_NS
         self.on_slow: Callable[[Timed, int], None] | None = None
         self.on_failure: Callable[[Timed, BaseException, str], None] | None = None
 
-    # --- counting ---
-
     def add_success(self, request: Timed) -> None:
         """Count a request that was answered, and its execution unless that was shared."""
+        # Into local names, since each field is read several times and this runs for every request.
         started_ns = request.started_ns
+        # A backend that cannot tell its own work from the framework's has neither stamp: then all
+        # is the framework's.
         computing_ns = request.computing_ns or started_ns
         ended_ns = request.ended_ns
         computed_ns = request.computed_ns or ended_ns
         batch_size = request.batch_size
         rows = self.alone
         if request.shared:
+            # Marked as shared and never started: answered from the cache.
             if not started_ns:
                 self._add_cache_hit(request)
                 return
             rows = self.shared_requests
+        # A new size is rare, so making its row is in a function of its own.
         phases = rows.get(batch_size) or self._new_row(rows, batch_size)
         phases.count += 1
         phases.input_ns += (took_ns := computing_ns - started_ns)
+        # The number of the bucket in one call of C, without a search.
         self.input_histogram[took_ns.bit_length()] += 1
         phases.infer_ns += (took_ns := computed_ns - computing_ns)
         self.infer_histogram[took_ns.bit_length()] += 1
         phases.output_ns += (took_ns := ended_ns - computed_ns)
         self.output_histogram[took_ns.bit_length()] += 1
         self._last_ns = started_ns
+        # Models without a queue have no stamp: they wait for nothing.
         if queued_ns := request.queued_ns:
             phases.queue_ns += (took_ns := started_ns - queued_ns)
             self.queue_histogram[took_ns.bit_length()] += 1
@@ -202,6 +215,7 @@ class Counts:
         self.success_count += 1
         if took_ns > self.slow_ns and self.on_slow is not None:
             self.on_slow(request, took_ns)
+        # For all others the histogram is that of decoupled models, counted by AnswerCount.
         if self.times_answers and (histogram := self.first_responses) is not None:
             histogram.add(took_ns / 1e6)
 
@@ -224,11 +238,14 @@ class Counts:
         """Count a request that ended with `error`, and its execution unless that was shared."""
         began_ns = request.queued_ns or request.started_ns
         if not began_ns:
+            # Neither queued nor started: refused for want of room if it says so, otherwise it was
+            # not valid.
             self.refused_count += isinstance(error, Unavailable)
             return
         _row(self.failures, request.batch_size, Duration).add(self.clock() - began_ns)
         reason = self._reason(request, error)
         self.fail_counts[reason] += 1
+        # A shared execution that failed has been counted by add_shared_execution.
         if request.started_ns and not request.shared:
             self._add_execution(self.failed, request, request.batch_size)
         if self.on_failure is not None:
@@ -285,6 +302,7 @@ class Counts:
 
     def add_response(self, index: int, outcome: Outcome, infer_ns: int, output_ns: int) -> None:
         """Count the outcome of answer `index` (from 0) of a decoupled model's stream."""
+        # Streams may be endless; see MAX_RESPONSE_ROWS.
         index = min(index, MAX_RESPONSE_ROWS - 1)
         while len(self.responses) <= index:
             self.responses.append(ResponseStatistics())
@@ -297,11 +315,10 @@ class Counts:
     def _new_row(self, rows: dict[int, Phases], batch_size: int) -> Phases:
         """Return a new row for a batch size, or row 0 if there are MAX_BATCH_ROWS already."""
         phases = _row(rows, batch_size, Phases)
+        # `_row` has given row 0, which does not tell how many inferences its requests were.
         if batch_size not in rows:
             self.other_inference_count += batch_size
         return phases
-
-    # --- reporting ---
 
     def progress(self) -> int:
         """Return a number that is another one once more has been counted; it takes 1 to 2 µs."""
@@ -334,6 +351,7 @@ class Counts:
             version,
             self.last_ns // 1_000_000,
             self.other_inference_count + sum(size * phases.count for size, phases in counted),
+            # Requests in shared executions are not executions of their own.
             sum(phases.count for phases in executions),
             self._request_statistics(
                 [phases for _, phases in counted],
@@ -373,6 +391,7 @@ class Counts:
         hits: Iterable[Duration],
         miss: Duration,
     ) -> InferStatistics:
+        # As in Triton, a hit counts as a success and in the queue, but as no computation.
         cache_hit = _total(hits)
         count = sum(phases.count for phases in requests) + cache_hit.count
         queue_ns = sum(phases.queue_ns for phases in requests)
@@ -395,6 +414,8 @@ class Counts:
         """Return the buckets and the sum in ns of request, queue, input, infer and output."""
         stats = self.statistics("", "").inference_stats
         queue = self.queue_histogram.copy()
+        # Counted as 0 ns, so that all histograms have the same count; a request adds to no bucket
+        # for it.
         queue[0] += stats.queue.count - sum(queue)  # those that were not queued
         return [
             (powers_of_two(self.request_histogram), stats.success.ns),
@@ -424,6 +445,7 @@ class AnswerCount:
         """Note that an answer has arrived."""
         self._arrived_ns = self._clock()
         if self._index == 0 and (histogram := self._counts.first_responses):
+            # With the wait in the queue: the time that a client sees.
             began_ns = self._request.queued_ns or self._request.started_ns
             histogram.add((self._arrived_ns - began_ns) / 1e6)
 
@@ -436,6 +458,7 @@ class AnswerCount:
 
     def fail(self, error: BaseException) -> None:
         """Note that `error` came instead of the next answer, or of the one not yet taken."""
+        # Before its start a request has no answers: its failure is counted as that of the request.
         if self._request.started_ns:
             self._add("cancel" if _is_cancel(error) else "fail")
 
@@ -463,6 +486,7 @@ def fine_bound(bucket: int) -> int:
 
 def powers_of_two(fine: Sequence[int]) -> list[int]:
     """Return BUCKETS counts by bit length for the FINE_BUCKETS of `request_histogram`."""
+    # Below 16 ns each bucket holds one number, so the first powers of two are fewer buckets.
     few = [*fine[:2], sum(fine[2:4]), sum(fine[4:8])]
     return few + [sum(fine[start : start + 8]) for start in range(8, FINE_BUCKETS, 8)]
 
@@ -493,4 +517,5 @@ def _durations(all_phases: Sequence[Phases]) -> tuple[Duration, Duration, Durati
 
 
 def _is_cancel(error: BaseException) -> bool:
+    # The reader of a stream has left.
     return isinstance(error, asyncio.CancelledError | GeneratorExit | Cancelled)

@@ -22,12 +22,14 @@ from inferd.observe.stats import Counts, Timed
 WINDOW_S = 60.0
 """How far quantiles look back, as in Triton; more by up to the time between two copies."""
 
+# Five copies for a minute, each of a thousand numbers, and quantiles of at most 72 s.
 STEP_S = 12.0
 """The least time between two copies of the counts."""
 
 _BITS = 4
 SUMMARY_BUCKETS = (65 - _BITS) << _BITS
 _UNSIGNED_64 = "Q"
+# One for all: most models have not been asked yet, and comparing with it is one call of C.
 _NOTHING = array(_UNSIGNED_64, bytes(8 * SUMMARY_BUCKETS))
 _PART = 4 << _BITS
 
@@ -42,6 +44,7 @@ class Summary:
 
     def add(self, ns: int) -> None:
         """Count a duration."""
+        # As fine_bucket, with a bit more.
         shift = max(0, ns.bit_length() - _BITS - 1)
         self._counts[(shift << _BITS) + (ns >> shift)] += 1
 
@@ -50,6 +53,7 @@ class Summary:
         before = self._before(self._clock())
         if self._counts == before:
             return [nan] * len(levels)
+        # Counts only grow, so differences are what came in between.
         seen = list(accumulate(map(sub, self._counts, before)))
         total = seen[-1]
         return [_middle(bisect_left(seen, level * total)) for level in levels]
@@ -72,7 +76,9 @@ class Summary:
         copies = self._copies
         if now_s - copies[-1][0] >= STEP_S:
             last = copies[-1][1]
+            # An idle model keeps one copy several times.
             copies.append((now_s, last if last == self._counts else self._counts[:]))
+        # The second, so that one copy of at least a minute ago stays.
         while len(copies) > 1 and now_s - copies[1][0] >= WINDOW_S:
             copies.popleft()
         return copies[0][1]
@@ -147,6 +153,7 @@ class SummaryCounts(Counts):
 
 def is_recent(step: int, now_s: float) -> bool:
     """Tell whether what was copied in `step` may be of the last minute."""
+    # As many steps as a minute has, and the one that is not full.
     return _step(now_s) - step <= WINDOW_S // STEP_S
 
 
@@ -159,6 +166,7 @@ def _difference(after: "array[int]", before: "array[int]") -> dict[int, int]:
     found: dict[int, int] = {}
     if after == before:
         return found
+    # A minute's durations lie in a few powers of two: comparing slices in C skips the others.
     for start in range(0, SUMMARY_BUCKETS, _PART):
         new, old = after[start : start + _PART], before[start : start + _PART]
         if new != old:
@@ -169,4 +177,5 @@ def _difference(after: "array[int]", before: "array[int]") -> dict[int, int]:
 def _middle(bucket: int) -> float:
     """Return the duration, in ns, in the middle of a bucket."""
     shift = max(0, (bucket >> _BITS) - 1)
+    # The middle halves the error, and is exact below 32 ns.
     return float((bucket - (shift << _BITS)) << shift) + ((1 << shift) - 1) / 2

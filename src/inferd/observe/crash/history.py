@@ -9,6 +9,7 @@ import msgspec
 
 from inferd.observe.family import Family
 
+# One crash may have any cause; see docs/decisions/0031-crash-record.md.
 WITHIN_S = 3600.0
 """Two crashes of a model within this time isolate it."""
 
@@ -60,6 +61,8 @@ def crash_families(history: History) -> list[Family]:
             "counter",
             "Ends of earlier processes of this server that nobody had asked for",
             [("", history.count)],
+            # Each process counts the ends that it found when it began, so the sum would count them
+            # again.
             "most",  # each process knows of those before it began
         )
     ]
@@ -67,6 +70,7 @@ def crash_families(history: History) -> list[Family]:
 
 def read_history(descriptor: int) -> History:
     """Return the history in a file, a new one if it is empty. Raises ValueError."""
+    # One byte more than allowed tells a longer file without reading it.
     data = os.pread(descriptor, MAX_BYTES + 1, 0)
     if not data:
         return History()
@@ -83,4 +87,6 @@ def write_history(descriptor: int, history: History) -> None:
     """Write the history to a file."""
     data = msgspec.json.encode(history)
     os.pwrite(descriptor, data, 0)
+    # Written before it is cut: if the process ends in between, garbage follows and is refused, but
+    # what was there is not lost to an empty file.
     os.ftruncate(descriptor, len(data))

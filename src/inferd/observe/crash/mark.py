@@ -34,6 +34,7 @@ class RunMark:
 
 def shown_ids(requests: Sequence[Identified]) -> str:
     """Return the ids of the requests about to run, as a note can hold them."""
+    # Most executions have one request: no list, no join.
     if len(requests) == 1:
         return requests[0].id[:ID_CHARS]
     return ", ".join([request.id for request in requests if request.id])[:ID_CHARS]
@@ -48,6 +49,8 @@ class _Unread:
         self.value = ""
 
 
+# CrashRecord is interpreted: compiled code looks up methods of native classes in a table, unless
+# told.
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RunMarks:
     """Gives marks to threads. The notes of these nobody reads; see CrashRecord."""
@@ -57,6 +60,7 @@ class RunMarks:
 
         `is_load`: it is being loaded.
         """
+        # The arguments are those of CrashRecord; here nobody reads them.
         del model, version, thread, is_load
         return RunMark(_Unread(), "")
 

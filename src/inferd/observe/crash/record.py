@@ -24,12 +24,15 @@ from typing import NamedTuple
 
 from inferd.observe.crash.mark import ID_CHARS, RunMark, RunMarks
 
+# The number at the end is that of the layout: a server of another layout does not guess.
 _MAGIC = b"inferd-runs-2"
 _HEADER = Struct("<16sB7xQQ36s8s")  # magic, state, start and last beat in ns, boot, idle text
 _ENTRY = Struct("<QB23s256s")  # thread, whether it loads, version, model
 _NOTE = ctypes.c_wchar * (ID_CHARS + 1)  # a shorter text ends with NUL
 _NOTE_BYTES = ctypes.sizeof(_NOTE)
+# wchar_t has four bytes on Linux and macOS, two on Windows.
 _WIDE = f"utf-{8 * ctypes.sizeof(ctypes.c_wchar)}-{sys.byteorder[0]}e"
+# A page, so that the header's beat does not share one with notes.
 _ENTRIES_AT = 4096
 _ENTRY_SIZE = _ENTRY.size + _NOTE_BYTES
 _STATE_AT = 16
@@ -72,14 +75,19 @@ class CrashRecord(RunMarks):
     """The record of this process, in the file `descriptor`, which is locked and emptied here."""
 
     def __init__(self, descriptor: int) -> None:
+        # Emptied first, so that nothing of the record before is left in the new one.
         os.ftruncate(descriptor, 0)
         # Without room for a page, a write to mapped memory would end the process.
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, SIZE)
         os.ftruncate(descriptor, SIZE)
         self._memory = mmap.mmap(descriptor, SIZE)
+        # Eight characters cost as much to write as one, and no client can guess them.
         self._idle = secrets.token_hex(4)
+        # Popped from the end, so the lowest numbers are used first, and the mapped pages that are
+        # touched stay few.
         self._free = list(range(MARK_COUNT - 2, -1, -1))
+        # Threads of instances start and end at any time; a run itself takes no lock.
         self._lock = threading.Lock()
         self._loop_thread = threading.get_ident()
         last = self._mark(MARK_COUNT - 1)
@@ -94,6 +102,8 @@ class CrashRecord(RunMarks):
         with self._lock:
             number = self._free.pop() if self._free else MARK_COUNT - 1
             mark = self._mark(number)
+            # The last mark is shared by all that came too late, so nothing about one of them is
+            # written.
             if number < MARK_COUNT - 1:
                 mark.note.value = mark.idle
                 thread = thread or self._loop_thread
@@ -122,6 +132,7 @@ class CrashRecord(RunMarks):
     def _write_entry(
         self, number: int, model: str, version: str, thread: int, *, is_load: bool
     ) -> None:
+        # Lone surrogates; `pack` cuts what is too long for the entry.
         texts = [text.encode("utf-8", "replace") for text in (version, model)]
         at = _ENTRIES_AT + number * _ENTRY_SIZE
         _ENTRY.pack_into(self._memory, at, thread, is_load, *texts)
@@ -137,6 +148,7 @@ def read_record(descriptor: int) -> LastRun | None:
         return None
     data = os.pread(descriptor, SIZE, 0)
     magic = data[:_STATE_AT].rstrip(b"\0")
+    # An older layout has the same beginning: said by name, since an operator has changed versions.
     if magic != _MAGIC and magic.startswith(_MAGIC[:-1]):
         msg = "another version of inferd wrote it"
         raise ValueError(msg)
@@ -147,6 +159,7 @@ def read_record(descriptor: int) -> LastRun | None:
     if magic != _MAGIC or state not in (RUNS, STOPS):
         msg = "it does not begin as a record does"
         raise ValueError(msg)
+    # With the NUL, or an id that begins with the idle text would pass for it.
     idle_note = (idle.decode(errors="replace") + "\0").encode(_WIDE)
     found = (_run_of(data, number, idle_note) for number in range(MARK_COUNT))
     runs = tuple(run for run in found if run is not None)
@@ -171,13 +184,16 @@ def open_private(path: Path) -> int:
 
     Raises OSError, also for what is no regular file of this user's.
     """
+    # The folder may be /tmp, where others can put links and pipes under our name.
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o600)
     try:
+        # Of the descriptor: the path may be exchanged between a look at it and the opening.
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
             msg = f"{path.name} is no regular file of this user's"
             raise OSError(msg)
+        # A file from before, or an unusual umask, may let others read it.
         os.fchmod(descriptor, 0o600)
     except BaseException:
         os.close(descriptor)
@@ -188,5 +204,6 @@ def open_private(path: Path) -> int:
 def boot_id() -> bytes:
     """Return what tells one run of the machine's system from the next, where the system does."""
     with contextlib.suppress(OSError):
+        # A UUID, whose length is the field's.
         return _BOOT.read_bytes().strip()[:36]
     return b""

@@ -11,12 +11,15 @@ from urllib.parse import quote
 
 import pybase64
 
+# The types of KServe's logger, which its users filter by.
 REQUEST = "org.kubeflow.serving.inference.request"
 RESPONSE = "org.kubeflow.serving.inference.response"
 
 JSON = "application/json"
 BINARY = "application/octet-stream"
 
+# Spaces, quotes and percent signs are escaped, and all that is not printable ASCII (CloudEvents
+# HTTP binding, section 3.1.3.2).
 _PLAIN = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
 
@@ -74,6 +77,7 @@ def as_headers(attributes: dict[str, str]) -> dict[str, str]:
 
 def as_line(event: PayloadEvent, attributes: dict[str, str]) -> list[bytes]:
     """Return an event as one line (CloudEvents, JSON Event Format), in parts."""
+    # Without its closing brace: the data follow as they came, without being read again.
     head = json.dumps(attributes, separators=(",", ":")).encode()[:-1]
     if event.json_size is None and not event.is_cut and is_plain(event.data):
         # Between its tokens JSON may have line breaks, and within them it has none.
@@ -84,6 +88,8 @@ def as_line(event: PayloadEvent, attributes: dict[str, str]) -> list[bytes]:
 
 def is_plain(data: bytes) -> bool:
     """Return whether every reader of JSON takes `data`, which the server has read as JSON."""
+    # The server reads these, as Triton's JSON has them, but JSON does not have them; in texts they
+    # are rare, and base64 does no harm.
     if not data or b"NaN" in data or b"Infinity" in data:
         return False
     try:

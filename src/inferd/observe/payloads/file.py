@@ -20,6 +20,7 @@ class EventFile:
     def open(self) -> None:
         """See PayloadSink."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        # Payloads are what clients sent in confidence.
         self._descriptor = os.open(self._path, flags, 0o600)
         self._size = os.fstat(self._descriptor).st_size
 
@@ -61,6 +62,7 @@ def shift(path: Path, count: int) -> None:
     """Make room for a new file `path`: it becomes PATH.1, that one PATH.2, up to `count` files."""
     files = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, count))]
     files[-1].unlink(missing_ok=True)
+    # From the oldest on, or each would overwrite the next.
     for newer, older in reversed(list(pairwise(files))):
         if newer.exists():
             newer.replace(older)

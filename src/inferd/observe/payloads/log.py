@@ -86,14 +86,18 @@ class PayloadLog:
     def takes(self, model: str) -> bool:
         """Decide whether a request to `model` is logged."""
         sample = (self._settings.models.get(model) or self._settings.policy).sample
+        # Without asking for a random number where all are logged.
         return sample >= 1 or random.random() < sample
 
+    # Asked before a payload is copied: what is dropped costs no copy. Several may be told yes at
+    # once, so the limit is exceeded by as many as there are threads.
     def has_room(self, size_bytes: int) -> bool:
         """Return whether so many bytes may be kept; if not, count what is dropped."""
         with self._lock:
             if self._waiting_bytes + size_bytes <= self._settings.buffer_bytes:
                 return True
             self._counts[DROPPED] += 1
+        # Outside of the lock: logging may wait for a disk.
         self._dropped.add(1)
         return False
 
@@ -103,6 +107,7 @@ class PayloadLog:
             self._waiting_bytes += len(event.data) + _OWN_BYTES
             if self._thread is None:
                 # A daemon: a receiver that hangs must not keep the process from ending.
+                # With the first event, so a server whose models are not logged has no thread.
                 self._thread = threading.Thread(target=self._work, name="payloads", daemon=True)
                 self._thread.start()
         self._queue.put(event)
@@ -145,14 +150,13 @@ class PayloadLog:
             ),
         )
 
-    # --- in the thread ---
-
     def _work(self) -> None:
         while (event := self._queue.get()) is not _Sign.END:
             if event is _Sign.REOPEN:
                 self._close_sink()
                 continue
             try:
+                # Sources first, so that an event's own attributes win.
                 self._sink.write(event, self._where | event.attributes())
             except Exception as error:  # noqa: BLE001  one event that fails must not end the thread
                 self.fail(_reason(error))
@@ -160,6 +164,7 @@ class PayloadLog:
                 with self._lock:
                     self._counts[WRITTEN] += 1
             with self._lock:
+                # After the write: what is being sent still takes memory.
                 self._waiting_bytes -= len(event.data) + _OWN_BYTES
         self._close_sink()
 
@@ -171,5 +176,6 @@ class PayloadLog:
 
 
 def _reason(error: Exception) -> str:
+    # Without errno and file name, which the message has already.
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return text or type(error).__name__

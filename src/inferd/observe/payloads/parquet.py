@@ -26,6 +26,8 @@ COLUMNS = (
 )
 """The attributes that have a column, all of them texts."""
 
+# Larger groups compress and read better, but their rows are in memory, and lost if the process is
+# killed.
 _GROUP_BYTES = 8 << 20
 """With about so much, rows are written to the file."""
 
@@ -50,6 +52,7 @@ class EventTable:
     def open(self) -> None:
         """See PayloadSink."""
         try:
+            # pyarrow is large, and most servers do not write Parquet.
             import pyarrow
             import pyarrow.parquet
         except ImportError as error:
@@ -57,6 +60,7 @@ class EventTable:
             raise InvalidConfig(msg) from error
         texts = [pyarrow.field(name, pyarrow.string()) for name in COLUMNS]
         schema = pyarrow.schema([*texts, pyarrow.field("data", pyarrow.binary())])
+        # Made before ParquetWriter does, for the rights that it would not give.
         self._part.touch(mode=0o600)
         self._writer = pyarrow.parquet.ParquetWriter(self._part, schema)
         self._written_bytes = 0
@@ -89,8 +93,11 @@ class EventTable:
         self._write_rows()
         self._writer.close()
         self._writer = None
+        # A file without rows would push a useful one out.
         if self._written_bytes:
             shift(self._path, self._count)
+            # Parquet has its index at the end, so a file is readable only once it is closed: until
+            # then it has another name.
             self._part.replace(self._path)
         else:
             self._part.unlink()

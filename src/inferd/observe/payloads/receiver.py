@@ -12,6 +12,7 @@ from inferd.observe.payloads.event import PayloadEvent, as_headers
 TIMEOUT_S: Final = 5.0
 """For so long, a receiver may be silent."""
 
+# An answer must be read to keep the connection, but a receiver may not fill memory.
 _MOST_ANSWER_BYTES = 1 << 20
 
 
@@ -61,6 +62,8 @@ class EventSender:
         try:
             status = self._sent(event, headers)
         except ConnectionError:  # an idle connection may be closed at any time
+            # On a new connection the receiver itself fails: trying again at once is no use. Sent
+            # twice, an event has the same id, so receivers can tell (CloudEvents, id).
             if is_fresh:
                 raise
             status = self._sent(event, headers)

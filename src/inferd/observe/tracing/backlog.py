@@ -13,6 +13,7 @@ LOGGER = logging.getLogger("inferd.trace")
 MAX_WAITING_BYTES = 1 << 26
 """About how much memory waiting traces may hold; further ones are dropped."""
 
+# Traces of a stream can be large; so many are held twice at most, as objects and as text.
 _MOST_AT_ONCE = 100
 
 
@@ -40,6 +41,7 @@ class Backlog:
         """See Sink.open."""
 
     @property
+    # Without a lock: each count has one writer, and being off by one trace does no harm.
     def is_full(self) -> bool:
         """Whether a trace taken now would be dropped."""
         return self._taken_bytes - self._written_bytes >= self._max_waiting_bytes
@@ -68,8 +70,10 @@ class Backlog:
             traces = [trace for trace in found if trace is not None]
             try:
                 self._pass_on(traces)
+            # A trace that cannot be written must not end the thread, and with it all traces.
             except Exception:
                 LOGGER.exception("unexpected failure in writing traces")
+            # After the write, whatever came of it: only then is the memory free.
             self._written_bytes += sum(trace.size_bytes for trace in traces)
             if found[-1] is None:
                 return

@@ -45,6 +45,7 @@ class TraceWriter(Backlog):
         for path, of_path in groupby(traces, lambda trace: trace.settings.file):
             some = list(of_path)
             try:
+                # Tracer begins no trace without a file; the type allows for one.
                 self._file(path or Path(os.devnull)).write(some)
             except OSError as error:
                 self._failed.add(len(some), f": {error.strerror}")
@@ -85,6 +86,7 @@ class TraceFile:
 
     def _write_numbered(self, texts: Sequence[bytes], frequency: int) -> None:
         while texts:
+            # A frequency that was lowered meanwhile must not stop the file from ending.
             room = max(1, frequency - self._count)
             now, texts = texts[:room], texts[room:]
             self._append(self._numbered(), now, is_new=self._count == 0)
@@ -105,6 +107,7 @@ class TraceFile:
 
     def _open(self, path: Path, *, is_new: bool) -> int:
         if self._is_named_by_client:
+            # A file that somebody has put there between the naming and now is not written to.
             return open_plain(path, os.O_EXCL if is_new else 0)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if is_new else 0)
         return os.open(path, flags, 0o666)
@@ -119,6 +122,7 @@ class SharedTraceFile(TraceFile):
 
     def _numbered(self) -> Path:
         if self._count == 0:
+            # By O_EXCL, which one process alone can win.
             while not _is_made(super()._numbered()):
                 self._number += 1
         return super()._numbered()
@@ -126,6 +130,8 @@ class SharedTraceFile(TraceFile):
     def _open(self, path: Path, *, is_new: bool) -> int:
         del is_new
         descriptor = super()._open(path, is_new=False)
+        # Advisory, between processes of one server: what they read of the end must not change
+        # before they write.
         _lock(descriptor)
         return descriptor
 
@@ -151,6 +157,7 @@ def _put_before_the_bracket(descriptor: int, text: bytes) -> None:
         _write_all(descriptor, b"[%b]" % text, 0)
         return
     try:
+        # The comma last: if the text cannot be written, the file is cut and is what it was.
         _write_all(descriptor, b"\n%b]" % text, end)
     except OSError:
         os.ftruncate(descriptor, end)
@@ -165,9 +172,6 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
         view, offset = view[count:], offset + count
 
 
-# --- Triton's JSON form ---
-
-
 def encode_trace(trace: Trace) -> bytes:
     """Return the JSON objects of a trace and its children, separated by commas.
 
@@ -180,10 +184,12 @@ def _objects(trace: Trace, parent: Trace | None = None) -> Iterator[dict[str, An
     head = {
         "id": trace.id,
         "model_name": trace.model,
+        # Triton's model versions are numbers here, and -1 the latest: none has been chosen yet.
         "model_version": int(trace.version) if trace.version.isdigit() else -1,
         "request_id": trace.request_id,
     }
     yield head | {"parent_id": parent.id} if parent else head
+    # Threads add stamps in any order; readers expect time.
     for name, ns in sorted(trace.stamps, key=lambda stamp: stamp[1]):
         yield {"id": trace.id, "timestamps": [{"name": name, "ns": ns}]}
     for one in trace.tensors:
@@ -195,6 +201,7 @@ def _objects(trace: Trace, parent: Trace | None = None) -> Iterator[dict[str, An
 def _as_json(one: TracedTensor) -> dict[str, str]:
     tensor = one.tensor
     return {
+        # Clients choose names, and people read this in terminals.
         "name": printable(tensor.name),
         "data": _data_text(tensor) if one.has_data else "",
         "shape": ",".join(map(str, tensor.shape)),
@@ -211,9 +218,13 @@ def _data_text(tensor: Tensor) -> str:
             return ""
     array = tensor.numpy().reshape(prod(tensor.shape))
     if tensor.datatype in (DataType.FP16, DataType.BF16):
+        # numpy and JSON have no such numbers.
         array = half_to_float32(array, tensor.datatype)
     elif tensor.datatype is DataType.BOOL:
+        # The format has 0 and 1 for true and false.
         array = array.view(np.uint8)
+    # orjson would write null.
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return ",".join(map(str, array.tolist()))
+    # In C, where str() would be called for each element.
     return orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].decode()

@@ -32,6 +32,7 @@ from inferd.observe.tracing import trace as activities
 from inferd.observe.tracing.parent import Parent
 from inferd.observe.tracing.trace import Trace
 
+# Which stamps are events of which span, as in Triton's spans.
 _OF_REQUEST = (activities.REQUEST_START, activities.QUEUE_START, activities.REQUEST_END)
 _OF_COMPUTE = (
     activities.COMPUTE_START,
@@ -53,6 +54,7 @@ def open_provider(collector: CollectorSettings, service: str) -> TracerProvider:
     `service`. Raises ValueError for settings that do not fit together.
     """
     usual = {"service.name": service, "service.version": inferd.__version__}
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES.
     resource = Resource.create(usual).merge(OTELResourceDetector().detect())
     resource = resource.merge(Resource(dict(collector.resource)))
     processor = BatchSpanProcessor(
@@ -61,6 +63,7 @@ def open_provider(collector: CollectorSettings, service: str) -> TracerProvider:
         schedule_delay_millis=collector.bsp_schedule_delay,
         max_export_batch_size=collector.bsp_max_export_batch_size,
     )
+    # The server ends it, within its time limit; an exit hook could wait for a collector that hangs.
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(processor)
     return provider
@@ -74,6 +77,7 @@ def record(tracer: Tracer, trace: Trace, epoch_ns: int) -> None:
     others = [stamp for stamp in stamps if stamp[0] not in _OF_REQUEST + _OF_COMPUTE]
     ends = stamps[0][1], stamps[-1][1]
     context = _context_of(trace.parent)
+    # So that a trace viewer shows an edge from the client's span to the server.
     context = _Maker(tracer, trace).make("InferRequest", context, others, ends, SpanKind.SERVER)
     _record_model(tracer, trace, epoch_ns, context)
 
@@ -92,6 +96,7 @@ def _record_model(tracer: Tracer, trace: Trace, epoch_ns: int, context: Context)
 
 
 def _stamps(trace: Trace, epoch_ns: int) -> Stamps:
+    # Stamps are of a monotonic clock, spans want dates.
     return [(name, ns + epoch_ns) for name, ns in sorted(trace.stamps, key=lambda one: one[1])]
 
 
@@ -132,6 +137,7 @@ class _Maker:
 
 def _context_of(parent: Parent | None) -> Context:
     if parent is None:
+        # Empty, or a span that is current in this thread would become the parent.
         return Context()
     flags = TraceFlags(TraceFlags.SAMPLED if parent.is_sampled else TraceFlags.DEFAULT)
     context = SpanContext(parent.trace_id, parent.span_id, is_remote=True, trace_flags=flags)

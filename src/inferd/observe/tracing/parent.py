@@ -20,7 +20,9 @@ def read_parent(traceparent: str) -> Parent | None:
     Version 00 has exactly four fields; later versions may have more.
     """
     match = _TRACEPARENT.fullmatch(traceparent.strip())
+    # A version of ff is invalid (W3C Trace Context, section 2.2.1).
     if match is None or match[1] == "ff" or (match[1] == "00" and match[5]):
         return None
     parent = Parent(int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1))
+    # All zeros are invalid as well (section 2.2.2).
     return parent if parent.trace_id and parent.span_id else None

@@ -39,6 +39,7 @@ class SpanSender(Backlog):
         except ValueError as error:
             msg = f"--trace-config opentelemetry,...: {error}"
             raise InvalidConfig(msg) from error
+        # Kept, since the module must not be imported by servers without OpenTelemetry.
         self._record = otel.record
         self._tracer = self._provider.get_tracer("inferd")
 
@@ -54,6 +55,7 @@ class SpanSender(Backlog):
         ending.join(max(0.0, timeout_s - (time.monotonic() - started_s)))
 
     def _write(self, traces: Sequence[Trace]) -> None:
+        # Read anew each time: the clock of dates is corrected while a server runs.
         epoch_ns = time.time_ns() - time.perf_counter_ns()
         for trace in traces:
             self._record(self._tracer, trace, epoch_ns)

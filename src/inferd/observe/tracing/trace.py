@@ -97,6 +97,7 @@ class Trace:
         budget: Budget | None = None,
     ) -> None:
         self.id = number
+        # Only of traces without a tracer, in tests and tools: ids must differ within a trace.
         self._budget = budget or Budget(count(number + 1))
         self._budget.size_bytes += _OWN_BYTES
         self.model = model[:MAX_TEXT]
@@ -151,6 +152,8 @@ class Trace:
             has_data = (
                 size <= MAX_TENSOR_BYTES and self._budget.size_bytes + size <= MAX_TRACE_BYTES
             )
+            # A copy, since the tensor may be a view of shared memory or of a body that is received
+            # into again.
             data = bytes(tensor.view()) if has_data else b""
             copy = Tensor(tensor.name, tensor.datatype, tensor.shape, data)
             self.tensors.append(TracedTensor(activity, copy, has_data))
@@ -158,5 +161,6 @@ class Trace:
 
     def repeat_tensors(self, of: str, activity: str) -> None:
         """Record the tensors of the activity `of` again, as those of `activity`."""
+        # The same copy: what reaches the backend is what was queued.
         again = [one._replace(activity=activity) for one in self.tensors if one.activity == of]
         self.tensors += again

@@ -74,15 +74,18 @@ class _Sampling:
         settings = self.settings
         if not settings.levels:
             return False
+        # A client's own span is followed whatever rate and count are.
         if settings.mode == OPENTELEMETRY:
             return True
         return settings.file is not None and settings.rate > 0 and self.left_count != 0
 
     def takes(self) -> bool:
         """Count a request, and tell whether it is to be traced."""
+        # -1 stands for no limit, and is true.
         if not self.settings.rate or not self.left_count:
             return False
         self.seen_count += 1
+        # Every rate-th, not at random: as Triton.
         if self.seen_count % self.settings.rate:
             return False
         if self.left_count > 0:
@@ -105,6 +108,7 @@ class Tracer:
         folder: AllowedFolder | None = None,
         numbers: Iterator[int] | None = None,
     ) -> None:
+        # The one attribute that a request reads.
         self.is_on = False
         self.follows_clients = settings.mode == OPENTELEMETRY
         self._sink = sink
@@ -115,8 +119,6 @@ class Tracer:
         self._numbers = numbers or count(1)
         self._look()
         self._warn_of_no_file(settings)
-
-    # --- requests ---
 
     def begin(self, model: str, parent: Parent | None = None) -> Trace | None:
         """Return a new trace for a request to `model`, None if it is not to be traced.
@@ -131,14 +133,13 @@ class Tracer:
         if not (parent and parent.is_sampled) and not sampling.takes():
             return None
         if not sampling.left_count:
+            # The last trace of a count turns tracing off.
             self._look()
         return Trace(next(self._numbers), model, settings, parent, Budget(self._numbers))
 
     def finish(self, trace: Trace) -> None:
         """Pass a complete trace to the sink."""
         self._sink.take(trace)
-
-    # --- settings ---
 
     def settings(self, model: str = GLOBAL) -> TraceSettings:
         """Return the settings for `model`; `count` is the number of traces left to make."""
@@ -173,8 +174,10 @@ class Tracer:
         given = self._given.get(model, {}) | new
         given = {name: value for name, value in given.items() if name not in change.cleared}
         changed = new.keys() | change.cleared
+        # For its errors: nothing may be raised once other processes have agreed.
         self._after({**self._given, model: given}, model, changed)
         yield
+        # Computed again: meanwhile requests were counted.
         self._apply({**self._given, model: given}, model, changed)
         self._warn_of_no_file(self.settings(model))
 
@@ -220,7 +223,10 @@ class Tracer:
                 continue
             about = changed if name == model else frozenset()
             if model == GLOBAL:
+                # A model's own setting is not changed by a global one.
                 about = changed - own.keys()
+            # What is left of a global count, not what it was: else each change would begin it
+            # again.
             settings = replace(base, **{"count": everywhere.left_count, **own})
             after[name] = (before.get(name) or before[GLOBAL]).under(settings, about)
         for sampling in after.values():
@@ -230,16 +236,16 @@ class Tracer:
     def _look(self) -> None:
         self.is_on = any(sampling.may_sample for sampling in self._samplings.values())
 
-    # --- life ---
-
     def open(self) -> None:
         """Get ready to write traces. Raises InvalidConfig when that is impossible."""
         self._sink.open()
 
     async def close(self, timeout_s: float) -> None:
         """Stop tracing and write what is left, but give up after `timeout_s` seconds."""
+        # Requests under way may still finish traces; new ones begin none.
         self._samplings = {GLOBAL: _Sampling(replace(self._start, levels=()))}
         self._look()
+        # The sink waits for its thread, and the event loop still has answers to send.
         await asyncio.get_running_loop().run_in_executor(None, self._sink.close, timeout_s)
 
 
@@ -259,5 +265,6 @@ def _levels_named(names: tuple[str, ...]) -> tuple[str, ...] | None:
         more = len(names) - 1
         msg = f"Expect only one trace level '{OFF}' is specified: trace_level has {more} more"
         raise InvalidRequest(msg)
+    # In a fixed order, and each once.
     known = tuple(level for level in LEVELS if level in names)
     return known if known or OFF in names else None
