@@ -19,8 +19,10 @@ def arrivals(kind: str, rate: float, seconds: float, seed: int) -> Times:
     """
     if kind == "constant":
         count = int(rate * seconds)
+        # Rounded from multiples, so errors of the gap do not add up.
         return np.round(np.arange(count) * (1e9 / rate)).astype(np.int64)
     random = np.random.default_rng(seed)
+    # Some more than expected, so the loop below hardly ever runs.
     gaps = random.exponential(1e9 / rate, int(rate * seconds * 1.2) + 100)
     times = np.cumsum(gaps)
     while times[-1] < seconds * 1e9:  # unlikely: few gaps, all short
@@ -38,4 +40,5 @@ def recorded(offsets_s: Sequence[float], speed: float) -> Times:
 
 def part_of(times: Times, part: int, count: int) -> Times:
     """Return the times of one of `count` processes: each `count`-th; together they are all."""
+    # Every count-th: each process has the same load at each moment.
     return times[part::count]

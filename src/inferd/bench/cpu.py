@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROC = Path("/proc")
+# TCP_LISTEN of the kernel's tcp_states.h, in hex as /proc/net/tcp has it.
 _LISTENS = "0A"
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
@@ -31,6 +32,7 @@ def processes_at(host: str, port: int) -> list[int]:
         parents[pid] = _parent(pid)
         if inodes & set(_sockets(pid)):
             found.add(pid)
+    # Parents may have larger numbers than their children, so one pass is not enough.
     size = -1
     while size != len(found):  # until no further descendant is found
         size = len(found)
@@ -52,6 +54,8 @@ def is_here(host: str) -> bool:
     for family, kind, protocol, _, address in places:
         try:
             with socket.socket(family, kind, protocol) as one:
+                # The system itself says whether an address is one of this machine's; no traffic is
+                # sent.
                 one.bind(address)
         except OSError:
             continue
@@ -113,5 +117,6 @@ def _cpu_seconds(pid: int) -> float:
     fields = _fields(pid)
     if not fields:
         return 0.0
+    # utime, stime, cutime and cstime (proc(5)), counted from the field after the name.
     ticks = sum(int(one) for one in fields[11:15])
     return ticks / os.sysconf("SC_CLK_TCK")

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
+# Enough for quantiles of a bootstrap, each still with requests of many kinds.
 SLICES = 20
 DRAWS = 200
 RESOLUTION = 0.002
@@ -21,6 +22,7 @@ LEAST_BEYOND = 2
 LEAST = 20
 """The fewest requests of a half for which a drift is said."""
 
+# The same measurement has the same interval each time.
 _SEED = 20
 _BINS_PER_E = 1 / np.log1p(RESOLUTION)
 
@@ -65,12 +67,14 @@ def distribution(latencies_ns: Samples, sent_ns: Samples) -> Distribution | None
     told = [
         one
         for one in PERCENTILES
+        # Rounded, since 100 - 99.9 is not exactly 0.1.
         if one == 50 or round(count * (100 - one) / 100, 6) >= LEAST_BEYOND
     ]
     ordered = np.sort(latencies_ns)
     values = np.quantile(ordered, [one / 100 for one in told]) / 1e3
     lows, highs = _intervals(latencies_ns, sent_ns, told)
     percentiles = {
+        # The interval comes from bins and the value does not: it must lie within.
         f"p{one:g}": Estimate(float(value), float(min(low, value)), float(max(high, value)))
         for one, value, low, high in zip(told, values, lows, highs, strict=True)
     }
@@ -87,6 +91,7 @@ def distribution(latencies_ns: Samples, sent_ns: Samples) -> Distribution | None
 def _curve(ordered: Samples) -> list[tuple[float, float]]:
     """Return points of the distribution, denser towards 100 %, as far as requests tell of it."""
     count = len(ordered)
+    # As many points from 99 to 99.9 % as from 90 to 99 %.
     shares = 1 - np.logspace(0, -np.log10(max(count, 2)), 60)
     places = np.minimum((shares * count).astype(int), count - 1)
     return [
@@ -102,13 +107,16 @@ def _intervals(
     first, last = int(sent.min()), int(sent.max())
     length = max(1, last - first + 1)
     slices = np.minimum((sent - first) * SLICES // length, SLICES - 1)
+    # In bins of a logarithmic scale, so an interval costs the same for any number of requests.
     bins = np.round(np.log(np.maximum(latencies, 1)) * _BINS_PER_E).astype(np.int64)
     lowest = int(bins.min())
     width = int(bins.max()) - lowest + 1
     counts = np.bincount(slices * width + (bins - lowest), minlength=SLICES * width)
     table = counts.reshape(SLICES, width).astype(np.float64)  # which BLAS multiplies
+    # A slice without requests cannot be drawn.
     table = table[table.sum(axis=1) > 0]
     random = np.random.default_rng(_SEED)
+    # How often each slice was drawn, for all draws in one call.
     weights = random.multinomial(len(table), [1 / len(table)] * len(table), DRAWS)
     below = np.cumsum(weights @ table, axis=1)
     totals = below[:, -1:]

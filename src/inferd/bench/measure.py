@@ -35,10 +35,12 @@ class ServerAccount:
         """Look when the measurement begins."""
         self._after = []
         self._before = self._look()
+        # Last, so that asking for statistics is not counted.
         self._cpu_s, self._seconds = cpu_seconds(self._pids), time.monotonic()
 
     def end(self) -> None:
         """Look when it ends."""
+        # First, for the same reason.
         self._cpu_s = cpu_seconds(self._pids) - self._cpu_s
         self._seconds = time.monotonic() - self._seconds
         self._after = self._look()
@@ -88,6 +90,7 @@ def result_of(plan: Plan, point: Point, measured: Measured, account: ServerAccou
     for one in found:
         errors.update(one.errors)
     judged = _verdict(found, latencies)
+    # A wrong figure is worse than none (docs/decisions/0042-commands-against-servers.md).
     is_trusted = judged.trust is not Trust.NONE
     return PointResult(
         point.name,
@@ -101,6 +104,7 @@ def result_of(plan: Plan, point: Point, measured: Measured, account: ServerAccou
         distribution(latencies, sent) if is_trusted else None,
         distribution(firsts, sent) if is_trusted and len(firsts) == len(sent) else None,
         sum(one.part_count for one in found) / len(firsts) if len(firsts) else 0.0,
+        # What was interrupted has no second look at the statistics.
         account.phases() if measured.is_whole else None,
         account.cpu_us(per_s) if measured.is_whole else None,
         _notes(plan, point, found, latencies, sent),
@@ -117,6 +121,7 @@ def _verdict(found: Sequence[LoadSample], latencies: Samples) -> TrustVerdict:
     ]
     verdicts = [verdict(use, median_us, len(found)) for use in uses]
     order = [Trust.NONE, Trust.NOTABLE, Trust.FULL]
+    # The least trusted, and of those the one with the most of its own.
     return min(verdicts, key=lambda one: (order.index(one.trust), -one.own_us))
 
 

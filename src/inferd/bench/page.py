@@ -69,9 +69,6 @@ def _table(result: RunResult) -> Iterator[str]:
         yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
 
 
-# --- lines ---
-
-
 def _load(one: PointResult) -> float:
     return one.rate or float(one.concurrency)
 
@@ -125,15 +122,13 @@ def _phase_lines(found: Sequence[PointResult]) -> list[Line]:
 
 def _nines(percentile: float) -> float:
     """Return where a percentile is drawn: each further 9 takes as much room."""
+    # 100 % would be infinitely far to the right.
     return -math.log10(max(1 - percentile / 100, 1e-7))
 
 
 def _nines_text(at: float) -> str:
     share = 100 * (1 - 10**-at)
     return f"{share:.6g} %"
-
-
-# --- drawing ---
 
 
 def _figure(
@@ -173,8 +168,10 @@ def plot(
         return ""
     x_least, x_most = min(one[0] for one in every), max(one[0] for one in every)
     y_most = max(max(one[1] for one in every), 1e-9) * 1.05
+    # A plain axis begins at 0; that of percentiles has no 0.
     if place is float:
         x_least = 0.0
+    # A single point has no span.
     x_span = x_most - x_least or 1.0
 
     def x_at(x: float) -> float:

@@ -40,6 +40,7 @@ def phases(
             old: Duration = getattr(was.inference_stats, name) if was else Duration()
             counts[name] += now.count - old.count
             spent[name] += now.ns - old.ns
+    # A server that was started anew counts from 0 again.
     if counts["success"] <= 0:
         return None
 

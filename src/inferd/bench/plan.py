@@ -38,6 +38,7 @@ class Message(msgspec.Struct, frozen=True):
 LEAST_SEQUENCE = 1 << 31
 """Sequences have numbers from here on, all of ten digits, and of varints of five bytes."""
 MOST_SEQUENCES = 1 << 32
+# A number that hardly occurs in inputs by chance; `_split` refuses those in which it does.
 PLACEHOLDER = LEAST_SEQUENCE + 0x12345678
 
 

@@ -25,6 +25,7 @@ from inferd.bench.plan import (
 from inferd.bench.sweep import parts
 from inferd.errors import InferdError, Unavailable
 
+# A process imports numpy, on a machine that may be loaded by its server.
 _START_S = 30.0
 _LOOK_S = 0.1
 _AFTER_S = 20.0
@@ -90,6 +91,7 @@ class Generators:
             process_group=0,  # Ctrl-C is for this process, which tells them
         )
         self._processes.append(process)
+        # Pipes are read by threads: select does not take them on Windows.
         threading.Thread(target=self._read, args=(number, process), daemon=True).start()
         self._tell(process, self._plan)
 
@@ -135,6 +137,7 @@ class Generators:
             try:
                 self._take(waiting)
             except KeyboardInterrupt:
+                # A second Ctrl-C ends everything at once.
                 if not is_whole:
                     raise
                 is_whole = False

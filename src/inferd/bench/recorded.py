@@ -13,6 +13,7 @@ from inferd.values.fitting import fitted
 from inferd.values.json_text import read_json
 from inferd.wire.v2.rest.codec import JsonRules, V2Rest
 
+# All are in memory, as the bytes that are sent.
 MOST_REQUESTS = 100_000
 
 
@@ -51,6 +52,7 @@ def read_requests(file: str, declared: Sequence[TensorMetadata], model: str) -> 
 
 
 def _in_order(found: list[tuple[float, list[Tensor]]]) -> Recorded:
+    # Times of some alone are of no use.
     if any(not seconds for seconds, _ in found):
         return Recorded([inputs for _, inputs in found], [])
     found.sort(key=lambda one: one[0])
@@ -65,10 +67,12 @@ def _is_payload_log(file: Path) -> bool:
         event = json.loads(first)
     except ValueError:
         return False
+    # Required in each CloudEvent.
     return isinstance(event, dict) and "specversion" in event
 
 
 def _logged(file: Path, model: str) -> list[tuple[float, list[Tensor]]]:
+    # As lenient as servers are: what was logged was accepted.
     codec = V2Rest(JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**31))
     found: list[tuple[float, list[Tensor]]] = []
     for one in PayloadReader([file]).requests():

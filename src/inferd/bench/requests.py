@@ -62,6 +62,7 @@ def plan_of(
         head = encoded[0][0]
     else:
         messages = []
+        # First, middle, last, and a sequence of one request.
         for start, end in ((True, False), (False, False), (False, True), (True, True)):
             sequence = RequestSequence(PLACEHOLDER, start, end)
             head, content = encode(_request(inputs[0], wanted, sequence))

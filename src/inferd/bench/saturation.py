@@ -11,6 +11,7 @@ import enum
 
 import msgspec
 
+# From there on a queue's waiting time grows steeply.
 BUSY = 0.8
 """The share of a core from which on a generator is at its limit: requests queue there."""
 TOO_MUCH = 0.25
@@ -46,6 +47,7 @@ class GeneratorUse(msgspec.Struct, frozen=True):
         taken = min((self.cpu_s + self.waited_s) / self.elapsed_s, 0.99)
         # One queue whose work is even, served by a program that is busy for that share.
         waited_us = self.waited_s / self.request_count * 1e6
+        # Pollaczek and Khinchine's formula for service times that do not vary (M/D/1).
         return (each_us + waited_us) * (1 + taken / (2 * (1 - taken)))
 
 

@@ -12,6 +12,7 @@ from inferd.wire.shared_memory import span_parameters
 if TYPE_CHECKING:
     from inferd.client.sync.shared_memory import SharedMemory
 
+# As SharedRegion lays arrays out.
 ALIGNED = 64
 MOST_PLACES = 64
 """How many places for answers there are at most; more requests at a time share them."""
@@ -23,6 +24,7 @@ def size_of(inputs: Sequence[Sequence[Tensor]], outputs: Mapping[str, int], plac
     """Return how much memory the inputs take, and the outputs, each of so many bytes, in places."""
     sizes = [one.size_bytes for tensors in inputs for one in tensors]
     sizes += [size for size in outputs.values() for _ in range(places)]
+    # A region of 0 bytes cannot be made.
     return max(ALIGNED, sum(-(-size // ALIGNED) * ALIGNED for size in sizes))
 
 
@@ -32,6 +34,7 @@ def placed_inputs(memory: "SharedMemory", inputs: Sequence[Sequence[Tensor]]) ->
 
 
 def _placed(memory: "SharedMemory", tensor: Tensor) -> Tensor:
+    # Bytes, whatever the datatype: what matters is where they lie.
     array = memory.array(tensor.size_bytes, np.uint8)
     array[...] = np.frombuffer(tensor.view(), np.uint8)
     parameters = (tensor.parameters or {}) | span_parameters(memory.span_of(array))

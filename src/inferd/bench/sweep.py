@@ -32,6 +32,7 @@ def _range(part: str, text: str, option: str) -> Iterator[float]:
         values = [float(one) for one in ends]
     except ValueError:
         values = []
+    # NaN, which float() reads.
     if not 1 <= len(values) <= 3 or any(one != one for one in values):
         msg = f"{option} is '{text}', expected as in 8, or 1,2,8, or 1:64 (doubling), or 10:100:10"
         raise InvalidConfig(msg)
@@ -44,6 +45,7 @@ def _range(part: str, text: str, option: str) -> Iterator[float]:
         msg = f"{option} {text}: a range goes up from more than 0, in steps of more than 0"
         raise InvalidConfig(msg)
     at, count = first, 0
+    # Steps of 0.1 add up to a little more than the end.
     while at <= last * (1 + 1e-9) and count <= MOST_POINTS:
         yield at
         at = at + step if step else at * 2
@@ -85,6 +87,7 @@ def parts(point: Point, count: int) -> list[Point]:
     if not point.concurrency:
         share = max(1, point.connections // count)
         return [_with(point, part=one, parts=count, connections=share) for one in range(count)]
+    # A process without a request to send would only take a core.
     count = min(count, point.concurrency)
     return [
         _with(

@@ -24,6 +24,7 @@ def rows(points: Sequence[PointResult]) -> list[tuple[str, ...]]:
 
 
 def _row(one: PointResult) -> tuple[str, ...]:
+    # A generator at its limit has measured that the server can do at least this much.
     least = "≥ " if one.verdict.trust is Trust.NONE else ""
     server = one.server
     return (

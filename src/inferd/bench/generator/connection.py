@@ -35,6 +35,7 @@ class LoadConnection(asyncio.BufferedProtocol):
         self._plan = plan
         self._on_end = on_end
         self._transport: Any = None
+        # One buffer for each connection, since nobody keeps what is received.
         self._view = memoryview(bytearray(BUFFER_BYTES))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

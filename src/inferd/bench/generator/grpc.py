@@ -10,6 +10,7 @@ from inferd.http.h2.frames import ConnectionFault, Setting
 from inferd.http.h2.hpack import HeaderDecoder
 
 _MAX_LIST_BYTES: Final = 65536
+# As the client's: a quarter of the window.
 _RENEWED_AT: Final = 1 << 29
 _PREFIX_BYTES: Final = 5
 _KNOWN_BLOCKS: Final = 64
@@ -70,6 +71,7 @@ class GrpcLoadConnection(LoadConnection):
             start += head
             self._is_open = True
         size = len(content)
+        # As nearly all requests: head and message in one write.
         if size <= min(self._frame_bytes, self._window, self._connection_window):
             flags = 0 if self._plan.is_stream else frames.END_STREAM
             self._window -= size
@@ -119,12 +121,16 @@ class GrpcLoadConnection(LoadConnection):
             high, low, kind, flags, stream_id = frames.read_header(buffer, at)
             length = high << 8 | low
             start = at + frames.HEADER_BYTES
+            # Kinds beyond CONTINUATION must be ignored (RFC 9113, section 4.1), but on stream 0
+            # they are more likely another protocol.
             if kind > frames.CONTINUATION and not stream_id:
                 self._fail("what listens there does not speak HTTP/2")
                 return
             if start + length > end:
+                # Only padding and streams need the bytes of a frame.
                 if kind != frames.DATA or self._plan.is_stream or flags & frames.PADDED:
                     break
+                # Large answers are counted, not collected.
                 self._skipped = length - (end - start)
                 self._count(length)
                 at = end
@@ -172,6 +178,7 @@ class GrpcLoadConnection(LoadConnection):
         self._used += size
         if self._used >= _RENEWED_AT:
             update = frames.encode_window_update(0, self._used)
+            # A unary call ends before its own window does: it has 2 GiB.
             if self._plan.is_stream and self._is_open:
                 update += frames.encode_window_update(self._id, self._used)
             self._transport.write(update)
@@ -184,6 +191,7 @@ class GrpcLoadConnection(LoadConnection):
             if name == Setting.MAX_FRAME_SIZE:
                 self._frame_bytes = value
             elif name == Setting.INITIAL_WINDOW_SIZE:
+                # The difference counts for open streams (RFC 9113, section 6.9.2).
                 self._window += value - self._initial_window
                 self._initial_window = value
         self._transport.write(frames.encode_frame(frames.SETTINGS, frames.ACK, 0))
@@ -208,6 +216,7 @@ class GrpcLoadConnection(LoadConnection):
 
     def _error_in(self, block: bytes) -> str | None:
         """Return what a block's status says: "" is success, None that it has none."""
+        # Equal blocks mean the same, since the dynamic table is turned off in SETTINGS.
         if block in self._known:
             return self._known[block]
         fields, _ = self._decoder.decode(block)
@@ -239,10 +248,12 @@ class GrpcLoadConnection(LoadConnection):
     def _take_answer(self, message: bytes) -> None:
         if not self.is_busy:
             return
+        # Field 1 of ModelStreamInferResponse; a good answer has an empty one, which is not written.
         if message.startswith(b"\x0a"):  # error_message
             size, at = _integer(message, 1)
             self.end(message[at : at + size].decode(errors="replace"))
             return
+        # Looked for as bytes: decoding each answer would cost more than the server's work.
         is_final = self._plan.has_one_answer or FINAL in message
         if not is_final or _has_outputs(message):
             if not self.answers:
@@ -270,6 +281,7 @@ class GrpcLoadConnection(LoadConnection):
 
 def _status_text(status: bytes, fields: dict[bytes, bytes]) -> str:
     text = unquote(fields.get(b"grpc-message", b"").decode(errors="replace"))
+    # UNKNOWN (gRPC over HTTP/2: a status that is no number).
     number = int(status) if status.isdigit() else 2
     name = _STATUSES[number] if number < len(_STATUSES) else str(number)
     return f"{name}: {text}"
@@ -284,6 +296,7 @@ def _has_outputs(message: bytes) -> bool:
         if tag == _OUTPUTS_TAG:
             return True
         size, at = _integer(message, at + 1)
+        # Fields before `outputs` are strings and messages: none has a fixed width.
         at += size if tag & 7 == _WITH_LENGTH else 0
     return False
 

@@ -29,6 +29,7 @@ from inferd.bench.plan import (
 )
 from inferd.errors import InferdError, Unavailable
 
+# A timer of the event loop is that exact at best on a busy machine.
 LATE_NS = 1_000_000
 CONNECT_S = 10.0
 TICK_S = 0.2
@@ -57,6 +58,7 @@ class PointLoad:
         self._next_message = point.part
         # Recorded requests are sent at their own times, of which each process has a part.
         self._message_step = point.parts if point.offsets_s else 1
+        # Sequence numbers that no run before has used: a server may still keep its sequences.
         self._next_sequence = now_ns() * 7919 + point.part
         self._failures = 0
         self._reason = ""
@@ -75,6 +77,7 @@ class PointLoad:
         self._end_ns = measured_ns + int(point.seconds * 1e9)
         try:
             await self._open_all()
+            # All processes begin at the same moment of a clock they share.
             await asyncio.sleep(max(0, at_ns - now_ns()) / 1e9)
             if point.concurrency:
                 for one in list(self._connections):
@@ -102,9 +105,8 @@ class PointLoad:
         self._end_ns = min(self._end_ns, now_ns())
         self._settle()
 
-    # --- connections ---
-
     async def _open_all(self) -> None:
+        # At a rate, connections are opened when requests wait for one.
         count = self._point.concurrency or min(4, self._point.connections)
         try:
             self._connections = list(
@@ -123,6 +125,7 @@ class PointLoad:
                 address.host,
                 address.port,
                 ssl=self._context,
+                # asyncio refuses a name without TLS.
                 server_hostname=address.host if self._context else None,
             )
         connection.place = place
@@ -131,6 +134,7 @@ class PointLoad:
     def _reopen(self, place: int) -> None:
         self._opening += 1
         task = self._loop.create_task(self._opened(place))
+        # Tasks are held weakly by the event loop.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -141,6 +145,7 @@ class PointLoad:
         except (OSError, InferdError) as error:
             self._fail(_connect_text(self._plan, error))
             if self._point.concurrency and not self._is_ending:
+                # A server that refuses connections must not be asked in a tight loop.
                 await asyncio.sleep(TICK_S)
                 self._reopen(place)
             return
@@ -151,8 +156,6 @@ class PointLoad:
             self._send(connection, now_ns())
         else:
             self._put(connection)
-
-    # --- requests ---
 
     def _send(self, connection: LoadConnection, due_ns: int) -> None:
         is_over = self._is_ending or due_ns >= self._end_ns
@@ -173,6 +176,7 @@ class PointLoad:
             return message.before
         if not connection.step:
             self._next_sequence += self._point.parts
+            # Within ten digits and five bytes of a varint: the message keeps its length.
             connection.number = LEAST_SEQUENCE + self._next_sequence % (MOST_SEQUENCES // 2)
         kind = 0 if not connection.step else 2 if connection.step == length - 1 else 1
         if length == 1:
@@ -184,6 +188,7 @@ class PointLoad:
         """Take the end of a request; send the next one."""
         ended_ns = now_ns()
         if error:
+            # The next request begins another sequence: the state of this one is not known.
             connection.step = 0
             self._fail(error)
         else:
@@ -207,11 +212,10 @@ class PointLoad:
     def _fail(self, error: str) -> None:
         self._record.failed(error)
         self._failures += 1
+        # Nothing was ever answered: the rest of the time would tell no more.
         if self._failures >= MOST_FAILURES and not self._record.answered_count:
             self._reason = error
             self.stop()
-
-    # --- a rate ---
 
     def _begin_rate(self, at_ns: int) -> None:
         point = self._point
@@ -228,6 +232,7 @@ class PointLoad:
     def _send_due(self) -> None:
         """Send what is due by now."""
         times, now = self._times, now_ns()
+        # All that is due: a loop that was late has several to send.
         while self._due < len(times) and times[self._due] <= now and not self._is_ending:
             due_ns = times[self._due]
             self._due += 1
@@ -236,11 +241,13 @@ class PointLoad:
                 self._record.late_count += now - due_ns > LATE_NS
             connection = self._take()
             if connection is None:
+                # Its latency counts from when it was due, so the wait is in it.
                 self._waiting.append(due_ns)
                 self._record.waiting_count += self._is_measured
                 self._use_more()
             else:
                 self._send(connection, due_ns)
+                # Sending takes time, in which more may be due.
                 now = now_ns()
         if self._due < len(times) and self._timer is not None and not self._is_ending:
             self._timer.set(times[self._due])
@@ -248,6 +255,7 @@ class PointLoad:
     def _take(self) -> LoadConnection | None:
         """Return a free connection: the one used last, whose memory is warm."""
         while self._free:
+            # The last one first: so as few connections are used as the load needs.
             connection = self._free.pop()
             if not connection.is_lost:
                 return connection
@@ -267,8 +275,6 @@ class PointLoad:
         if open_count < self._point.connections and self._opening < len(self._waiting):
             self._reopen(open_count)
 
-    # --- time ---
-
     async def _wait_until(self, at_ns: int) -> None:
         """Wait until a time, or the end; say meanwhile how it goes."""
         while not self._is_ending and (left_ns := at_ns - now_ns()) > 0:
@@ -280,6 +286,7 @@ class PointLoad:
         self._tell(LoadProgress(record.answered_count, record.error_count, record.recent))
         record.recent = []
         limit_ns = now_ns() - int(self._plan.timeout_s * 1e9)
+        # `give_up` changes it.
         for one in list(self._connections):
             if one.is_busy and one.due_ns < limit_ns:
                 one.give_up(f"no answer within {self._plan.timeout_s:g} s")
@@ -295,6 +302,7 @@ class PointLoad:
                 if one.is_busy:
                     self._record.failed("no answer in time")
                     one.is_busy = False
+        # Requests that were due and never sent are failures of the server at this rate.
         for _ in self._waiting:
             self._record.failed("not sent: the server did not keep up")
 
@@ -311,6 +319,7 @@ class PointLoad:
         for task in list(self._tasks):
             task.cancel()
         for one in self._connections:
+            # First: closing must not count as a failure.
             one.is_busy = False
             one.close()
 

@@ -28,6 +28,8 @@ from inferd.errors import InferdError
 
 def main() -> int:
     """Measure what standard input says, until it ends. Ctrl-C is for who started this."""
+    # Ctrl-C reaches all of a terminal's processes; the parent decides what becomes of the
+    # measurement.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.dup(1)
     os.dup2(2, 1)  # so that nothing else is written there
@@ -65,6 +67,7 @@ async def _serve(plan: Plan, tell: Callable[[Any], None]) -> None:
             if command is None:
                 return
 
+    # A thread, as pipes on standard input cannot be watched on every system.
     threading.Thread(target=read, daemon=True).start()
     while (command := await commands.get()) is not None:
         load = PointLoad(plan, command.point, tell)

@@ -19,6 +19,7 @@ class LoadRecord:
         self.answered_count = self.error_count = 0
         self.recent: list[int] = []
         self.late_count = self.waiting_count = self.due_count = 0
+        # 8 bytes for each request instead of an object of 32: a long run has millions.
         self._sent = array("q")
         self._latencies = array("q")
         self._firsts = array("q")
@@ -34,6 +35,7 @@ class LoadRecord:
             self._firsts.append(first_ns - due_ns)
             self._parts.append(parts)
         self.answered_count += 1
+        # A part stands for all: it is for the eye.
         if len(self.recent) < RECENT:
             self.recent.append(latency)
 
@@ -41,6 +43,7 @@ class LoadRecord:
         """Count a request without an answer."""
         self.error_count += 1
         if len(self._errors) >= MOST_KINDS_OF_ERRORS and error not in self._errors:
+            # Texts with ids or times in them are all different.
             error = "others"
         self._errors[error] += 1
 
@@ -56,6 +59,7 @@ class LoadRecord:
         if len(self._firsts) == len(self._sent) and self._firsts:
             firsts = np.frombuffer(self._firsts, np.int64)[inside]
             parts = np.frombuffer(self._parts, np.int64)[inside]
+        # Requests that ended while usage was counted, which began later than the point.
         used_count = int(((ended >= before.at_s * 1e9) & (ended < after.at_s * 1e9)).sum())
         return LoadSample(
             began_ns,

@@ -8,6 +8,7 @@ import httptools
 
 from inferd.bench.generator.connection import LoadConnection, now_ns
 
+# Searched in the bytes: a parser would cost more than the request.
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
@@ -68,6 +69,7 @@ class RestLoadConnection(LoadConnection):
                 self._known.clear()
             self._known[head] = found
         self._status, self._left, self._closes = found
+        # 100 Continue comes before the answer.
         if self._status == 100:
             self._head += rest
             self._left = -1
@@ -77,6 +79,7 @@ class RestLoadConnection(LoadConnection):
         if self._status != 200:
             self._text = bytearray()
         if self._left < 0:
+            # Only for chunks and bodies that end with the connection, as of streams.
             self._parser = httptools.HttpResponseParser(self)
             self._feed(head + rest)
         else:
@@ -109,6 +112,7 @@ class RestLoadConnection(LoadConnection):
         if self._text is not None:
             self._text += data
             return
+        # Events are not put together: only one that is cut within this word is not counted.
         if (count := data.count(b"data:")) and self._plan.is_stream:
             if not self.answers:
                 self.first_ns = now_ns()

@@ -18,6 +18,8 @@ def usage() -> ProcessUsage:
     """Return what the process has used; of the wait for a core, what its main thread did."""
     waited_s, runs = 0.0, 0
     try:
+        # Time on a CPU, time waited for one, and how often it got one (Linux, proc(5) and
+        # sched-stats).
         with open("/proc/self/schedstat", "rb") as file:
             _, waited_ns, slices = map(int, file.read().split())
         waited_s, runs = waited_ns / 1e9, slices
