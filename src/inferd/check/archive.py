@@ -19,6 +19,7 @@ from inferd.repository.slips import shown
 from inferd.repository.tree import is_noise
 
 _MANIFEST = "MAR-INF/MANIFEST.json"
+# A check reads what nobody has vouched for: files, folders and lists have limits.
 _MOST_BYTES = 1 << 20
 _MOST_ENTRIES = 1000
 _MOST_ARCHIVES = 100
@@ -59,6 +60,7 @@ def _found(folder: Path, depth: int) -> Iterator[Path]:
     for entry in _entries(folder):
         if _is_archive(entry):
             yield entry
+        # A link may lead back to a folder above.
         elif depth > 1 and entry.is_dir() and not entry.is_symlink():
             yield from _found(entry, depth - 1)
 
@@ -71,17 +73,17 @@ def _is_archive(path: Path) -> bool:
 def _entries(folder: Path) -> list[Path]:
     try:
         every = (one for one in folder.iterdir() if not is_noise(one.name))
+        # Before sorting: a folder with a million entries is not read as a whole.
         return sorted(islice(every, _MOST_ENTRIES))
     except OSError:
+        # A folder that cannot be read has been complained of elsewhere.
         return []
-
-
-# --- TorchServe ---
 
 
 def _of_archive(path: Path) -> Finding:
     try:
         model = _manifest(path)
+    # zipfile raises RuntimeError for encrypted entries.
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, RuntimeError) as error:
         text = f"it is called like an archive of TorchServe, but cannot be read: {error}"
         return Finding("error", "foreign", text, path)
@@ -109,6 +111,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         content = read_limited(path / _MANIFEST, _MOST_BYTES, _MANIFEST)
     else:
         with zipfile.ZipFile(path) as archive, archive.open(_MANIFEST) as file:
+            # One byte more tells that there is more: the sizes in a zip's directory may lie.
             content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
         msg = f"its manifest is larger than {_MOST_BYTES} bytes"
@@ -133,6 +136,7 @@ def _way(model: dict[str, Any], name: str, weights: str) -> str:
         )
     elif suffix in (".pt", ".pt2"):
         steps = f"take {weights} out of it (unzip) as {name}/1/model{suffix}"
+        # TorchScript, or weights alone, which need their class: the name does not tell.
         if suffix == ".pt":
             steps += f" if it is TorchScript, and list inputs and outputs in {name}/config.pbtxt"
     else:
@@ -144,9 +148,6 @@ def _way(model: dict[str, Any], name: str, weights: str) -> str:
     if handler and handler != "base_handler":
         return f"{steps}; what {handler} does before and after becomes a model.py"
     return steps
-
-
-# --- BentoML ---
 
 
 def _of_bento(path: Path) -> Finding:
@@ -170,11 +171,10 @@ def bento_module(folder: Path) -> str:
         text = read_limited(folder / "model.yaml", _MOST_BYTES, "model.yaml").decode()
     except (OSError, UnicodeDecodeError, ValueError):
         return ""
+    # By a regular expression: YAML's parser is no dependency, and one line at the left margin is
+    # enough.
     found = _MODULE.search(text)
     return found[1] if found and found[1].startswith("bentoml") else ""
-
-
-# --- TensorFlow Serving ---
 
 
 def _of_serving_list(file: Path) -> Iterator[Finding]:

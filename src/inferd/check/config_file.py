@@ -33,6 +33,7 @@ def read_config(path: Path, text: str, model: str) -> tuple[ConfigFile, list[Fin
     positions, found = whole, list[Finding]()
     blanks: list[int] = []
     config = None
+    # Each round reads the whole text again, so their number and the text's length have limits.
     while len(blanks) < _MOST_ERRORS:
         try:
             config = parse_pbtxt(text, path.name)
@@ -40,6 +41,7 @@ def read_config(path: Path, text: str, model: str) -> tuple[ConfigFile, list[Fin
         except InvalidConfig as error:
             is_placed = bool(error.line)
             place = Position(error.line, error.column) if is_placed else positions.of(error.path)
+            # An error after a block without an end is about how the rest was read.
             if positions.unclosed is not None and (place or (1, 1)) > positions.unclosed:
                 found.append(_unclosed(path, error, positions.unclosed, model))
                 break
@@ -52,6 +54,7 @@ def read_config(path: Path, text: str, model: str) -> tuple[ConfigFile, list[Fin
             blanks.append(rest.begin)
             text = rest.text
             positions = Positions(text)
+    # What was read of a text with blanks is not what it says.
     return ConfigFile(path, whole, None if found else config), found
 
 

@@ -17,6 +17,7 @@ _STEPS = ("ensemble_scheduling", "step")
 
 def check_ensembles(checks: Mapping[str, ModelCheck]) -> None:
     """Add what is wrong with the ensembles among `checks`, by name, and the models they call."""
+    # The engine's own, so that circles and missing models are found by the rule that loads them.
     graph = Dependents()
     for name, check in checks.items():
         if needs := needs_of(check.model.config):
@@ -33,6 +34,7 @@ def _check_with_callees(
     check = checks.get(name)
     if check is None or name in done:
         return
+    # Before its callees: a circle would not end; `graph.check` has named it already.
     done.add(name)
     needs = needs_of(check.model.config)
     if check.model.config is None or not needs:
@@ -61,9 +63,11 @@ def _check_ensemble(
         for number, step in enumerate(config.ensemble_scheduling.step)
     ]
     models = [one for one in called if one is not None]
+    # With a model missing, its tensors would all be complained of as well.
     if len(models) == len(called) and not check.is_refused:
         with check.noting("ensemble"):
             EnsemblePlan(config, models)
+            # One decoupled model makes the ensemble decoupled (Triton).
             is_decoupled = any(model.decoupled for model in models)
             check.complete(replace(config, decoupled=is_decoupled), is_complete=True)
 
@@ -89,4 +93,5 @@ def _called(
         text = f"step {number} calls version {version} of model '{step.model_name}', which serves"
         check.add_problem(f"{text} {served}{hint}", "ensemble", (*path, "model_version"))
         return None
+    # What only the framework knows cannot be compared.
     return found.config if found.is_complete else None

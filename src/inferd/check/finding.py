@@ -42,4 +42,5 @@ class Finding(msgspec.Struct, frozen=True):
     @property
     def order(self) -> tuple[str, int, int, bool]:
         """What findings are sorted by: place, errors first."""
+        # An error comes before a warning about the same place: False sorts first.
         return str(self.file), self.line, self.column, self.level != "error"

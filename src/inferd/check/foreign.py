@@ -35,6 +35,7 @@ def add_foreign_notes(check: ModelCheck) -> None:
     if config is None or check.is_refused:
         return
     folder = model.folder
+    # In the order in which repositories look for these signs: a folder may have several.
     if (folder / SETTINGS_FILE).is_file():
         _note(check, config, "MLServer", "")
         _add_idle_settings(check, folder)
@@ -42,6 +43,7 @@ def add_foreign_notes(check: ModelCheck) -> None:
         _note(check, config, "MLflow", "nothing of its conda.yaml or requirements.txt is installed")
     elif module := bento_module(folder):
         _note(check, config, "BentoML", f"{module} saved it; its service is not run")
+    # Only a SavedModel without version folders above it has the folder itself as its file.
     elif config.default_model_filename == ".":
         _note(check, config, "TensorFlow Serving", _NO_V1.format(name=config.name))
     elif model.file is not None and model.owns_folder:
@@ -63,6 +65,7 @@ def _add_idle_settings(check: ModelCheck, folder: Path) -> None:
     parameters: Mapping[str, Any] = given if isinstance(given, dict) else {}
     for known, found in ((_IDLE_SETTINGS, settings), (_IDLE_PARAMETERS, parameters)):
         for name, fix in known.items():
+            # A setting that is false or empty asks for nothing.
             if found.get(name):
                 text = f"{name} has no effect in inferd"
                 place = folder / SETTINGS_FILE

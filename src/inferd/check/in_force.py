@@ -22,7 +22,9 @@ def diff(said: ModelConfig, in_force: ModelConfig) -> list[DiffLine]:
     before, after = to_pbtxt(said).splitlines(), to_pbtxt(in_force).splitlines()
     return [
         DiffLine(line[0], line[2:])
+        # ndiff's usual junk would leave out empty lines and blanks.
         for line in difflib.ndiff(before, after, linejunk=None, charjunk=None)
+        # Lines with "?" show where two lines differ, for the eye.
         if line[0] in " +-"
     ]
 
@@ -32,8 +34,6 @@ def said_by(check: ModelCheck) -> ModelConfig:
     said = check.file.config if check.file is not None else None
     return said if said is not None else ModelConfig("")
 
-
-# --- a file with comments ---
 
 _COMMENTS = {
     "name": "the name of the model's folder",
@@ -108,6 +108,7 @@ def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
     block: list[str] = []
     for line in text.splitlines():
         block.append(line)
+        # protobuf's printer indents what is inside a message by two spaces.
         if not line.startswith(" ") and not line.endswith("{"):
             yield block[0].split(":")[0].split(" ")[0], block
             block = []

@@ -77,6 +77,7 @@ class ModelCheck:
     def add_error(self, error: InferdError, rule: str = "") -> None:
         """Add what the server says when it refuses the model."""
         path = error.path if isinstance(error, InvalidConfig) else ()
+        # Paths are shown beside the text, and relative.
         text = self._bare(error.message.replace(f"{self.model.folder}/", ""))
         self.add_problem(text, rule or ("config" if path else "layout"), path)
 
@@ -104,6 +105,8 @@ class ModelCheck:
         is_whole = self.is_complete or bool(config.input and config.output)
         for complaint in io_complaints(config):
             is_own = complaint.path[0] in ("input", "output") and "reshape" not in complaint.path
+            # Fields whose rules compare with what the file has yet to fill in are checked once that
+            # is known.
             if is_whole or is_own:
                 yield complaint
 
@@ -118,6 +121,7 @@ class ModelCheck:
     def _finding(self, level: Level, rule: str, text: str, path: FieldPath, fix: str) -> Finding:
         place: tuple[Path, int, int] = self.model.file or self.model.folder, 0, 0
         position = self.file.positions.of(path) if self.file is not None else None
+        # A field that is not in the text, and should be.
         if position is None and rule == "config":
             position = Position(1, 1)
         if self.file is not None and position is not None:
@@ -126,20 +130,24 @@ class ModelCheck:
 
     def add(self, finding: Finding) -> None:
         """Add a finding, unless it has been made before."""
+        # Several steps find the same, and one version's complaint is the other's.
         if all(one.text != finding.text for one in self.findings):
             self.findings.append(finding)
 
     def _read(self) -> None:
         model = self.model
         is_readable = self._read_file(model.folder / CONFIG_FILE)
+        # What cannot be read has been told of, with its line.
         if model.error is not None and is_readable:
             self.add_error(model.error)
         config = model.config or (self._assumed() if is_readable else None)
         if config is None:
             return
+        # The server stops at its first; all rules are asked here.
         self.add_complaints(config_complaints(config))
         self.add_complaints(instance_complaints(config))
         self.add_complaints(self.io_complaints(config))
+        # Not what was assumed: a model that was refused has none in force.
         self.config = model.config
 
     def _read_file(self, path: Path) -> bool:
@@ -166,6 +174,8 @@ class ModelCheck:
             return None
         config, name = self.file.config, self.model.name
         with suppress(InferdError, OSError):
+            # One version tells: files have the same names in all.
             available, _ = version_folders(self.model.folder)
             config = derived(config, next(iter(available.values()), None), name)
+        # `normalised` refuses a name that differs from the folder's, which was complained of.
         return normalised(replace(config, name=""), name, self.gpu_count)

@@ -82,6 +82,7 @@ def check_paths(
         except InferdError as error:
             findings.append(Finding("error", "layout", error.message, good[0]))
         checks = [_checked(model, reading) for model in models]
+        # Before ensembles, which are checked against what their models are found to be.
         if attempt is not None:
             sound = [check for check in checks if not check.is_refused]
             for number, check in enumerate(sound, 1):
@@ -109,6 +110,7 @@ def _is_sound(path: Path, reading: Reading, findings: list[Finding]) -> bool:
         try:
             places = Repositories([path], reading).places()
         except InferdError as error:
+            # It would only say that there is no model; the archive says why.
             if not archives:
                 findings.append(Finding("error", "layout", error.message, path))
             return False
@@ -122,10 +124,12 @@ def _is_sound(path: Path, reading: Reading, findings: list[Finding]) -> bool:
 def _check_app(path: Path, findings: list[Finding]) -> None:
     """Add what is wrong with a Python file that defines models, as far as it need not be run."""
     try:
+        # Not imported: a check runs no code.
         ast.parse(path.read_bytes())
     except SyntaxError as error:
         place = path, error.lineno or 0, error.offset or 0
         findings.append(Finding("error", "file", f"this is no Python: {error.msg}", *place))
+    # NUL bytes.
     except (OSError, ValueError) as error:
         findings.append(Finding("error", "file", f"this is no Python: {error}", path))
     else:

@@ -24,6 +24,7 @@ def size_bytes(check: ModelCheck) -> int:
         places = [model.file]
     else:
         places = [model.folder / str(version) for version in model.versions]
+    # Without what Python and editors leave behind.
     return sum(one.size for place in places for one in entries_of(place))
 
 
@@ -50,12 +51,14 @@ def add_size_warnings(checks: Sequence[ModelCheck], memory: int) -> None:
             )
             check.add_warning(text, "memory", fix="let probes of its start wait longer than that")
     total = sum(sizes)
+    # One that is too large alone has its own warning.
     if memory and total > memory and max(sizes) <= memory:
         text = (
             f"the files of all models have {_shown(total)}, this machine has {_shown(memory)} "
             f"of memory"
         )
         fix = "load only some: --model-control-mode=explicit"
+        # The largest model, since a finding has to be about one.
         served[sizes.index(max(sizes))].add_warning(text, "memory", fix=fix)
 
 

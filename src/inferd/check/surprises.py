@@ -113,6 +113,7 @@ def _name_surprises(check: ModelCheck, config: ModelConfig) -> Iterator[Warned]:
     for kind, names in (("input", inputs), ("output", outputs)):
         for tensor, count in Counter(names).items():
             if count > 1:
+                # protobuf text may have both; clients' names reach the last one.
                 last = len(names) - 1 - names[::-1].index(tensor)
                 text = f"{count} {kind}s are called '{tensor}': clients can mean only one of them"
                 yield Warned(text, (kind, last, "name"))
@@ -130,6 +131,7 @@ def _idle_fields(config: ModelConfig) -> Iterator[Warned]:
 
 def _idle_optimization(optimization: Optimization) -> Iterator[FieldPath]:
     usual = Optimization()
+    # Fields that Triton passes to its C++ backends or to CUDA.
     for field in ("priority", "cuda", "gather_kernel_buffer_threshold", "eager_batching"):
         if getattr(optimization, field) != getattr(usual, field):
             yield "optimization", field
@@ -156,6 +158,7 @@ def _idle_graph_fields(config: ModelConfig) -> Iterator[Warned]:
 
 
 def _idle_batching(check: ModelCheck, config: ModelConfig) -> Iterator[Warned]:
+    # Not what was filled in.
     if config.dynamic_batching is None or not check.says("dynamic_batching"):
         return
     path: FieldPath = ("dynamic_batching",)
@@ -169,10 +172,12 @@ def _idle_batching(check: ModelCheck, config: ModelConfig) -> Iterator[Warned]:
 
 def _parameter_surprises(config: ModelConfig) -> Iterator[Warned]:
     for name in config.parameters:
+        # Somebody has copied a configuration in force.
         if name in SAID_PARAMETERS:
             text = f"parameter {name} is what a server says; it has no effect here"
             yield Warned(text, ("parameters", name), "leave it out")
         elif name.startswith(_OURS) and name not in KNOWN_PARAMETERS:
+            # Silence is the usual fate of a misspelt parameter.
             near = difflib.get_close_matches(name, KNOWN_PARAMETERS, n=1)
             fix = f"did you mean {near[0]}?" if near else ""
             yield Warned(f"there is no parameter {name}", ("parameters", name), fix)
@@ -192,6 +197,7 @@ def _version_surprises(check: ModelCheck, config: ModelConfig) -> Iterator[Warne
 
 def _warmup_surprises(config: ModelConfig) -> Iterator[Warned]:
     for number, one in enumerate(config.model_warmup):
+        # Triton's field without a value is 0, which is no batch.
         if not one.batch_size:
             text = f"model_warmup '{one.name}' has no batch_size, so that it is not run"
             yield Warned(text, ("model_warmup", number), "write batch_size: 1")

@@ -59,6 +59,7 @@ class _Order(msgspec.Struct):
 def try_load(check: ModelCheck, reading: Reading, timeout_s: float) -> None:
     """Load the versions of a model; add what goes wrong, or how long it took and what it needs."""
     config, model = check.model.config, check.model
+    # As a server would be started with it.
     path = model.root or (model.folder if model.owns_folder else model.file) or model.folder
     if config is None or config.ensemble_scheduling is not None:
         return  # its models are loaded, and fit
@@ -82,14 +83,17 @@ def _run(order: _Order, timeout_s: float) -> tuple[TrialResult | None, str]:
     """Return the result of a process, None with the reason if it had none."""
     with tempfile.TemporaryDirectory(prefix="inferd-check-") as folder:
         file = Path(folder) / "result"
+        # As a module, so the process imports nothing that this one has changed.
         words = [sys.executable, "-m", __name__, msgspec.json.encode(order).decode(), str(file)]
         log = Path(folder) / "log"
+        # Into a file: a pipe that nobody reads would stop a model that prints much.
         with log.open("wb") as output:
             process = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                # So that workers it has started can be ended with it, and Ctrl-C is not theirs.
                 start_new_session=True,
             )
             try:
@@ -98,6 +102,7 @@ def _run(order: _Order, timeout_s: float) -> tuple[TrialResult | None, str]:
                 code = None
             finally:
                 _end(process)
+        # The result first: a process may crash at its end, after the model was loaded.
         if file.exists():
             return msgspec.json.decode(file.read_bytes(), type=TrialResult), ""
         if code is None:
@@ -119,9 +124,6 @@ def _ended(code: int, log: str) -> str:
     how = f"code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
     last = " ".join(log.split("\n")[-_LAST_LINES - 1 :]).strip()[-_MOST_SHOWN:]
     return f"its process ended with {how}" + (f": {last}" if last else "")
-
-
-# --- in the process ---
 
 
 async def _load(order: _Order) -> TrialResult:
@@ -155,6 +157,7 @@ def main(arguments: Sequence[str]) -> int:
     file = Path(arguments[1])
     beside = file.with_suffix(".part")
     beside.write_bytes(msgspec.json.encode(result))
+    # Renamed when it is complete: the parent never reads half a result.
     beside.replace(file)
     os._exit(0)  # models are not taken apart: their process ends
 

@@ -34,6 +34,7 @@ def check_version(check: ModelCheck, version: int, directory: Path | None = None
     `directory`.
     """
     config = check.model.config
+    # Ensembles are checked when all models are known.
     if config is None or config.ensemble_scheduling is not None:
         return
     report = None
@@ -42,6 +43,7 @@ def check_version(check: ModelCheck, version: int, directory: Path | None = None
         backend = _backend(check, config, directory)
         report = _report(config, files, backend, directory)
         check.add_complaints(report.complaints, "file")
+    # Something was raised, and is noted: nothing further can be told.
     if report is None:
         return
     config = report.config
@@ -75,6 +77,7 @@ def _report(
 ) -> OfflineReport:
     """Return what the model's file tells without its framework."""
     reader: object = backend
+    # A model of a Python-based backend has no file of a framework.
     if not is_python_based(config):
         reader = offline_backend(config.backend, directory)
     if not isinstance(reader, OfflineBackend):
@@ -86,6 +89,7 @@ def _check_files(check: ModelCheck, files: ModelFiles, config: ModelConfig) -> N
     """Check what the configuration names in the model's folder."""
     with check.noting("file"):
         read_labels(files.folder, config)
+    # Each step by itself, so one error does not hide those of the next.
     with check.noting("config"):
         samples_of(files.folder, config)
     with check.noting("config"):
@@ -104,6 +108,7 @@ def _check_executed(
         counts = {"input": len(config.input), "output": len(config.output)}
         for complaint in report.complaints:
             top, *rest = complaint.path or ("",)
+            # Tensors beyond the configuration's own are those that the scheduler adds.
             is_own = not rest or (isinstance(rest[0], int) and rest[0] < counts.get(str(top), 0))
             path = complaint.path if is_own else ("sequence_batching",)
             check.add_problem(complaint.text, "file", path)
@@ -117,6 +122,7 @@ def _check_run(
         places, warnings = placements(config, check.gpu_count)
         for text in warnings:
             check.add_warning(text, path=("instance_group",))
+        # For its errors alone; see the server's loader.
         home_of(config, backend, places, ALONE, is_limited=False)
     with check.noting("config"):
         check_timeout(config, are_remote=is_in_worker(backend, config))

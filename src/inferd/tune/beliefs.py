@@ -6,6 +6,7 @@ The columns are those of effects.NAMES.
 
 from inferd.tune.expected import Belief
 
+# In logarithms: 0.14 is 15 % more requests. Found by tests/tune; see docs/decisions/0043-tuning.md.
 RATE = Belief(
     effects=(0.14, 0.073, -0.49, -0.049, 0.41, 0.42, -0.039, -0.15, 0.071),
     errors=(0.12, 0.12, 0.31, 0.24, 0.39, 0.37, 0.12, 0.19, 0.12),
@@ -26,6 +27,7 @@ LATENCY = Belief(
 )
 MEMORY = Belief(
     effects=(0, 0, 0, -0.0, 0, 0.17, 0.1, 0.033, 0),
+    # Nearly 0 where memory cannot depend on an effect.
     errors=(0.01, 0.006, 0.017, 0.003, 0.003, 1.1, 0.41, 0.16, 0.003),
     alone=0.27,
     pairs=0.03,

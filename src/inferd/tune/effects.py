@@ -32,9 +32,11 @@ def effects_of(space: Space, circumstances: Circumstances) -> NDArray[np.float64
 
 
 def _row(space: Space, candidate: tuple[object, ...], given: Circumstances) -> list[float]:
+    # A candidate is a tuple of any settings here; the space's type is narrower.
     named = space.named(candidate)  # type: ignore[arg-type]
     batch, delay_us = int(named.get(BATCH, 1)), int(named.get(DELAY, 0))
     instances, threads = int(named[INSTANCES]), int(named.get(THREADS, 1))
+    # A delay counts by its logarithm: 0 for none, 1 for 2 ms.
     waits = math.log1p(delay_us / 500) / math.log(5)
     is_filled, fills = batch <= given.concurrency, given.concurrency < 2 * batch
     return [
@@ -45,6 +47,7 @@ def _row(space: Space, candidate: tuple[object, ...], given: Circumstances) -> l
         math.log2(min(batch, max(1.0, given.concurrency / instances))) / 4,
         math.log2(instances) / 2,
         math.log2(threads),
+        # 0 until there are more threads than cores.
         math.log2(max(1.0, instances * threads / given.cores)),
         float(named.get(PROCESS) == "worker"),
     ]

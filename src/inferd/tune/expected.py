@@ -58,12 +58,18 @@ class Expected:
         """
         level = float((values - self.mean[measured]).mean())
         rest = values - level - self.mean[measured]
+        # Two measurements of the same candidate differ by chance: without the term, the matrix
+        # would also be singular.
         known = self.alike[np.ix_(measured, measured)] + self.noise**2 * np.eye(len(measured))
         across = self.alike[np.ix_(left, measured)]
+        # Solved once for both, and not inverted: faster and more exact.
         weights = np.linalg.solve(known, np.column_stack([rest, across.T]))
         surprise = float(rest @ weights[:, 0])
+        # How far measurements were from what was expected says how far the others may be: a
+        # Student's t process.
         scale = math.sqrt((_SCALE_TRIALS + surprise) / (_SCALE_TRIALS + len(measured)))
         explained = np.einsum("ij,ji->i", across, weights[:, 1:])
+        # Rounding may leave less than 0 where nothing is uncertain.
         error = np.sqrt(np.maximum(np.diag(self.alike)[left] - explained, 1e-9))
         return level + self.mean[left] + across @ weights[:, 0], scale * error
 
@@ -74,6 +80,7 @@ def _alikeness(space: Space, effects: Numbers, belief: Belief) -> Numbers:
     each = []
     for at, knob in enumerate(space.knobs):
         steps = np.abs(positions[:, None, at] - positions[None, :, at])
+        # A squared exponential in steps, not in values: knobs are chosen in powers of two.
         near = np.exp(-((steps / belief.steps) ** 2) / 2)
         each.append(near if knob.is_ordered else np.where(steps == 0, 1.0, _WORDS))
     pairs = [one * other for one, other in itertools.combinations(each, 2)]

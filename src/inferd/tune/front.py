@@ -26,6 +26,7 @@ def front(points: Iterable[TunePoint], quantile: str) -> list[TunePoint]:
     The order is from the lowest latency to the most requests.
     """
     found: list[TunePoint] = []
+    # By latency, so a point is on the front if it serves more than all before it.
     for point in sorted(points, key=lambda one: (one.cost.latency_ms[quantile], -one.cost.per_s)):
         if not found or point.cost.per_s > found[-1].cost.per_s:
             found.append(point)
@@ -74,6 +75,7 @@ def _plot(
     goal: Goal,
     quantile: str,
 ) -> str:
+    # Room above the highest point.
     most_rate = 1.05 * max((one.cost.per_s for one in points), default=1.0)
     most_ms = 1.05 * max((one.cost.latency_ms[quantile] for one in points), default=1.0)
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
@@ -98,6 +100,7 @@ def _plot(
         ]
     parts.append(_text("middle", ((_LEFT + right) / 2, _HEIGHT - 12), "requests a second"))
     for limit in goal.limits:
+        # A limit far above all points would press them into a corner, so it is left out.
         if limit.what == quantile and limit.most < most_ms:
             y = at(0, limit.most)[1]
             parts.append(_line("limit", (_LEFT, y), (right, y)))

@@ -48,6 +48,7 @@ class Goal(NamedTuple):
     def rank(self, cost: Cost) -> tuple[bool, float, float]:
         """Return what orders costs from best to worst: first by whether the limits hold."""
         worst, slowest = self.worst(cost), max(cost.latency_ms.values())
+        # Among settings that break the limits, the least broken is best.
         return (True, worst, slowest) if worst > 1 else (False, -cost.per_s, slowest)
 
 

@@ -66,6 +66,8 @@ def served(
         url = f"grpc://{words[1]}" if load.grpc else words[0]
         with Client(url, timeout_s=LOAD_S) as client:
             try:
+                # After the start: a server without its model starts in a second, and its error is
+                # an answer.
                 client.load(model, config=config)
             except InferdError as error:
                 raise LoadFailed(error.message) from error
@@ -80,6 +82,7 @@ def _end(process: "subprocess.Popen[str]") -> None:
     assert process.stdout is not None
     process.stdin.close()
     try:
+        # A model may take long to unload.
         process.wait(END_S)
     except subprocess.TimeoutExpired:
         process.kill()
@@ -113,6 +116,7 @@ def measured_by(
 ) -> Cost:
     """Load the server with generators that have the plan. Return its cost. Raises InferdError."""
     point = Point(load.concurrency, seconds=load.seconds, warmup_s=load.warmup_s)
+    # Those that listen there, workers included, whose CPU time and memory are counted.
     pids = processes_at(plan.address.host, plan.address.port)
     account = ServerAccount(None, pids)
 
@@ -121,6 +125,7 @@ def measured_by(
 
     result = measure(generators, plan, point, account, shown)
     if not result.is_whole:
+        # Interrupted while it measured: what came until then says nothing.
         raise KeyboardInterrupt
     return cost_of(result, memory_of(pids))
 
@@ -144,6 +149,7 @@ def memory_of(pids: Sequence[int]) -> float:
     """Return the memory that processes have in use, in bytes."""
     total = 0
     for pid in pids:
+        # A process may have ended since it was found.
         with suppress(OSError, ValueError, IndexError):
             total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * system.PAGE_BYTES
     return float(total)

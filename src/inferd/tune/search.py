@@ -71,9 +71,12 @@ class Search:
         tried = {one.candidate for one in self.trials} | self.failed
         if len(tried) >= self.budget:
             return None
+        # The settings as they are come first: everything is compared with them, and they are known
+        # to load.
         if self._start not in tried:
             return self._start
         left = [row for one, row in self._rows.items() if one not in tried]
+        # The start could not be measured, and nothing has taught anything yet.
         if not self.trials:
             return self._space.candidates[left[0]] if left else None
         return self._space.candidates[left[int(np.argmax(self._promise(np.array(left))))]]
@@ -88,6 +91,7 @@ class Search:
     def _promise(self, left: Rows) -> Numbers:
         """Return how much each candidate that is left promises, in any unit."""
         measured = np.array([self._rows[one.candidate] for one in self.trials])
+        # Effects multiply: twice the instances, twice the requests.
         rates = _logarithms([one.cost.per_s for one in self.trials])
         rate, rate_error = self._rate.after(measured, rates, left)
         holds, worst, worst_error = np.ones(len(left)), np.full(len(left), -np.inf), rate_error
@@ -95,15 +99,19 @@ class Search:
             shares = _logarithms([limit.share(one.cost) for one in self.trials])
             share, error = expected.after(measured, shares, left)
             holds *= [_below(-one) for one in share / error]
+            # The tightest limit decides where none holds yet.
             worst_error = np.where(share > worst, error, worst_error)
             worst = np.maximum(share, worst)
         used = _logarithms([self._goal.worst(one.cost) for one in self.trials])
+        # 1 is all of the limit, and its logarithm 0; without limits, `worst` is 0.
         if used.min() <= 0:
             # What was measured best had luck, too: what is expected of it now has less.
             again, _ = self._rate.after(measured, rates, measured)
             return holds * _gains(rate, rate_error, float(again[used <= 0].max()))
+        # Something may hold: then the fastest of what is likely to.
         if holds.max() > _LIKELY:
             return np.asarray(holds * np.exp(rate - rate.max()))
+        # Nothing is likely to hold: look for what comes nearest.
         return _gains(-worst, worst_error, -used.min())
 
 
@@ -115,6 +123,7 @@ def run(search: Search, measure: Callable[[Candidate], Cost | None]) -> Trial | 
 
 
 def _logarithms(values: list[float]) -> Numbers:
+    # A cost of 0 has no logarithm.
     return np.log(np.maximum(values, 1e-9))
 
 
@@ -127,4 +136,5 @@ def _gains(mean: Numbers, error: Numbers, best: float) -> Numbers:
 
 
 def _below(distance: float) -> float:
+    # The normal distribution; SciPy is no dependency.
     return 0.5 * math.erfc(-distance / math.sqrt(2))

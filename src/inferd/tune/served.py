@@ -10,11 +10,14 @@ import sys
 
 def main() -> int:
     """Serve, on ports that the system chooses, and only for this machine."""
+    # Within main: the module is named on a command line, and errors of the import are its own.
     import inferd
 
     server = inferd.Server(
         model_repository=[sys.argv[1]],
+        # Nothing is loaded before the client names it, with the configuration to be tried.
         model_control_mode="explicit",
+        # No model is to be reached by others while it is tried.
         http_address="127.0.0.1",
         grpc_address="127.0.0.1",
         allow_metrics=False,
@@ -23,6 +26,7 @@ def main() -> int:
     )
     with server:
         print(server.http_url, server.grpc_url, flush=True)  # noqa: T201  for the parent
+        # The end of its parent ends its input, however the parent ends.
         sys.stdin.buffer.read()
     return 0
 

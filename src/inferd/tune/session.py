@@ -102,6 +102,7 @@ class Session:
         """
         try:
             self._run()
+        # What was measured until then is still worth showing, and writing.
         except KeyboardInterrupt:
             return True
         return False
@@ -117,6 +118,7 @@ class Session:
             text = json.dumps(server.client.config(wanted.model))
             self._config = parse_json(text, "the configuration in force")
             self.inputs = self._inputs(server.client)
+            # A model that loads may still refuse these inputs: better known before the search.
             server.client.infer(wanted.model, {one.name: one for one in self.inputs})
         found = knobs(self._config, self._file, wanted.cores, wanted.providers)
         self.space = Space(found)
@@ -162,6 +164,7 @@ class Session:
         try:
             new.write_text(head + to_pbtxt(self.configuration(best)))
             if file.exists():
+                # Renamed, so there is a whole file at each moment, and the old one is not lost.
                 file.replace(file.with_name(f"{CONFIG_FILE}.old"))
             new.replace(file)
         except OSError as error:

@@ -131,6 +131,7 @@ def configured(file: ModelConfig, config: ModelConfig, values: Mapping[str, Valu
     found = replace(
         file,
         parameters=parameters,
+        # The name was filled in; a file that had none keeps none.
         instance_group=(replace(group, name="", count=count),),
         max_batch_size=config.max_batch_size,
     )
@@ -153,6 +154,7 @@ def _batching(file: ModelConfig, config: ModelConfig, size: int, delay_us: int) 
         file.dynamic_batching or DynamicBatching(),
         max_queue_delay_microseconds=delay_us,
         preferred_batch_size=(size,) if size < most else (),
+        # Numbers that were tried are meant: the server must not replace them by its own.
         is_filled=False,
         is_adaptive=False,
     )

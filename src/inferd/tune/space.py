@@ -42,9 +42,11 @@ class Space:
 
     def canonical(self, candidate: tuple[Value, ...]) -> tuple[Value, ...]:
         """Return the candidate that says the same."""
+        # A knob that is missing has the position -1.
         if min(self._batch, self._delay) < 0 or candidate[self._batch] != 1:
             return candidate
         first = self.knobs[self._delay].values[0]
+        # Without batches nothing waits, so all delays are the same candidate.
         return (*candidate[: self._delay], first, *candidate[self._delay + 1 :])
 
     def named(self, candidate: tuple[Value, ...]) -> dict[str, Value]:

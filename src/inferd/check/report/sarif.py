@@ -31,6 +31,7 @@ def _result(finding: Finding) -> dict[str, Any]:
     return {
         "ruleId": finding.rule,
         "ruleIndex": list(RULES).index(finding.rule),
+        # SARIF has the same three levels.
         "level": finding.level,
         "message": {"text": finding.text + fix},
         "locations": [{"physicalLocation": place}],
@@ -39,4 +40,5 @@ def _result(finding: Finding) -> dict[str, Any]:
 
 def _uri(path: Path) -> str:
     shown = Path(shown_path(path))
+    # A relative URI is one within the repository, which code scanning can show.
     return shown.as_uri() if shown.is_absolute() else quote(shown.as_posix())

@@ -25,6 +25,7 @@ _MOST_NAMES = 5
 def shown_path(path: Path) -> str:
     """Return a path as people would type it here."""
     near = os.path.relpath(path)
+    # A path outside of the working directory is clearer when it is whole.
     return str(path) if near.startswith("..") else near
 
 
@@ -77,6 +78,7 @@ def _lines(finding: Finding, width: int = 0) -> Iterator[list[Piece]]:
         source, column = _window(source, finding.column, (width or _MOST_SHOWN) - len(_MARGIN))
         yield [(f"{finding.line:>5} | ", "dim"), (source, "")]
         if 1 <= column <= len(source) + 1:
+            # A tab is as wide here as in the line above.
             before = "".join("\t" if one == "\t" else " " for one in source[: column - 1])
             yield [(_MARGIN, "dim"), (f"{before}^", _STYLES[level])]
     if finding.fix:
@@ -109,6 +111,7 @@ def _source(finding: Finding) -> str:
 
 def _write_rich(lines: Sequence[Sequence[Piece]], out: TextIO) -> bool:
     """Write with rich; return False if `out` is no terminal for it, or rich is not there."""
+    # Emacs's shell and others say so: they show escape sequences as text.
     if not out.isatty() or os.environ.get("TERM") == "dumb":
         return False
     try:
@@ -116,6 +119,7 @@ def _write_rich(lines: Sequence[Sequence[Piece]], out: TextIO) -> bool:
         from rich.text import Text
     except ImportError:
         return False
+    # https://no-color.org; None leaves it to rich.
     console = Console(file=out, highlight=False, no_color="NO_COLOR" in os.environ or None)
     for line in lines:
         console.print(Text.assemble(*line), soft_wrap=False)
