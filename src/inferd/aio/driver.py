@@ -9,6 +9,7 @@ from inferd.aio.promise import Promise, resume, resumed
 
 def fulfil(promise: Promise[Any], result: Any) -> None:
     """Deliver `result` to whatever waits for `promise`."""
+    # Before `then`, which looks for the result. If a task waits instead, the future wakes it.
     promise.set_result(result)
     then = promise.then
     if then is not None:
@@ -34,6 +35,7 @@ class Driver:
     in `ended`. `has_task` tells whether a task has taken over.
     """
 
+    # A driver is made for each request that may wait.
     __slots__ = ("_ended", "_promise", "_running", "_task", "_wake", "has_task")
 
     def __init__(
@@ -60,12 +62,14 @@ class Driver:
             self._ended(None, error)
             return
         else:
+            # Exactly: a subclass may mean something else by `then`.
             if type(waits_for) is Promise:
                 self._promise = waits_for
                 waits_for.then = self._wake
             else:
                 self.has_task = True
                 running = self._take_over(waits_for)
+                # What it waits for is asyncio's, which only a task can await.
                 self._task = asyncio.get_running_loop().create_task(running)
             return
         self._ended(result, None)
@@ -88,11 +92,13 @@ class Driver:
         promise, self._promise = self._promise, None
         if promise is None:
             return
+        # The promise may still be fulfilled, and must not wake what has ended.
         promise.then = None
         try:
             waits_for = self._running.throw(asyncio.CancelledError())
         except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody awaits it any more
             return
+        # Its `finally` blocks wait for something, so they need a task to run to their end.
         ending = resumed(self._running, waits_for)
         self._task = asyncio.get_running_loop().create_task(ending)
 

@@ -47,6 +47,7 @@ GROUP = 10
 def groups(items: Iterable[T]) -> Iterator[list[T]]:
     """Yield `items` in lists of at most GROUP; each item is asked for when its list is."""
     left = iter(items)
+    # Lazily: each group sees what the models have counted by then.
     while group := list(islice(left, GROUP)):
         yield group
 

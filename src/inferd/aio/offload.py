@@ -55,6 +55,7 @@ class Offload:
     """
 
     def __init__(self, widths: Mapping[Work, int] = WIDTHS) -> None:
+        # asyncio's are fair: calls run in the order in which they came.
         self._free = {work: asyncio.Semaphore(widths.get(work, 1)) for work in Work}
         self._count = 0
 
@@ -73,6 +74,7 @@ class Offload:
         try:
             await self._free[work].acquire()
         except BaseException:
+            # A caller that is cancelled while it waits gives its place back.
             self._count -= size
             raise
         return await self._started(work, size, function, args)
@@ -86,12 +88,14 @@ class Offload:
         cycle would keep all of it in memory until the garbage collector runs.
         """
         done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        # A list, so that `ended` can take the future out and leave no reference to it in a frame.
         waiting = [done]
 
         def ended(result: Any, error: BaseException | None) -> None:
             # Not in the caller: it may have been cancelled while the thread was still busy.
             self._leave(work, size)
             done = waiting.pop()
+            # The caller was cancelled, and nobody wants the result.
             if not done.done():
                 settle(done, result, error)
 

@@ -46,9 +46,11 @@ def resume(running: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, An
             else:
                 waits_for = running.send(got)
         except StopIteration as done:
+            # StopIteration.value is Any.
             return cast("T", done.value)
 
 
+# A compiled coroutine is of another class than the interpreter's, which alone a task takes.
 async def driven(running: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that may be compiled, in a task: see `resumed`."""
     return await running

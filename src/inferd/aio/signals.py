@@ -18,7 +18,8 @@ def catch_signal(
     try:
         loop.add_signal_handler(number, call, *arguments)
     except NotImplementedError:  # Windows
-
+        # A handler of `signal` runs between any two instructions of the main thread, so it only
+        # tells the loop.
         def tell(*_: object) -> None:
             loop.call_soon_threadsafe(call, *arguments)
 

@@ -24,6 +24,7 @@ async def in_daemon_thread(
     def ended(result: Any, error: BaseException | None) -> None:
         if not done.done():
             settle(done, result, error)
+        # What was opened for a caller that has left must be closed by somebody.
         elif error is None and given_up is not None:
             given_up(result)
 
@@ -41,12 +42,14 @@ def start_thread(
         result = error = None
         try:
             result = function()
+        # KeyboardInterrupt and SystemExit of a model must not end the thread in silence.
         except BaseException as raised:  # noqa: BLE001  the caller gets it
             error = raised
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(ended, result, error)
         del result, error  # the frames that the error holds include this one
 
+    # A framework that hangs must not keep the process from ending.
     threading.Thread(target=run, name=name, daemon=True).start()
 
 

@@ -54,9 +54,11 @@ class PreciseTimer:
 
     def set(self, due_ns: int) -> None:
         """Go off at `due_ns` of `clock`."""
+        # It goes off earlier anyway, and is set again then: no system call for most requests.
         if 0 < self._due_ns <= due_ns:
             return
         self._due_ns = due_ns
+        # Made when it is first needed: it takes a file descriptor, and most schedulers never wait.
         if self._timer is None:
             self._timer = _timer(self._go_off)
         self._timer.set(min(due_ns, _MAX_NS))
@@ -65,6 +67,7 @@ class PreciseTimer:
         """Go off after one turn of the event loop."""
         if not self._is_soon:
             self._is_soon = True
+            # Behind what is on the loop already, so that whoever was read in this turn is seen.
             asyncio.get_running_loop().call_soon(self._go_off_soon)
 
     def close(self) -> None:
@@ -96,6 +99,7 @@ class _FileTimer:
         self._loop.add_reader(self._file, self._read)
 
     def set(self, due_ns: int) -> None:
+        # A due time of 0 would turn the timer off (timerfd_settime(2)).
         seconds, nanoseconds = divmod(max(due_ns, 1), 1_000_000_000)
         spec = (ctypes.c_long * 4)(0, 0, seconds, nanoseconds)  # no interval, then the due time
         self._settime(self._file, _TFD_TIMER_ABSTIME, spec, None)
@@ -132,6 +136,7 @@ class _LoopTimer:
 
 def _timer(wake: Callable[[], None]) -> _FileTimer | _LoopTimer:
     try:
+        # The C library that the process has loaded.
         return _FileTimer(ctypes.CDLL(None, use_errno=True), wake)
     except (AttributeError, OSError, TypeError):  # no such call, no descriptor left, no C library
         return _LoopTimer(wake)

@@ -13,6 +13,7 @@ MODELS, REGIONS, SETTINGS = "models", "regions", "settings"
 """The queues of changes."""
 
 
+# The tag names the class in the message, for the decoder of the union.
 class _Change(msgspec.Struct, frozen=True, tag=True):
     """A change; its class is told by a field `type`."""
 
@@ -104,6 +105,7 @@ def decode_change(body: bytes) -> Change:
 
 def of_load(request: LoadRequest) -> LoadModel:
     """Return the change that makes `request` true in every process."""
+    # Contents may be views of the client's body, which is not kept as long as the change.
     files = {path: bytes(content) for path, content in request.files.items()}
     folder = None if request.folder is None else str(request.folder)
     return LoadModel(request.model, request.config, files, folder)
@@ -143,6 +145,7 @@ def about(change: Change) -> About:
         case ChangeLog():
             return About(SETTINGS, f"log/{_set_in(change.change)}")
         case ChangeTrace():
+            # Settings that a change clears are as much of it as those that it sets.
             cleared = ",".join(sorted(change.change.cleared))
             return About(SETTINGS, f"trace/{change.model}/{_set_in(change.change)}/{cleared}")
 

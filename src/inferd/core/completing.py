@@ -27,6 +27,7 @@ class CompletingBackend:
 
     def __init__(self) -> None:
         # For models that can batch and whose configuration does not set it.
+        # Triton's default for models whose configuration is completed (default-max-batch-size).
         self._default_max_batch_size = 4
 
     def connect(self, context: BackendContext) -> None:

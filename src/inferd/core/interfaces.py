@@ -45,6 +45,7 @@ class ModelFiles(msgspec.Struct, frozen=True):
     version: int
     version_folder: Path
     file: Path
+    # Functions with these defaults, since most callers have neither a load to give up nor a watch.
     is_wanted: Callable[[], bool] = always
     look: Callable[[], frozenset[str]] = unseen
 
@@ -325,6 +326,8 @@ def prompt_of(scheduler: object) -> PromptScheduler | None:
 
     Most are that themselves, some leave it to another, their `prompt`.
     """
+    # Not isinstance alone: a scheduler around another has the methods, and only sometimes what
+    # answers at once.
     prompt = getattr(scheduler, "prompt", scheduler)
     return prompt if isinstance(prompt, PromptScheduler) and prompt.may_be_prompt else None
 

@@ -31,6 +31,7 @@ class Attempt:
     """One load, or one change of instances."""
 
     def __init__(self) -> None:
+        # A plain bool: one thread sets it, others read it, and reading it late does no harm.
         self._is_given_up = False
 
     def is_wanted(self) -> bool:

@@ -73,6 +73,7 @@ class IndexEntry(msgspec.Struct):
     reason: str = ""
 
 
+# The names of the protocol, where the class is written as JSON.
 class SystemRegionStatus(msgspec.Struct, rename={"size_bytes": "byte_size"}):
     """A registered region of system shared memory: `size_bytes` from `offset` of object `key`."""
 

@@ -20,6 +20,7 @@ def unlike(one: Serves, other: Serves, *, is_start: bool = False) -> list[str]:
         for name in one.keys() & other.keys()
         if one[name].keys() != other[name].keys()
         or any(
+            # The first print is the configuration's.
             set(prints[:1] if is_start else prints) - set(other[name][version])
             for version, prints in one[name].items()
         )

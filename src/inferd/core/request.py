@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from inferd.observe.tracing.trace import Trace
 
 
+# CUDA's and system memory's spans are interpreted, and override its methods.
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Span:
     """A piece of a shared memory region, for one request to use.
@@ -23,6 +24,7 @@ class Span:
     of the one after the last. Spans of one `region` are all valid, or none is.
     """
 
+    # Spans are made for each input in shared memory.
     __slots__ = ("extent", "is_copy", "region", "view")
 
     def __init__(
@@ -67,6 +69,7 @@ class WantedOutput(Record):
     write them there itself, otherwise they are copied.
     """
 
+    # By hand instead of msgspec: see docs/decisions/0010-compiled.md.
     _fields = (
         "name",
         "binary",
@@ -87,6 +90,7 @@ class WantedOutput(Record):
         self.top_k = top_k
         self.place = place
 
+    # Without it, copy.copy would take the long way of pickle (__reduce_ex__).
     def __copy__(self) -> "WantedOutput":
         """Return a copy with the same fields."""
         return WantedOutput(
@@ -142,6 +146,7 @@ def sequence_parameters(sequence: Sequence | None) -> Parameters:
     if sequence is None:
         return UNSEQUENCED
     id = sequence.id
+    # InferParameter has int64_param alone for numbers; clients read the same bits as uint64.
     if isinstance(id, int) and id >= 2**63:
         id -= 2**64
     return {"sequence_id": id, "sequence_start": sequence.start, "sequence_end": sequence.end}
@@ -212,6 +217,7 @@ class InferRequest(Record):
     )
     __slots__ = _fields
 
+    # A field each; most are given by name, or left out.
     def __init__(  # noqa: PLR0913
         self,
         model: str,
@@ -249,6 +255,7 @@ class InferRequest(Record):
         self.model = model
         self.version = version
         self.id = id
+        # A default list in the signature would be shared by all requests.
         self.inputs = [] if inputs is None else inputs
         self.outputs = [] if outputs is None else outputs
         self.parameters = {} if parameters is None else parameters
@@ -333,6 +340,7 @@ class InferResponse(Record):
     )
     __slots__ = _fields
 
+    # A field each.
     def __init__(  # noqa: PLR0913
         self,
         model: str,
@@ -355,6 +363,7 @@ class InferResponse(Record):
 def wanted_of(request: InferRequest, response: InferResponse) -> list[WantedOutput]:
     """Return those outputs named by `request` that `response` has, in the request's order."""
     if len(request.outputs) == len(response.outputs):
+        # The usual case: everything that was asked for is there.
         return request.outputs  # an answer never has outputs that were not asked for
     names = {tensor.name for tensor in response.outputs}
     return [output for output in request.outputs if output.name in names]
@@ -368,6 +377,7 @@ class Round(InferResponse):
     """
 
     __slots__ = ("again", "answers")
+    # Those that travel to and from workers; the rest are those of an answer to a client.
     _fields = ("model", "version", "outputs", "answers", "again")
 
     def __init__(

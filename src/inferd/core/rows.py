@@ -9,6 +9,7 @@ import msgspec
 
 Rows = Literal["independent", "dependent", "open"]
 
+# The constants have the literal as their type, so mypy follows comparisons with them.
 INDEPENDENT: Literal["independent"] = "independent"
 DEPENDENT: Literal["dependent"] = "dependent"
 OPEN: Literal["open"] = "open"

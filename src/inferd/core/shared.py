@@ -17,19 +17,27 @@ class Shared(Generic[T]):
     """
 
     def __init__(self, *, one_by_one: bool = False) -> None:
+        # Instances hold their model; when the last one is closed, it goes.
         self._models: WeakValueDictionary[str, T] = WeakValueDictionary()
         self._lock = Lock()
+        # Frameworks whose loading is not safe in several threads (one_by_one) take turns, others
+        # load side by side.
         self._turn: AbstractContextManager[Any] = Lock() if one_by_one else nullcontext()
 
     def get(self, key: object, load: Callable[[], T]) -> T:
         """Return the model of `key`, an object whose repr() has all it depends on, or `load` it."""
+        # A key may have unhashable parts, such as lists and dicts of a configuration.
         text = repr(key)
         with self._turn:
             with self._lock:
+                # Into a local name within the lock: an instance that is closed meanwhile must not
+                # take it away.
                 found = self._models.get(text)
             if found is None:
                 loaded = load()
                 with self._lock:
+                    # Two threads may have loaded it at the same time: both use the first, and the
+                    # second is freed.
                     found = self._models.setdefault(text, loaded)
         return found
 
@@ -40,4 +48,5 @@ def fingerprint(files: Iterable[Path]) -> list[tuple[str, int, int]]:
     A model replaced on disk must not get what was loaded from its predecessor.
     """
     found = [(str(file), file.stat()) for file in files]
+    # Size and time, not the contents: these may be gigabytes.
     return [(path, stat.st_mtime_ns, stat.st_size) for path, stat in found]

@@ -65,6 +65,7 @@ class Signature:
         That is how a configuration declares a scalar. A tensor whose rank the file leaves open
         shows no dims either; `reshape { shape: [1] }` keeps its one dim.
         """
+        # With a batch dim no tensor is a scalar.
         if config.max_batch_size > 0:
             return frozenset()
         declared = self.inputs | self.defaulted | self.outputs
@@ -108,11 +109,13 @@ def complete_config(
     has no equivalent of a type. A tensor of unknown rank gets dims [-1], has any shape, and does
     not contradict a max_batch_size.
     """
+    # Inputs may all come from the scheduler.
     if (config.input or config.batch_input) and config.output:
         return config
     fixed = [
         tensor
         for tensor in (*signature.inputs.values(), *signature.outputs.values())
+        # A slice, since a scalar has no first dim.
         if tensor.shape[:1] != (-1,)  # a variable first dim may be the batch dim
     ]
     known = [tensor for tensor in fixed if not tensor.is_unranked]
@@ -124,6 +127,7 @@ def complete_config(
         raise InvalidConfig(msg, ("max_batch_size",))
     max_batch_size = config.max_batch_size
     has_batch_dim = not fixed and signature.verdict.has_batch_dim
+    # Whoever wrote the dims with the batch dim among them does not want one added.
     if has_batch_dim and not (config.is_unbatched or _counts_batch_dim(config, signature)):
         max_batch_size = max_batch_size or default_max_batch_size
     is_scheduled = config.dynamic_batching or config.sequence_batching
@@ -132,6 +136,7 @@ def complete_config(
         max_batch_size=max_batch_size,
         dynamic_batching=(
             DynamicBatching()
+            # With batches of one there is nothing to join.
             if max_batch_size > 1 and not is_scheduled and not signature.may_mix_rows
             else config.dynamic_batching
         ),
@@ -175,12 +180,15 @@ def signature_complaints(config: ModelConfig, signature: Signature) -> Iterator[
             yield Complaint(text, (*path, "optional"))
     given = {tensor.name for tensor in config.input} | _scheduler_inputs(config)
     missing = [name for name in signature.inputs if name not in given]
+    # Only if all names are right: a misspelt one has been named already, and its proper name would
+    # be missing as well.
     if missing and all(tensor.name in takes for tensor in config.input):
         text = (
             f": the file needs input {_quoted(missing)}, the configuration has only "
             f"{_quoted(given)}"
         )
         yield Complaint(text, _place_of_missing(config, takes))
+    # Outputs that the configuration leaves out are not served; Triton allows that.
     for number, output in enumerate(config.output):
         path = ("output", number)
         declared = signature.outputs.get(output.name)
@@ -235,6 +243,7 @@ def _config_outputs(
     config: ModelConfig, signature: Signature, *, batching: bool
 ) -> tuple[ModelOutput, ...]:
     states = config.sequence_batching.state if config.sequence_batching else ()
+    # A state's output stays with the scheduler.
     for_scheduler = {state.output_name for state in states}
     return tuple(
         ModelOutput(
@@ -257,6 +266,7 @@ def _config_dims(
     dims = tensor.shape[1:] if batching else tensor.shape
     if dims:
         return dims, None
+    # An empty reshape: each item of the batch is a scalar for the model.
     return (1,), () if batching else None
 
 
@@ -298,6 +308,7 @@ def _tensor_complaints(
 def _is_shaped_by_scheduler(config: ModelConfig, tensor: ModelInput | ModelOutput) -> bool:
     """Tell whether the model sees a tensor in another shape than the configuration says."""
     if isinstance(tensor, ModelInput):
+        # Ragged inputs are joined along their elements, to one dim.
         return tensor.allow_ragged_batch
     return any(tensor.name in batch_output.target_name for batch_output in config.batch_output)
 

@@ -9,4 +9,6 @@ async def one_answer(
     run: Callable[[InferRequest], Awaitable[InferResponse]], request: InferRequest
 ) -> AsyncGenerator[InferResponse, None]:
     """Yield the only answer, that of `run`."""
+    # An asynchronous generator, which mypyc cannot compile: hence this module
+    # (docs/decisions/0010-compiled.md).
     yield await run(request)

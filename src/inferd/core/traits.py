@@ -60,5 +60,7 @@ USUAL = InstanceTraits()
 
 def traits_of(instance: object) -> InstanceTraits:
     """Return what an open instance says of itself in its attribute `traits`, if it has one."""
+    # The one place where the attribute may be missing: fakes and backends of other packages say
+    # nothing.
     found: InstanceTraits = getattr(instance, "traits", USUAL)
     return found
