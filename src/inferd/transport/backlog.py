@@ -28,6 +28,7 @@ async def stop_listening(
         for server in servers
         for one in _taken(server)
     ]
+    # One connection that has broken already must not stop the others.
     await asyncio.gather(*opened, return_exceptions=True)
 
 
@@ -45,6 +46,7 @@ async def take(
         cast("Callable[[], asyncio.BaseProtocol]", connect),
         connection,
         ssl=context,
+        # asyncio refuses a time limit without a context.
         ssl_handshake_timeout=handshake_timeout_s if context else None,
     )
 
@@ -55,11 +57,13 @@ def _taken(server: asyncio.Server) -> list[socket.socket]:
     The sockets stay open under a second descriptor until nothing is left, so that the event loop
     accepts nothing meanwhile.
     """
+    # A duplicate: closing the server's sockets would reset what is in their backlogs.
     seconds = [socket.fromfd(one.fileno(), one.family, one.type) for one in server.sockets]
     server.close()
     taken = []
     for second in seconds:
         with second, suppress(OSError):  # BlockingIOError: the backlog is empty
+            # Non-blocking: accept() ends with BlockingIOError when nothing is left.
             second.setblocking(False)
             while True:
                 taken.append(second.accept()[0])

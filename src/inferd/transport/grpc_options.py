@@ -84,6 +84,7 @@ def port_methods(
         engine,
         partial(_pause, stopping),
         typed_answers=options.typed_answers,
+        # Headers with keys must not become parameters, which models see and logs may show.
         forward=header_forward(options.header_forward_pattern, where, access.secret_names),
         access=access,
         apis=options.apis,
@@ -92,13 +93,17 @@ def port_methods(
     methods.update(more)
     for path, api in groups_of(methods, options.apis).items():
         methods[path] = methods[path]._replace(
-            guard=access.guard(api), is_refusable=api == "inference"
+            # Health and control calls are answered under overload as well
+            # (docs/decisions/0022-overload.md).
+            guard=access.guard(api),
+            is_refusable=api == "inference",
         )
     return methods
 
 
 async def _pause(stopping: asyncio.Event) -> bool:
     """Wait for WATCH_INTERVAL_S, or until the server is `stopping`; return whether it goes on."""
+    # The usual end: a second has passed.
     with suppress(TimeoutError):
         await asyncio.wait_for(stopping.wait(), WATCH_INTERVAL_S)
     return not stopping.is_set()

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("inferd.grpc")
 
+# Handlers speak of codes by number, grpcio wants its enumeration.
 _STATUS = {code.value[0]: code for code in grpc.StatusCode}
+# grpc_compression_level of gRPC core.
 _COMPRESSION_LEVELS = {"none": 0, "low": 1, "medium": 2, "high": 3}
 
 
@@ -56,6 +58,7 @@ class GrpcServer:
         cannot be used.
         """
         server = grpc.aio.server(options=_channel_arguments(self._options))
+        # grpc.GenericRpcHandler is a base class, of grpcio without types; only `service` is called.
         handlers = cast("Any", _Handlers(self._methods, self._capacity, self._options.request_log))
         server.add_generic_rpc_handlers((handlers,))
         host = f"[{address}]" if ":" in address else address
@@ -64,6 +67,7 @@ class GrpcServer:
                 bound = server.add_secure_port(f"{host}:{port}", self._credentials())
             else:
                 bound = server.add_insecure_port(f"{host}:{port}")
+        # All that grpcio says of an address that it cannot bind.
         except RuntimeError as error:
             msg = f"cannot listen for gRPC on {host}:{port}: the address is taken or not ours"
             raise OSError(msg) from error
@@ -94,6 +98,7 @@ class GrpcServer:
         """Return the TLS credentials the options ask for. Raises InvalidConfig."""
         self.read_tls()
         first = self._take_certificates()
+        # Asks for new files with each connection; None leaves the old ones.
         return grpc.dynamic_ssl_server_credentials(
             first,
             self._take_certificates,
@@ -136,6 +141,7 @@ class AioCall:
             found = context.invocation_metadata() or ()
             fields: list[Field] = [(key.encode(), _as_bytes(value)) for key, value in found]
             self._head = RequestHead(b"POST", path.encode(), fields, 0)
+            # The peer is "ipv4:1.2.3.4:5", "ipv6:[::1]:5" or "unix:".
             address = str(context.peer()).partition(":")[2] or "unix"
             self._client: ClientLog = log.client(address, "gRPC")
         self._capacity = capacity
@@ -168,6 +174,7 @@ class AioCall:
 
     def hold(self, size_bytes: int) -> None:
         """See Call; raises Overloaded and TooLarge."""
+        # Counted before it is refused, so that `end` releases it in either case.
         self._buffered_bytes += size_bytes
         if not self._capacity.hold(size_bytes):
             raise self._capacity.too_many_bytes(size_bytes)
@@ -182,6 +189,7 @@ class AioCall:
         """Release all that is held, and log the call."""
         self.release(self._buffered_bytes)
         status = self._status[0]
+        # A stream has a line for each request, and one of its own only if it failed or had none.
         if self.notes is not None and (status != OK or not self._line_count):
             self._client.called(
                 self._head, self.notes, status, self.taken_bytes, self.sent_bytes, self._began_ns
@@ -214,6 +222,7 @@ class AioCall:
     def add_trailing(self, metadata: Metadata) -> None:
         """See Call."""
         self._trailing += metadata
+        # grpcio replaces what was set before, so all is given again.
         self._context.set_trailing_metadata(tuple(self._trailing))
 
 
@@ -242,6 +251,7 @@ class _Handlers:
     def service(self, handler_call_details: Any) -> Any:
         """See grpc.GenericRpcHandler."""
         path = handler_call_details.method
+        # Before the message has arrived: a full server does not receive what it will refuse.
         if self._capacity.is_full and path in self._refusing:
             return self._refusing[path]
         return self._handlers.get(path)
@@ -249,6 +259,7 @@ class _Handlers:
     async def _refuse(self, path: str, method: Method, _messages: Any, context: Any) -> None:
         call = AioCall(context, self._capacity, path, self._log)
         error = self._capacity.too_many_requests()
+        # Calls of the TensorRT Inference Server have their errors inside a good message.
         if (refusal := refusal_of(method, error)) is not None:
             call.end()
             await context.write(b"".join(refusal))
@@ -273,6 +284,7 @@ def _guarded(method: Method, guard: Guard) -> Method:
     handler: Callable[[Any, Call], Any] = method.handler
 
     def checked(given: Any, call: Call) -> Any:
+        # Several values of one key count as one, as in HTTP.
         guard.check(joined((key.encode(), _as_bytes(value)) for key, value in call.metadata))
         return handler(given, call)
 
@@ -293,11 +305,13 @@ def _adapted_unary(
             if method.is_refusable or len(data) > SMALL_BYTES:  # health checks are never refused
                 call.hold(len(data))
             begun = method.handler(data, call)
+            # A handler that need not wait returns the buffers themselves: no coroutine.
             answer = b"".join(begun if isinstance(begun, list) else await begun)
             call.sent_bytes = len(answer)
             if call.initial:
                 await context.send_initial_metadata(tuple(call.initial))
             return answer
+        # The client has left, or its deadline has passed.
         except asyncio.CancelledError:
             call.note_cancelled()
             raise
@@ -309,6 +323,7 @@ def _adapted_unary(
         finally:
             call.end()
             del data  # grpcio keeps this frame for a while if the call ends with an exception
+        # After `finally`: abort() raises, and would chain the error that was handled.
         return await call.fail()
 
     return run
@@ -326,6 +341,7 @@ def _adapted_stream(
                     call.initial = []
                 yield b"".join(buffers)
             return
+        # grpcio closes the iterator when the client has gone.
         except (asyncio.CancelledError, GeneratorExit):
             call.note_cancelled()
             raise

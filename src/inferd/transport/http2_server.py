@@ -26,7 +26,9 @@ SWEEP_S = 1.0
 """The longest interval between checks of timeouts, which is also their accuracy."""
 
 
+# Short drains, as in tests, are watched more closely, but not all the time.
 _LEAST_SWEEP_S = 0.02
+# For a last GOAWAY to be sent to clients that read.
 _LAST_WAIT_S = 0.5
 
 
@@ -83,8 +85,10 @@ class Http2Server:
                 address,
                 port,
                 ssl=context,
+                # Connections that come at once while the loop is busy; the system cuts it to
+                # somaxconn.
                 backlog=1024,
-                reuse_port=self.options.reuse_port or None,
+                reuse_port=self.options.reuse_port,
                 ssl_handshake_timeout=self.options.handshake_timeout_s if context else None,
             )
         except OSError as error:
@@ -129,6 +133,7 @@ class Http2Server:
 
     def connect(self) -> Http2Connection:
         """Return the protocol of a new connection."""
+        # uvloop looks for the methods, asyncio for the class.
         is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
         kind = AsyncioHttp2Connection if is_asyncios else Http2Connection
         return kind(self.endpoint, self.options.request_log)
@@ -152,7 +157,9 @@ class Http2Server:
             server.close()
         if self._unix_socket is not None:
             self._unix_socket.remove()
+        # Also for connections that have just been accepted.
         self.endpoint.is_draining = True
+        # GOAWAY and the end of what runs, then abort whoever does not read it.
         self.endpoint.cut()
         await self.endpoint.wait_until_empty(_LAST_WAIT_S)
         self.endpoint.abort()
@@ -183,6 +190,7 @@ class Http2Server:
         if self._sweeper is not None:
             self._sweeper.cancel()
         loop = asyncio.get_running_loop()
+        # One timer for all connections, instead of one for each that every request would move.
         self._sweeper = loop.call_later(self.endpoint.sweep_s, self.keep_sweeping)
 
 
@@ -196,4 +204,5 @@ def _sweep_interval(options: GrpcOptions) -> float:
         options.max_connection_idle_ms,
     )
     shortest_s = min(time_ms for time_ms in times_ms if time_ms is not None) / 1000
+    # Four looks in the shortest time that is set, so that it is kept within a quarter.
     return max(0.02, min(SWEEP_S, shortest_s / 4, options.write_timeout_s / 4))

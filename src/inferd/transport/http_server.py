@@ -27,6 +27,7 @@ from inferd.wire.v2.rest.codec import JsonRules
 SWEEP_S = 1.0
 """How often timeouts are checked, which is also their accuracy."""
 
+# As for HTTP/2.
 _LEAST_SWEEP_S = 0.02
 
 
@@ -78,6 +79,7 @@ class HttpServer:
             options, routes, capacity or engine.capacity, turns, clock(), options.request_log
         )
         self._clock = clock
+        # A handshake may take as long as a head, which it comes before.
         self._handshake_timeout_s = options.header_timeout_s if options.ssl_context else None
         self._servers: list[asyncio.Server] = []
         self._unix_sockets: list[UnixSocket] = []
@@ -86,6 +88,7 @@ class HttpServer:
 
     def connect(self) -> HttpConnection:
         """Return the protocol of a new connection."""
+        # uvloop looks for the methods, asyncio for the class.
         is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
         return (AsyncioConnection if is_asyncios else HttpConnection)(self.endpoint)
 
@@ -100,8 +103,9 @@ class HttpServer:
             address,
             port,
             ssl=self.options.ssl_context,
+            # As for HTTP/2.
             backlog=1024,
-            reuse_port=self.options.reuse_port or None,
+            reuse_port=self.options.reuse_port,
             ssl_handshake_timeout=self._handshake_timeout_s,
         )
         self._started(server)
@@ -142,6 +146,7 @@ class HttpServer:
         self.sweep()  # the window begins now
         self.endpoint.drain()
         window_s = self.options.drain_window_s
+        # So that the window ends on time, within a tenth.
         self._sweep_s = min(self._sweep_s, max(_LEAST_SWEEP_S, window_s / 10))
         self._keep_sweeping()
         servers, self._servers = self._servers, []
@@ -195,4 +200,5 @@ def v2_routes(engine: Engine, options: HttpOptions) -> HttpRoutes:
 
 
 def _with_cors(routes: HttpRoutes, origins: frozenset[str]) -> Routes:
+    # Without origins there is nothing in front of the routes (docs/decisions/0013-access.md).
     return CorsRoutes(routes, origins) if origins else routes

@@ -16,11 +16,13 @@ from inferd.transport.http_server import HttpServer
 if TYPE_CHECKING:
     import asyncio
 
+# Its first part; the second, "SM", may come in another packet.
 _PREFACE_HEAD = PREFACE[: PREFACE.index(b"\r\n\r\n") + 4]
 
 
 def share_port(http: HttpServer, http2: Http2Server) -> None:
     """Have the sockets that `http` will listen on also carry HTTP/2, and with it gRPC."""
+    # One order of turns for both, or one protocol's requests would wait for the other's round.
     http2.endpoint.turns = http.endpoint.turns
     hand_over(http.endpoint, http2.connect)
     http2.keep_sweeping()
@@ -38,7 +40,9 @@ def hand_over(http: HttpEndpoint, connect: Callable[[], Http2Connection]) -> Non
             return False
         connection = connect()
         transport.set_protocol(cast("asyncio.BaseProtocol", connection))
+        # set_protocol does not call it.
         connection.connection_made(transport)
+        # What was read already is not read again.
         connection.take(received)
         return True
 

@@ -23,6 +23,7 @@ class UnixSocket:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self.socket.bind(path)
+            # By device and inode: the path may be given to a new server before this one has ended.
             self._file = _file_at(path)
         except BaseException:
             self.socket.close()
@@ -38,9 +39,11 @@ class UnixSocket:
 def _remove_deserted(path: str) -> None:
     """Remove a socket at `path` on which nobody listens. Raises OSError if somebody does."""
     with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        # Never anything else than a socket is removed.
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return  # bind() will report what is wrong
         probe.setblocking(False)  # a server too busy to accept is listening all the same
+        # A socket's file stays when its process ends; connecting tells whether anybody listens.
         if probe.connect_ex(path) == errno.ECONNREFUSED:
             os.unlink(path)
             return
