@@ -13,6 +13,7 @@ class Exchange:
         self.processes = processes
         self.peers = Peers(processes)
         self.owned = OwnedVersions()
+        # It finds versions in `owned`, which schedulers fill as they are made.
         self.listener = PeerListener(self.owned)
 
     async def open(self, path: str) -> None:
@@ -27,6 +28,7 @@ class Exchange:
         requests of clients, nothing runs anywhere. If this process `is_replaced`, they turn to the
         one that took its place. Gives up after `timeout_s`.
         """
+        # Before waiting: two processes that both wait would wait for each other's word.
         self.peers.say_last()
         if is_replaced:
             self.listener.dismiss()

@@ -21,8 +21,10 @@ Failure = tuple[str, str]
 _CLASSES: dict[str, type[InferdError]] = {
     name: kind
     for name, kind in vars(inferd.errors).items()
+    # Refused is a client's error, and its constructor takes two arguments.
     if isinstance(kind, type) and issubclass(kind, InferdError) and name != "Refused"
 }
+# Of several classes with one code the first stays, the most general of the module.
 _BY_CODE: dict[Code, str] = {kind.code: name for name, kind in reversed(_CLASSES.items())}
 
 
@@ -31,6 +33,7 @@ def encode_failure(error: InferdError) -> Failure:
 
     A class that only its own module knows becomes the nearest one with the same reason.
     """
+    # Subclasses of other modules cannot be made there: their nearest known base says the same.
     for kind in type(error).__mro__:
         known = _CLASSES.get(kind.__name__)
         if known is kind and known.code is error.code:
@@ -52,6 +55,7 @@ def lost(number: int, why: str) -> InferdError:
     """Return the error of a request that process `number` had when its link ended."""
     msg = f"process {number} of the server, which had the request, {why}; it may have run"
     error = Unavailable(msg)
+    # A caller that may run a request twice asks for this.
     error.is_lost = True
     return error
 
@@ -62,6 +66,7 @@ def known(error: BaseException) -> InferdError:
         return error
     if isinstance(error, asyncio.CancelledError):
         return cancelled()
+    # The traceback is of use here alone: the origin has other frames.
     log.error("a request of another process failed", exc_info=error)
     return BackendFailed(foreign_text(error))
 

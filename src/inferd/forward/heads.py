@@ -35,6 +35,7 @@ class SequenceName(NamedTuple):
     id: int | str
 
 
+# No cycles: heads live for one message.
 class ForwardedRequest(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
     """A request, without what only its origin needs; `form` is that of the version it fits.
 
@@ -70,6 +71,7 @@ class ForwardedAnswer(msgspec.Struct, array_like=True, omit_defaults=True, gc=Fa
     id: str = ""
 
 
+# Bound methods of one encoder and decoders: made once, without a lookup for each message.
 encode = msgspec.msgpack.Encoder().encode
 decode_tensors = msgspec.msgpack.Decoder(RequestedTensors).decode
 decode_request_head = msgspec.msgpack.Decoder(ForwardedRequest).decode

@@ -27,12 +27,14 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def is_forwarded(self) -> bool:
         """Whether a request may have to run in another process than the one it reaches."""
+        # One process owns everything, whatever it is.
         return self.count > 1 and (self.kind != "copy" or self.by_sequence)
 
     def own(self, instances: Sequence[T]) -> list[T]:
         """Return those of all `instances` of the version that this process has."""
         if self.kind == "copy":
             return list(instances)
+        # How many processes behind the first this one is, around the circle.
         behind = (self.number - self.first) % self.count
         if self.kind == "single":
             return [] if behind else list(instances)
@@ -42,7 +44,9 @@ class Home(msgspec.Struct, frozen=True):
         """Return the processes that have any of `instance_count` instances, in their order."""
         if self.kind == "copy":
             return tuple(range(self.count))
+        # As many processes as there are instances, as they are dealt out one by one.
         reached = min(instance_count, self.count) if self.kind == "spread" else 1
+        # In a fixed order, so that hashing gives the same owner everywhere.
         return tuple(sorted((self.first + behind) % self.count for behind in range(reached)))
 
 

@@ -18,6 +18,8 @@ from inferd.forward.message import ALIGN, PADS
 FORMAT = 1
 """The format of all frames; a process with another one is no peer."""
 
+# Sizes before the kind, so that all are aligned; padded to a multiple of ALIGN, as data begins at
+# one.
 HEADER = struct.Struct("<QQIBB10x")
 """Number, size of the data, size of the head, kind, FORMAT."""
 
@@ -31,7 +33,9 @@ JOINED_BYTES = 64 << 10
 UNREAD_BYTES = 1 << 20
 """The other end does not read if so much has not left."""
 
+# Many small frames in one read, which the kernel's buffers can hold.
 _BUFFER_BYTES = 256 << 10
+# From here on a second copy costs more than another call of `get_buffer`.
 _SMALL_BYTES = 16 << 10
 
 ENDED = "ended"
@@ -70,6 +74,7 @@ Raises ValueError or MsgspecError for one that makes no sense, which ends the li
 """
 
 
+# FrameLine derives from asyncio's class and cannot be compiled.
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FrameReader:
     """One end of a link: an asyncio.BufferedProtocol in all but name; FrameLine has that, too.
@@ -93,8 +98,6 @@ class FrameReader:
         self._unsent_bytes = 0
         self.is_open = False
 
-    # --- sending ---
-
     def send(self, kind: int, number: int, head: bytes, data: Sequence[Any] = ()) -> None:
         """Send a frame at the end of this turn of the event loop; a closed line takes it in vain.
 
@@ -106,10 +109,12 @@ class FrameReader:
         size = sum(map(len, data))
         unsent = self._unsent
         if not unsent:
+            # With the first frame of a turn: all that follow in it leave together.
             loop.call_soon(self._flush)
         unsent.append(HEADER.pack(number, size, len(head), kind, FORMAT))
         unsent.append(head)
         if size:
+            # Only before data: a frame without any has no padding.
             unsent.append(PADS[-len(head) % ALIGN])
             unsent += data
         self._unsent_bytes += HEADER.size + len(head) + size
@@ -120,6 +125,7 @@ class FrameReader:
         transport = self._transport
         if transport is None or not self.is_open or not unsent:
             return
+        # Joining costs less than as many buffers in a system call.
         if size <= JOINED_BYTES:
             transport.write(b"".join(unsent))
         else:
@@ -136,11 +142,10 @@ class FrameReader:
         """End at once."""
         transport, was_open, self.is_open = self._transport, self.is_open, False
         if transport is not None:
+            # Not `close`: what is unsent would be sent to an end that sends nonsense.
             transport.abort()
         if was_open:
             self._lost(why)
-
-    # --- what the event loop calls ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BaseProtocol."""
@@ -156,10 +161,13 @@ class FrameReader:
         self._transport = None
         self._large = None
         if was_open:
+            # The reason of the error is of no use: the process has ended, or is ending.
             self._lost(ENDED)
 
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol."""
+        # An owner whose answers are not read takes no further requests: they would only produce
+        # more.
         if self._waits_for_reader and self._transport is not None:
             self._transport.pause_reading()
 
@@ -186,11 +194,13 @@ class FrameReader:
             if large.filled == len(large.view):
                 self._large = None
                 self._take(large.kind, large.number, large.view, large.head_size)
+        # A size that nobody can hold is as senseless as one beyond the limit.
         except (ValueError, msgspec.MsgspecError, MemoryError):
             self.break_off(GARBLED)
 
     def _take_frames(self) -> None:
         view, at, end = self._view, 0, self._end
+        # A frame may have closed the line.
         while self.is_open and end - at >= HEADER.size:
             number, data_size, head_size, kind, form = HEADER.unpack_from(view, at)
             if form != FORMAT or head_size > MAX_HEAD_BYTES or data_size > MAX_DATA_BYTES:
@@ -200,14 +210,17 @@ class FrameReader:
             start = at + HEADER.size
             if end - start >= size:
                 at = start + size
+                # Copied: views of tensors outlive the buffer, which is read into again.
                 self._take(kind, number, memoryview(bytearray(view[start:at])), head_size)
             elif size > _SMALL_BYTES:
+                # Its own memory, which the socket then fills: no second copy of a large tensor.
                 self._large = _Large(kind, number, head_size, size, view[start:end])
                 at = end
             else:
                 break
         self._end = end - at
         if self._end and at:
+            # The begun frame moves to the front; it is shorter than _SMALL_BYTES.
             view[: self._end] = view[at:end]
 
     def _take(self, kind: int, number: int, body: memoryview, head_size: int) -> None:

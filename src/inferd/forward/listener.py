@@ -10,6 +10,7 @@ from inferd.forward.frame_line import FrameLine
 from inferd.forward.owned import OwnedVersions
 from inferd.forward.owner_end import OwnerEnd
 
+# Permissions of group and others.
 _OTHERS = 0o077
 
 
@@ -44,6 +45,7 @@ class PeerListener:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._wanting:
+                    # Cleared before waiting, so that no end in between is missed.
                     self._left.clear()
                     await self._left.wait()
 
@@ -57,12 +59,14 @@ class PeerListener:
         server, self._server = self._server, None
         if server is not None:
             server.close()
+            # The supervisor may have removed the folder.
             with suppress(FileNotFoundError):
                 Path(self._path).unlink()
 
     def close(self) -> None:
         """End all connections."""
         self.stop()
+        # Each `close` removes its end from the set.
         for end in list(self._ends):
             end.close()
         self._ends.clear()
@@ -86,9 +90,11 @@ class PeerListener:
 def _prepare(path: Path) -> None:
     """Make room for a socket at `path`, in a folder of our own."""
     folder = path.parent
+    # Whoever can connect can have requests run without a check: only this user may.
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.stat()
     if found.st_uid != os.getuid() or found.st_mode & _OTHERS:
         msg = f"the folder {folder} for sockets of the server's processes is open to others"
         raise InvalidConfig(msg)
+    # A socket of a process that was killed, whose number this one has.
     path.unlink(missing_ok=True)

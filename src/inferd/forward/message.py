@@ -45,6 +45,7 @@ def encode_request(request: InferRequest, version: str, form: bytes) -> tuple[by
     inputs, parts = _packed(request.inputs)
     sequence = request.sequence
     try:
+        # Encoded by itself, so that the owner can look it up by its bytes.
         tensors = encode((inputs, [output.name for output in request.outputs]))
         head = ForwardedRequest(
             request.model,
@@ -63,6 +64,7 @@ def encode_request(request: InferRequest, version: str, form: bytes) -> tuple[by
             request.arrived_ns,
         )
         return encode(head), parts
+    # Lone surrogates and integers beyond 64 bits: Python has them, MessagePack does not.
     except (UnicodeEncodeError, OverflowError) as error:
         msg = f"the request cannot be passed on within the server: {error}"
         raise InvalidRequest(msg) from error
@@ -81,6 +83,7 @@ class Requests:
         """
         found = decode_request_head(head)
         tensors = bytes(found.tensors)
+        # Requests of a model nearly always say the same of their tensors.
         inputs, outputs = self._known.get(tensors) or self._learn(tensors)
         sequence = found.sequence
         request = InferRequest(
@@ -97,6 +100,8 @@ class Requests:
             arrived_ns=found.arrived_ns,
             callers=found.callers,
             takes_errors=found.takes_errors,
+            # Equal bytes mean equal names, datatypes and shapes: such requests can be joined
+            # unchecked.
             batch_key=(found.version, found.form, tensors),
             batch_size=found.batch_size,
         )
@@ -156,6 +161,7 @@ def decode_answer(
         request.answered_ns,
         request.cpu_ns,
     ) = found.times
+    # `queued_ns` stays that of the origin, on the clock that all processes share.
     if not (queued_ns or request.started_ns):
         request.queued_ns = 0
     request.shared, request.ran_again = found.shared, found.ran_again
@@ -185,6 +191,7 @@ def _packed(tensors: Several[Tensor]) -> tuple[list[TensorHead], list[Any]]:
     for tensor in tensors:
         data = tensor.packed()
         size = len(data)
+        # The plain attribute: `value` is a property of enums, called for each tensor.
         heads.append((tensor.name, tensor.datatype._value_, tensor.shape, size, tensor.parameters))
         if size:
             parts.append(data)

@@ -38,11 +38,13 @@ class _OneAnswer:
 
     def end(self, response: InferResponse, error: InferdError | None) -> None:
         """Hand over the outcome."""
+        # Its caller has left, or its time is over.
         if self.done.done():
             return
         if error is not None:
             reject(self.done, error)
         else:
+            # On this event loop, as for a thread's answers.
             self.request.answered_ns = perf_counter_ns()
             fulfil(self.done, response)
 
@@ -103,6 +105,7 @@ class OriginEnd:
         self.line = FrameLine(self._receive, self._lost)
         self._gone = gone
         self._calls: dict[int, _OneAnswer | _Answers | _Question] = {}
+        # Numbers whose END is still to come: frames for others are nonsense.
         self._given_up: set[int] = set()
         self._last = 0
         self.is_retired = False
@@ -159,12 +162,14 @@ class OriginEnd:
 
     def credit(self, number: int, share: int) -> None:
         """Let the answers of a stream be `share` further ahead of their reader."""
+        # A share is at most WINDOW, so one byte.
         self.line.send(FrameKind.CREDIT, number, bytes((share,)))
 
     def _set_out(self, kind: int, call: _OneAnswer | _Answers, version: str, form: bytes) -> int:
         if not self.is_open:
             msg = f"process {self.number} of the server has just ended"
             raise Unavailable(msg)
+        # Before the number is used: a request that cannot be encoded leaves no trace.
         head, data = encode_request(call.request, version, form)
         self._last = number = self._last + 1
         self._calls[number] = call
@@ -179,6 +184,7 @@ class OriginEnd:
 
     def _receive(self, kind: int, number: int, head: memoryview, data: memoryview) -> None:
         call = self._calls.get(number)
+        # Has number 0, which is no request's.
         if kind == FrameKind.DISMISSAL:
             self.retire()
             return
@@ -222,6 +228,7 @@ class OriginEnd:
         self._gone(self)
 
     def _fail_all(self, why: str) -> None:
+        # Emptied first: who is told may send another request at once.
         calls, self._calls = self._calls, {}
         self._given_up.clear()
         for call in calls.values():

@@ -91,6 +91,7 @@ class OwnedVersions:
             if not one.is_leaving:
                 return one
         if alike:
+            # All are leaving: the newest one.
             return alike[-1]
         raise absent(request.model, request.version)
 

@@ -12,6 +12,7 @@ _GOLDEN = 0x9E37_79B9_7F4A_7C15
 
 def model_key(model: str) -> bytes:
     """Return the key of a model that lives in one place."""
+    # A name must have a key, whatever characters it has.
     return model.encode(errors="surrogatepass")
 
 
@@ -23,9 +24,12 @@ def sequence_key(model: str, id: int | str) -> bytes:
 
 def owner_of(key: bytes, numbers: Iterable[int]) -> int:
     """Return which of the processes `numbers`, at least one, owns `key`."""
+    # Python's own hash differs between processes.
     hashed = int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
     owner = best = -1
     for number in numbers:
+        # The process with the highest score owns the key: a process that goes leaves all others'
+        # keys where they are.
         score = _mixed(hashed ^ _mixed(number + 1))
         if score > best:
             owner, best = number, score

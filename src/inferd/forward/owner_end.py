@@ -30,11 +30,13 @@ class OwnerEnd:
         gone: Callable[["OwnerEnd"], None],
         done: Callable[["OwnerEnd"], None],
     ) -> None:
+        # The origin is a client to this end: if it does not read, no more is taken from it.
         self.line = FrameLine(self._receive, self._lost, waits_for_reader=True)
         self._versions = versions
         self._gone = gone
         self._done = done
         self._running: dict[int, _Run | OwnerStream] = {}
+        # For each line, as the origin's processes may differ in what they send.
         self._requests = Requests()
         self._due: list[Driver] = []
 
@@ -58,9 +60,11 @@ class OwnerEnd:
             one.cancel()
 
     def _receive(self, kind: int, number: int, head: memoryview, data: memoryview) -> None:
+        # A number that is under way already is nonsense, and falls through to the error.
         if kind in (FrameKind.REQUEST, FrameKind.STREAM) and number not in self._running:
             self._begin(kind, number, *self._requests.decode(head, data))
         elif kind == FrameKind.CANCEL:
+            # The end may have been sent already: then the cancellation came too late.
             if (one := self._running.pop(number, None)) is not None:
                 one.cancel()
                 self.line.send(FrameKind.END, number, encode_end(one.request, cancelled()))
@@ -99,6 +103,7 @@ class OwnerEnd:
         if response is not None:
             self.answer(number, request, response, owned)
             return
+        # Noted before it begins: it may end in `begin`.
         self._running[number] = run = _Run(self, number, request, owned)
         run.begin()
 
@@ -121,6 +126,7 @@ class OwnerEnd:
     def go_on_soon(self, driver: Driver) -> None:
         """Let `driver` go on in a moment, after whoever woke it."""
         if not self._due:
+            # Not at once: whoever fulfils a promise is in the middle of its work.
             asyncio.get_running_loop().call_soon(self._go_on)
         self._due.append(driver)
 

@@ -33,6 +33,7 @@ class OwnerStream:
         self.request = request
         self._room = WINDOW
         self._has_room = asyncio.Event()
+        # Streams are asynchronous generators, which need a task.
         self._task = asyncio.get_running_loop().create_task(self._run(owned))
 
     def give(self, share: int) -> None:
@@ -52,11 +53,13 @@ class OwnerStream:
                     await self._send(answer)
         except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001  it is the request's
             error = known(failure)
+        # A cancelled stream has had its END already.
         if self._leave(self._number):
             self._line.send(FrameKind.END, self._number, encode_end(self.request, error))
 
     async def _send(self, answer: InferResponse) -> None:
         share = share_of(answer)
+        # A share is at most WINDOW, so an answer always fits in the end.
         while self._room < share:
             self._has_room.clear()
             await self._has_room.wait()

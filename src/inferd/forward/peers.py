@@ -61,6 +61,7 @@ class Peers:
 
     async def wait(self, numbers: Collection[int], timeout_s: float) -> None:
         """Wait until there is a link to one of `numbers`, or the time is over."""
+        # The first request may come before the first change is told.
         self._follow()
         loop = asyncio.get_running_loop()
         wait = _Wait(numbers, Promise(loop=loop))
@@ -97,15 +98,18 @@ class Peers:
 
     def _all(self) -> list[OriginEnd]:
         last = [self._predecessor] if self._predecessor is not None else []
+        # The predecessor as well: it waits for this process's last word.
         return [*self._links.values(), *self._retired, *last]
 
     def _follow(self) -> None:
         """Connect to the processes that are ready now, and let go of those that are not."""
         sockets = self._processes.sockets
         for number, link in list(self._links.items()):
+            # Same number and path: the same process.
             if sockets.get(number) == link.path:
                 continue
             del self._links[number]
+            # The link of this number was to the process that this one replaces.
             if self._is_own(number, sockets.get(number)):
                 self._predecessor = link
             else:
@@ -121,6 +125,7 @@ class Peers:
 
     def _is_own(self, number: int, path: str | None) -> bool:
         """Tell whether the process of that number, at `path`, is this one."""
+        # Before this process is told its path, its own number is never another's.
         return number == self._processes.number and self._processes.path in ("", path)
 
     def _connect(self, number: int, path: str, pause_s: float = 0.0) -> None:
@@ -135,9 +140,11 @@ class Peers:
 
     async def _connected(self, number: int, path: str, pause_s: float) -> None:
         loop = asyncio.get_running_loop()
+        # A fresh end for each connection: numbers of requests begin at 1 again.
         link = OriginEnd(number, path, self._gone)
         while not link.is_open:
             await asyncio.sleep(pause_s)
+            # A process that is said to be ready may have ended since.
             with suppress(OSError):
                 await loop.create_unix_connection(lambda: link.line, path)
             pause_s = min(max(FIRST_PAUSE_S, 2 * pause_s), LONGEST_PAUSE_S)
@@ -155,5 +162,6 @@ class Peers:
             self._predecessor = None
         if self._links.get(link.number) is link:
             del self._links[link.number]
+            # It is still said to be ready: the link broke, not the process.
             if self._processes.sockets.get(link.number) == link.path:
                 self._connect(link.number, link.path, FIRST_PAUSE_S)

@@ -71,11 +71,11 @@ class ForwardScheduler:
         """Note how many instances the version has in all."""
         self._owners = self._home.owners(instance_count)
         self._others = [number for number in self._owners if number != self._own]
+        # Known beforehand where one process has it all: requests of most models look nothing up.
         self._usual = self._others[0] if len(self._others) == 1 else _ANY
+        # An owner runs its own requests: no hop.
         if self._own in self._owners:
             self._usual = self._own
-
-    # --- requests of this process ---
 
     @property
     def pending_count(self) -> int:
@@ -93,6 +93,7 @@ class ForwardScheduler:
         owner = self._owner(request)
         if owner == self._own:
             return await self.run_here(request)
+        # Set before it leaves: the way there counts as waiting.
         request.queued_ns = perf_counter_ns()
         link = self._link(owner) or await self._waited_for(owner, request)
         return await self._run_there(link, request)
@@ -138,6 +139,7 @@ class ForwardScheduler:
         if not links:
             return None
         last, count, sent = self._last, self._home.count, self._sent
+        # Of those with equally few, the next one in turn.
         best = min(links, key=lambda link: (sent[link.number], (link.number - last - 1) % count))
         self._last = best.number
         return best
@@ -145,12 +147,14 @@ class ForwardScheduler:
     async def reach(self, number: int, request: InferRequest) -> OriginEnd | None:
         """See Sender.reach."""
         if number == self._own:
+            # Its own number, which two processes have while one is replaced.
             return await self._other_of_two(request)
         request.queued_ns = perf_counter_ns()
         return self._link(number) or await self._waited_for(number, request)
 
     async def _waited_for(self, number: int, request: InferRequest) -> OriginEnd:
         """Return a link to the owner, which is not ready now. Raises Unavailable."""
+        # A timeout of 0 is none.
         wait_s = min(request.timeout_us / 1e6 or WAIT_S, WAIT_S)
         numbers = self._others if number == _ANY else [number]
         await self._exchange.peers.wait(numbers, wait_s)
@@ -176,8 +180,6 @@ class ForwardScheduler:
         if self._quiet is not None and not self._quiet.done() and not self._sent.total():
             self._quiet.set_result(None)
 
-    # --- requests of other processes ---
-
     def run_here_now(self, request: InferRequest) -> InferResponse | None:
         """See Owned.run_here_now."""
         return None if self._prompt is None else self._prompt.run_now(request)
@@ -193,8 +195,6 @@ class ForwardScheduler:
         if self._keeper is not None and self._exchange.peers.are_two:
             return answers_there(self, self._own, request)
         return self.local.stream(request)
-
-    # --- while this process is replaced ---
 
     @property
     def sequence_count(self) -> int:
@@ -215,18 +215,19 @@ class ForwardScheduler:
         A sequence stays where it lives, and new ones live in the new process.
         """
         sequence, peers = request.sequence, self._exchange.peers
+        # The usual case: it lives here, and nobody has to be asked.
         if sequence is None or not sequence.id or self.has_sequence(sequence.id):
             return None
+        # This is the new one of two: the old one knows which sequences live there.
         link = peers.predecessor
         if link is None:
+            # This is the old one: what does not live here begins in the new one.
             link = peers.link(self._own)
         elif not await link.has_sequence(self.model, self.version, sequence.id):
             return None
         if link is not None:
             request.queued_ns = perf_counter_ns()
         return link
-
-    # --- the end ---
 
     def hurry(self) -> None:
         """See GatheringScheduler.hurry."""
@@ -238,10 +239,12 @@ class ForwardScheduler:
         self.is_leaving = True
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s
+        # What is under way elsewhere is not `local`'s, which would not wait for it.
         if self._sent.total():
             self._quiet = loop.create_future()
             await asyncio.wait((self._quiet,), timeout=timeout_s)
         linger_s = min(LINGER_S, end_s - loop.time())
+        # Without other processes nobody sends anything.
         if linger_s > 0 and self._exchange.listener.has_origins:
             await asyncio.sleep(linger_s)
         self._exchange.owned.remove(self)

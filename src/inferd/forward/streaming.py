@@ -40,6 +40,7 @@ async def answers_there(
     """Yield the answers to `request` of process `number`, as ForwardScheduler has them."""
     link = await sender.reach(number, request)
     if link is None:
+        # Closed with this generator, not whenever the garbage is collected.
         async with aclosing(sender.local.stream(request)) as answers:
             async for each in answers:
                 yield each
@@ -59,5 +60,6 @@ async def answers_there(
             link.credit(number, share)
             yield answer
     finally:
+        # Also at the end, when it finds nothing to give up.
         link.give_up(number)
         sender.note_back(link.number)
