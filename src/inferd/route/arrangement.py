@@ -59,6 +59,7 @@ class SlotContent(NamedTuple):
     """What is in a slot; `name` is that of the place, "" while it is free."""
 
     name: str = ""
+    # HAProxy wants an address of each server; an unused one is in maintenance.
     address: str = "127.0.0.1"
     http_port: int = 1
     grpc_port: int = 1
@@ -89,6 +90,7 @@ class Arranger:
 
     def __init__(self, slot_count: int, group_count: int) -> None:
         self._group_count = group_count
+        # Empty slots, so the first configuration can be written before any place is known.
         self.last = Arrangement((SlotContent(),) * slot_count, {}, {})
         """The last arrangement."""
         self._freed_at = [0] * slot_count  # the slot free for longest is used first
@@ -103,16 +105,19 @@ class Arranger:
         kinds: dict[str, ModelKind] = {}
         for name in numbers:
             for model, kind in by_name[name].models.items():
+                # A model that any place keeps sequences of is treated with that care everywhere.
                 kinds[model] = max(kind, kinds.get(model, kind), key=_CARE.index)
         everywhere = frozenset(numbers.values())
         sets = _sets({number: by_name[name] for name, number in numbers.items()})
         # A blank ends a key in HAProxy's map, so such a model is routed only if all places have it.
         blank = sorted(one for one in sets if " " in one)
         spaced = [(one, sets.pop(one)) for one in blank]
+        # What all places have needs no group.
         groups, lost = self._groups({one for one in sets.values() if one != everywhere}, sets)
         lost += tuple(model for model, where in spaced if where != everywhere)
         group_of = {found: str(number) for number, found in groups.items()} | {everywhere: ALL}
         models = {
+            # The kind is the model's, whichever version.
             model: (group_of[found], kinds[model.partition("/")[0]])
             for model, found in sorted(sets.items())
             if found in group_of
@@ -125,6 +130,7 @@ class Arranger:
             left_out,
             lost,
             tuple(_mixed(taking)),
+            # Awake somewhere: requests go there.
             tuple(sorted(one for one in asleep if one not in kinds and " " not in one)),
         )
         return self.last
@@ -140,11 +146,13 @@ class Arranger:
             for model in one.models
         }
         for number, content in enumerate(slots):
+            # First, so that the slots of those that have gone are free below.
             if content.name and content.name not in known:
                 slots[number] = content._replace(name="", use=SlotUse.UNUSED)
                 self._freed_at[number] = self._round
         taken = {content.name: number for number, content in enumerate(slots) if content.name}
         free = [number for number, content in enumerate(slots) if not content.name]
+        # Longest free first: HAProxy may still have connections to whoever had a slot last.
         free.sort(key=lambda number: (self._freed_at[number], number))
         left_out = []
         for name, one in known.items():
@@ -167,6 +175,7 @@ class Arranger:
         """
         before = self.last.groups
         found = {number: one for number, one in before.items() if one in wanted}
+        # In a fixed order, so that the same places always give the same groups.
         rest = sorted(wanted - set(found.values()), key=sorted)
         unused = [one for one in range(1, self._group_count + 1) if one not in before]
         lost: set[frozenset[int]] = set()
@@ -202,6 +211,7 @@ def _sets(known: Mapping[int, KnownPlace]) -> dict[str, frozenset[int]]:
             models.setdefault(model, set()).add(slot)
             for version in one.versions.get(model, ()):
                 versions.setdefault((model, version), set()).add(slot)
+    # A version that all places of its model have goes where the model goes.
     apart = {
         f"{model}/{version}": found
         for (model, version), found in versions.items()

@@ -16,6 +16,7 @@ from inferd.route.whole import PlaceAnswer
 
 _UNAVAILABLE = 503
 _UNIX = "unix:"
+# Loads carry whole model files; grpcio's limit is 4 MiB.
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 # Of HTTP's own connection to us, not of the call.
@@ -43,6 +44,7 @@ async def ask_rest(places: Sequence[Place], request: HttpRequest) -> list[PlaceA
     ]
     method, path = request.method.decode(), request.target.decode("latin-1")
     asking = (_fetch(place, method, path, headers, request.body) for place in places)
+    # All at once: the slowest place decides how long it takes.
     return list(await asyncio.gather(*asking))
 
 
@@ -58,6 +60,7 @@ async def _fetch(
         answer = await fetch(target, method, path, headers, body)
     except OSError as error:
         text = f"no answer: {error or type(error).__name__}"
+        # No answer counts as 503: the place may come back.
         return PlaceAnswer(place.name, b"", _UNAVAILABLE, text, is_failed=True, is_silent=True)
     if answer.status < 400:
         return PlaceAnswer(place.name, answer.body, answer.status, headers=answer.headers)
@@ -76,6 +79,7 @@ def _error_in(body: bytes) -> str:
     try:
         document = orjson.loads(body)
         return str(document["error"])
+    # Anything may have answered: a proxy's page, an empty body.
     except (ValueError, KeyError, TypeError):
         return body[:1000].decode(errors="replace")
 
@@ -95,6 +99,7 @@ class Channels:
         timeout_s: float | None,
     ) -> list[PlaceAnswer]:
         """Call a method of all `places` and return what they answer, in their order."""
+        # Channels to places that have gone keep trying to connect.
         await self._forget(places)
         asking = (self.call(place, path, message, metadata, timeout_s) for place in places)
         return list(await asyncio.gather(*asking))
@@ -106,6 +111,7 @@ class Channels:
     async def _forget(self, places: Sequence[Place]) -> None:
         known = {(place.host, place.grpc_port) for place in places}
         for where in self._open.keys() - known:
+            # The channel to HAProxy itself is not of the places.
             if places and where[0].startswith(_UNIX):
                 continue
             await self._open.pop(where).close(None)
@@ -142,4 +148,5 @@ def _address(place: Place) -> str:
 
 
 def _is_of_the_connection(key: str) -> bool:
+    # Those that the channel sets itself, and would send twice.
     return key.startswith((":", "grpc-")) or key in ("user-agent", "content-type", "te", "host")

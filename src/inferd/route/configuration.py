@@ -16,6 +16,7 @@ from inferd.route.arrangement import (
     SlotUse,
 )
 
+# HAProxy looks for a model's name and a sequence's id in what fits into one buffer.
 BUFSIZE = 32768
 
 CONTROL_PATHS = ("/v2/models", "/v2/models/stats")
@@ -52,6 +53,7 @@ CONTROL_METHODS = (
     "/nvidia.inferenceserver.GRPCService/SharedMemoryControl",
 )
 
+# One connection that fails takes a place out at once, before the next check.
 _OBSERVE = "observe layer4 error-limit 1 on-error mark-down"
 
 _MARK = re.compile(r"@([a-z_]+)@")
@@ -159,6 +161,7 @@ class SlotServer(NamedTuple):
 def servers_of(group: str, slot: int) -> Iterator[SlotServer]:
     """Yield the servers of a slot in a group."""
     usual, last_resort = slot_names(slot)
+    # Only the group of all has checks: one for each slot, whatever its groups.
     for kind in (CHECKS, *_KINDS) if group == ALL else _KINDS:
         yield SlotServer(kind, f"{kind}-{group}/{usual}")
         if kind in _FOR_ANY_PLACE:
@@ -180,6 +183,7 @@ def map_lines(arrangement: Arrangement) -> Iterator[tuple[str, str]]:
     for model, (group, kind) in arrangement.models.items():
         yield model, f"{group}.{kind.value}"
     for model in arrangement.asleep:
+        # What wakes a place is not repeated: the client asks again.
         yield model, f"{ASLEEP}.{ModelKind.ONCE.value}"
     kinds = {kind for _, kind in arrangement.models.values()}
     if any(group != ALL for model, (group, _) in arrangement.models.items() if "/" not in model):
@@ -194,6 +198,7 @@ def use_in(content: SlotContent, members: frozenset[int] | None, number: int) ->
 
 
 def _slots(arrangement: Arrangement, kind: str, group: str) -> Iterator[str]:
+    # A group that is not used yet is in the configuration with empty slots.
     members = None if group == ALL else arrangement.groups.get(int(group), frozenset())
     for number, content in enumerate(arrangement.slots):
         name, last_resort = slot_names(number)
@@ -203,19 +208,25 @@ def _slots(arrangement: Arrangement, kind: str, group: str) -> Iterator[str]:
             words.append("proto h2")
         use = use_in(content, members, number)
         if use is SlotUse.UNUSED:
+            # In maintenance from the start, until the runtime socket says otherwise.
             words.append("disabled")
         elif use is SlotUse.DRAIN:
+            # Draining: no new requests but those of sequences that it has.
             words.append("weight 0")
         if kind == CHECKS:
             how = "check"
         elif kind == "grpc":
+            # gRPC's port may answer no HTTP/1.1, so the check goes to REST's.
             how = f"check check-proto h1 port {content.http_port} {_OBSERVE}"
         elif kind == "rest":
             how = f"check {_OBSERVE}"
         else:
+            # Looks at the checks of the one backend that makes them, so that each place is checked
+            # once.
             how = f"track {CHECKS}-{ALL}/{name}"
         yield f"    server {name} {' '.join([*words, how])}"
         if kind in _FOR_ANY_PLACE:
+            # Used if no server passes its checks: better a place that may answer than an error.
             yield f"    server {last_resort} {' '.join([*words, 'backup'])}"
 
 
@@ -224,6 +235,8 @@ def _groups(arrangement: Arrangement, count: int) -> Iterator[str]:
         for kind in _KINDS:
             yield f"backend {kind}-{number} from {'sequences' if 'sequences' in kind else 'places'}"
             if "sequences" in kind:
+                # All groups share one table: a sequence stays at its place if its model's group
+                # changes.
                 yield "    stick on var(txn.key),sha1,hex table begun-sequences"
             yield from _slots(arrangement, kind, str(number))
             yield ""

@@ -104,6 +104,7 @@ class RestControl(Routes):
     """Answers calls over REST that concern all places."""
 
     def __init__(self, control: ControlCalls) -> None:
+        # No routes: every call that HAProxy sends here is answered by `answer`.
         super().__init__(Router([]), forward=None, refusable="", variations=Variations(b"", ()))
         self._control = control
         self._failures = FailureLog(LOGGER)
@@ -121,6 +122,7 @@ class RestControl(Routes):
     def refusal(self, request: HttpRequest, error: Exception) -> HttpAnswer:
         """See Routes."""
         if isinstance(error, NotDone):
+            # A status of a place that is none of ours would have no reason phrase.
             status = error.status if error.status in REASONS else 503
             return HttpAnswer(status, [encode_error(error.message)])
         if isinstance(error, HttpError):
@@ -136,6 +138,7 @@ class RestControl(Routes):
             later = f"Retry-After: {RETRY_AFTER_S}\r\n".encode()
             return HttpAnswer(503, [encode_error(text)], headers=later)
         words = path.strip("/").split("/")
+        # The API of the TensorRT Inference Server: the answer that says most.
         if words[0] == "api":
             answer = await self._ask(request)
             await self._control.refresh()
@@ -150,12 +153,14 @@ class RestControl(Routes):
             return HttpAnswer(200, list(encode_statistics(added)))
         if words == ["v2", "models"]:
             return _names(those_with_answers(await self._ask(request)))
+        # What changes something must be done everywhere.
         if request.method != b"GET":
             model = words[-2] if words[-1] in ("load", "unload") and len(words) > 2 else ""
             answers = await self._ask(request, model)
             if model:
                 await self._control.refresh()
             return _as_answered(done_everywhere(answers))
+        # What is asked, such as settings, has to be the same.
         return _as_answered(same_everywhere(await self._ask(request), read_json))
 
     async def _ask(self, request: HttpRequest, model: str = "") -> list[PlaceAnswer]:
@@ -176,6 +181,7 @@ def _names(answers: Sequence[PlaceAnswer]) -> HttpAnswer:
     names: dict[str, None] = {}
     for document in documents:
         names.update(dict.fromkeys(document["models"]))
+    # What else the list says is that of the first place.
     return HttpAnswer(200, [orjson.dumps(documents[0] | {"models": sorted(names)})])
 
 
@@ -199,20 +205,25 @@ class GrpcControl:
         infer, stream = f"{V2_SERVICE}ModelInfer", f"{V2_SERVICE}ModelStreamInfer"
         found[infer] = Unary(partial(self._unpacked, infer))
         found[stream] = Stream(_refuse_stream)
+        # As a stream, so that it takes calls of either kind.
         found[WAKE_METHOD] = Stream(self._wake)
         return found
 
     async def _wake(self, _: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
         models = [str(value) for key, value in call.metadata if key == MODEL_HEADER]
         raise GrpcFault(UNAVAILABLE, self._control.wake("".join(models)))
+        # Which makes this a generator.
         yield []
 
     async def _unpacked(self, path: str, message: bytes, call: Call) -> list[Any]:
         """Return the answer to an inference; its message is not compressed any more."""
+        # It has been here before: HAProxy cannot read it without compression either.
         if any(key == UNPACKED for key, _ in call.metadata):
             raise InvalidRequest(NO_SEQUENCE_ID)
         metadata = [*call.metadata, (UNPACKED, "1")]
+        # grpcio takes bytes only.
         asking = self._channels.call(self._front, path, bytes(message), metadata, _left_s(call))
+        # What answers has no task of its own, which grpcio needs.
         answer = await asyncio.create_task(asking)
         if answer.is_failed:
             raise GrpcFault(answer.status, answer.error)
@@ -253,6 +264,7 @@ class GrpcControl:
         for one in answers:
             if one.is_failed:
                 done_everywhere([one])
+            # This API says in the message how a call went; gRPC's status is OK.
             if parse_answer(response, one.body).request_status.code != _OLD_SUCCESS:
                 return one.body
         return answers[0].body
@@ -260,6 +272,7 @@ class GrpcControl:
     async def _index(
         self, message: bytes, ask: Callable[[], Awaitable[list[PlaceAnswer]]]
     ) -> list[IndexEntry]:
+        # For its errors: a malformed message is this client's mistake, not the places'.
         decode_index_message(message)
         answers = those_with_answers(await ask())
         return whole_index((one.place, _index_rows(one.body)) for one in answers)

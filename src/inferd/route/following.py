@@ -32,15 +32,19 @@ async def follow(
             async for places in source.follow():
                 if said:
                     LOGGER.info("%s tells its places again", source.name)
+                # It works: the next failure begins with short pauses.
                 pause_s, said = first_pause_s, ""
                 counts.is_source_failing = False
+                # A place that sleeps is no server.
                 counts.place_count = sum(one.state is not PlaceState.ASLEEP for one in places)
                 take(places)
+        # Whatever a source raises must not end the route.
         except Exception as error:
             counts.is_source_failing = True
             counts.source_failure_count += 1
             is_expected = isinstance(error, InferdError)
             text = error.message if isinstance(error, InferdError) else repr(error)
+            # Once, not with each try.
             if text != said:
                 said = text
                 trace = None if is_expected else error

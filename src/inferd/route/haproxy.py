@@ -24,6 +24,7 @@ from inferd.route.runtime import CommandFailed, RuntimeSocket, supply
 
 LOGGER = logging.getLogger("inferd.haproxy")
 
+# A crash is over in a moment; a configuration that it does not take stays wrong.
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 10.0
 STEADY_S = 30.0
@@ -47,6 +48,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 # What it says of the backends that look at others, and of what we have it do ourselves.
+# Each server is in several backends, which all say the same.
 _QUIET = re.compile(
     r"Server (?!checks-all/)|backend '(?!checks-all')|maintenance|Proxy \S+ stopped"
 )
@@ -95,8 +97,10 @@ class Haproxy:
     async def supply(self, arrangement: Arrangement) -> None:
         """Have it send requests as `arrangement` says. Raises CommandFailed; then, try again."""
         async with self._changing:
+            # Unknown while it changes: a change that fails half way must be made anew from nothing.
             before, self._applied = self._applied, None
             self._latest = arrangement
+            # HAProxy may end at any time, and the next one must begin with what is meant now.
             self._write(arrangement)  # what a new one begins with
             if before != arrangement:
                 count = self._limits.group_count
@@ -137,6 +141,7 @@ class Haproxy:
         """
         self._is_stopping = True
         for one in self._sockets:
+            # Ours, so that nothing new is accepted once HAProxy closes its own.
             one.close()
         process = self._process
         if process is None or process.returncode is not None:
@@ -152,6 +157,7 @@ class Haproxy:
         try:
             await self.runtime.ask("shutdown frontend inferd")
             while loop.time() < end_s:
+                # Sessions of clients; others are our own questions.
                 if " fe=inferd " in await self.runtime.ask("show sess"):
                     busy_s = loop.time()
                 elif loop.time() - busy_s > min(DRAIN_WINDOW_S, grace_s / 2):
@@ -163,6 +169,7 @@ class Haproxy:
 
     def text(self, arrangement: Arrangement, addresses: Sequence[str] = ()) -> str:
         """Return the configuration, with `addresses` in place of the sockets if there are none."""
+        # HAProxy takes inherited sockets by their descriptors.
         where = [f"fd@{one.fileno()}" for one in self._sockets] or addresses
         binds = [one + self._bind_words for one in where]
         return configuration(binds, self.paths, self._limits, arrangement)
@@ -179,6 +186,7 @@ class Haproxy:
         Path(self.paths.map).write_text("".join(lines))
 
     async def _start(self, arrangement: Arrangement) -> None:
+        # Unknown until it answers.
         self._latest, self._applied = arrangement, None
         self._write(arrangement)
         # -I and -S: nothing but what is there on every machine is imported.
@@ -186,6 +194,7 @@ class Haproxy:
         process = await asyncio.create_subprocess_exec(
             *launch,
             self._program.path,
+            # In the foreground, without a daemon whose end nobody sees.
             "-db",
             "-f",
             str(self._file),
@@ -200,6 +209,7 @@ class Haproxy:
         try:
             async with asyncio.timeout(_START_S):
                 while process.returncode is None:
+                    # Its runtime socket is there once it has read its configuration.
                     with suppress(CommandFailed):
                         await self.runtime.ask("show info")
                         self._applied = arrangement
@@ -207,6 +217,7 @@ class Haproxy:
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             self._kill()
+        # Until all that it said has been read: its end says why.
         await reading
         msg = "HAProxy does not start: " + " ".join(said[-3:])
         raise InvalidConfig(msg)

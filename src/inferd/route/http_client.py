@@ -39,6 +39,7 @@ class _Parsed:
         self.is_complete = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        # HTTP/1.1 leaves case to the sender.
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
@@ -83,6 +84,7 @@ class HttpExchange:
                 yield self._parsed.pieces.pop(0)
             if self._parsed.is_complete:
                 return
+            # The body ends with the connection unless its length was said (RFC 9112, section 6.3).
             if not await self._read():
                 names = ("content-length", "transfer-encoding")
                 if any(name in self._parsed.headers for name in names):
@@ -93,6 +95,8 @@ class HttpExchange:
     async def _read(self) -> bool:
         data = await self._reader.read(_READ_BYTES)
         try:
+            # Also the empty data at the end, by which the parser knows a body without a length is
+            # complete.
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             msg = f"the answer is not valid HTTP: {error}"
@@ -114,6 +118,7 @@ async def exchange(
         target.host, target.port, ssl=target.tls, server_hostname=name
     )
     try:
+        # The calls are rare, so connections are not kept.
         lines = [f"{method} {path} HTTP/1.1", f"Host: {_authority(target)}", "Connection: close"]
         lines += [f"{key}: {value}" for key, value in headers]
         if body or method not in ("GET", "HEAD"):

@@ -133,7 +133,9 @@ def _by_place(counts: RouteCounts, arrangement: Arrangement, rows: Rows) -> Iter
         place = names.get(server)
         if place is None:
             continue
+        # HAProxy leaves columns empty that a row has not.
         busy[place] = busy.get(place, 0.0) + float(row.get("scur") or 0)
+        # The one backend with checks; the others look at it.
         if row.get("pxname") == "checks-all":
             up.append((f'place="{escaped(place)}"', float(row.get("status", "").startswith("UP"))))
     under_way = [(f'place="{escaped(place)}"', value) for place, value in busy.items()]
@@ -164,6 +166,7 @@ def note(counts: RouteCounts, rows: Rows, names: Mapping[str, str]) -> None:
             key = (backend, server, metric)
             now[key] = value
             before = counts.last.get(key, 0.0)
+            # Less than before: HAProxy was started anew, and counts from 0.
             grown = value - before if value >= before else value
             protocol = "grpc" if backend.startswith("grpc") else "rest"
             where = (names[server], protocol, metric)

@@ -37,10 +37,12 @@ class OwnServer:
         self, routes: Routes, methods: dict[str, Method], max_bytes: int = _MOST_BYTES - 1
     ) -> None:
         config = ServerConfig()
+        # Of its own: HAProxy's questions must not compete with anybody's requests.
         capacity, turns = Capacity(), Turns()
         limits = metrics_options(config)
         http_limits = _with(limits, max_body_bytes=max_bytes)
         self._http = HttpEndpoint(http_limits, routes, capacity, turns, time.monotonic())
+        # A server's own defaults, for what only HAProxy and we use.
         options = grpc_options(config)
         offload = Offload()
         self._grpc = GrpcEndpoint(
@@ -54,6 +56,7 @@ class OwnServer:
             time.monotonic,
             SWEEP_S,
         )
+        # One socket for both protocols, as HAProxy has one address for it.
         hand_over(self._http, lambda: AsyncioHttp2Connection(self._grpc))
         self._servers: list[asyncio.Server] = []
         self._unix: list[UnixSocket] = []

@@ -46,6 +46,7 @@ _SERVED = {
     SlotUse.DRAIN: "place %s drains",
     SlotUse.UNUSED: "place %s is sent nothing any more",
 }
+# Also while HAProxy is replaced, clients wait here.
 _BACKLOG = 4096
 
 
@@ -61,6 +62,7 @@ def run(settings: RouteSettings, source: Source) -> int:
     program = find_program(settings.haproxy)
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="inferd-route-"))
+        # Only when all is over: HAProxy reads its files again if it is started again.
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         sockets = listen(settings)
         for one in sockets:
@@ -81,6 +83,7 @@ def show(settings: RouteSettings, *, check: bool) -> int:
             limits(settings, program),
         )
         empty = Arranger(settings.max_places, settings.max_groups).last
+        # A port of 0 cannot be in a configuration that is only printed.
         ports = [port or 8000 + number for number, port in enumerate(_ports(settings))]
         text = haproxy.text(empty, [host_and_port(settings.address, port) for port in ports])
         if not check:
@@ -116,6 +119,7 @@ def listen(settings: RouteSettings) -> list[socket.socket]:
             family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
             one = socket.socket(family, socket.SOCK_STREAM)
             found.append(one)
+            # Connections of a route before may be in TIME_WAIT.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 one.bind((settings.address, port))
@@ -136,6 +140,7 @@ def listen(settings: RouteSettings) -> list[socket.socket]:
 
 
 def _ports(settings: RouteSettings) -> list[int]:
+    # Two times 0 means two ports that the system chooses.
     if settings.http_port == settings.grpc_port != 0:
         return [settings.http_port]
     return [settings.http_port, settings.grpc_port]
@@ -186,6 +191,7 @@ class _Route:
         self._notifier.keep(loop)
         await self._own.open_unix(self._haproxy.paths.control_socket)
         metrics_port = await self._open_metrics()
+        # With empty slots, before any place is known: a mistake in its configuration shows at once.
         await self._haproxy.start(self._arranger.last)
         self._say_where(metrics_port)
         tasks = [
@@ -202,12 +208,14 @@ class _Route:
             await asyncio.wait((stopping, *tasks), return_when=asyncio.FIRST_COMPLETED)
             for one in tasks:
                 if one.done():
+                    # A task that has ended has failed: none ends by itself.
                     one.result()
             is_done = await self._haproxy.stop(self._settings.exit_timeout_secs)
         finally:
             for one in tasks:
                 one.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            # Also after an error, so that no HAProxy stays behind.
             await self._haproxy.stop(0.0)
             self._survey.stop()
             await self._channels.close()
@@ -242,8 +250,6 @@ class _Route:
         )
         LOGGER.info("metrics at http://%s/metrics", host_and_port(address, metrics_port))
 
-    # --- places ---
-
     def _take(self, places: tuple[Place, ...]) -> None:
         self._survey.follow(self._sleepers.without(places))
 
@@ -258,6 +264,7 @@ class _Route:
     async def _keep_supplied(self) -> None:
         while True:
             await self._changed.wait()
+            # Before supplying: what changes meanwhile counts again.
             self._changed.clear()
             try:
                 await self._supply()
@@ -276,6 +283,7 @@ class _Route:
                     LOGGER.info("the TLS files have changed, and count from now on")
             except InferdError as error:
                 LOGGER.error("the TLS files stay as they were: %s", error.message)  # noqa: TRY400  it says all
+        # Never returns: a task that ended would end the route.
         await asyncio.Event().wait()
 
     async def _supply(self) -> None:
@@ -284,11 +292,13 @@ class _Route:
         self._counts.restart_count = self._haproxy.restart_count
         self._warn(arrangement)
         silent, self._silent = self._silent, []
+        # Before cutting: clients that try again must not be sent there again.
         await self._haproxy.supply(arrangement)
         for slot in silent:
             await self._haproxy.cut(slot)
         self._say_served(arrangement)
         if arrangement.models or arrangement.asleep:
+            # systemd hears that the service is ready once requests can be answered.
             self._notifier.note(READY)
 
     def _silenced(self, name: str) -> None:
@@ -333,6 +343,7 @@ class _Route:
     def _end(self, number: signal.Signals) -> None:
         if self._stop.is_set():
             LOGGER.warning("%s again: ending at once", number.name)
+            # HAProxy ends by itself: see _LAUNCH.
             os._exit(128 + number)
         LOGGER.info("%s: finishing what is under way", number.name)
         self._notifier.note(STOPPING)

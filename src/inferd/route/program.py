@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from inferd.errors import InvalidConfig
 
+# The first with all that haproxy.cfg uses.
 LEAST_VERSION = (2, 8)
 
 _VERSION = re.compile(r"version (\d+)\.(\d+)")
@@ -28,6 +29,7 @@ def find_program(given: str | None) -> Program:
 
     Raises InvalidConfig if there is none, or it is too old.
     """
+    # The package's program is built with Lua, the system's often without.
     path = given or _packaged() or shutil.which("haproxy")
     if path is None:
         msg = (

@@ -16,7 +16,9 @@ from inferd.route.configuration import (
 
 TIMEOUT_S = 10.0
 
+# HAProxy has to hold a command in one of its buffers (BUFSIZE).
 _PIECE_BYTES = 8000
+# Answers to commands that changed something or nothing; others are refusals.
 _QUIET = ("IP changed", "no need to change", "nothing changed")
 
 
@@ -38,6 +40,7 @@ class RuntimeSocket:
                 try:
                     writer.write(command.encode() + b"\n")
                     await writer.drain()
+                    # HAProxy closes the connection when it has said all.
                     return (await reader.read()).decode(errors="replace").strip()
                 finally:
                     writer.close()
@@ -57,11 +60,14 @@ class RuntimeSocket:
     async def replace_map(self, path: str, lines: Iterable[tuple[str, str]]) -> None:
         """Give the map of a file other contents, all at once. Raises CommandFailed."""
         said = await self.ask(f"prepare map {path}")
+        # A new version of the map is filled aside, and takes over at once: no request sees half of
+        # it.
         version = said.rpartition(":")[2].strip()
         if not version.isdecimal():
             msg = f"HAProxy refused to change its map: {said}"
             raise CommandFailed(msg)
         for piece in _pieces(lines):
+            # Lines up to an empty one are the command's payload.
             if refused := await self.ask(f"add map @{version} {path} <<\n{piece}"):
                 msg = f"HAProxy refused to change its map: {refused}"
                 raise CommandFailed(msg)
@@ -72,6 +78,7 @@ class RuntimeSocket:
     async def numbers(self) -> list[dict[str, str]]:
         """Return what HAProxy counts, one row for each frontend, backend and server."""
         text = await self.ask("show stat")
+        # The head of HAProxy's CSV is a comment.
         return list(csv.DictReader(text.removeprefix("# ").splitlines()))
 
 
@@ -80,6 +87,7 @@ def _joined(commands: Sequence[str]) -> Iterator[str]:
     size = 0
     for one in commands:
         if size + len(one) > _PIECE_BYTES:
+            # Commands on one line are done in order, for one connection.
             yield ";".join(several)
             several, size = [], 0
         several.append(one)
@@ -119,6 +127,7 @@ async def supply(
         key=lambda one: one.use is not SlotUse.READY
     )  # nobody leaves before others are there
     await socket.change([*_readdressed(before, after, group_count), *_states(joining)])
+    # Replacing the map takes three commands and a moment; most changes are about slots alone.
     if before is None or list(map_lines(before)) != list(map_lines(after)):
         await socket.replace_map(map_path, map_lines(after))
     await socket.change([*_states(others)])
@@ -160,6 +169,7 @@ def _readdressed(before: Arrangement | None, after: Arrangement, group_count: in
                 port = port_of(server.kind, new)
                 yield f"set server {server.name} addr {new.address} port {port}"
                 if server.has_check_port:
+                    # Its usual one would be the port of gRPC.
                     yield f"set server {server.name} check-port {new.http_port}"
 
 

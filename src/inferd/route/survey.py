@@ -116,6 +116,7 @@ class _Watched:
         self._headers = headers
         self._kinds: dict[str, tuple[float, ModelKind]] = {}
         self._said = ""
+        # A refresh and the regular look must not mix what they find.
         self._looking = asyncio.Lock()
         self._tasks = [
             asyncio.create_task(self._keep_looking()),
@@ -125,6 +126,7 @@ class _Watched:
     def become(self, place: Place) -> None:
         """Be another place of the same name, or the same in another state."""
         before, self.place = self.place, place
+        # At another address it may be another server.
         if (before.host, before.http_port) != (place.host, place.http_port):
             self.findings = None
             self._kinds.clear()
@@ -136,6 +138,7 @@ class _Watched:
     async def _keep_knocking(self) -> None:
         unanswered = 0
         while True:
+            # After one without an answer the second follows at once.
             if unanswered == 0:
                 await asyncio.sleep(KNOCK_S)
             if (findings := self.findings) is None:
@@ -143,6 +146,7 @@ class _Watched:
                 await asyncio.sleep(KNOCK_S)
                 continue
             unanswered = 0 if await self._knock(findings.address) else unanswered + 1
+            # Twice, since one packet may be lost.
             if unanswered == 2:
                 unanswered = 0
                 self.findings = None
@@ -158,6 +162,7 @@ class _Watched:
                 writer.close()
         except TimeoutError:
             return False
+        # Refused: the machine is there, and `look` will find that the server is not.
         except OSError:
             return True
         return True
@@ -179,10 +184,13 @@ class _Watched:
                 # It may have become one elsewhere meanwhile, which has not been seen yet.
                 if (place.host, place.http_port) == (self.place.host, self.place.http_port):
                     self.findings = found
+            # It stays as it was: it may be busy, and HAProxy has its own checks.
             except TimeoutError:
                 self._say("does not answer")
             except (OSError, ValueError, InferdError) as error:
                 self._say(getattr(error, "message", None) or str(error) or type(error).__name__)
+                # A place that drains says that it is not ready, and is to keep what it has until
+                # its source says so.
                 if not isinstance(error, NotReady) or before is None:
                     self.findings = None
             else:
@@ -199,6 +207,7 @@ class _Watched:
     async def _find(self) -> Findings:
         """Return what the place has. Raises NotReady, OSError, and others for odd answers."""
         place = self.place
+        # Resolved here: HAProxy's slots take addresses, not names.
         address = await _address_of(place)
         target = HttpTarget(address, place.http_port)
         answer = await self._ask(target, "GET", "/v2/health/ready")
@@ -218,6 +227,7 @@ class _Watched:
         kinds = {}
         for name in sorted(versions):
             kinds[name] = await self._kind(target, name, now)
+        # Models that have gone are forgotten.
         self._kinds = {name: one for name, one in self._kinds.items() if name in versions}
         return Findings(
             address, kinds, {name: frozenset(found) for name, found in versions.items()}
@@ -228,12 +238,15 @@ class _Watched:
         if until_s > now:
             return kind
         answer = await self._ask(target, "GET", f"/v2/models/{quote(name, safe='')}/config")
+        # Until its configuration says otherwise: sent twice is worse than not at all.
         kind = ModelKind.ONCE
         if answer.status == 200:
             config = json.loads(answer.body)
             kind = kind_of(config)
+            # Ensembles can be nested; a place that answers nonsense must not have us ask for ever.
             for step in _steps(config) if depth < _MAX_DEPTH else ():
                 inner = await self._kind(target, step, now, depth + 1)
+                # An ensemble is as delicate as its most delicate step.
                 kind = max(kind, inner, key=list(ModelKind).index)
         self._kinds[name] = (now + AGAIN_S, kind)
         return kind
@@ -257,10 +270,12 @@ def kind_of(config: Mapping[str, Any]) -> ModelKind:
     """Return the kind of a model by its configuration in JSON, without regard to its steps."""
     if "sequence_batching" in config:
         return ModelKind.SEQUENCE
+    # Some answers may have been sent when a place ends.
     if config.get("model_transaction_policy", {}).get("decoupled"):
         return ModelKind.ONCE
     said = config.get("parameters", {}).get(_PARAMETER, {}).get("string_value", "")
     if said:
+        # What users say counts more than the backend, but not more than sequences.
         return ModelKind.REPEATABLE if said.lower() == "true" else ModelKind.ONCE
     if config.get("backend") in _USERS_OWN:
         return ModelKind.ONCE

@@ -23,6 +23,7 @@ class FrontTls:
         self._text = ""
         if self._names:
             self._text = self._read()
+            # It has a private key in it; made before it is written.
             self._path.touch(0o600)
             self._path.write_text(self._text)
 
@@ -49,7 +50,9 @@ class FrontTls:
         """
         if (text := self._read()) == self._text:
             return False
+        # Before it is tried: files that HAProxy refuses are not tried again every two seconds.
         self._text = text
+        # A transaction: new connections get the new pair only once it is complete and fits.
         said = await runtime.ask(f"set ssl cert {self._path} <<\n{text}\n")
         if "Transaction" not in said:
             msg = f"HAProxy refused the certificate: {said}"

@@ -47,8 +47,10 @@ class Sleepers:
 
     def wake(self, header: str) -> str:
         """Wake who has the model that HAProxy names in a header; return what its client is told."""
+        # HAProxy escapes what a header cannot have.
         model = unquote(header)
         name, now = self._names.get(model), self._clock()
+        # Many clients may ask at once, and a source is not to be told each time.
         if name is not None and now - self._woken_s.get(name, -_PAUSE_S) >= _PAUSE_S:
             self._woken_s[name] = now
             self._wake(name)

@@ -55,6 +55,7 @@ def done_everywhere(answers: Sequence[PlaceAnswer]) -> PlaceAnswer:
         raise NotDone(first.status, first.error)
     texts = "; ".join(f"at {one.place}: {one.error}" for one in failed[1:])
     message = f"{first.error} (at {first.place}{'; ' + texts if texts else ''})"
+    # Nothing is undone (docs/decisions/0036-route.md), so it is said where it was done.
     if done := ", ".join(one.place for one in answers if not one.is_failed):
         message += f"; done at {done}"
     raise NotDone(first.status, message)
@@ -64,6 +65,7 @@ def same_everywhere(answers: Sequence[PlaceAnswer], read: Callable[[bytes], obje
     """Return the first answer, if `read` finds the same in all of them. Raises NotDone."""
     first = done_everywhere(answers)
     for one in answers[1:]:
+        # Compared as values: the order of JSON's keys says nothing.
         if read(one.body) != read(first.body):
             message = (
                 f"the places differ: {first.place} has {_shown(read(first.body))}, "
@@ -104,6 +106,7 @@ def those_with_answers(answers: Sequence[PlaceAnswer]) -> list[PlaceAnswer]:
     """
     found = [one for one in answers if not one.is_failed]
     if not found:
+        # A place that refused says more than one that did not answer.
         spoken = [one for one in answers if not one.is_silent]
         done_everywhere(spoken or answers)
     return found
@@ -179,6 +182,7 @@ def _added(one: ModelStatistics, other: ModelStatistics) -> ModelStatistics:
 
 def _durations(kind: type[T], one: T, other: T) -> T:
     """Add two structs of durations."""
+    # msgspec's structs have their fields there, which its types do not say of a type variable.
     names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
     return kind(**{name: _sum(getattr(one, name), getattr(other, name)) for name in names})
 

@@ -116,6 +116,7 @@ def _place(entry: object, where: str) -> Place:
 
 def _text(entry: dict[str, object], key: str, where: str) -> str:
     value = entry.get(key)
+    # Names are words in HAProxy's configuration.
     if not isinstance(value, str) or not value.isprintable() or not value or " " in value:
         msg = f"{where}: {key} is {_shown(value)}, expected a text without spaces"
         raise InvalidConfig(msg)
@@ -124,6 +125,7 @@ def _text(entry: dict[str, object], key: str, where: str) -> str:
 
 def _port(entry: dict[str, object], key: str, where: str) -> int:
     value = entry.get(key)
+    # True is an int in Python.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 65536:
         msg = f"{where}: {key} is {_shown(value)}, expected a port"
         raise InvalidConfig(msg)

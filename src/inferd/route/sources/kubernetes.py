@@ -30,6 +30,8 @@ SILENT_S = 60
 """How long a list, or the time beyond WATCH_S, may take."""
 AGAIN_S = 1.0
 
+# HTTP 410: the version is older than what the API keeps (Kubernetes, efficient detection of
+# changes).
 _GONE = 410
 _SLICES = "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices?labelSelector={}"
 _MAX_EVENT_BYTES = 64 << 20
@@ -86,6 +88,7 @@ class KubernetesSource:
         """See Source."""
         last: tuple[Place, ...] | None = None
         while True:
+            # List, then watch from its version: nothing that happens in between is missed.
             slices, version = await self._list()
             try:
                 while True:
@@ -95,6 +98,7 @@ class KubernetesSource:
                         yield places
                     async for kind, found in self._watch(version):
                         metadata = found["metadata"]
+                        # Also of bookmarks, which say only how far the watch has come.
                         version = metadata["resourceVersion"]
                         if kind == "DELETED":
                             slices.pop(metadata["name"], None)
@@ -108,6 +112,7 @@ class KubernetesSource:
             except _Expired:
                 LOGGER.debug("%s is read anew: its watch is too old", self.name)
                 await asyncio.sleep(self._again_s)
+            # What is not as Kubernetes says it is an error of the source, not of the route.
             except (KeyError, TypeError) as error:
                 msg = f"{self.name}: the API answers with something else: {error!r}"
                 raise SourceFailed(msg) from error
@@ -132,10 +137,12 @@ class KubernetesSource:
 
         Raises SourceFailed, and _Expired if the version is too old.
         """
+        # Without bookmarks a quiet service's version would expire while it is watched.
         path = f"{self._path}&watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}"
         path += f"&resourceVersion={quote(version, safe='')}"
         try:
             async with AsyncExitStack() as stack:
+                # Only until the head: the watch itself goes on for WATCH_S.
                 async with asyncio.timeout(SILENT_S):
                     answer = await stack.enter_async_context(self._ask(path))
                     if answer.status != 200:
@@ -143,12 +150,14 @@ class KubernetesSource:
                 async for line in _lines(answer):
                     event = json.loads(line)
                     if event["type"] == "ERROR":
+                        # A watch reports errors as events, with a status inside.
                         self._check(event["object"].get("code", 500), line)
                     yield event["type"], event["object"]
         except (OSError, ValueError) as error:
             raise self._failed(error) from error
 
     def _ask(self, path: str) -> Any:
+        # Read each time: the kubelet replaces it before it expires.
         token = self._api.token_file.read_text().strip()
         headers = [("Authorization", f"Bearer {token}"), ("Accept", "application/json")]
         return exchange(self._api.target, "GET", path, headers)
@@ -176,6 +185,7 @@ async def _lines(answer: HttpExchange) -> AsyncIterator[bytes]:
         if len(rest) > _MAX_EVENT_BYTES:
             msg = f"an event has more than {_MAX_EVENT_BYTES} bytes"
             raise ConnectionError(msg)
+        # One JSON document in each line; a piece may end within one.
         *whole, rest = rest.split(b"\n")
         for line in whole:
             if line.strip():
@@ -202,6 +212,8 @@ def places_in(slices: Iterable[Mapping[str, Any]]) -> tuple[Place, ...]:
         for place in _places(one):
             before = found.get(place.name)
             if before is None or (
+                # A pod may be in two slices for a moment, in one of them already ending: the other
+                # is newer.
                 before.state is PlaceState.DRAINING and place.state is PlaceState.READY
             ):
                 found[place.name] = place
@@ -218,6 +230,7 @@ def _places(found: Mapping[str, Any]) -> Iterator[Place]:
         if state is None:
             continue
         address = endpoint["addresses"][0]
+        # Pods have unique names within a namespace; endpoints made by hand have none.
         name = (endpoint.get("targetRef") or {}).get("name") or address
         yield Place(name, address, http, grpc, None, state)
 
@@ -227,12 +240,14 @@ def _ports(found: Mapping[str, Any]) -> tuple[int, int]:
     ports = {port.get("name") or "": port["port"] for port in found.get("ports") or ()}
     http = _port(ports, "http")
     grpc = _port(ports, "grpc", "h2c")
+    # One port for everything, whatever it is called.
     if http is None and grpc is None and len(ports) == 1:
         [http] = ports.values()
     if http is None and grpc is None:
         names = ", ".join(sorted(ports)) or "none"
         msg = f"{found['metadata']['name']}: no port is called http or grpc, there are: {names}"
         raise SourceFailed(msg)
+    # Knative allows a container one port: then it has both.
     return int(http or grpc or 0), int(grpc or http or 0)
 
 
@@ -247,6 +262,7 @@ def _port(ports: Mapping[str, Any], *words: str) -> int | None:
 
 def _state(conditions: Mapping[str, Any]) -> PlaceState | None:
     """Return the state of an endpoint, None if it is no place; what is not said is ready."""
+    # "nil should be interpreted as true" (EndpointConditions, discovery.k8s.io/v1).
     if conditions.get("ready") is not False and not conditions.get("terminating"):
         return PlaceState.READY
     serving = conditions.get("serving")
