@@ -16,6 +16,7 @@ from inferd.wire.v2.trace import decode_trace_request
 _Settings = dict[str, Any]
 
 
+# An unknown field is an error: a page of another release must not have half of its wish done.
 class _Act(msgspec.Struct, tag_field="act", forbid_unknown_fields=True):
     """What a page asks for."""
 
@@ -69,6 +70,7 @@ async def do(engine: Engine, act: Act) -> str:
     """Do what `act` says, and return what has been done. Raises as the calls of V2 do."""
     match act:
         case _Load(model) | _Reload(model):
+            # As for V2's calls: in other modes the repository alone says what is loaded.
             engine.check_is_explicit()
             await load(engine, LoadRequest(model))
             return f"{model} is loaded" if isinstance(act, _Load) else f"{model} is loaded again"
@@ -86,4 +88,5 @@ async def do(engine: Engine, act: Act) -> str:
 
 
 def _json(settings: _Settings) -> memoryview:
+    # Read by the decoders of V2's calls, so that both refuse the same.
     return memoryview(msgspec.json.encode(settings))

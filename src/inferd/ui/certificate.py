@@ -4,6 +4,7 @@ import re
 import ssl
 from collections.abc import Iterator
 
+# Looked for as bytes: a DER parser for the whole certificate would be the larger risk.
 _SUBJECT_ALT_NAME = bytes.fromhex("0603551d11")  # OBJECT IDENTIFIER 2.5.29.17
 _BOOLEAN, _OCTET_STRING, _SEQUENCE, _DNS_NAME = 0x01, 0x04, 0x30, 0x82
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
@@ -18,6 +19,7 @@ def names_in(pem: str) -> frozenset[str]:
         return frozenset()
     try:
         der = ssl.PEM_cert_to_DER_cert(found[0])
+        # What stands before it, names and a key, hardly has these bytes by chance.
         _, _, rest = der.partition(_SUBJECT_ALT_NAME)
         return frozenset(_dns_names(rest)) if rest else frozenset()
     except (ValueError, IndexError):
@@ -41,6 +43,7 @@ def _dns_names(extension: bytes) -> Iterator[str]:
 def _element(der: bytes) -> tuple[int, bytes, bytes]:
     """Return the tag and the value of the first element in `der`, and what follows it."""
     length, start = der[1], 2
+    # The long form: as many bytes of length follow (X.690, section 8.1.3.5).
     if length & 0x80:
         start += length & 0x7F
         length = int.from_bytes(der[2:start], "big")

@@ -62,6 +62,7 @@ def _found(folder: Traversable, path: str) -> list[tuple[str, StaticFile]]:
 
 
 def _file(kind: bytes, body: bytes) -> StaticFile:
+    # So that the same file has the same bytes, whenever a server starts.
     zipped = gzip.compress(body, 9, mtime=0)
     if len(zipped) > _LEAST_GAIN * len(body):
         zipped = b""

@@ -18,9 +18,11 @@ from inferd.http.message import HttpRequest
 LOOKUP_S = 2.0
 """How long a request waits for the system to tell the machine's full name."""
 
+# URLs allow more in a host (RFC 3986, section 3.2.2), but no host that serves this page has it.
 _AUTHORITY = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(:[0-9]{0,5})?")
 _ORIGIN = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
 _SHOWN = 200
+# "none" is a URL that was typed, or a bookmark.
 _OWN_SITES = (b"same-origin", b"none")
 
 
@@ -41,6 +43,7 @@ class Hosts:
         self.certified: frozenset[str] = frozenset()
         self._given = frozenset(names)
         own = (socket.gethostname() if machine is None else machine).lower()
+        # With its domain and without it.
         self._own = {own, own.partition(".")[0]} - {""}
         self._lookup = lookup
         self._looking: asyncio.Task[None] | None = None
@@ -69,11 +72,13 @@ class Hosts:
         """
         headers = request.headers
         site = headers.get(b"sec-fetch-site")
+        # Sent by browsers alone, and no page can set it (Fetch Metadata).
         if site is not None and site not in _OWN_SITES:
             msg = "pages of other sites may not ask this"
             raise Forbidden(msg)
         origin = headers.get(b"origin")
         if origin is None:
+            # curl and scripts send none: no page has made them send anything.
             return
         found = _ORIGIN.fullmatch(origin)
         if found is not None:
@@ -94,8 +99,10 @@ class Hosts:
 
     async def _is_full_name(self, name: str) -> bool:
         """Tell whether `name` is the machine's full name, which may take some time."""
+        # Once for the process: names of machines do not change, and DNS may take seconds.
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look())
+        # Not `wait_for`, which would cancel the look that others wait for, too.
         await asyncio.wait((self._looking,), timeout=LOOKUP_S)
         return name in self._own
 
@@ -111,6 +118,7 @@ def _name_in(authority: bytes) -> str | None:
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None
+    # A name may end with the root's dot.
     return found[1].decode().lower().strip("[]").removesuffix(".") or None
 
 

@@ -57,11 +57,13 @@ class Permission:
         group = ACT_GROUPS[type(act)]
         session = headers.get(SESSION, b"")
         if not self.tokens().is_session(session.decode("latin-1")):
+            # Without keys, a session is the only way.
             if self._keys is None:
                 what = "the session is over" if session else "this needs a session"
                 msg = f"{what}: open the link that the server has printed last"
                 raise Unauthenticated(msg)
             self._keys.check(group, headers)
+        # Who restricted an API wants its header, whoever asks (docs/decisions/0044-dashboard.md).
         for guard in self._secrets[group]:
             guard.check(headers)
 

@@ -35,6 +35,7 @@ from inferd.wire.v2.generate import EVENT_STREAM
 MOST_BODY_BYTES = 65536
 """The largest body of a request; nothing here needs more."""
 
+# No inline script or style: text from models that slipped through escaping cannot run.
 _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     b"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -72,6 +73,7 @@ class UiRoutes(MountedRoutes):
     For the rest see Dashboard.
     """
 
+    # What the pages of all ports share, handed over as it is.
     def __init__(  # noqa: PLR0913
         self,
         engine: Engine,
@@ -91,8 +93,6 @@ class UiRoutes(MountedRoutes):
         self._say_next = say_next
         self._folder = folder
         self._reading: asyncio.Task[Mapping[str, StaticFile]] | None = None
-
-    # --- what HttpRoutes asks ---
 
     def owns(self, target: bytes) -> bool:
         """See MountedRoutes.owns."""
@@ -144,12 +144,11 @@ class UiRoutes(MountedRoutes):
 
         return checked
 
-    # --- files ---
-
     async def _open_page(self, request: HttpRequest) -> HttpAnswer:
         """Answer with the page; it is at /ui/, since what it needs is named relative to that."""
         await self._hosts.check(request)
         if not path_of(request.target).endswith(b"/"):
+            # Keeps the method, and is relative: a proxy may have put the server below a path.
             answer = HttpAnswer(308, [], _TEXT, b"Location: ui/\r\n" + _NOT_KEPT)
             return _safe(answer)
         return await self._file(request, _PAGE)
@@ -159,9 +158,11 @@ class UiRoutes(MountedRoutes):
         return await self._file(request, "/".join(names))
 
     async def _file(self, request: HttpRequest, path: str) -> HttpAnswer:
+        # In a thread, and once: compressing takes a while, and most servers are never looked at.
         if self._reading is None:
             reading = in_daemon_thread(lambda: read_files(self._folder), name="inferd-ui")
             self._reading = asyncio.get_running_loop().create_task(reading)
+        # A client that leaves must not end the reading for others.
         file = (await asyncio.shield(self._reading)).get(path)
         if file is None:
             return self.not_found(request)
@@ -173,8 +174,6 @@ class UiRoutes(MountedRoutes):
         if is_zipped:
             headers += b"Content-Encoding: gzip\r\n"
         return _safe(HttpAnswer(200, [body], file.type, headers))
-
-    # --- calls ---
 
     async def about(self, _request: HttpRequest) -> HttpAnswer:
         """Tell what a page needs before anything else: whether keys are needed, and what it may."""
@@ -192,6 +191,7 @@ class UiRoutes(MountedRoutes):
         subjects, is_once = _asked(request.target)
         for subject in subjects:
             self._permission.check_topic(subject.topic, request.headers)
+        # Without a stream, which nobody would read.
         if request.method == b"HEAD":
             return HttpAnswer(200, [], EVENT_STREAM, _EVENTS)
         if is_once:
@@ -216,6 +216,7 @@ class UiRoutes(MountedRoutes):
 
     async def act(self, request: HttpRequest) -> HttpAnswer:
         """Change something, and tell what has been done."""
+        # Before the body is read: whoever may change nothing learns nothing of acts.
         self._permission.tokens()
         act = decode_act(_body(request))
         self._permission.check_act(act, request.headers)
@@ -227,6 +228,7 @@ def _asked(target: bytes) -> tuple[list[Subject], bool]:
     query = target.partition(b"?")[2].partition(b"#")[0]
     try:
         values = parse_qs(query.decode(), keep_blank_values=True, strict_parsing=bool(query))
+        # A page that names a parameter twice is wrong; taking either would be a guess.
         if repeated := [name for name, given in values.items() if len(given) > 1]:
             msg = f"{repeated[0]} is there twice"
             raise ValueError(msg)
@@ -268,6 +270,7 @@ def _takes_gzip(request: HttpRequest) -> bool:
 
 def _names_tag(condition: bytes, tag: bytes) -> bool:
     """Tell whether an If-None-Match names an entity tag (RFC 9110, section 13.1.2)."""
+    # Compared weakly, as If-None-Match is (RFC 9110, section 8.8.3.2).
     tags = (one.strip().removeprefix(b"W/") for one in condition.split(b","))
     return condition.strip() == b"*" or tag in tags
 
@@ -277,5 +280,6 @@ def _json(value: object) -> HttpAnswer:
 
 
 def _safe(answer: HttpAnswer) -> HttpAnswer:
+    # Errors pass here as well: what they repeat of a request must not run either.
     answer.headers += _SAFE
     return answer

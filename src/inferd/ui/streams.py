@@ -13,6 +13,7 @@ from inferd.errors import Overloaded, Unavailable
 from inferd.http.failure import FailureLog
 from inferd.ui.topics import Event, Feed, Subject, Topics
 
+# Each is a connection that stays; people who look are few.
 MOST_STREAMS = 64
 """How many streams a process has at most."""
 
@@ -22,6 +23,7 @@ SILENT_S = 15.0
 _LEAST_S = 0.9  # what has been looked at more recently is not looked at again
 _AFTER_S = 0.05  # after a full second, so that what belongs to it has been counted
 _LAST_LOOK_S = 0.5
+# Lines that begin with a colon are comments (HTML Standard, section 9.2.6).
 _COMMENT = b": \n\n"
 
 log = logging.getLogger("inferd.ui")
@@ -63,6 +65,7 @@ class Hub:
         Raises Overloaded if there are too many streams, and as `snapshot` does.
         """
         unique = dict.fromkeys(subjects)  # in the order in which they are asked for
+        # Before anything is asked of the server on behalf of who is refused.
         if len(self._streams) >= MOST_STREAMS:
             msg = f"{MOST_STREAMS} streams of events are open already; try again later"
             raise Overloaded(msg)
@@ -81,6 +84,7 @@ class Hub:
     def forget(self, stream: "EventStream") -> None:
         """Note that a stream has ended; with the last one, looking ends."""
         self._streams.discard(stream)
+        # Nobody looks, so nothing is asked of the server.
         if not self._streams and self._looking is not None:
             self._looking.cancel()
             self._looking = None
@@ -96,6 +100,7 @@ class Hub:
             subjects = frozenset(one for stream in self._streams for one in stream.subjects)
             try:
                 async with asyncio.timeout(_LAST_LOOK_S):
+                    # The last state is worth a look, even if the one before was just now.
                     await self._refresh(subjects, at_once=True)
             except Exception as error:  # noqa: BLE001  the streams end all the same
                 self.note(error)
@@ -122,6 +127,7 @@ class Hub:
         return feeds
 
     async def _refresh(self, subjects: Set[Subject], *, at_once: bool = False) -> None:
+        # Topics are not asked twice at the same time; who comes meanwhile finds it done.
         async with self._lock:
             now = self.clock()
             recent = {one: at for one, at in self._looked.items() if now - at < _LEAST_S}
@@ -142,6 +148,7 @@ class Hub:
 
     def _have_turn(self) -> None:
         self.look_count += 1
+        # A new event for the next turn, so that nobody misses one by being late.
         turn, self._turn = self._turn, asyncio.Event()
         turn.set()
 
@@ -173,6 +180,7 @@ class EventStream:
         hub = self._hub
         while not self._is_last:
             await hub.next_look(self._seen)
+            # Read after the wait, so that the news of the last look are still sent.
             self._seen, self._is_last = hub.look_count, hub.is_ended
             text = self._news()
             if not text and hub.clock() - self._said_at >= SILENT_S:

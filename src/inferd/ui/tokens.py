@@ -63,6 +63,7 @@ class SharedUses:
     def use(self, number: int) -> bool:
         """See Uses. Raises OSError if the folder cannot be written."""
         try:
+            # O_EXCL: of several processes one alone makes the file.
             self._file(number).touch(mode=0o600, exist_ok=False)
         except FileExistsError:
             return False
@@ -89,9 +90,12 @@ class Tokens:
 
     def unlock(self, token: str) -> str | None:
         """Use `token`, and return a session; None if the token is not good, or not any more."""
+        # In constant time, so that nothing can be learned from how long it takes.
         is_good = hmac.compare_digest(self.token().encode(), token.encode(errors="replace"))
+        # After the comparison: a wrong guess must not use the token up.
         if not (is_good and self._uses.use(self._number)):
             return None
+        # Two sessions that begin in the same second differ.
         until = f"{int(self._clock() + SESSION_S)}.{secrets.token_urlsafe(16)}"
         return f"{until}.{self._signature(f'session {until}')}"
 
@@ -101,10 +105,12 @@ class Tokens:
         expected = self._signature(f"session {until}")
         if not hmac.compare_digest(expected.encode(), signature.encode(errors="replace")):
             return False
+        # Signed by this server, so it is a number.
         return self._clock() < int(until.partition(".")[0])
 
     def _signature(self, text: str) -> str:
         digest = hmac.digest(self._secret, text.encode(errors="replace"), "sha256")
+        # 192 bits of the signature.
         return urlsafe_b64encode(digest).decode()[:_TOKEN_LENGTH]
 
 
@@ -120,6 +126,7 @@ def shared_tokens(folder: Path) -> Tokens:
     """
     file = folder / "ui-secret"
     draft = folder / f"ui-secret-{os.getpid()}-{secrets.token_hex(4)}"
+    # Made with its rights before it has content.
     draft.touch(mode=0o600, exist_ok=False)
     draft.write_bytes(secrets.token_bytes(_SECRET_BYTES))
     try:

@@ -142,13 +142,12 @@ class FigureBoard:
         """Return the part of this process, for another that asks. Raises InferdError."""
         return encode_part(await self._sampler.part(decode_question(text)))
 
-    # --- a look at everything that is wanted ---
-
     async def look(self, topics: Set[str], versions: Set[Key]) -> None:
         """Learn what is new about `topics`, and everything about `versions` of models."""
         others = self._engine.whole.others
         question = FigureQuestion(
             self._seen,
+            # A process that is alone shows its own history, which it has.
             history=others is not None and "overview" in topics,
             models=bool(topics & {"models", "model"}),
             lines="log" in topics,
@@ -156,12 +155,16 @@ class FigureBoard:
             details=sorted(versions),
         )
         now = self._clock()
+        # Others keep their seconds for an hour, but the gap would have to be asked for piece by
+        # piece.
         if question.history and now - self._merged_at > FORGOTTEN_S:
             self._merged = None
             question.seen = {key: _without_history(seen) for key, seen in self._seen.items()}
         parts = [await self._sampler.part(question)]
         if others is not None:
+            # One question for all processes, passed on by the supervisor.
             bodies = await others.ask(f"{SUBJECT} {encode_question(question)}")
+            # A process that is starting or ending replies with nothing.
             parts += [decode_part(body) for body in bodies if body]
         changed = await self._take(parts)
         self._looked = now
@@ -171,6 +174,7 @@ class FigureBoard:
             await self._add_lines(parts)
         if question.requests:
             found = [one for part in parts for one in part.requests]
+            # Processes reply in any order; readers want time.
             self.requests.add(sorted(found, key=lambda one: one.time))
         if "overview" in topics:
             if question.history:
@@ -188,13 +192,17 @@ class FigureBoard:
             changed |= known.take(part)
             self._seen[part.key] = part.seen
         there = {part.key for part in parts}
+        # One that only did not reply this time keeps its rows.
         lost = [key for key, one in self._known.items() if key not in there and _has_ended(one)]
         for key in lost:
             changed |= self._known.pop(key).rows.keys()
             del self._seen[key]
         others = self._engine.whole.others
         is_late = self._clock() - self._looked > FORGOTTEN_S
+        # The numbers of those that ended are asked for when one has, or when nobody looked for a
+        # while.
         if others is not None and (lost or is_late):
+            # What an ended process had sampled is gone; the page says so.
             self._has_lost = self._has_lost or bool(lost)
             self._ended = {}
             for entry in (entry for body in await others.ended() for entry in decode(body).models):
@@ -202,8 +210,6 @@ class FigureBoard:
                 self._ended.setdefault((one.name, one.version), []).append(one)
             changed |= self._ended.keys()
         return changed
-
-    # --- models ---
 
     def _make_rows(self, changed: Set[Key]) -> None:
         for key in changed:
@@ -216,6 +222,7 @@ class FigureBoard:
             elif self.rows.pop(key, None) is not None:
                 self.number += 1
                 self.gone[key] = self.number
+                # A server that loads ever new names must not grow for ever.
                 while len(self.gone) > MOST_GONE:
                     del self.gone[next(iter(self.gone))]
 
@@ -239,20 +246,17 @@ class FigureBoard:
         while len(self.details) > MOST_DETAILS:
             del self.details[next(iter(self.details))]
 
-    # --- lines ---
-
     async def _add_lines(self, parts: Sequence[ProcessPart]) -> None:
         lines = [one for part in parts for one in part.lines]
         dropped = sum(part.dropped for part in parts)
         if (others := self._engine.whole.others) is not None:
+            # What the supervisor logs is the server's, too.
             for body in await others.starter_lines(self._starter_count):
                 more, gone = decode_lines(body)
                 self._starter_count += gone + len(more)
                 lines += more
                 dropped += gone
         self.lines.add(sorted(lines, key=lambda one: one.time), dropped)
-
-    # --- the overview ---
 
     @property
     def history(self) -> DayHistory:
@@ -262,6 +266,7 @@ class FigureBoard:
     def columns(self) -> bytes:
         """Return the history as JSON."""
         history = self.history
+        # Put together once for all readers who come within a second.
         if self._columns[0] != history.last or not self._columns[1]:
             self._columns = history.last, json_encoder.encode(history.columns())
         return self._columns[1]
@@ -278,6 +283,7 @@ class FigureBoard:
             "server": {
                 "name": "inferd",
                 "version": inferd.__version__,
+                # A compiled module has the file of an extension.
                 "compiled": not stats.__file__.endswith(".py"),
                 "started": min(part.started for part in processes),
                 "state": state,
@@ -296,9 +302,8 @@ class FigureBoard:
         return self._has_lost or has_restarted
 
     def _gpus(self, processes: Sequence[ProcessPart]) -> Sequence[GpuPart]:
+        # All processes see the same GPUs; one may not have read them yet.
         return max((part.gpus for part in processes), key=len)
-
-    # --- readers ---
 
     def now_ms(self) -> int:
         """Return the time in ms since 1970."""
@@ -319,6 +324,7 @@ class FigureBoard:
 
     def _knows(self, model: str, version: str) -> bool:
         versions = self._engine.whole.catalog.versions_of(model)
+        # int() of a long text would be slow, and a version has 64 bits.
         return version.isdecimal() and len(version) < 20 and int(version) in versions
 
 
@@ -329,6 +335,7 @@ def _without_history(seen: Seen) -> Seen:
 def _has_ended(process: _Process) -> bool:
     """Tell whether a process is no more; one that only does not reply is still there."""
     try:
+        # Signal 0 sends nothing, and tells whether the process exists (kill(2)).
         os.kill(process.part.pid, 0)
     except ProcessLookupError:
         return True

@@ -54,6 +54,7 @@ def _histogram(counts: Mapping[int, int], bound: Any, error: float) -> dict[str,
         return {"bounds": [], "counts": [], "error": error}
     first, last = min(counts), max(counts)
     return {
+        # Bounds are ends of buckets, so there is one more than counts.
         "bounds": [bound(bucket) for bucket in range(first, last + 2)],
         "counts": [counts.get(bucket, 0) for bucket in range(first, last + 1)],
         "error": error,
@@ -69,6 +70,7 @@ def _steps(several: Sequence[Sequence[StepPart]]) -> list[dict[str, Any]]:
     """Return the steps of an ensemble, which are the same in all processes."""
     sums: dict[tuple[str, str], list[int]] = {}
     for steps in several:
+        # A step may occur twice in an ensemble, with the counts of the same model.
         for step in {(step.model, step.version): step for step in steps}.values():
             found = sums.setdefault((step.model, step.version), [0, 0])
             found[0] += step.count

@@ -27,6 +27,7 @@ class Figures:
                     continue
                 versions.add((subject.model, version))
         await self._board.look({subject.topic for subject in subjects}, versions)
+        # What was shared is of the look before.
         self._made.clear()
 
     def feed(self, subject: Subject) -> Feed:
@@ -70,6 +71,7 @@ class _Overview:
     def news(self) -> Sequence[Event]:
         """See Feed."""
         board, tick = self._board, self._board.tick
+        # The same object: no other look has been taken.
         if tick is self._seen:
             return ()
         is_first, self._seen = self._seen is None, tick

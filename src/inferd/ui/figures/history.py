@@ -114,6 +114,7 @@ def at_the_same_time(rows: Sequence[Row]) -> Row:
     for row in rows:
         add_to(durations, row.durations)
     whole = Row(rows[0].second, durations=durations)
+    # All but the GPUs' are each process's own.
     for name in ("success", "failure", "refused", *_MEANS[:5]):
         setattr(whole, name, sum(getattr(row, name) for row in rows))
     for name in ("gpu", "gpu_memory"):
@@ -137,6 +138,7 @@ class _Table:
             self._columns[name].append(_NONE if value is None else value)
         if self._durations is not None:
             self._durations.append(_packed(row.durations))
+        # Cut from time to time and not at each row, as that would move all of them.
         if len(self._columns["time"]) > self._most + self._most // 8:
             for column in self._columns.values():
                 del column[: -self._most]
@@ -167,6 +169,7 @@ class _Table:
         durations = self._durations or ()
         first = len(times)
         least = max(0, first - len(durations))
+        # From the end, since most readers want the last second.
         while first > least and times[first - 1] > after * 1000:
             first -= 1
         count = len(times) - first
@@ -177,6 +180,7 @@ class _Table:
         row = Row(self._columns["time"][at] // 1000, durations=_unpacked(packed))
         for name in ("success", "failure", "refused", *_MEANS):
             value = self._columns[name][at]
+            # Only a GPU may be missing; everywhere else -1 cannot be.
             setattr(row, name, None if value == _NONE and name.startswith("gpu") else value)
         return row
 
@@ -204,6 +208,8 @@ class DayHistory:
     def add(self, row: Row) -> None:
         """Add a second. Once the clock has been put back, what was before is forgotten."""
         if row.second <= self.last:
+            # A second that was there already, or a clock that was set back by less than two:
+            # dropped.
             if row.second >= self.last - 1:
                 return
             self._clear()
@@ -252,7 +258,9 @@ def _shown_values(values: "array[Any]") -> list[Value]:
 
 def _packed(durations: dict[int, int]) -> bytes:
     return array(
-        _PAIR, [count << _BUCKET_BITS | bucket for bucket, count in durations.items()]
+        # Bucket and count in one integer: an array of them instead of a dict for each second.
+        _PAIR,
+        [count << _BUCKET_BITS | bucket for bucket, count in durations.items()],
     ).tobytes()
 
 

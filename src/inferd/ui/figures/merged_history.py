@@ -28,9 +28,11 @@ class MergedHistory:
         """
         for part in parts:
             for row in part.seconds:
+                # The first time, the past hour is wanted as well.
                 if row.second > self.history.last or self._is_new:
                     self._waiting.setdefault(row.second, []).append(row)
         newest = max(part.second for part in parts)
+        # Up to where all are, but for those that are far behind: they may hang.
         up_to = min(part.second for part in parts if part.second >= newest - PATIENCE_S)
         if self._is_new:
             self._is_new = False
@@ -48,6 +50,8 @@ class MergedHistory:
             for row in part.minutes:
                 if row.second < minute:
                     minutes.setdefault(row.second, []).append(row)
+        # Seconds of the minute under way are added as seconds, so that `history` can make the
+        # minute of them.
         early = {at: self._waiting.pop(at) for at in sorted(self._waiting) if at < minute}
         self.history.add_before(await _in_turns(early.values()), ())
         whole = await _in_turns([minutes[at] for at in sorted(minutes)])

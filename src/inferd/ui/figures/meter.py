@@ -32,14 +32,17 @@ class ProcessMeter:
         self.cpu = 0.0
         """The cores that were in use since the last look."""
         self.memory = 0
+        # So that the first second has something to differ from.
         self.look()
 
     def look(self, workers: Iterable[int] = ()) -> None:
         """Measure, now, this process and the `workers`, by their numbers."""
         now = self._clock()
+        # Keyed apart from any pid: this process's CPU time comes from the system call, not /proc.
         uses = {0: _Use(time.process_time(), self._read("self").memory)}
         uses |= {pid: self._read(str(pid)) for pid in workers if pid}
         before = self._before
+        # A worker that is new counts from 0.
         used_s = sum(use.cpu_s - before.get(pid, 0.0) for pid, use in uses.items())
         passed_s = now - self._at
         self.cpu = used_s / passed_s if passed_s > 0 and before else 0.0

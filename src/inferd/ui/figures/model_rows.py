@@ -77,11 +77,15 @@ def model_row(parts: Sequence[ModelPart], ended: Sequence[ModelPart] = ()) -> Sh
     """Return the row of a version of which processes have `parts`; the newest load alone counts."""
     born = max(part.born for part in parts)
     parts = [part for part in parts if part.born == born]
+    # The process that is worst off is shown: one that cannot load the model is what people look
+    # for.
     shown = next((part for part in parts if part.state != ModelState.READY.value), parts[0])
+    # As for the state: one process that does not join is worth showing.
     joined = next((part for part in parts if part.joined != "joined"), parts[0])
     durations: dict[int, int] = {}
     for part in parts:
         add_to(durations, part.durations)
+    # Place by place; processes in which it was not asked lately have no sums.
     sums = Sums(*map(sum, zip(*(part.sums for part in parts if part.sums), strict=True)))
     counted = [*parts, *(part for part in ended if part.born == born)]
     sizes: dict[int, int] = {}

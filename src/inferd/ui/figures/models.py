@@ -27,6 +27,7 @@ LEAST_COUNT = 20
 
 MOST_GONE = 10_000
 
+# One list for all versions that were never asked: comparing with it costs nothing new.
 _UNUSED = [0] * FINE_BUCKETS
 
 Key = tuple[str, str]
@@ -87,8 +88,6 @@ class ModelFigures:
         self._gone: dict[Key, int] = {}
         self._lock = asyncio.Lock()
 
-    # --- once a second ---
-
     def notice(self, served: Served) -> None:
         """Take note of a version that begins to serve, from its first request on."""
         key = (served.name, served.version)
@@ -111,11 +110,13 @@ class ModelFigures:
                 count += 1
                 counts = served.counts
                 track = tracks.get((name, version))
+                # The same name and version, loaded again: its counts begin at 0.
                 if track is None or track.counts is not counts:
                     self.notice(served)
                     track = tracks[name, version]
                 queued += served.scheduler.pending_count
                 failures = sum(counts.fail_counts.values())
+                # One comparison tells an idle version.
                 if counts.success_count != track.counted:
                     success += counts.success_count - track.counted
                     track.counted = counts.success_count
@@ -125,6 +126,7 @@ class ModelFigures:
                     refused += counts.refused_count - track.refused
                     track.failures, track.refused = failures, counts.refused_count
                     self._touched.add((name, version))
+        # As many as before: the same ones, since each new one was noticed.
         if count != len(tracks):
             self._forget()
         durations: dict[int, int] = {}
@@ -139,8 +141,10 @@ class ModelFigures:
         """Note the answered requests of a version."""
         counts = track.counts
         more = difference(counts.request_histogram, track.before)
+        # Counting goes on in the original.
         track.before = counts.request_histogram.copy()
         if track.window is None:
+            # Made when it is asked first: most of a thousand models are idle.
             track.window = MinuteWindow(now - 1, track.sums)
         track.sums = sums_of(counts)
         track.window.add(now, track.sums, more)
@@ -175,8 +179,6 @@ class ModelFigures:
             del self._tracks[key]
             self._active.discard(key)
 
-    # --- when somebody looks ---
-
     async def changed(self, after: int, now: int) -> tuple[list[ModelPart], list[Key]]:
         """Return the rows that have changed since the change `after`, and what is gone since.
 
@@ -190,6 +192,7 @@ class ModelFigures:
     async def _refresh(self, now: int) -> None:
         """Make anew the rows of what has changed."""
         rows, seen = self._rows, set()
+        # Exchanged first: what is counted while others have their turn is for the next time.
         touched, self._touched = self._touched, set()
         changed: list[tuple[Key, Version, tuple[object, ...]]] = []
         for name, model in self._catalog.models.items():
@@ -223,6 +226,7 @@ class ModelFigures:
         state, reason = version.state.value, version.reason
         if served is None:
             return ModelPart(*key, state, reason)
+        # A version that serves, but whose workers do not start.
         if stuck := served.unavailable_reason:
             state, reason = ModelState.UNAVAILABLE.value, stuck
         counts, config, joining = served.counts, served.config, served.joining
@@ -268,6 +272,7 @@ class ModelFigures:
             {at: count for at, count in enumerate(counts.queue_histogram) if count},
             dict(counts.fail_counts),
             [],
+            # Schedulers without sequences have no such count.
             getattr(served.scheduler, "sequence_count", None) if served.has_sequences else None,
             served.scheduler.pending_count,
             list(map(self._step, served.steps)),
@@ -325,9 +330,11 @@ def _marks(version: Version) -> tuple[object, ...]:
     instances = served.instances
     return (
         version.reason,
+        # Only these can be stuck; asking all of a thousand versions each second would cost.
         served.unavailable_reason if served.steps or served.remote() else "",
         served.joining.state,
         served.joining.reason,
+        # Loaded again, it is another object, even if nothing else differs.
         id(served),
         instances.total if instances is not None else 0,
     )
@@ -338,4 +345,5 @@ def _slow_ns(durations: Durations) -> int:
     if sum(durations.values()) < LEAST_COUNT:
         return SLOW_NS
     [p99] = percentiles(durations, (0.99,))
+    # The end of the bucket: what lies within the same one is as slow as the 99th percentile.
     return NEVER_NS if p99 is None else fine_bound(fine_bucket(p99) + 1)

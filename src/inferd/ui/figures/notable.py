@@ -61,16 +61,19 @@ class NotableRequests:
         """Have the counts of a version tell of its slow and failed requests."""
         name, version, counts = served.name, served.version, served.counts
 
+        # Closures, made once for each version: Counts knows no names.
         def slow(request: Timed, took_ns: int) -> None:
             now_s = self._clock()
             if int(now_s) != self._second:
                 self._second, self._in_second = int(now_s), 0
             self._in_second += 1
+            # Under overload everything is slow: a few of each second tell as much.
             if self._in_second <= MOST_SLOW_A_SECOND:
                 self._add(self._slow, _noted(now_s, name, version, request, took_ns, self._pid))
 
         def failed(request: Timed, error: BaseException, reason: str) -> None:
             now_s = self._clock()
+            # An execution that failed may have no end.
             took_ns = counts.clock() - (request.queued_ns or request.started_ns)
             noted = _noted(now_s, name, version, request, took_ns, self._pid)
             noted.status, noted.reason, noted.error = "failed", reason, _text_of(error, reason)
@@ -107,6 +110,7 @@ def _noted(
     queued, started, ended = request.queued_ns, request.started_ns, request.ended_ns
     computing = request.computing_ns or started
     computed = request.computed_ns or ended
+    # Timed has no id: counts need none.
     id: Any = getattr(request, "id", "")
     return NotableRequest(
         int(now_s * 1000),
@@ -140,4 +144,5 @@ def _text_of(error: BaseException, reason: str) -> str:
 def _sendable(text: str, most: int) -> str:
     """Return `text`, cut, without halves of characters, which cannot be sent."""
     text = text if len(text) <= most else text[:most] + "…"
+    # Half a surrogate pair cannot be encoded.
     return text.encode(errors="replace").decode()

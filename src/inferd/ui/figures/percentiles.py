@@ -37,6 +37,7 @@ def difference(after: Sequence[int], before: Sequence[int]) -> dict[int, int]:
     found: dict[int, int] = {}
     for start in range(0, FINE_BUCKETS, _PART):
         new, old = after[start : start + _PART], before[start : start + _PART]
+        # Lists are compared in C.
         if new != old:
             for at, count in enumerate(new):
                 if count != old[at]:

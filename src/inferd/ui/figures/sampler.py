@@ -47,6 +47,7 @@ class Sampler:
         self.history = DayHistory(has_durations=has_others)
         self.lines = LogLines()
         self.requests = NotableRequests(clock)
+        # Not the pid, which another process may get.
         self.key = uuid.uuid4().hex
         self.started = int(clock() * 1000)
         self.meter = ProcessMeter()
@@ -60,10 +61,9 @@ class Sampler:
         self._has_failed = False
         self._task: asyncio.Task[None] | None = None
 
-    # --- life ---
-
     def start(self) -> None:
         """Begin to look; models that are loaded from now on are noticed at once."""
+        # So that requests of its first second are noticed as well.
         self._engine.whole.catalog.on_add.append(self.models.notice)
         self._engine.log.listen(self.lines)
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -81,8 +81,10 @@ class Sampler:
             second = int(self._clock()) + 1
             await asyncio.sleep(second - self._clock())
             try:
+                # A loop that was busy for a while has skipped seconds.
                 await self.sample(max(second, int(self._clock())))
             except Exception:  # the next second may go better
+                # Once, not every second.
                 if not self._has_failed:
                     log.exception("the dashboard lacks a second, and perhaps more")
                 self._has_failed = True
@@ -120,6 +122,7 @@ class Sampler:
     async def _read_gpus(self) -> None:
         assert self._meters.gpus is not None
         loop = asyncio.get_running_loop()
+        # NVML may take milliseconds.
         readings = await loop.run_in_executor(None, self._meters.gpus.readings)
         self.gpus = list(map(_gpu, readings))
         self._has_gpus = bool(readings)  # they never come later
@@ -127,8 +130,6 @@ class Sampler:
     def _memory_of(self, served: Served) -> int | None:
         pids = pids_of(served)
         return sum(map(self.meter.memory_of, pids)) if pids else None
-
-    # --- what is told ---
 
     async def part(self, question: FigureQuestion) -> ProcessPart:
         """Return what is wanted, and new to whoever wants it."""

@@ -72,10 +72,13 @@ class MinuteWindow:
             return False
         if now < last.began + 2 * WINDOW_S:
             self._steps.append(_Step(now, self.sums, {}))
+        # Nothing that was counted before is of the last minute.
         else:
             self._steps.clear()
             self.durations.clear()
             self._steps.append(_Step(now, self.sums, {}))
+        # A step is left out once the next one began a minute ago: so the window has at least a
+        # minute.
         while len(self._steps) > 1 and self._steps[1].began <= now - WINDOW_S:
             take_from(self.durations, self._steps.popleft().durations)
         return True
@@ -92,7 +95,9 @@ class MinuteWindow:
     def rate(self, now: int) -> float:
         """Return the successful requests in a second, of the last ten to fifteen seconds."""
         began = next(
-            (step for step in reversed(self._steps) if step.began <= now - RATE_S), self._steps[0]
+            # The youngest step that is old enough.
+            (step for step in reversed(self._steps) if step.began <= now - RATE_S),
+            self._steps[0],
         )
         return (self.sums.success - began.before.success) / max(1, now - began.began)
 
