@@ -51,8 +51,10 @@ def _access(
         api: Secret(f"{prefix}{key}".encode(), value.encode())
         for api, (key, value) in read_restrictions(flag, texts).items()
     }
+    # Nothing is restricted: no guard is built, and a call asks nobody.
     if not secrets and ring is None:
         return OPEN
+    # Probes of Kubernetes send no key unless they are told to.
     keyless = frozenset() if config.api_key_for_health else frozenset(("health",))
     return Access(secrets, ring, keyless)
 

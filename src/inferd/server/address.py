@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+# Files that Docker and Podman make in each container.
 _MARKS = ("/.dockerenv", "/run/.containerenv")
 
 

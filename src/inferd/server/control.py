@@ -43,7 +43,10 @@ class ControlSocket:
         """Listen in `folder`, where other servers of that `name` may do so, too. Raises OSError."""
         self._socket = _bound(folder, name)
         self._server = await asyncio.start_unix_server(
-            self._serve, sock=self._socket.socket, limit=MAX_REQUEST_BYTES
+            # A longer line is an error of readline: nobody fills memory here.
+            self._serve,
+            sock=self._socket.socket,
+            limit=MAX_REQUEST_BYTES,
         )
 
     def close(self) -> None:
@@ -62,6 +65,7 @@ class ControlSocket:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError):
+            # Whoever does not read its answer in time has no right to a place.
             writer.transport.abort()
         finally:
             self._client_count -= 1
@@ -73,8 +77,10 @@ class ControlSocket:
         peer = writer.get_extra_info("socket").getsockopt(
             socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size
         )
+        # The folder is this user's already; root may ask as well.
         if _PEER.unpack(peer)[1] not in (0, os.geteuid()):
             return ControlAnswer("this server belongs to another user")
+        # Counted by the caller, this one included.
         if self._client_count > MAX_CLIENTS:
             return ControlAnswer(f"{MAX_CLIENTS} others are asking at the same time")
         try:
@@ -100,10 +106,12 @@ def _bound(folder: Path, name: str) -> UnixSocket:
         try:
             found = UnixSocket(str(path))
         except OSError as error:
+            # Another server of the same ports and repositories; the next number is tried.
             if error.errno == errno.EADDRINUSE:
                 continue
             raise
         with suppress(OSError):
+            # A socket in a folder that is shared by mistake must still not be everybody's.
             path.chmod(0o600)
         found.socket.listen()
         return found

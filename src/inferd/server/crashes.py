@@ -53,6 +53,7 @@ MAX_SHOWN = 8
 
 _TRACE_BYTES = 64 << 10
 _FATAL = re.compile(r"Fatal Python error: ([^\n]{1,80})")
+# How faulthandler names the thread that got the signal.
 _CURRENT = re.compile(r"^Current thread 0x([0-9a-f]{1,16}) ", re.MULTILINE)
 
 
@@ -64,6 +65,7 @@ class Crashes:
     """
 
     def __init__(self) -> None:
+        # Marks that nobody reads, until there is a record.
         self.marks = RunMarks()
         self.history = History()
         self.isolated: frozenset[ModelVersion] = frozenset()
@@ -98,15 +100,18 @@ class Crashes:
         self._descriptor = descriptor
         trace_path = path.with_suffix(".trace")
         self._paths = path, trace_path
+        # Opened now: when a signal comes it is too late to open anything.
         trace_descriptor = open_private(trace_path)
         last = _last_of(descriptor, path)
         trace = os.pread(trace_descriptor, _TRACE_BYTES, 0).decode(errors="replace")
+        # So that what is there after the next crash is of that.
         os.ftruncate(trace_descriptor, 0)
         history_path = folder / f"{name}.history"
         self.history = self._continued(history_path, last, trace)
         if isolates:
             self.isolated = self.history.isolated()
             self._history_path = history_path
+        # Last: it empties the file that `_last_of` has read.
         self.marks = self._record = CrashRecord(descriptor)
         if faulthandler.is_enabled():  # somebody wants the traceback elsewhere
             os.close(trace_descriptor)
@@ -120,6 +125,7 @@ class Crashes:
             return History()
         descriptor = open_private(path)
         try:
+            # Several processes of a server may start at the same time and add what each has found.
             _lock(descriptor, waits=True)
             try:
                 history = read_history(descriptor)
@@ -141,6 +147,7 @@ class Crashes:
         """
         try:
             path = self._history_path
+            # One stat() a second, as nearly always nothing has happened.
             if path is None or path.stat().st_mtime_ns == self._history_ns:
                 return frozenset()
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -157,6 +164,7 @@ class Crashes:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Note from now on, once a second, that the process is alive."""
         if self._record is not None:
+            # So that the next start can say when this process was alive last.
             self._record.beat()
             self._beat = loop.call_later(BEAT_S, self.start, loop)
 
@@ -207,9 +215,11 @@ def forget_old(folder: Path, before_s: float) -> None:
     """Remove the records of ended processes that have not changed since `before_s`."""
     for path in folder.glob("*.record"):
         with contextlib.suppress(OSError):
+            # Links are not followed: they would not be this server's.
             if path.lstat().st_mtime >= before_s:
                 continue
             descriptor = open_private(path)
+            # Locked: a process that lives, however old its record is.
             if _lock(descriptor):
                 path.unlink()
                 path.with_suffix(".trace").unlink(missing_ok=True)
@@ -249,6 +259,7 @@ def tell(last: LastRun, trace: str) -> Crash | None:
     if last.is_stopping:
         log.warning("the last process was asked to stop and did not do so in time, at %s", when)
         return None
+    # A machine that went down ended everything: no model did.
     if not last.is_same_boot:
         log.warning("the machine has restarted since the last process, which ended at %s", when)
         return None
@@ -267,6 +278,7 @@ def _suspects(runs: Sequence[MarkedRun], trace: str) -> Sequence[MarkedRun]:
     if current is None:
         return runs
     thread = int(current[1], 16)
+    # The thread is none of ours: whatever ran is suspected.
     return [run for run in runs if run.thread == thread] or runs
 
 

@@ -55,6 +55,7 @@ def read_certificate(shown: "Dashboard", path: str) -> None:
     from inferd.ui.certificate import names_in
 
     try:
+        # Whatever the file has outside of the certificate's block.
         text = Path(path).read_text("latin-1")
     except OSError as error:
         msg = f"--http-server-cert: cannot read {path}: {error.strerror}"

@@ -70,12 +70,12 @@ class Fellows:
         self.replies: dict[str, Callable[[str], Awaitable[bytes]]] = {}
         """What replies to other questions, by the first word; it gets the rest of them."""
 
-    # --- what the engine asks for ---
-
     async def change(self, change: Change) -> None:
         """See Everywhere."""
         what = about(change)
+        # Before the work: too many are refused at once.
         done: asyncio.Future[None] = _future(len(self._proposals))
+        # A load may carry the files of a model, which are written to the private folder.
         body = await in_daemon_thread(lambda: packed(encode_change(change), self._folder))
         id = next(self._ids)
         self._proposals[id] = done
@@ -111,11 +111,10 @@ class Fellows:
         finally:
             self._questions.pop(id, None)
 
-    # --- what the supervisor says ---
-
     def answered(self, message: Answered) -> None:
         """Take the end of a change that was asked for here."""
         done = self._proposals.get(message.id)
+        # Its client has gone.
         if done is None or done.done():
             return
         if message.failure is None:
@@ -131,6 +130,7 @@ class Fellows:
 
     def question(self, message: Question) -> None:
         """Reply to a question of another process, or of the supervisor, or begin to."""
+        # A question of `inferd status`; answered at once, as nothing has to be waited for.
         if message.what == MODELS:
             counts = Counter(one.state.value for one in self._engine.index() if one.state)
             self._send(Reply(message.number, json.dumps(counts).encode()))
@@ -176,14 +176,17 @@ class Fellows:
             change = await in_daemon_thread(lambda: decode_change(unpacked(message.body)))
             agreement = _Gates(self, message, getattr(change, "model", None))
             await self._engine.make(change, agreement)
+            # Once, at the end of what a process that starts repeats.
             if message.is_last:
                 await self._learn_births()
+            # The supervisor has followed these settings when they were made.
             if isinstance(change, ChangeLog) and not message.is_replay:
                 self._send(_message_of(self._engine.log.settings))
             if isinstance(change, LoadModel | UnloadModel | FollowModel):
                 serves = self._engine.serves()
         except InferdError as error:
             failure = Failure(*encode_failure(error))
+        # The others wait for this process's word: it must come whatever happens.
         except Exception as error:
             log.exception("a change failed")
             failure = Failure("InferdError", f"the change failed: {foreign_text(error)}")
@@ -198,6 +201,7 @@ class Fellows:
         """Stand at a gate until the supervisor decides; see Agreement.all_can."""
         number, name = gate
         opened: asyncio.Future[dict[int, str]] = _future(0)
+        # Noted before the vote, whose answer may come at once.
         self._gates[gate] = opened
         self._send(Vote(number, name, {str(part): why for part, why in failures.items()}))
         try:
@@ -227,8 +231,10 @@ class _Gates:
 
     async def all_can(self, name: str, failures: dict[int, str]) -> dict[int, str]:
         """See Agreement."""
+        # It has been made by the others: there is nothing to agree on.
         if self.is_replay:
             return failures
+        # Models that are loaded for an ensemble have gates of their own.
         is_side = self._model is not None and name != self._model
         return await self._fellows.wait_at((self.number, gate_of(name, is_side=is_side)), failures)
 

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 def private_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder, made if need be. Raises OSError unless it is this user's alone."""
     runtime = Path(environ.get("XDG_RUNTIME_DIR") or "/nowhere")
+    # XDG_RUNTIME_DIR is this user's alone, and is emptied at logout (XDG Base Directory
+    # Specification).
     if runtime.is_dir() and system.is_private(runtime.stat(), 0):
         folder = runtime / "inferd"
     else:
         folder = Path(tempfile.gettempdir()) / f"inferd-{system.user_id()}"
     folder.mkdir(mode=0o700, exist_ok=True)
+    # Somebody else may have made a folder of that name in /tmp.
     if folder.is_symlink() or not system.is_private(folder.lstat()):
         msg = f"{folder} can be written by others"
         raise OSError(msg)
@@ -44,4 +47,5 @@ def name_of(config: "ServerConfig") -> str:
     repositories = [os.path.abspath(path) for path in config.model_repository]
     ports = [config.http_port, config.grpc_port, config.http_unix_socket, config.http_address]
     known = json.dumps([config.id, ports, repositories])
+    # Paths can be longer than a file's name, and have slashes in it.
     return f"{config.http_port}-{hashlib.sha256(known.encode()).hexdigest()[:16]}"

@@ -65,6 +65,7 @@ LOGGER = logging.getLogger("inferd")
 
 BEAT_S = 1.0
 PUSH_S = 0.25
+# Connections are spread by these counts: a supervisor that hears late chooses badly.
 LOOK_S = 0.05
 _HEAD_BYTES = 4
 _NAME_BYTES = 100
@@ -75,12 +76,14 @@ _CLOSING_S = 0.5
 
 def main() -> int:
     """Be the process that the first message asks for, and return the exit code."""
+    # The descriptors of its sockets, and who has started it.
     control, takes, parent = (int(text) for text in sys.argv[1:4])
     for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's are for the supervisor
         signal.signal(number, signal.SIG_IGN)
     _end_with_parent(parent)
     channel, handover = socket.socket(fileno=control), socket.socket(fileno=takes)
     for one in (channel, handover):
+        # Workers of models must not hold the supervisor's sockets open.
         one.set_inheritable(False)
     start = _first(channel)
     if start is None:
@@ -101,6 +104,7 @@ def main() -> int:
 
 def _first(control: socket.socket) -> Start | None:
     """Return the first message, None if the supervisor has gone."""
+    # Before there is an event loop: the configuration decides about that.
     head = control.recv(_HEAD_BYTES, socket.MSG_WAITALL)
     body = control.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL) if head else b""
     try:
@@ -118,6 +122,7 @@ class _Member:
         self._config = config
         self._log = log
         self._crashes = crashes
+        # Members are numbered from 1 on; those of the start have one each.
         generation = max(0, start.number - start.count)
         self._processes = Processes(start.slot, start.count, start.socket, generation)
         self._server = Server(
@@ -157,8 +162,6 @@ class _Member:
         """Tell the supervisor."""
         self._channel.write(framed(message))
 
-    # --- life ---
-
     async def serve(self, control: socket.socket, handover: socket.socket) -> int:
         """Run from start to end, and return the exit code."""
         loop = asyncio.get_running_loop()
@@ -171,14 +174,17 @@ class _Member:
             await self._open()
         except InvalidConfig as error:
             LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
+            # The supervisor then ends the server: another attempt would fail the same way.
             self.send(CannotStart())
             return await self._end(1)
         self._handover = handover
+        # Only now: connections wait in the socket until the ports are open.
         loop.add_reader(handover, self._take)
         jobs = self._beat(), self._push(), self._look(), self._watch_history()
         telling = [loop.create_task(one) for one in jobs]
         loading = loop.create_task(self._load())
         draining = loop.create_task(self._draining.wait())
+        # A process may be told to end while its models load.
         await asyncio.wait((loading, draining), return_when=asyncio.FIRST_COMPLETED)
         is_loaded = loading.done()
         code = loading.result() if is_loaded else 0
@@ -190,7 +196,9 @@ class _Member:
             task.cancel()
         code = await self._end(code)
         if code or not is_loaded:
+            # Before the abrupt end, or the next start would take this for a crash.
             self._crashes.close()
+            # Threads that load models cannot be stopped.
             end_now(code)
         return code
 
@@ -211,6 +219,7 @@ class _Member:
             left_s = max(LOOK_S, end_s - loop.time())
             await exchange.finish(left_s, is_replaced=engine.is_replaced)
         self._fellows.close()
+        # What has been counted since the last one, before this process is gone.
         self.send(Tally(engine.numbers()))
         await self._server.stop()
         return 0 if is_done else 1
@@ -276,13 +285,13 @@ class _Member:
 
     def _drain(self, *, is_replaced: bool = False) -> None:
         self._server.engine.is_replaced = is_replaced
+        # A C thread that needs no GIL: it ends the process even if a model blocks the loop.
         faulthandler.dump_traceback_later(self._config.exit_timeout_secs + 1.0, exit=True)
         self._crashes.note_stopping()
+        # What the supervisor has passed on before it knew of the end is still served.
         self._take()
         self._server.engine.drain()
         self._draining.set()
-
-    # --- connections ---
 
     def _take(self) -> None:
         """Take the connections that the supervisor has passed on."""
@@ -306,8 +315,6 @@ class _Member:
             await self._server.take(name, connection)
         except (OSError, KeyError):  # the client has gone, or the handshake failed
             connection.close()
-
-    # --- what the supervisor is told ---
 
     async def _beat(self) -> None:
         while True:
@@ -353,6 +360,7 @@ class _Member:
 
 def _end_with_parent(parent: int) -> None:
     """Have this process get SIGTERM when `parent`, which started it, ends."""
+    # Also if it is killed: nobody would bring connections any more, nor ask for an end.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:  # it has ended already
         os.kill(os.getpid(), signal.SIGTERM)
@@ -369,6 +377,7 @@ def _taken(takes: socket.socket) -> tuple[str, int] | None:
         return None
     if not name:
         raise EOFError
+    # The system may have dropped the descriptor, if this process has no room for it.
     return (name.decode(), descriptors[0]) if descriptors else _taken(takes)
 
 

@@ -5,6 +5,7 @@ import gc
 import os
 from collections.abc import Mapping
 
+# M_MMAP_THRESHOLD and M_TRIM_THRESHOLD.
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # glibc's malloc.h
 _MMAP_BYTES = 32 << 20
 _RETAINED_BYTES = 64 << 20
@@ -19,6 +20,7 @@ def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> None:
     freed. With another C library or allocator, or where `environ` configures malloc, this does
     nothing. Call it once the models are loaded: memory that loading freed is not worth keeping.
     """
+    # Somebody has made up their mind.
     if "GLIBC_TUNABLES" in environ or any(name.startswith("MALLOC_") for name in environ):
         return
     try:
@@ -36,5 +38,6 @@ def spare_loaded_objects() -> None:
     models are loaded: most of what there is then stays, and is freed all the same when its last
     reference goes, but not if it is part of a cycle.
     """
+    # First: what is garbage now would never be looked at again.
     gc.collect()
     gc.freeze()

@@ -77,11 +77,14 @@ def tracer(config: ServerConfig, processes: Processes = ALONE) -> Tracer:
 
     It is that of one of the `processes` of a server.
     """
+    # Numbers of traces are unique in the server without a word between processes: each takes every
+    # count-th.
     first = 1 + processes.number + (processes.generation << _GENERATION_BITS)
     numbers = itertools.count(first, processes.count)
     settings, collector = read_trace_config(config.trace_config)
     allowed = _allowed_folder(config.trace_directory, "--trace-directory")
     if settings.mode == OPENTELEMETRY:
+        # Clients are shown what counts, variables included.
         settings = replace(settings, collector=in_effect(collector, os.environ))
         sender = SpanSender(collector, config.id or "inferd")
         return Tracer(settings, sender, allowed, numbers)
@@ -115,6 +118,7 @@ def payload_log(config: LogsSection, processes: Processes = ALONE) -> PayloadLog
     else:
         path = Path(where)
         if processes.count > 1:
+            # Two processes must not rotate the same files.
             path = path.with_stem(f"{path.stem}-{processes.number}")
         kind = EventTable if path.suffix == EventTable.suffix else EventFile
         sink = kind(path, settings.file_bytes, settings.file_count)
@@ -139,6 +143,7 @@ def load_options(
     same = _same_named(config, LoadOptions.__struct_fields__)
     same["model_name"] = config.model_name or ""
     service = os.environ.get(SERVICE_NAME, "")
+    # KServe's name of the service becomes the model's, if it can be one.
     same["service_name"] = service if is_model_name(service) else ""
     same["model_config_name"] = config.model_config_name or ""
     metrics = read_metrics_config(config.metrics_config)
@@ -237,6 +242,7 @@ def metrics_options(config: ServerConfig) -> "HttpOptions":
     """Return the options of the metrics port: no TLS, no keys, few and small requests."""
     from inferd.transport.http_server import HttpOptions
 
+    # Scrapers are few, and send nothing: they cannot use up what clients need.
     few = {
         "max_body_bytes": _METRICS_BODY_BYTES,
         "max_connections": _METRICS_CONNECTIONS,
@@ -265,6 +271,7 @@ def _same_named(config: object, names: Iterable[str], prefix: str = "") -> dict[
     found = {}
     for name in names:
         option = prefix + re.sub("_s$", "_secs", name).removesuffix("_ms")
+        # Fields without an option of that name are given by the caller.
         if hasattr(config, option):
             found[name] = getattr(config, option)
     return found

@@ -53,6 +53,7 @@ def dashboard_url(config: ServerConfig, found: list[tuple[str, str]]) -> str:
         return ""
     for protocol, where in found:
         if protocol == "HTTP" and not where.startswith("unix:"):
+            # Nobody can open 0.0.0.0 in a browser.
             own = where.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
             return f"{own}/ui/"
     return ""

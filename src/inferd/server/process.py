@@ -25,6 +25,7 @@ from inferd.server.systemd.notify import READY, STOPPING, Notifier
 
 LOGGER = logging.getLogger("inferd")
 
+# For closing models, after the last request.
 _MARGIN_S = 1.0
 _AGAIN_S = 0.05
 _LEAST_GRACE_S = 0.1
@@ -134,6 +135,7 @@ class _ServerProcess:
 
     def _tell_ready(self) -> None:
         if not (self._stop.is_set() or self._notifier.note(READY)):
+            # systemd's socket may be full for a moment: READY must not be lost.
             asyncio.get_running_loop().call_later(_AGAIN_S, self._tell_ready)
 
     def _loaded(self, loading: asyncio.Task[None]) -> int:
@@ -187,6 +189,7 @@ class _ServerProcess:
 
     def _hang_up(self, name: str) -> None:
         """Reopen the log files; a server that logs to a terminal ends with the terminal."""
+        # As any program that is started there; a service has no terminal to lose.
         if self._is_on_terminal and self._log.settings.file is None:
             self._end(name)
         else:
@@ -220,6 +223,7 @@ async def drain(server: Server, config: ServerConfig) -> bool:
 
 def end_now(code: int) -> NoReturn:
     """End the process without waiting for threads, after flushing the output."""
+    # os._exit flushes nothing.
     sys.stdout.flush()
     logging.shutdown()
     os._exit(code)

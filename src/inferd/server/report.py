@@ -57,6 +57,7 @@ def model_table(index: Sequence[IndexEntry], *, is_on_demand: bool = False) -> l
     if not index:
         return [_NONE_REQUESTED if is_on_demand else "no models found"]
     rows = [_HEADER, *(row for entry in index for row in _rows(entry))]
+    # The last column ends the line and needs no width.
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
         "  ".join(

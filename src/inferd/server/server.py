@@ -158,6 +158,8 @@ class Server:
         if config.allow_client_shm is not None:
             return config.allow_client_shm
         ports = [each.address or self._default_address for each in ports_of(config) if each.is_open]
+        # Shared memory of clients is of use on this machine alone, and names objects of
+        # everybody's.
         return all(map(is_loopback, ports))
 
     @property
@@ -181,6 +183,7 @@ class Server:
         try:
             await self.load()
         except BaseException:
+            # BaseException: a cancelled start must not leave ports open.
             await self.stop()
             raise
 
@@ -193,6 +196,7 @@ class Server:
         self._open_access_log()
         self._open_payload_log()
         self._open_dashboard()
+        # After the dashboard, which is one of them.
         self._apis = self._mounted()
         self.engine.tracer.open()
         try:
@@ -206,6 +210,7 @@ class Server:
         except BaseException:
             await self.stop()
             raise
+        # Last: files are watched for ports that are open.
         self._watcher.start()
 
     async def load(self) -> None:
@@ -220,6 +225,7 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
+        # Readiness first: load balancers look at it during the delay.
         self.engine.drain()
         await asyncio.sleep(min(delay_s, timeout_s))
         over_http = [self._http] if self._http else []
@@ -230,6 +236,7 @@ class Server:
             ends.append(self._grpc.stop(left_s))
         if self._dashboard:
             ends.append(self._dashboard.drain())
+        # At once: all share the same time.
         return all(await asyncio.gather(*ends))
 
     async def stop(self) -> None:
@@ -252,12 +259,15 @@ class Server:
             self._metrics.close()
             self._metrics = None
         self.http_port = self.grpc_port = self.metrics_port = 0
+        # After the ports: nothing new reaches a model that is closed.
         await self.engine.close(_LAST_WAIT_S)
         loop = asyncio.get_running_loop()
         if self._lines is not None:
+            # The file's thread may wait for a disk.
             await loop.run_in_executor(None, self._lines.close, _LAST_LINES_S)
         if self._payloads is not None:
             await loop.run_in_executor(None, self._payloads.close, _LAST_PAYLOADS_S)
+        # After the engine: the last requests are still traced.
         await self.engine.tracer.close(min(_LAST_TRACES_S, self.config.exit_timeout_secs / 4))
 
     def reopen_logs(self) -> None:
@@ -278,6 +288,7 @@ class Server:
     @property
     def connection_count(self) -> int:
         """How many connections that were accepted elsewhere there are."""
+        # A server may take the connections of two ports.
         return sum(len(one.endpoint.connections) for one in set(self._takers.values()))
 
     @property
@@ -285,7 +296,10 @@ class Server:
         """How many connections there are on all ports; those of grpcio's server are not known."""
         servers = [self._http, self._grpc, self._metrics, *(each.server for each in self._cloud)]
         endpoints = [
-            one.endpoint for one in servers if one is not None and hasattr(one, "endpoint")
+            # grpcio's has no endpoint.
+            one.endpoint
+            for one in servers
+            if one is not None and hasattr(one, "endpoint")
         ]
         return sum([len(endpoint.connections) for endpoint in endpoints])
 
@@ -340,6 +354,7 @@ class Server:
         mounts = [
             load_mount(name)(self.engine, self.config.id)
             for name in mount_names()
+            # APIs of other packages have no option.
             if getattr(self.config, f"allow_{name}", True)
         ]
         if self._dashboard is not None:
@@ -415,9 +430,11 @@ class Server:
     def _http_tls(self) -> "ssl.SSLContext | None":
         if not (files := tls_files(self.config, "http")):
             return None
+        # The context stays, and its files are exchanged behind it: see LiveTls.
         tls = LiveTls(functools.partial(ssl_context, self.config, with_http2=self._is_one_port))
         self._watcher.read("the TLS files of HTTP", tls.read, *files)
         if self._dashboard is not None and (path := self.config.http_server_cert):
+            # A renewed certificate may have other names.
             read = functools.partial(read_certificate, self._dashboard, path)
             self._watcher.read("the names of the dashboard", read, path)
         return tls.context
@@ -450,6 +467,7 @@ class Server:
                 return
             self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
         path = self.config.grpc_unix_socket
+        # grpcio's server takes addresses of TCP only.
         if path and isinstance(self._grpc, Http2Server):
             with _listening_at("grpc", path, is_shared=self.config.reuse_grpc_port):
                 await self._grpc.start_unix(path)
@@ -507,6 +525,7 @@ class Server:
         found = await loop.getaddrinfo(address, port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, place in found:
             with socket.socket(family, kind, protocol) as probe:
+                # As grpcio sets it: a port in TIME_WAIT is free.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(place)
 

@@ -85,6 +85,8 @@ def run(config: ServerConfig, count: int, warnings: Sequence[str] = ()) -> int:
         LOGGER.warning("%s", warning)
     folder = Path(tempfile.mkdtemp(prefix="inferd-"))
     try:
+        # asyncio's own loop: no request passes here, and uvloop is one thing less that can go
+        # wrong.
         with asyncio.Runner() as runner:
             return runner.run(_Supervisor(config, count, log, folder).serve())
     finally:
@@ -92,6 +94,7 @@ def run(config: ServerConfig, count: int, warnings: Sequence[str] = ()) -> int:
 
 
 def _open_log(config: ServerConfig) -> Log:
+    # Not by server/options.py, which imports what a supervisor must not.
     same = {name: getattr(config, f"log_{name}") for name in LogSettings.__slots__}
     log = Log(LogSettings(**same | {"file": Path(config.log_file) if config.log_file else None}))
     try:
@@ -138,8 +141,6 @@ class _Supervisor:
             discard=discard,
         )
 
-    # --- life ---
-
     async def serve(self) -> int:
         """Run from start to end, and return the exit code."""
         loop = asyncio.get_running_loop()
@@ -150,6 +151,7 @@ class _Supervisor:
         except InvalidConfig as error:
             LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
             return 1
+        # After binding, so that a second server that fails to start empties nobody's file.
         _empty_trace_file(self._config)
         ports = {one.name: one.number for one in self._listeners}
         where = places(self._config, self._default.address, ports)
@@ -177,6 +179,7 @@ class _Supervisor:
         while True:
             await asyncio.sleep(TICK_S)
             try:
+                # Again, as signals of several children may be delivered as one.
                 self._reap()
                 self._fleet.check_time()
                 self._pass_on()
@@ -235,6 +238,7 @@ class _Supervisor:
         if self._fleet.is_stopping:
             LOGGER.warning("%s again: ending at once", number.name)
             self._fleet.kill_all()
+            # The `finally` of `run` does not come with os._exit.
             shutil.rmtree(self._folder, ignore_errors=True)
             _end_now(128 + number)
         LOGGER.info("%s: finishing what is in flight", number.name)
@@ -252,11 +256,10 @@ class _Supervisor:
     def _socket_of(self, number: int) -> str:
         return str(self._folder / f"{number}.sock")
 
-    # --- who asks for the status ---
-
     async def _open_control(self) -> None:
         try:
             await self._control.open(private_folder(os.environ), name_of(self._config))
+        # A server works without being found by `inferd status`.
         except OSError as error:
             text = "inferd status and inferd reload do not find this server: %s"
             LOGGER.warning(text, printable(str(error)))
@@ -280,6 +283,7 @@ class _Supervisor:
         self._fleet.ask(MODELS, take)
         try:
             for body in await replied:
+                # The first reply is enough: all processes serve the same models.
                 return msgspec.json.decode(body, type=dict[str, int])
         except msgspec.DecodeError:
             LOGGER.warning("a process does not tell its models")
@@ -314,14 +318,13 @@ class _Supervisor:
             self._fleet.replacement,
         )
 
-    # --- what the fleet makes happen ---
-
     def spawn(self, number: int, slot: int) -> None:
         """See Shell."""
         try:
             child = Child(lambda body: self._hear(number, body))
         except OSError as error:
             why = f"it could not be started: {error.strerror}"
+            # Not at once: the fleet is in the middle of starting it.
             asyncio.get_running_loop().call_soon(self._fleet.lost, number, why)
             return
         self._children[number] = child
@@ -339,6 +342,7 @@ class _Supervisor:
         child.channel.write(framed(start))
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._connect(child))
+        # Taken, or asyncio would complain; that the process ends is noticed elsewhere.
         task.add_done_callback(lambda task: task.exception())
 
     async def _connect(self, child: Child) -> None:
@@ -350,6 +354,7 @@ class _Supervisor:
             message = from_process(body)
         except NoMessage as error:
             LOGGER.error("process %d sends nonsense, ending it: %s", number, error)  # noqa: TRY400
+            # It cannot be relied on any more.
             self.kill(number)
             return
         self._fleet.hear(number, message)
@@ -377,6 +382,7 @@ class _Supervisor:
                 if self._accepts and not self._is_suspended:
                     loop.add_reader(one, self._take, listener.name, one)
                 else:
+                    # Connections wait in the backlog of the system meanwhile.
                     loop.remove_reader(one)
 
     def close(self) -> None:
@@ -386,6 +392,8 @@ class _Supervisor:
             for one in listener.sockets:
                 loop.remove_reader(one)
                 with suppress(OSError):
+                    # What is in the backlog has been accepted by the system already: closing would
+                    # reset it.
                     while self._take(listener.name, one):
                         pass
                 one.close()
@@ -418,8 +426,6 @@ class _Supervisor:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(code)
 
-    # --- connections ---
-
     def _take(self, name: str, listening: socket.socket) -> int:
         """Accept what waits at a socket, and pass it on; return how many there were."""
         try:
@@ -432,15 +438,18 @@ class _Supervisor:
             raise
         for connection in connections:
             if not self._give(name, connection):
+                # Kept: it has been accepted, and the next tick may find somebody.
                 self._waiting.append((name, connection))
         return len(connections)
 
     def _give(self, name: str, connection: socket.socket) -> bool:
         """Give a connection to a process; False if none takes it now."""
         tried: set[int] = set()
+        # The one with the fewest connections, then the next one, if it takes no more.
         while (member := self._fleet.choose(tried)) is not None:
             if self._children[member.number].hand(name, connection):
                 member.given_count += 1
+                # The process has a descriptor of its own.
                 connection.close()
                 return True
             tried.add(member.number)
@@ -466,6 +475,7 @@ class _Supervisor:
         """Notice the processes that have ended."""
         for number, child in list(self._children.items()):
             why = child.ended()
+            # Both: what it said last may still be on its way when it has ended.
             if why is not None and child.channel.ended.is_set():
                 del self._children[number]
                 self._fleet.lost(number, f"{why}, pid {child.pid}")

@@ -50,6 +50,7 @@ class ServerThread:
         Raises LoadFailed when one does not load, unless `exit_on_error` is False, and InvalidConfig
         when the server cannot start.
         """
+        # Starting twice is no error, as in a notebook's cell that is run again.
         if not self._running:
             self._running.append(RunningServer(self._config, self._models))
         return self
@@ -116,8 +117,10 @@ class RunningServer:
             started.cancel()  # the server ends when its models have loaded
             raise
         except BaseException:
+            # The thread ends after its error, and its ports are closed then.
             self._thread.join()
             raise
+        # Of two places of one protocol, the port comes before the Unix socket.
         self.urls = dict(reversed([_url(*place) for place in self.server.places()]))
 
     def end(self) -> None:
@@ -151,6 +154,7 @@ def _run(config: ServerConfig, models: Sequence[GivenModel], started: _Started) 
             if config.exit_on_error:
                 _check_loaded(server)
             server.say_link()
+            # False if nobody waits any more: then the server is closed again at once.
             if started.set_running_or_notify_cancel():
                 started.set_result((server, asyncio.get_running_loop(), end))
                 await end.wait()

@@ -35,6 +35,7 @@ class FileWatcher:
         """
         watched = _Watched(what, read, paths)
         read()
+        # Only what could be read is watched.
         self._watched.append(watched)
 
     def start(self) -> None:
@@ -54,6 +55,7 @@ class FileWatcher:
             each.look()
 
     def _look_again(self) -> None:
+        # First, so that an error in a look does not end looking.
         self.start()
         self.look()
 
@@ -69,7 +71,9 @@ class _Watched:
 
     def look(self) -> None:
         state = self._state()
+        # The same at two looks, and another than the one in use.
         if state == self._seen and state != self._known:
+            # Before reading: a file that cannot be used is complained of once.
             self._known = state
             try:
                 self._read()
@@ -88,4 +92,5 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
         found = os.stat(path)
     except (OSError, ValueError):  # ValueError: a path with a NUL in it
         return None
+    # A file that was replaced has another inode, even with the same size and time.
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -11,6 +11,7 @@ READY = "READY=1"
 RELOADING = "RELOADING=1"
 STOPPING = "STOPPING=1"
 
+# int() of a long text is slow.
 _MOST_DIGITS = 20
 
 
@@ -21,6 +22,7 @@ class Notifier:
     """
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
+        # Taken out, or workers of models would talk to systemd in the server's name.
         self._address = environ.pop("NOTIFY_SOCKET", "")
         text, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
         is_number = text.isdecimal() and len(text) < _MOST_DIGITS
@@ -39,6 +41,7 @@ class Notifier:
         if state != self._state:
             lines.append(state)
             if state == RELOADING:
+                # Required with RELOADING=1, to tell one reload from another (sd_notify(3)).
                 lines.append(f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         if status != self._status:
             lines.append(f"STATUS={status}")
@@ -51,14 +54,17 @@ class Notifier:
         """Tell from now on that the server is alive, twice as often as is asked for."""
         if self.watchdog_s:
             self._send("WATCHDOG=1")
+            # As sd_watchdog_enabled(3) recommends.
             loop.call_later(self.watchdog_s / 2, self.keep, loop)
 
     def _send(self, text: str) -> bool:
         """Send a message, if there is somebody; False if it cannot be taken now."""
         if not self._address.startswith(("/", "@")):
             return True
+        # "@" stands for a socket in the abstract namespace, whose address begins with NUL.
         where = self._address.replace("@", "\0", 1) if self._address[0] == "@" else self._address
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+            # A systemd that hangs must not hang the server.
             one.setblocking(False)
             try:
                 one.sendto(text.encode(), where)

@@ -14,6 +14,7 @@ HTTP_UNIX = "Unix"
 GRPC_UNIX = "gRPC Unix"
 """The names of Unix sockets, beside those of ports, which are their protocols."""
 
+# SD_LISTEN_FDS_START.
 _FIRST = 3
 _MOST_DIGITS = 3
 _PROTOCOLS = {
@@ -44,6 +45,7 @@ class PassedSocket(NamedTuple):
 
 def are_sockets_passed(environ: Mapping[str, str], pid: int) -> bool:
     """Tell whether systemd has opened sockets for the process `pid`."""
+    # The variables may be inherited by a process that they are not for.
     return environ.get("LISTEN_PID") == str(pid) and environ.get("LISTEN_FDS", "0") != "0"
 
 
@@ -60,6 +62,7 @@ def passed_sockets(environ: MutableMapping[str, str], pid: int) -> list[PassedSo
     if not count.isdecimal() or len(count) > _MOST_DIGITS:
         msg = f"LISTEN_FDS is '{count}', expected a number of sockets"
         raise InvalidConfig(msg)
+    # LISTEN_FDNAMES may be missing or too short.
     names += [""] * (int(count) - len(names))
     return [_passed(_FIRST + at, names[at]) for at in range(int(count))]
 
@@ -115,6 +118,7 @@ def arranged(
 
 def _bound(kind: str, sockets: list[socket.socket]) -> BoundPort:
     is_unix = kind in _UNIX.values()
+    # IPv4 and IPv6 are two sockets of one port.
     numbers = {0 if is_unix else one.getsockname()[1] for one in sockets}
     if len(numbers) > 1:
         msg = f"systemd passed sockets with several ports for {kind}: {sorted(numbers)}"
@@ -148,4 +152,5 @@ def placed(
 def _address(port: BoundPort) -> str:
     """Return the address of one of its sockets, of one that others can reach if there is one."""
     addresses = [str(one.getsockname()[0]) for one in port.sockets]
+    # False sorts first: an address that others can reach decides what is safe to allow.
     return min(addresses, key=lambda one: one.startswith(_LOOPBACK))
