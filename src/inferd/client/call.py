@@ -26,6 +26,7 @@ class ClientCall(Generic[T]):
 
     __slots__ = ("buffers", "headers", "is_health", "is_safe", "path", "read", "size", "verb")
 
+    # One argument for each attribute; most are given by name.
     def __init__(  # noqa: PLR0913
         self,
         path: str,

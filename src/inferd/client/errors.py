@@ -12,6 +12,7 @@ class ClientError(InferdError):
     """The base class of what a call raises; wrong arguments are InvalidRequest."""
 
 
+# ValueError as well, since wrong arguments of Python functions are expected to be one.
 class InvalidTarget(ClientError, ValueError):
     """The URL of a server, or an option of a client, cannot be used."""
 
@@ -40,6 +41,7 @@ class ConnectionLost(ClientError):
         self.is_untaken = is_untaken
 
 
+# TimeoutError as well: callers can treat it as that of asyncio or of sockets.
 class DeadlineExceeded(ClientError, TimeoutError):
     """The call took longer than `timeout_s`, or the server gave it up for that."""
 
@@ -112,4 +114,5 @@ def server_error(
 ) -> ServerError:
     """Return the error for an answer with the status `reason`."""
     kind = KINDS.get(code, ServerError)
+    # A proxy's error may be a page of HTML; gRPC and REST may both have none.
     return kind(reason, message[:MAX_SHOWN] or code.value, code, headers, retry_after_s)

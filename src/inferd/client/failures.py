@@ -43,8 +43,10 @@ def connect_failed(target: ServerTarget, error: Exception) -> ClientError:
 def not_http(target: ServerTarget, start: bytes) -> BadAnswer:
     """Return the error for an answer that begins with `start`, which is no HTTP/1."""
     hint = ""
+    # An alert or a handshake record of TLS (RFC 8446, section 5.1) of version 3.x.
     if start[:2] in (b"\x15\x03", b"\x16\x03"):
         hint = "; it is TLS: write https://"
+    # SETTINGS as the first frame (RFC 9113, section 3.4), or GOAWAY, both on stream 0.
     elif start[3:4] == b"\x04" or start[3:9] == b"\x07\x00\x00\x00\x00\x00":
         hint = "; it is HTTP/2: write grpc:// if this is the port for gRPC"
     return BadAnswer(f"{target} does not answer with HTTP but {start[:_SHOWN]!r}{hint}")

@@ -25,6 +25,7 @@ from inferd.wire.v2.statistics import decode_statistics_message, encode_statisti
 _SERVICE: Final = "/inference.GRPCInferenceService/"
 
 _NAMES = (
+    # By their numbers, 0 to 16 (gRPC, Status codes and their use in gRPC).
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
     "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",
     "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
@@ -40,6 +41,7 @@ _CODES = {
     "NOT_FOUND": Code.NOT_FOUND,
     "ALREADY_EXISTS": Code.ALREADY_EXISTS,
     "PERMISSION_DENIED": Code.FORBIDDEN,
+    # Servers mean a message beyond their limit by it, ours included; `refusal` has the exception.
     "RESOURCE_EXHAUSTED": Code.TOO_LARGE,
     "UNIMPLEMENTED": Code.UNSUPPORTED,
     "UNAVAILABLE": Code.UNAVAILABLE,
@@ -51,10 +53,9 @@ _CODES = {
 class GrpcCalls:
     """Makes calls. `refusal` says which answers are errors."""
 
-    # --- health and metadata ---
-
     def live(self) -> ClientCall[bool]:
         """Whether the server is live."""
+        # A local name, since the function is called later, in the lambda.
         read = messages.decode_live
         return _health("ServerLive", b"", lambda answer: read(bytes(answer.body)))
 
@@ -91,8 +92,6 @@ class GrpcCalls:
         read = decode_statistics_message
         return _call("ModelStatistics", message, lambda answer: read(bytes(answer.body)))
 
-    # --- the repository ---
-
     def index(self, *, ready: bool) -> ClientCall[list[IndexEntry]]:
         """The models of the repository."""
         message = encode("inference.RepositoryIndexRequest", ready=ready)
@@ -107,8 +106,6 @@ class GrpcCalls:
         """Unload a model."""
         message = encode_unload_message(unload)
         return _call("RepositoryModelUnload", message, _read_nothing, is_safe=False)
-
-    # --- settings ---
 
     def trace_settings(
         self, model: str, changes: Mapping[str, Any] | None
@@ -128,8 +125,6 @@ class GrpcCalls:
             raise InvalidRequest(msg) from None
         return _call("LogSettings", message, _read_log_settings)
 
-    # --- shared memory ---
-
     def register(self, region: Registration) -> ClientCall[None]:
         """Make a region of system shared memory known."""
         registration = SystemRegistration(region.name, region.key, 0, region.size_bytes)
@@ -140,8 +135,6 @@ class GrpcCalls:
         """Forget a region."""
         message = encode_region_name("SystemSharedMemoryUnregister", name)
         return _call("SystemSharedMemoryUnregister", message, _read_nothing, is_safe=False)
-
-    # --- inference ---
 
     def infer(self, request: InferRequest, *, binary: bool) -> ClientCall[InferResponse]:
         """One inference. Raises InvalidRequest for what a message cannot hold."""
@@ -167,14 +160,17 @@ class GrpcCalls:
         error, inner = _stream_answer(message)
         if error:
             msg = "UNKNOWN"
+            # ModelStreamInferResponse has a text for an error, and no status.
             raise server_error(msg, error, Code.UNKNOWN, {})
         return decode_infer_response(message if inner is None else inner)
 
     def refusal(self, answer: ServerAnswer) -> ClientError | None:
         """Return the error that `answer` is, None for a good one."""
+        # OK is 0, and the case of nearly all answers.
         if not answer.status:
             return None
         name = _NAMES[answer.status] if answer.status < len(_NAMES) else str(answer.status)
+        # grpc-message is percent-encoded (gRPC over HTTP/2, Responses).
         text = unquote(answer.headers.get("grpc-message", ""))
         if name == "DEADLINE_EXCEEDED":
             return DeadlineExceeded(f"the server gave the call up: {text or 'its time is over'}")
@@ -182,10 +178,13 @@ class GrpcCalls:
         pushback = answer.headers.get("grpc-retry-pushback-ms")
         retry_s = None
         if pushback is not None:  # anything but a number means never (gRPC A6)
+            # int() of a long text would be slow, and above 4300 digits a ValueError.
             retry_s = int(pushback) / 1000 if pushback.isdigit() and len(pushback) < 12 else -1.0
+        # With a time to come back it means "busy", not "too large".
         if name == "RESOURCE_EXHAUSTED" and retry_s is not None:
             code = Code.UNAVAILABLE
         error = server_error(name, text, code, answer.headers, retry_s)
+        # UNAVAILABLE is said before a call is executed, so it is safe to send it again.
         error.is_untaken = code is Code.UNAVAILABLE
         return error
 
@@ -203,6 +202,7 @@ def _texts(value: Any) -> list[str]:
         return []
     if isinstance(value, str):
         return [value]
+    # trace_level is a list in REST's JSON, so it may be one here.
     if isinstance(value, Iterable):
         return [str(one) for one in value]
     return [str(value)]
@@ -211,13 +211,11 @@ def _texts(value: Any) -> list[str]:
 def _log_choice(name: str, value: Any) -> str:
     kinds = {bool: "bool_param", int: "uint32_param", str: "string_param"}
     try:
+        # Not isinstance: True is an int as well, and the oneof has a bool of its own.
         return kinds[type(value)]
     except KeyError:
         msg = f"the setting {name} is {value!r}, expected a text, a whole number, true or false"
         raise InvalidRequest(msg) from None
-
-
-# --- answers ---
 
 
 def _read_nothing(_answer: ServerAnswer) -> None:
@@ -237,7 +235,9 @@ def _read_index(answer: ServerAnswer) -> list[IndexEntry]:
 def _state(text: str) -> ModelState | None:
     try:
         return ModelState(text) if text else None
+    # A state that a later server has is no reason to fail.
     except ValueError:
+        # Not the same as None: a server that gives no state at all.
         return ModelState.UNKNOWN
 
 
@@ -254,10 +254,13 @@ def _plain(message: Any) -> Any:
     members: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
+        # A map is a repeated message of key and value on the wire; JSON has an object.
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             members[field.name] = {str(key): _plain(one) for key, one in value.items()}
         elif field.is_repeated:
             members[field.name] = [_named(field, one) for one in value]
+        # Triton writes scalars with their defaults, and leaves out messages and oneofs that are not
+        # set.
         elif field.has_presence and not message.HasField(field.name):
             continue
         else:
@@ -268,12 +271,14 @@ def _plain(message: Any) -> Any:
 def _named(field: Any, value: Any) -> Any:
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
+        # A later server may have added a value (open enums of proto3).
         return known.name if known is not None else value
     return _plain(value)
 
 
 def _read_trace_settings(answer: ServerAnswer) -> dict[str, Any]:
     rows = parse_answer("inference.TraceSettingResponse", bytes(answer.body)).settings
+    # The one setting that has several values in REST.
     many = ("trace_level",)
     return {
         name: list(row.value) if name in many else next(iter(row.value), "")
@@ -294,6 +299,8 @@ def _stream_answer(message: memoryview) -> tuple[str, memoryview | None]:
     error, inner, at = "", None, 0
     while at < len(message):
         field = read_field(message, at)
+        # Fields 1 and 2, both of wire type 2. A bare ModelInferResponse begins with the same tags,
+        # its model's name and version, and goes on with others.
         if field is None or field.tag not in (0x0A, 0x12):
             return "", None
         if field.tag == 0x0A:

@@ -8,7 +8,10 @@ from typing import Any
 from inferd.client.errors import InvalidTarget
 from inferd.client.settings import ClientSettings, Headers
 
+# token (RFC 9110, section 5.6.2).
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# No CR, LF or NUL (RFC 9110, section 5.5): a value from elsewhere must not add a header or a
+# request.
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 PRODUCT = "inferd-client"
@@ -22,6 +25,7 @@ class HeaderLines:
         if settings.api_key:
             own["Authorization"] = f"Bearer {settings.api_key}"
         self._more = None
+        # A function is asked for each call: tokens expire.
         if callable(settings.headers):
             self._more = settings.headers
         elif settings.headers:
@@ -35,6 +39,8 @@ class HeaderLines:
             lines += header_lines(self._more().items())
         if headers:
             lines += header_lines(headers.items())
+        # Looked for, never imported: a program that traces has it loaded, the others need not
+        # install it. A context that the caller gives comes before that of the current span.
         if "opentelemetry.trace" in sys.modules and not _has_trace(lines):
             lines += _trace_lines(sys.modules["opentelemetry.trace"])
         return lines

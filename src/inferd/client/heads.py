@@ -29,6 +29,7 @@ class AnswerHead(NamedTuple):
 
 def parse_answer_head(block: bytes) -> AnswerHead:
     """Return what is in `block`, the bytes before the empty line. Raises BadAnswer."""
+    # Decodes any byte: what the server has put there cannot fail here.
     first, *lines = block.decode("latin-1").split("\r\n")
     found = _STATUS_LINE.fullmatch(first)
     if found is None:
@@ -38,25 +39,31 @@ def parse_answer_head(block: bytes) -> AnswerHead:
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
+        # No space before the colon and no folded lines (RFC 9112, sections 5.1 and 5.2): both have
+        # been used to smuggle.
         if not colon or not name or name != name.strip():
             msg = f"the answer has a header line {line[:60]!r}"
             raise BadAnswer(msg)
         key, value = name.lower(), value.strip(" \t")
         if key in headers:
+            # Equal lengths may be taken as one, different ones must not (RFC 9110, section 8.6).
             if key == "content-length" and headers[key] != value:
                 msg = "the answer has two lengths"
                 raise BadAnswer(msg)
             value = value if key == "content-length" else f"{headers[key]}, {value}"
         headers[key] = value
     options = headers.get("connection", "").lower()
+    # HTTP/1.0 closes unless it says otherwise (RFC 9112, section 9.3).
     is_last = "close" in options or (found[1] == "0" and "keep-alive" not in options)
     length = _length(status, headers)
     return AnswerHead(status, headers, length, is_last or length == UNTIL_CLOSED)
 
 
 def _length(status: int, headers: dict[str, str]) -> int:
+    # These have no body whatever they say (RFC 9112, section 6.3).
     if status < 200 or status in (204, 304):
         return 0
+    # It overrides Content-Length (RFC 9112, section 6.3).
     if coding := headers.get("transfer-encoding"):
         if coding.lower() != "chunked":
             msg = f"the answer has the transfer coding {coding[:60]!r}"
@@ -65,6 +72,8 @@ def _length(status: int, headers: dict[str, str]) -> int:
     text = headers.get("content-length")
     if text is None:
         return UNTIL_CLOSED
+    # int() accepts signs, spaces and digits of other scripts; more than 18 digits is no size of
+    # memory.
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         msg = f"the answer has the length {text[:60]!r}"
         raise BadAnswer(msg)
@@ -73,6 +82,7 @@ def _length(status: int, headers: dict[str, str]) -> int:
 
 def chunk_size(line: bytes) -> int:
     """Return the size that the first line of a chunk says. Raises BadAnswer."""
+    # Extensions of a chunk are ignored (RFC 9112, section 7.1.1).
     digits = line.partition(b";")[0].strip()
     if not digits or len(digits) > 15 or digits.strip(b"0123456789abcdefABCDEF"):
         msg = f"the answer has a chunk of size {line[:60]!r}"

@@ -9,6 +9,7 @@ from inferd.http.h2 import frames
 PREFIX: Final = struct.Struct(">BL")
 """What comes before a message of gRPC: whether it is compressed, and its length."""
 
+# Two HEADERS of a byte each, DATA with an empty message.
 _LEAST: Final = 3 * frames.HEADER_BYTES + PREFIX.size + 2
 
 
@@ -33,11 +34,13 @@ def whole_answer(
     That is, it is all there: HEADERS, DATA with one message, HEADERS, each whole in one frame, with
     header blocks that are `known`. Otherwise return None; frames are then read one by one.
     """
+    # A length beyond 65535, in the first of its three bytes, is none of an answer's head.
     if end - at < _LEAST or buffer[at] or buffer[at + 3] != frames.HEADERS:
         return None
     block = at + frames.HEADER_BYTES
     data = block + (buffer[at + 1] << 8 | buffer[at + 2])
     body = data + frames.HEADER_BYTES + PREFIX.size
+    # Exactly this flag: no padding, no priority, not the end of the stream.
     if body > end or buffer[at + 4] != frames.END_HEADERS:
         return None
     high, low, *kind = frames.read_header(buffer, data)
@@ -48,8 +51,10 @@ def whole_answer(
     stop = last + frames.HEADER_BYTES + (high << 8 | low)
     if kind != [frames.HEADERS, _LAST_FLAGS, stream_id] or stop > end:
         return None
+    # One message that is not compressed and fills its frame.
     if PREFIX.unpack_from(buffer, body - PREFIX.size) != (0, last - body):
         return None
+    # A block that is not known has to be decoded in its order, since it may change the table.
     head = known.get(bytes(buffer[block:data]))
     trailers = known.get(bytes(buffer[last + frames.HEADER_BYTES : stop]))
     if head is None or trailers is None:

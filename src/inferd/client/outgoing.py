@@ -11,6 +11,8 @@ from inferd.http.h2.hpack import Field, encode_fields
 MAX_LIST_BYTES: Final = 65536
 """The largest list of headers that is received."""
 
+# Windows as large as allowed: one call at a time has nobody to share them with. A frame of 16 MiB
+# holds most answers as a whole.
 START: Final = (
     frames.PREFACE
     + frames.encode_settings(
@@ -21,18 +23,23 @@ START: Final = (
             Setting.MAX_HEADER_LIST_SIZE: MAX_LIST_BYTES,
         }
     )
+    # SETTINGS cannot change the connection's own window (RFC 9113, section 6.9.2).
     + frames.encode_window_update(0, frames.MAX_WINDOW - frames.DEFAULT_WINDOW)
 )
 
 
+# Of a client's calls, path, fields and time limit are mostly the same; traced calls differ in each,
+# so the number is limited.
 @lru_cache(maxsize=256)
 def header_block(scheme: str, authority: str, path: str, fields: str, timeout: bytes) -> bytes:
     """Return the header block of a call; `fields` are lines as in HTTP/1.1."""
     head: list[Field] = [
         (b":method", b"POST"),
         (b":scheme", scheme.encode()),
+        # Pseudo-headers come first (RFC 9113, section 8.3).
         (b":path", path.encode()),
         (b":authority", authority.encode()),
+        # gRPC requires it, to find proxies that drop trailers.
         (b"te", b"trailers"),
         (b"content-type", b"application/grpc"),
     ]
@@ -41,7 +48,9 @@ def header_block(scheme: str, authority: str, path: str, fields: str, timeout: b
     for line in fields.split("\r\n"):
         name, colon, value = line.partition(": ")
         if colon:
+            # Upper case is malformed in HTTP/2 (RFC 9113, section 8.2.1).
             head.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+    # Without the dynamic table, so a block is the same bytes on every connection and can be kept.
     return encode_fields(head)
 
 
@@ -69,6 +78,7 @@ class SendWindows:
         """Do what a WINDOW_UPDATE says. Raises struct.error."""
         (increment,) = struct.unpack(">L", payload)
         if of_connection:
+            # The first bit is reserved and must be ignored (RFC 9113, section 6.9).
             self._connection += increment & frames.MAX_WINDOW
         else:
             self._stream += increment & frames.MAX_WINDOW
@@ -80,6 +90,8 @@ class SendWindows:
         """
         for name, value in frames.decode_settings(payload):
             if name == Setting.INITIAL_WINDOW_SIZE:
+                # The difference counts for streams that are open (RFC 9113, section 6.9.2), the
+                # connection's window stays.
                 self._stream += value - self._initial
                 self._initial = value
             elif name == Setting.MAX_FRAME_SIZE:
@@ -90,6 +102,7 @@ class BodyPieces:
     """Buffers, taken in pieces of given sizes, without copying."""
 
     def __init__(self, views: list[memoryview]) -> None:
+        # An empty buffer would never be used up.
         self._views = [view for view in views if len(view)]
         self._index = self._at = 0
 
@@ -110,6 +123,7 @@ class BodyPieces:
 
 def timeout_text(seconds: float) -> bytes:
     """Return `seconds` as gRPC writes them: at most eight digits and a unit."""
+    # A time limit of 0 would be none of gRPC's, which wants a positive number.
     milliseconds = max(int(seconds * 1000), 1)
     if milliseconds < 100_000_000:
         return b"%dm" % milliseconds

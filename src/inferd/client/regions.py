@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from inferd.core.request import Span
 from inferd.errors import InvalidRequest, Unsupported
 
+# A cache line, and the widest vector registers: as numpy and ONNX Runtime like their buffers.
 _ALIGNED: Final = 64
 _numbers = itertools.count()
 
@@ -29,9 +30,12 @@ class SharedRegion:
     """A new object of shared memory; arrays are laid out in it one after the other."""
 
     def __init__(self, size_bytes: int) -> None:
+        # Unique among processes, and not guessable: other users of the machine see the names in
+        # /dev/shm.
         name = f"v2_client_{os.getpid()}_{next(_numbers)}_{os.urandom(4).hex()}"
         self.registration = Registration(name, f"/{name}", size_bytes)
         self._memory = _make(self.registration)
+        # An array keeps the mapping alive as long as any array that views it.
         self._bytes = np.frombuffer(self._memory, np.uint8)
         self._start = self._bytes.ctypes.data
         self._used = 0
@@ -39,6 +43,7 @@ class SharedRegion:
     def array(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """Return a new array, of zeros, in the region. Raises InvalidRequest if it is full."""
         kind = np.dtype(dtype)
+        # Objects are pointers, which mean nothing to another process.
         if kind.hasobject:
             msg = f"elements of {kind} cannot lie in shared memory; bytes (uint8) can"
             raise InvalidRequest(msg)
@@ -60,10 +65,12 @@ class SharedRegion:
         end = offset + array.nbytes
         if not (0 <= offset <= end <= self.registration.size_bytes and array.flags.c_contiguous):
             return None
+        # A place among ours, for which a server's table of regions has a key.
         return Span(self._bytes.data[offset:end], ((), offset, end), self.registration.name)
 
     def close(self) -> None:
         """Remove the object; its memory is freed when no array of it is left."""
+        # Somebody may have cleaned up /dev/shm.
         with suppress(FileNotFoundError):
             _unlink(self.registration.key)
 
@@ -71,6 +78,8 @@ class SharedRegion:
 def _make(registration: Registration) -> mmap.mmap:
     """Return the memory of a new object. Raises Unsupported, InvalidRequest."""
     try:
+        # The module under multiprocessing.shared_memory, whose class registers each object with a
+        # tracker process that removes it at the wrong time.
         from _posixshmem import shm_open
     except ImportError:
         msg = "this system has no shared memory of POSIX"
@@ -78,6 +87,7 @@ def _make(registration: Registration) -> mmap.mmap:
     if registration.size_bytes <= 0:
         msg = f"a region of {registration.size_bytes} bytes is none"
         raise InvalidRequest(msg)
+    # Never an object that somebody else has made under this name; readable for this user alone.
     descriptor = shm_open(registration.key, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)
     try:
         os.ftruncate(descriptor, registration.size_bytes)
@@ -87,6 +97,7 @@ def _make(registration: Registration) -> mmap.mmap:
         msg = f"shared memory of {registration.size_bytes} bytes cannot be made: {error}"
         raise InvalidRequest(msg) from error
     finally:
+        # The mapping keeps the memory by itself.
         os.close(descriptor)
 
 

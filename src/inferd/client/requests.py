@@ -70,15 +70,18 @@ def make_request(
                 request.outputs = [WantedOutput(one) for one in options["outputs"]]
             if isinstance(value, Mapping):
                 _place(request, value, regions)
+        # `_others` puts all of them at once; it may be called twice, with the same outcome.
         elif name in _OTHERS:
             _others(request, known, options)
         elif name not in _ELSEWHERE:
+            # The words of Python for its own functions: options are keyword arguments to callers.
             msg = f"infer() got an unexpected keyword argument '{name}': {value!r}"
             raise TypeError(msg)
     return request
 
 
 _ELSEWHERE = frozenset(("timeout_s", "headers"))
+# The TypedDict is the one list of options.
 _OTHERS = InferOptions.__annotations__.keys() - _ELSEWHERE - {"outputs"}
 
 

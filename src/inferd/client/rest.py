@@ -35,8 +35,10 @@ _CODES = {
     405: Code.UNSUPPORTED,
     409: Code.ALREADY_EXISTS,
     413: Code.TOO_LARGE,
+    # FastAPI's status, so MLServer's and KServe's, for a body that does not fit its model.
     422: Code.INVALID_ARG,
     429: Code.UNAVAILABLE,
+    # nginx's status for a client that has left.
     499: Code.CANCELLED,
     501: Code.UNSUPPORTED,
     502: Code.UNAVAILABLE,
@@ -49,16 +51,16 @@ BINARY_EXTENSION = "binary_tensor_data"
 """Its name in the metadata of a server that has it."""
 
 
+# A client asks the same few models again and again, and quoting costs more than the lookup.
 @lru_cache(maxsize=1024)
 def _url(model: str, version: str = "", verb: str = "") -> str:
     which = f"/versions/{quote(version, safe='')}" if version else ""
     return f"/v2/models/{quote(model, safe='')}{which}{verb and '/' + verb}"
 
 
+# No state: what differs between clients is in the head and the connection.
 class RestCalls:
     """Makes calls. `refusal` says which answers are errors."""
-
-    # --- health and metadata ---
 
     def live(self) -> ClientCall[bool]:
         """Whether the server is live."""
@@ -91,8 +93,6 @@ class RestCalls:
         path = _url(model, version, "stats") if model else "/v2/models/stats"
         return _get(path, lambda answer: decode_statistics(_checked(answer)))
 
-    # --- the repository ---
-
     def index(self, *, ready: bool) -> ClientCall[list[IndexEntry]]:
         """The models of the repository."""
         from inferd.wire.v2.repository import decode_index
@@ -117,8 +117,6 @@ class RestCalls:
         body = encode_unload_request(unload) if unload.unload_dependents else b"{}"
         return _post(path, _read_nothing, body)
 
-    # --- settings ---
-
     def trace_settings(
         self, model: str, changes: Mapping[str, Any] | None
     ) -> ClientCall[dict[str, Any]]:
@@ -130,8 +128,6 @@ class RestCalls:
         """Log settings, after `changes`."""
         return _settings("/v2/logging", changes)
 
-    # --- shared memory ---
-
     def register(self, region: Registration) -> ClientCall[None]:
         """Make a region of system shared memory known."""
         path = f"/v2/systemsharedmemory/region/{quote(region.name, safe='')}/register"
@@ -142,8 +138,6 @@ class RestCalls:
         """Forget a region."""
         path = f"/v2/systemsharedmemory/region/{quote(name, safe='')}/unregister"
         return _post(path, _read_nothing, b"")
-
-    # --- inference ---
 
     def infer(self, request: InferRequest, *, binary: bool) -> ClientCall[InferResponse]:
         """One inference. Raises InvalidRequest for what JSON cannot say."""
@@ -174,8 +168,10 @@ class RestCalls:
 
     def read_message(self, message: memoryview) -> InferResponse:
         """Return one of the answers of a stream. Raises ServerError, BadAnswer."""
+        # An event with an error has nothing else; reading each as JSON twice would cost too much.
         if bytes(message[:200]).lstrip().startswith(b'{"error"'):
             text = _error_text(message)
+            # The status was said before the error was known.
             msg = "200"
             raise server_error(msg, text, Code.UNKNOWN, {})
         return decode_infer_response(message, len(message))
@@ -192,6 +188,8 @@ class RestCalls:
         code = _CODES.get(status, Code.INVALID_ARG if status < 500 else Code.INTERNAL)
         retry_s = _seconds(answer.headers.get("retry-after", ""))
         error = server_error(str(status), _error_text(answer.body), code, answer.headers, retry_s)
+        # Said instead of doing it (RFC 6585, section 4); 503 may come from a gateway after it has
+        # passed the call on.
         error.is_untaken = status == 429
         return error
 
@@ -212,6 +210,7 @@ def _settings(path: str, changes: Mapping[str, Any] | None) -> ClientCall[dict[s
     if changes is None:
         return _get(path, _read_object)
     try:
+        # orjson takes dicts, not each Mapping.
         return _post(path, _read_object, orjson.dumps(dict(changes)), is_safe=True)
     except TypeError as error:
         msg = f"the settings cannot be said in JSON: {error}"
@@ -219,24 +218,25 @@ def _settings(path: str, changes: Mapping[str, Any] | None) -> ClientCall[dict[s
 
 
 def _seconds(text: str) -> float | None:
+    # Retry-After may be a date as well (RFC 9110, section 10.2.3), which no inference server sends.
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _error_text(body: memoryview) -> str:
     """Return what the body of an error says: the text in `error`, or in FastAPI's `detail`."""
+    # A proxy may send a page: what is shown is cut to MAX_SHOWN anyway.
     text = bytes(body[:65536]).decode(errors="replace").strip()
     try:
         document = json.loads(text)
+    # Deeply nested JSON must be no crash of the client.
     except (ValueError, RecursionError):
         return text
     if isinstance(document, dict):
+        # `error` is the protocol's; the others are those of frameworks and gateways.
         for key in ("error", "detail", "message"):
             if found := document.get(key):
                 return found if isinstance(found, str) else json.dumps(found)
     return text
-
-
-# --- answers ---
 
 
 def _is_ok(_answer: ServerAnswer) -> bool:
@@ -267,6 +267,7 @@ def _read_response(
     answer: ServerAnswer, places: Mapping[str, memoryview] | None = None
 ) -> InferResponse:
     body = answer.body
+    # Without Inference-Header-Content-Length all of the body is JSON (binary data extension).
     header = answer.headers.get(_HEADER_KEY)
     size = len(body) if header is None else json_length(header.encode(), len(body))
     return decode_infer_response(body, size, places)

@@ -36,11 +36,14 @@ class InferResult(Mapping[str, NDArray[Any]]):
         self.id = response.id
         self.final = response.final
         self.parameters: Parameters = response.parameters
+        # By name, in the order of the answer.
         self._tensors = {tensor.name: tensor for tensor in response.outputs}
         self._arrays: dict[str, NDArray[Any]] = {}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return an output as an array."""
+        # Decoded when asked for, and once: BYTES become objects, which is slow, and some outputs
+        # are never looked at.
         array = self._arrays.get(name)
         if array is None:
             array = self._arrays[name] = _array(self.tensor(name))
@@ -71,6 +74,7 @@ class InferResult(Mapping[str, NDArray[Any]]):
         """Return the classes of an output that was requested as such, one list for each row."""
         tensor = self.tensor(name)
         elements = [_class(one) for one in self.strings(name)]
+        # Rows are as long as the last dim says; a scalar is one row.
         width = tensor.shape[-1] if tensor.shape else 1
         return [elements[at : at + width] for at in range(0, len(elements), width or 1)]
 
@@ -84,6 +88,7 @@ class InferResult(Mapping[str, NDArray[Any]]):
 
 def _array(tensor: Tensor) -> NDArray[Any]:
     if tensor.datatype is DataType.BF16:
+        # numpy has no BF16, and float32 holds each of its values.
         return bf16_to_float32(np.ndarray(tensor.shape, np.uint16, tensor.data))
     return tensor.numpy()
 

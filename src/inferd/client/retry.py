@@ -6,7 +6,9 @@ from typing import Final
 from inferd.client.errors import Busy, ClientError, ConnectFailed, ConnectionLost, ServerError
 from inferd.client.settings import ClientSettings
 
+# Gives a server time to restart a worker, without keeping a person waiting.
 FIRST_S: Final = 0.1
+# A server that comes back is found within seconds, and not all at once: see the random factor.
 MOST_S: Final = 5.0
 
 
@@ -23,12 +25,15 @@ def delay_s(
         return None
     wanted_s = error.retry_after_s if isinstance(error, ServerError) else None
     if wanted_s is not None:
+        # The server knows better than any backoff (Retry-After; gRPC A6).
         return wanted_s if wanted_s >= 0 else None
     backoff: float = min(FIRST_S * 2**attempt, MOST_S)
+    # Clients that were refused at the same moment must not all come back at the same moment.
     return backoff * random.uniform(0.5, 1.0)
 
 
 def _may_be_sent(error: ClientError, *, may_repeat: bool) -> bool:
+    # Nothing was sent, so nothing can have been executed.
     if isinstance(error, ConnectFailed):
         return not error.is_final
     if isinstance(error, ConnectionLost):

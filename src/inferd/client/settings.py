@@ -74,8 +74,10 @@ def read_settings(url: str, options: ClientOptions) -> ClientSettings:
         msg = f"a client has no option {', '.join(sorted(unknown))}"
         raise TypeError(msg)
     plain = {name: value for name, value in options.items() if name not in _FILES}
+    # mypy cannot follow a TypedDict through a comprehension; its keys were compared above.
     settings = ClientSettings(target, tls=_context(target, options), **plain)  # type: ignore[arg-type]
     for name in ("timeout_s", "connect_timeout_s", "connections", "max_answer_bytes"):
+        # Written so that NaN is refused as well.
         if not getattr(settings, name) > 0:
             msg = f"{name} is {getattr(settings, name)}, expected more than 0"
             raise InvalidTarget(msg)
@@ -88,11 +90,14 @@ def _context(target: ServerTarget, options: ClientOptions) -> ssl.SSLContext | N
         if given:
             msg = f"{target} is not encrypted, so {given[0]} has no use; write {target.scheme}s://"
             raise InvalidTarget(msg)
+        # Options of TLS without TLS are an error above: a secret would go out in the clear.
         return None
     try:
         context = options.get("tls")
         if context is None:
             context = ssl.create_default_context(cafile=options.get("ca_file") or None)
+            # gRPC needs "h2" by ALPN (RFC 9113, section 3.2); a server with both must not choose it
+            # for REST.
             context.set_alpn_protocols(["h2"] if target.is_grpc else ["http/1.1"])
         if certificate := options.get("cert_file"):
             context.load_cert_chain(certificate, options.get("key_file") or None)

@@ -25,11 +25,13 @@ class ServerTarget(NamedTuple):
     @property
     def is_tls(self) -> bool:
         """Whether the connection is encrypted."""
+        # Neither "http" nor "grpc" does.
         return self.scheme.endswith("s")
 
     @property
     def authority(self) -> str:
         """Host and port as headers have them."""
+        # An IPv6 address is in brackets in a URL and in Host (RFC 3986, section 3.2.2).
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -50,10 +52,12 @@ def parse_target(url: str) -> ServerTarget:
     if parts.scheme not in PORTS or not parts.hostname:
         msg = f"'{url}' is no URL of a server, {expected}"
         raise InvalidTarget(msg)
+    # Secrets in URLs end in logs; keys have an option.
     if parts.username is not None or parts.query or parts.fragment:
         msg = f"the URL of {parts.hostname} has a user, a query or a fragment; {expected}"
         raise InvalidTarget(msg)
     path = parts.path.rstrip("/")
+    # urlsplit drops some control characters and lets others pass into the request line.
     if not url.isascii() or any(ord(char) <= 32 for char in url):
         msg = f"{url!r} has characters that no URL has; {expected}"
         raise InvalidTarget(msg)

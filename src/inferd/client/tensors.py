@@ -18,15 +18,13 @@ Value = Any
 text, bytes, a number."""
 
 _SAY_ALL = (np.ndarray, np.generic, Tensor)
+# numpy's dtypes compare slowly by kind and order; a process uses few.
 _known: dict[np.dtype[Any], DataType] = {}
 
 
 def needs_metadata(inputs: Mapping[str, Value]) -> bool:
     """Return whether only the model can say what some of `inputs` are to be."""
-    for value in inputs.values():
-        if type(value) is not np.ndarray and not isinstance(value, _SAY_ALL):
-            return True
-    return False
+    return not all(isinstance(value, _SAY_ALL) for value in inputs.values())
 
 
 def to_tensors(inputs: Mapping[str, Value], model: ModelMetadata | None) -> list[Tensor]:
@@ -47,8 +45,10 @@ def _tensor(name: str, value: Value, declared: TensorMetadata | None) -> Tensor:
         return from_array(name, np.asarray(value))
     try:
         array = _as_array(value)
+        # An input that the model does not declare goes out as it is: the server says what it takes.
         if declared is not None:
             return _declared(name, array, declared)
+        # V2 has no scalars: each shape has at least one dim.
         return from_array(name, array if array.shape else array.reshape(1))
     except (TypeError, ValueError, OverflowError) as error:
         msg = f"input '{name}': {error}"
@@ -63,6 +63,8 @@ def from_array(name: str, array: NDArray[Any]) -> Tensor:
         datatype = _datatype(name, dtype)
         _known[dtype] = datatype
     if datatype is DataType.BYTES:
+        # Tensor.from_numpy takes objects; numpy's bytes of a fixed width have no zeros at their
+        # end.
         if dtype.kind == "S":
             array = array.astype(object)
         try:
@@ -71,6 +73,7 @@ def from_array(name: str, array: NDArray[Any]) -> Tensor:
             msg = f"input '{name}': an element is no text and no bytes, or no Unicode: {error}"
             raise InvalidRequest(msg) from None
     if datatype is DataType.BF16:
+        # ml_dtypes' bfloat16 and V2's are the same two bytes.
         array = array.view(np.uint16)
     elif dtype != datatype.numpy:
         array = array.astype(datatype.numpy)  # of the other byte order
@@ -104,6 +107,7 @@ def _as_array(value: Value) -> NDArray[Any]:
 def _declared(name: str, array: NDArray[Any], declared: TensorMetadata) -> Tensor:
     """Return `array` as the model declares the input. Raises TypeError, OverflowError."""
     datatype = declared.datatype
+    # A person who gives one number means one element, whatever rank the model declares.
     if not array.shape and all(dim in (1, -1) for dim in declared.shape):
         array = array.reshape((1,) * len(declared.shape))  # one element, whatever the rank
     kind = "O" if datatype is DataType.BYTES else datatype.numpy.kind
@@ -122,6 +126,7 @@ def _declared(name: str, array: NDArray[Any], declared: TensorMetadata) -> Tenso
 
 def _cast(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
     kind, target = array.dtype.kind, datatype.numpy
+    # min() of nothing is an error, and no value can be out of range.
     if not prod(array.shape):
         return array.astype(target)
     if kind in "iu" and target.kind in "iu":
@@ -129,6 +134,8 @@ def _cast(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
         if array.min() < limits.min or array.max() > limits.max:
             msg = f"it is {datatype.value}, which does not hold {array.min()} to {array.max()}"
             raise OverflowError(msg)
+    # Whole numbers may become others that hold them, or fractions; never the reverse: no value is
+    # changed without a word.
     elif kind == "b" or target.kind != "f" or kind not in "iuf":
         msg = f"it is {datatype.value}, the value given is {_words(array)}"
         raise TypeError(msg)

@@ -25,6 +25,7 @@ class _Client(ABC):
     """What both transports share; each implements how a call is sent."""
 
     def __init__(self) -> None:
+        # The API's binary bodies do not say what is in them: configuration must be known.
         self._known: dict[str, Known] = {}
 
     def __enter__(self) -> Self:
@@ -132,6 +133,7 @@ class TrtisGrpc(_Client):
         import grpc
 
         super().__init__()
+        # grpcio's own limit of 4 MiB is less than one image batch; -1 is none.
         limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._channel = grpc.insecure_channel(address, options=limits)
         self._timeout_s = timeout_s

@@ -51,7 +51,7 @@ class CustomMetric:
 
     def apply(self, verb: str, value: float) -> None:
         """Update the metric; `verb` is "increment", "set" or "observe"."""
-        # First, so that whoever sees a new value has seen a new count: who sends numbers compares it.
+        # First, so that whoever sees a new value has seen a new count, by which it is noticed.
         self._progress.count += 1
         if verb == "increment":
             self.value += value

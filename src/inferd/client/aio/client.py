@@ -48,7 +48,10 @@ class AsyncClient:
         self._pool = AsyncConnectionPool(self._settings)
         self._headers = HeaderLines(self._settings)
         self._protocol: Protocol = protocol_of(self._settings.target)
+        # A message of gRPC carries raw contents in any V2 server; over REST it is an extension.
         self._binary = True if self._settings.target.is_grpc else self._settings.binary
+        # Metadata by model and version, asked for once: lists and numbers do not say their
+        # datatype.
         self._known: dict[tuple[str, str], ModelMetadata] = {}
         self._regions: list[SharedRegion] = []
 
@@ -69,8 +72,6 @@ class AsyncClient:
         """The server's URL, with its port."""
         return str(self._settings.target)
 
-    # --- inference ---
-
     async def infer(
         self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]
     ) -> InferResult:
@@ -80,6 +81,7 @@ class AsyncClient:
         are asked for once. InferOptions says what else may be given.
         """
         request = await self._request(model, inputs, options)
+        # Asked with the first inference, not in the constructor, which does not wait.
         if self._binary is None:
             self._binary = await self._is_binary()
         call = self._protocol.infer(request, binary=self._binary)
@@ -99,12 +101,16 @@ class AsyncClient:
         call = self._protocol.stream(request, binary=self._binary)
         deadline = self._deadline(options.get("timeout_s"))
         fields = self._headers.lines(options.get("headers"))
+        # Without it, an iterator that is dropped half read would end the request whenever the
+        # garbage is collected, and keep its connection and its slot until then.
         async with aclosing(self._pool.stream(call, fields, deadline)) as messages:
             async for message in messages:
                 if isinstance(message, ServerAnswer):
                     self._check(message)
                 else:
                     response = self._read(self._protocol.read_message, message)
+                    # Triton ends a decoupled model's answers with an empty one that has the
+                    # parameter triton_final_response: a mark, not an answer.
                     if response.outputs or not response.final:
                         yield InferResult(response)
 
@@ -115,6 +121,7 @@ class AsyncClient:
 
         `timeout_s` is for each step: sending one request, receiving one answer.
         """
+        # 0 is a time limit as well, so `or` would be wrong.
         seconds = self._settings.timeout_s if timeout_s is None else timeout_s
         fields = self._headers.lines(headers)
         return AsyncRequestStream(
@@ -125,6 +132,7 @@ class AsyncClient:
         self, model: str, inputs: Mapping[str, Any], options: InferOptions
     ) -> InferRequest:
         known = None
+        # A classification is asked for by output, so all outputs must be known by name.
         if needs_metadata(inputs) or ("classification" in options and "outputs" not in options):
             key = model, options.get("version", "")
             known = self._known.get(key)
@@ -140,8 +148,6 @@ class AsyncClient:
             return True  # servers with keys or restricted calls: inferd, Triton
         except (ServerError, BadAnswer):
             return False
-
-    # --- health and metadata ---
 
     async def is_live(self) -> bool:
         """Return whether the server says that it is live; errors of connections are raised."""
@@ -169,8 +175,6 @@ class AsyncClient:
         """Return the statistics of a model, or of all, one entry for each version."""
         return await self._run(self._protocol.statistics(model, version))
 
-    # --- the repository ---
-
     async def models(self, *, ready: bool = False) -> list[IndexEntry]:
         """Return the index of the repository; with `ready` only what can be used."""
         return await self._run(self._protocol.index(ready=ready))
@@ -188,6 +192,8 @@ class AsyncClient:
         `config`, JSON, replaces its configuration; `files`, contents by path below the model's
         folder ("1/model.onnx"), replace its files.
         """
+        # Before the call, not after: if it fails in between, the model may have changed all the
+        # same.
         self._forget(model)
         load = LoadRequest(model, config, files or {})
         await self._run(self._protocol.load(load), timeout_s)
@@ -200,10 +206,10 @@ class AsyncClient:
         await self._run(self._protocol.unload(UnloadRequest(model, dependents)), timeout_s)
 
     def _forget(self, model: str) -> None:
+        # Collected first, since another thread may add to it meanwhile; pop has a default for one
+        # that removes.
         for key in [key for key in self._known if key[0] == model]:
             self._known.pop(key, None)
-
-    # --- shared memory and settings ---
 
     def shared_memory(self, size_bytes: int) -> AsyncSharedMemory:
         """Return shared memory for a `with` block; the server must be on this machine."""
@@ -219,8 +225,6 @@ class AsyncClient:
         """Return the log settings after making `changes`."""
         return await self._run(self._protocol.log_settings(changes))
 
-    # --- how a call is made ---
-
     async def _run(
         self, call: ClientCall[T], timeout_s: float | None = None, headers: Headers | None = None
     ) -> T:
@@ -233,9 +237,12 @@ class AsyncClient:
                 self._check(answer)
                 return self._read(call.read, answer)
             except ClientError as error:
+                # A health check wants to know what the server says now: 503 is its answer.
                 if call.is_health and isinstance(error, ServerError):
                     raise
                 wait_s = delay_s(error, attempt, settings=self._settings, is_safe=call.is_safe)
+                # A wait beyond the deadline would end in DeadlineExceeded, which says less than
+                # this error.
                 if wait_s is None or time.monotonic() + wait_s >= deadline:
                     raise
             attempt += 1
@@ -261,6 +268,7 @@ class AsyncClient:
     async def _is_true(self, call: ClientCall[bool]) -> bool:
         try:
             return await self._run(call)
+        # Not allowed to ask is not the same as not ready.
         except Denied:
             raise
         except ServerError:

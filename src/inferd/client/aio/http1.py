@@ -11,8 +11,9 @@ from inferd.client.failures import not_http
 from inferd.client.heads import CHUNKED, UNTIL_CLOSED, AnswerHead, chunk_size, parse_answer_head
 from inferd.client.settings import ClientSettings
 
+# Answers to the same call differ by their length at most, and a Date in each second of some
+# servers: few are alike for long, and what is forgotten is only parsed again.
 _KNOWN_HEADS: Final = 16
-_PIECE: Final = 1 << 20
 
 
 class AsyncRestConnection:
@@ -25,7 +26,9 @@ class AsyncRestConnection:
         self._target = target
         self._reader = AsyncReader(stream)
         self._max_bytes = settings.max_answer_bytes
+        # The same in each request, so put together once.
         self._host = f" HTTP/1.1\r\nHost: {target.authority}\r\n"
+        # Heads by their bytes: parsing one costs more than a lookup, and most are repeated.
         self._known: dict[bytes, AnswerHead] = {}
 
     async def start(self) -> None:
@@ -42,6 +45,7 @@ class AsyncRestConnection:
         """
         await self._send(call, fields)
         head = await self._head()
+        # It has the head of a GET, with its Content-Length, and no body (RFC 9110, section 9.3.2).
         if call.verb == "HEAD":
             return ServerAnswer(head.status, head.headers, memoryview(b""))
         return ServerAnswer(head.status, head.headers, await self._body(head))
@@ -56,6 +60,7 @@ class AsyncRestConnection:
         await self._send(call, fields)
         head = await self._head()
         kind = head.headers.get("content-type", "")
+        # Any other answer is one by itself: an error, or that of a server without streams.
         if head.status == 200 and kind.partition(";")[0].strip() == "text/event-stream":
             self._head_of_stream = head
             return None
@@ -66,13 +71,17 @@ class AsyncRestConnection:
         text = bytearray()
         async for piece in self._pieces(self._head_of_stream):
             text += piece
+            # The standard allows CR alone as well; it is not looked for.
             if b"\r" in text:
                 text = text.replace(b"\r\n", b"\n")
+            # An event ends with an empty line (HTML Standard, section 9.2.6); the end of a piece
+            # means nothing.
             while (stop := text.find(b"\n\n")) >= 0:
                 data = _event_data(bytes(text[:stop]))
                 del text[: stop + 2]
                 if data is not None:
                     yield memoryview(data)
+            # What is left is one unfinished event: nothing else bounds it.
             if len(text) > self._max_bytes:
                 raise self._too_large(len(text))
 
@@ -81,15 +90,18 @@ class AsyncRestConnection:
         head = self._head_of_stream
         return ServerAnswer(head.status, head.headers, memoryview(b""))
 
-    # --- sending ---
-
     async def _send(self, call: ClientCall[Any], fields: str) -> None:
         head = call.verb + " " + self._target.path + call.path + self._host + fields
         for name, value in call.headers:
             head += f"{name}: {value}\r\n"
+        # A POST without a body needs a length as well (RFC 9110, section 8.6): proxies answer 411
+        # otherwise.
         if call.size or call.verb == "POST":
             head += f"Content-Length: {call.size}\r\n"
+        # The bytes of obs-text (RFC 9110, section 5.5); HeaderLines has refused what is not
+        # Latin-1.
         start = (head + "\r\n").encode("latin-1")
+        # One copy of so little, instead of a longer list of buffers for the system.
         if call.size <= SMALL_BYTES:
             buffers: list[Any] = [b"".join((start, *call.buffers))]
         else:
@@ -100,8 +112,6 @@ class AsyncRestConnection:
             # The server has closed it; a refusal that came before is worth more than that.
             self.is_reusable = False
 
-    # --- receiving ---
-
     async def _head(self) -> AnswerHead:
         while True:
             block = await self._block()
@@ -111,6 +121,7 @@ class AsyncRestConnection:
                 if len(self._known) >= _KNOWN_HEADS:
                     self._known.clear()
                 self._known[block] = head
+            # 1xx are interim (RFC 9110, section 15.2), such as 103 of a proxy; the answer follows.
             if head.status >= 200:
                 break
         if head.is_last:
@@ -119,6 +130,8 @@ class AsyncRestConnection:
 
     async def _block(self) -> bytes:
         reader = self._reader
+        # An end here, before the first byte, is that of a kept connection which the server has
+        # closed meanwhile.
         if reader.start == reader.end and not await reader.more_or_end():
             msg = "the server closed the connection without an answer"
             raise ConnectionLost(msg)
@@ -128,6 +141,7 @@ class AsyncRestConnection:
             block = bytes(buffer[reader.start : stop])
             reader.start = stop + 4
             return block
+        # Only "HTTP/" tells an answer from TLS or HTTP/2, which may be shorter than any head.
         while reader.end - reader.start < 5:
             await reader.more()
         if not reader.buffer.startswith(b"HTTP/", reader.start):
@@ -138,6 +152,8 @@ class AsyncRestConnection:
         if head.length >= 0:
             if head.length > self._max_bytes:
                 raise self._too_large(head.length)
+            # As long as announced, and given to the arrays as it is: they are views of it. Of a
+            # bytearray, so that they can be written to, as arrays of others can.
             body = memoryview(bytearray(head.length))
             await self._reader.fill(body)
             return body
@@ -152,6 +168,8 @@ class AsyncRestConnection:
         """Yield a body of a length that is not said, in pieces."""
         reader = self._reader
         if head.length != CHUNKED:
+            # Beyond anything that can arrive: such a body ends with the connection (RFC 9112,
+            # section 6.3).
             left = head.length if head.length != UNTIL_CLOSED else 1 << 62
             while left and (reader.start < reader.end or await reader.more_or_end()):
                 stop = min(reader.end, reader.start + left)
@@ -172,6 +190,7 @@ class AsyncRestConnection:
             if await reader.until(b"\r\n"):
                 msg = "a chunk of the answer is longer than it says"
                 raise BadAnswer(msg)
+        # Read, or they would be taken for the next answer (RFC 9112, section 7.1.2).
         while await reader.until(b"\r\n"):
             pass  # trailers
 
@@ -185,4 +204,5 @@ class AsyncRestConnection:
 def _event_data(event: bytes) -> bytes | None:
     """Return the data of an event (HTML Standard, Server-sent events), None without any."""
     lines = [line for line in event.split(b"\n") if line.startswith(b"data:")]
+    # One space after the colon is no part of the value; `data` lines of one event are joined by LF.
     return b"\n".join(line[5:].removeprefix(b" ") for line in lines) if lines else None

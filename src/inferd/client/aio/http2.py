@@ -31,8 +31,13 @@ from inferd.http.h2 import frames
 from inferd.http.h2.frames import ConnectionFault, ErrorCode
 from inferd.http.h2.hpack import HeaderDecoder
 
+# A server answers with a head and trailers that are nearly always the same.
 _KNOWN_BLOCKS: Final = 16
+# Windows are opened as far as the protocol allows, 2 GiB, and renewed after a quarter of that: an
+# answer of usual size needs no frame of ours at all.
 _RENEWED_AT: Final = 1 << 29
+# Ids of streams are 31 bits and are not used again (RFC 9113, section 5.1.1); then a new connection
+# is needed.
 _LAST_STREAM: Final = 0x7FFFFFF0
 
 
@@ -48,14 +53,17 @@ class AsyncGrpcConnection:
         self._reader = AsyncReader(stream)
         self._max_bytes = settings.max_answer_bytes
         self._decoder = HeaderDecoder(MAX_LIST_BYTES)
+        # Header blocks by their bytes, while they do not depend on the dynamic table.
         self._known: dict[bytes, dict[str, str]] = {}
         self._control = b""  # frames that go out with what is sent next
+        # A server must begin with SETTINGS (RFC 9113, section 3.4): what else comes first tells
+        # that it is none.
         self._is_greeted = False
         # What the peer allows.
         self._windows = SendWindows()
         # What was received since windows were last renewed.
         self._used = self._stream_used = 0
-        # The current stream.
+        # The current stream; those of clients are odd (RFC 9113, section 5.1.1).
         self._id = -1
         self._head: dict[str, str] | None = None
         self._trailers: dict[str, str] | None = None
@@ -70,6 +78,8 @@ class AsyncGrpcConnection:
         if self._target.is_tls and self.stream.protocol != "h2":
             msg = f"{self._target} speaks TLS, but no HTTP/2; write https:// if it is for REST"
             raise BadAnswer(msg)
+        # Nothing is sent yet: the greeting goes out in one packet with the first call, which need
+        # not wait for the server's SETTINGS (RFC 9113, section 3.4).
         self._control = START
 
     async def is_usable(self) -> bool:
@@ -78,6 +88,8 @@ class AsyncGrpcConnection:
             while self.is_reusable and not (
                 self._reader.start == self._reader.end and self.stream.is_quiet()
             ):
+                # Servers send PING, SETTINGS and GOAWAY to idle connections: a GOAWAY must be read
+                # before the next call, or that would be lost.
                 await self._read_frame()
         except (OSError, ConnectionLost, BadAnswer):
             return False
@@ -91,6 +103,8 @@ class AsyncGrpcConnection:
         self.open(call, fields, seconds)
         await self.send_message(call.buffers, call.size, is_last=True)
         reader = self._reader
+        # The usual case: what is received next is a whole answer. Frames that must go out first, or
+        # bytes that are here already, take the longer way.
         if self._is_greeted and not (self._is_ended or self._control or reader.end > reader.start):
             await reader.more()
             self._read_at_once()
@@ -110,6 +124,7 @@ class AsyncGrpcConnection:
         """Return the next message, None when the call has ended. Raises as `ask`."""
         while not self._messages and not self._is_ended:
             await self._read_frame()
+        # Messages that came before the end of the call are still its answers.
         return self._messages.pop(0) if self._messages else None
 
     @property
@@ -126,11 +141,10 @@ class AsyncGrpcConnection:
         """Return the status of a call whose messages were read, as an answer without any."""
         return self._answer()
 
-    # --- a call ---
-
     def open(self, call: ClientCall[Any], fields: str, seconds: float | None) -> None:
         """Begin a stream, which goes out with its first message; without `seconds` for long."""
         self._id += 2
+        # The connection takes this call, and no further one.
         if self._id >= _LAST_STREAM:
             self.is_reusable = False
         self._head = self._trailers = None
@@ -140,6 +154,8 @@ class AsyncGrpcConnection:
         self._windows.begin()
         self._stream_used = 0
         for name, value in call.headers:
+            # As lines, since the block is kept by them: header_block is called with equal texts for
+            # most calls.
             fields += f"{name}: {value}\r\n"
         target = self._target
         timeout = b"" if seconds is None else timeout_text(seconds)
@@ -148,7 +164,10 @@ class AsyncGrpcConnection:
 
     def _answer(self) -> ServerAnswer:
         headers = self._head or {}
+        # An error may come as trailers only, in the one HEADERS frame (gRPC over HTTP/2,
+        # Responses).
         trailers = headers if self._trailers is None else self._trailers
+        # A proxy's own error has no grpc-status, a server's may have both.
         if (status := headers.get(":status")) != "200" and "grpc-status" not in trailers:
             msg = f"{self._target} answers over HTTP/2, but not as gRPC: status {status}"
             raise BadAnswer(msg)
@@ -156,22 +175,24 @@ class AsyncGrpcConnection:
         if code is None or not code.isdigit():
             msg = f"{self._target} answers over HTTP/2, but not as gRPC: there is no grpc-status"
             raise BadAnswer(msg)
+        # END_STREAM within a message: the status is no excuse for what is missing.
         if self._message is not None or self._prefix:
-            msg_0 = "the server ended its answer in the middle of a message"
-            raise ConnectionLost(msg_0)
+            msg = "the server ended its answer in the middle of a message"
+            raise ConnectionLost(msg)
         body = self._messages[0] if self._messages else memoryview(b"")
         return ServerAnswer(int(code), headers if headers is trailers else headers | trailers, body)
 
-    # --- sending ---
-
     async def send_message(self, buffers: Sequence[Any], size: int, *, is_last: bool) -> None:
         """Send a message of `size` bytes, unless the call has ended. Raises as `ask`."""
+        # The server may answer before it has read all, as with RESOURCE_EXHAUSTED: the rest is not
+        # wanted.
         if self._is_ended:
             return
         prefix = PREFIX.pack(0, size)
         total = size + len(prefix)
         flags = frames.END_STREAM if is_last else 0
         windows = self._windows
+        # As nearly all messages: one frame, joined with what else is to be sent.
         if total <= min(windows.room(), windows.frame_bytes):
             windows.spend(total)
             start = self._take_control()
@@ -181,7 +202,11 @@ class AsyncGrpcConnection:
         pieces = BodyPieces([memoryview(prefix), *(memoryview(one) for one in buffers)])
         while total and not self._is_ended:
             room = windows.room()
+            # Below 0 is possible: SETTINGS may shrink a window that is used already (RFC 9113,
+            # section 6.9.2).
             if room <= 0:
+                # Acknowledgements must not wait for a window, which covers DATA only (RFC 9113,
+                # section 6.9): the server might wait for them.
                 if self._control:
                     await self._send([self._take_control()], 0)
                 await self._read_frame()
@@ -193,6 +218,7 @@ class AsyncGrpcConnection:
                 total -= step
                 room -= step
                 sent += step
+                # END_STREAM is on the last frame with data, so that none follows.
                 kind = flags if not total else 0
                 out.append(frames.frame_header(step, frames.DATA, kind, self._id))
                 out += pieces.take(step)
@@ -206,6 +232,7 @@ class AsyncGrpcConnection:
             await self._send([self._take_control() + last], 0)
 
     async def _send(self, buffers: list[Any], size: int) -> None:
+        # As over REST: one copy of so little, instead of a longer list of buffers.
         if size <= SMALL_BYTES:
             buffers = [b"".join(buffers)]
         try:
@@ -218,12 +245,12 @@ class AsyncGrpcConnection:
         control, self._control = self._control, b""
         return control
 
-    # --- receiving ---
-
     async def _read_frame(self) -> None:
         """Read one frame, and do what it asks for. Raises as `ask`."""
         reader = self._reader
         if reader.end - reader.start < frames.HEADER_BYTES:
+            # Before waiting, not after each frame: what one read brought is acknowledged by one
+            # write.
             if self._control and not self._is_ended:
                 await self._send([self._take_control()], 0)
             await self._read_head()
@@ -235,6 +262,8 @@ class AsyncGrpcConnection:
         if kind == frames.DATA:
             await self._read_data(length, flags, stream_id & frames.STREAM_MASK)
             return
+        # Only DATA was allowed to be larger than the least that all must accept (RFC 9113, section
+        # 4.2).
         if length > frames.CONTROL_FRAME_BYTES:
             msg = f"{self._target} sends a frame of kind {kind} with {length} bytes"
             raise BadAnswer(msg)
@@ -260,11 +289,14 @@ class AsyncGrpcConnection:
             self._used += len(body) + PREFIX.size
             self._is_ended = True
 
+    # In a function of its own to keep try out of the loop over frames.
     async def _read_head(self) -> None:
         reader = self._reader
         try:
             await reader.need(frames.HEADER_BYTES)
         except ConnectionLost:
+            # Less than the head of a frame, and then the end: an HTTP/1 error or an alert of TLS,
+            # which is worth showing.
             if not self._is_greeted and reader.start < reader.end:
                 start = bytes(reader.buffer[reader.start : reader.end])
                 raise not_http2(self._target, start) from None
@@ -277,6 +309,8 @@ class AsyncGrpcConnection:
         self._is_greeted = True
 
     async def _read_data(self, length: int, flags: int, stream_id: int) -> None:
+        # Padding counts as well, and DATA of streams that have ended (RFC 9113, section 6.1 and
+        # 5.1).
         self._used += length
         self._stream_used += length
         padding = 0
@@ -291,6 +325,7 @@ class AsyncGrpcConnection:
         if stream_id == self._id and not self._is_ended:
             await self._read_messages(length)
             self._is_ended = bool(flags & frames.END_STREAM)
+        # Frames that were on their way when the call had ended.
         else:
             await self._reader.skip(length)
         await self._reader.skip(padding)
@@ -308,6 +343,7 @@ class AsyncGrpcConnection:
             if self._message is None:
                 count = min(PREFIX.size - len(self._prefix), left)
                 at = await reader.need(count)
+                # The five bytes may be cut anywhere: DATA frames know nothing of messages.
                 self._prefix += reader.buffer[at : at + count]
                 reader.start += count
                 left -= count
@@ -324,6 +360,7 @@ class AsyncGrpcConnection:
 
     def _begin_message(self) -> None:
         is_compressed, size = PREFIX.unpack(self._prefix)
+        # We send no grpc-accept-encoding, so only identity is allowed (gRPC Compression).
         if is_compressed:
             msg = "the answer is compressed, which was not asked for"
             raise BadAnswer(msg)
@@ -334,6 +371,7 @@ class AsyncGrpcConnection:
 
     async def _read_headers(self, payload: bytes, flags: int, stream_id: int) -> None:
         block = without_padding(payload, flags)
+        # Stream dependency and weight, deprecated (RFC 9113, section 5.3.2).
         if flags & frames.WITH_PRIORITY:
             block = block[5:]
         while not flags & frames.END_HEADERS:
@@ -341,6 +379,8 @@ class AsyncGrpcConnection:
             await reader.need(frames.HEADER_BYTES)
             high, low, kind, more, _ = frames.read_header(reader.buffer, reader.start)
             length = high << 8 | low
+            # Nothing may come between them (RFC 9113, section 6.10); the limit stops one that never
+            # ends.
             if kind != frames.CONTINUATION or len(block) + length > MAX_LIST_BYTES:
                 msg = f"{self._target} sends headers without an end"
                 raise BadAnswer(msg)
@@ -349,10 +389,12 @@ class AsyncGrpcConnection:
             block += reader.buffer[at : at + length]
             reader.start += length
             flags |= more & frames.END_HEADERS
+        # Of foreign streams too: each block may change the dynamic table that the next one needs.
         headers = self._decode(bytes(block))
         if stream_id != self._id or self._is_ended:
             return
         if self._head is None:
+            # Interim heads may come before (RFC 9113, section 8.1).
             if not headers.get(":status", "").startswith("1"):
                 self._head = headers
         else:
@@ -368,7 +410,9 @@ class AsyncGrpcConnection:
         headers = {}
         for name, value in fields:
             key, text = name.decode("latin-1"), value.decode("latin-1")
+            # Repeated fields are one list (RFC 9110, section 5.2).
             headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        # Known blocks may refer to entries of the table by number, which a change moves.
         if self._decoder.is_table_changed or len(self._known) >= _KNOWN_BLOCKS:
             self._known.clear()
         if not self._decoder.is_table_changed:
@@ -381,6 +425,7 @@ class AsyncGrpcConnection:
             if not flags & frames.ACK:
                 self._apply(kind, payload)
         elif kind == frames.WINDOW_UPDATE:
+            # An update for a stream that has ended is allowed, and has no use.
             if stream_id in (0, self._id):
                 self._windows.widen(payload, of_connection=not stream_id)
         elif kind == frames.RST_STREAM:
@@ -403,16 +448,22 @@ class AsyncGrpcConnection:
     def _end_early(self, payload: bytes) -> None:
         (code,) = struct.unpack(">L", payload)
         self._is_ended = True
+        # A server that has answered without reading all says NO_ERROR so that we stop sending (RFC
+        # 9113, section 8.1): the answer is good.
         has_status = "grpc-status" in (self._trailers or self._head or {})
         if code == ErrorCode.NO_ERROR and has_status:
             return
         name = ErrorCode(code).name if code in ErrorCode.__members__.values() else str(code)
         msg = f"the server ended the call: {name}"
+        # "Not processed in any way" (RFC 9113, section 8.7): the one reset after which a call is
+        # safe to repeat.
         raise ConnectionLost(msg, is_untaken=code == ErrorCode.REFUSED_STREAM)
 
     def _leave(self, payload: bytes) -> None:
         last, code = struct.unpack(">LL", payload[:8])
         self.is_reusable = False
+        # Streams up to `last` are still answered (RFC 9113, section 6.8), later ones were not
+        # looked at.
         if not self._is_ended and self._id > (last & frames.STREAM_MASK):
             text = payload[8:].decode("latin-1")[:100]
             msg = f"the server closes the connection (code {code}{text and ', ' + text})"

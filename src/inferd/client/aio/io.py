@@ -12,6 +12,7 @@ from typing import Any, Final
 from inferd.client.failures import connect_failed, out_of_time
 from inferd.client.settings import ClientSettings
 
+# It fills only by what nobody asked for.
 _SPILL_BYTES: Final = 65536
 
 sleep = asyncio.sleep
@@ -27,6 +28,7 @@ class AsyncByteStream(asyncio.BufferedProtocol):
         self.deadline = 0.0
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
+        # Something must take what arrives between calls: a PING, or the end of what was not wanted.
         self._spill = memoryview(bytearray(_SPILL_BYTES))
         self._start = self._end = 0
         self._wanted: memoryview | None = None
@@ -36,8 +38,6 @@ class AsyncByteStream(asyncio.BufferedProtocol):
         self._is_full = False
         self._is_ended = False
         self._error: Exception | None = None
-
-    # --- what the event loop calls ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BaseProtocol."""
@@ -57,6 +57,7 @@ class AsyncByteStream(asyncio.BufferedProtocol):
             _wake(self._reading)
             return
         self._end += nbytes
+        # A peer that sends without being asked waits from here on, instead of filling memory.
         if self._end == _SPILL_BYTES:
             self._transport.pause_reading()
 
@@ -64,6 +65,7 @@ class AsyncByteStream(asyncio.BufferedProtocol):
         """See asyncio.BufferedProtocol."""
         self._is_ended = True
         _wake(self._reading)
+        # Let the transport close: a server that has ended its half answers nothing more.
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -82,8 +84,6 @@ class AsyncByteStream(asyncio.BufferedProtocol):
         self._is_full = False
         _wake(self._writing)
 
-    # --- what the client calls ---
-
     @property
     def protocol(self) -> str | None:
         """The protocol that both sides chose (ALPN), None if they did not."""
@@ -97,10 +97,13 @@ class AsyncByteStream(asyncio.BufferedProtocol):
             if self._is_ended:
                 raise self._error or ConnectionResetError("the server closed the connection")
             self._transport.write(one)
+            # The next buffer waits until most of this one is sent: the transport holds one at a
+            # time.
             while self._is_full and not self._is_ended:
                 self._writing = self._loop.create_future()
                 await self._until(self._writing)
 
+    # `whole` is of use to the synchronous side only (MSG_WAITALL).
     async def recv_into(self, view: memoryview, *, whole: bool = False) -> int:
         """Put what arrives into `view`; return how much, 0 at the end. Raises OSError."""
         if self._start < self._end:
@@ -115,6 +118,8 @@ class AsyncByteStream(asyncio.BufferedProtocol):
         try:
             await self._until(self._reading)
         finally:
+            # Also after a timeout or a cancellation: the loop must not write into an array that its
+            # caller has again.
             self._wanted = None
         if not self._count and self._error is not None:
             raise self._error
@@ -142,6 +147,8 @@ class AsyncByteStream(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close the connection."""
         if self._transport is not None and not self._loop.is_closed():
+            # A client may be closed by another thread than that of its loop, garbage collection
+            # included. Not `close`, which would wait for unsent bytes of a call that was given up.
             self._loop.call_soon_threadsafe(self._transport.abort)
 
     async def _until(self, done: asyncio.Future[None]) -> None:
@@ -174,6 +181,7 @@ async def open_stream(settings: ClientSettings, deadline: float) -> AsyncByteStr
             _, stream = await loop.create_connection(
                 AsyncByteStream, target.host, target.port, ssl=settings.tls
             )
+    # A host name with an empty or too long label fails in the IDNA codec.
     except (OSError, UnicodeError) as error:
         if isinstance(error, TimeoutError) and time.monotonic() >= deadline:
             raise out_of_time() from error
@@ -195,6 +203,7 @@ class AsyncCallSlots:
             return
         loop = asyncio.get_running_loop()
         turn = loop.create_future()
+        # One timer for a call that waits, and none for one that does not.
         timer = loop.call_later(deadline - time.monotonic(), _expire, turn)
         self._waiting.append(turn)
         try:
@@ -210,6 +219,7 @@ class AsyncCallSlots:
         """Free a slot, or hand it to who waits longest."""
         while self._waiting:
             turn = self._waiting.popleft()
+            # Given up meanwhile: its time was over, or it was cancelled.
             if not turn.done():
                 turn.set_result(None)
                 return

@@ -12,6 +12,7 @@ class AsyncReader:
     """`buffer[start:end]` has arrived and was not read yet."""
 
     def __init__(self, stream: AsyncByteStream) -> None:
+        # Heads, frames and small answers are read here; large parts go where they belong (`fill`).
         self.buffer = bytearray(_BUFFER_BYTES)
         self.start = self.end = 0
         self._view = memoryview(self.buffer)
@@ -25,6 +26,7 @@ class AsyncReader:
 
     async def more_or_end(self) -> int:
         """Receive more; return 0 at the end. Raises BadAnswer if the buffer is full."""
+        # Nothing is moved as long as answers are read to their end, as nearly always.
         if self.start == self.end:
             self.start = self.end = 0
         elif self.end == _BUFFER_BYTES:
@@ -42,6 +44,8 @@ class AsyncReader:
         """Return what comes before `mark`, and skip that. Raises as `more`."""
         seen = self.start
         while (stop := self.buffer.find(mark, seen, self.end)) < 0:
+            # A mark may be cut in two: search its possible beginning again, and nothing twice
+            # besides.
             searched = max(self.end - self.start - len(mark) + 1, 0)
             await self.more()
             seen = self.start + searched
@@ -66,6 +70,7 @@ class AsyncReader:
         view[:at] = self._view[self.start : self.start + at]
         self.start += at
         while at < size:
+            # Received in place: a large array is not copied after it has left the system.
             count = await self._stream.recv_into(view[at:], whole=True)
             if not count:
                 msg = (

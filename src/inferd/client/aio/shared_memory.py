@@ -39,10 +39,14 @@ class AsyncSharedMemory:
 
     async def __aenter__(self) -> Self:
         """Make the region and register it. Raises ClientError if the server does not take it."""
+        # The region before its registration: a server opens it at once, and refuses one that is not
+        # there.
         region = SharedRegion(self._size_bytes)
         try:
             await self._run(self._protocol.register(region.registration))
         except BaseException:
+            # BaseException: also a cancelled task must not leave an object in /dev/shm, which
+            # outlives the process.
             region.close()
             raise
         self._region = region
@@ -55,6 +59,8 @@ class AsyncSharedMemory:
         if region is None:
             return
         self._region = None
+        # Before it is unregistered: an array must not be sent as a reference that the server has
+        # just lost.
         self._regions.remove(region)
         try:
             await self._run(self._protocol.unregister(region.registration.name))

@@ -12,8 +12,9 @@ from inferd.client.settings import ClientSettings
 from inferd.client.sync.io import ByteStream
 from inferd.client.sync.reader import Reader
 
+# Answers to the same call differ by their length at most, and a Date in each second of some
+# servers: few are alike for long, and what is forgotten is only parsed again.
 _KNOWN_HEADS: Final = 16
-_PIECE: Final = 1 << 20
 
 
 class RestConnection:
@@ -26,7 +27,9 @@ class RestConnection:
         self._target = target
         self._reader = Reader(stream)
         self._max_bytes = settings.max_answer_bytes
+        # The same in each request, so put together once.
         self._host = f" HTTP/1.1\r\nHost: {target.authority}\r\n"
+        # Heads by their bytes: parsing one costs more than a lookup, and most are repeated.
         self._known: dict[bytes, AnswerHead] = {}
 
     def start(self) -> None:
@@ -43,6 +46,7 @@ class RestConnection:
         """
         self._send(call, fields)
         head = self._head()
+        # It has the head of a GET, with its Content-Length, and no body (RFC 9110, section 9.3.2).
         if call.verb == "HEAD":
             return ServerAnswer(head.status, head.headers, memoryview(b""))
         return ServerAnswer(head.status, head.headers, self._body(head))
@@ -55,6 +59,7 @@ class RestConnection:
         self._send(call, fields)
         head = self._head()
         kind = head.headers.get("content-type", "")
+        # Any other answer is one by itself: an error, or that of a server without streams.
         if head.status == 200 and kind.partition(";")[0].strip() == "text/event-stream":
             self._head_of_stream = head
             return None
@@ -65,13 +70,17 @@ class RestConnection:
         text = bytearray()
         for piece in self._pieces(self._head_of_stream):
             text += piece
+            # The standard allows CR alone as well; it is not looked for.
             if b"\r" in text:
                 text = text.replace(b"\r\n", b"\n")
+            # An event ends with an empty line (HTML Standard, section 9.2.6); the end of a piece
+            # means nothing.
             while (stop := text.find(b"\n\n")) >= 0:
                 data = _event_data(bytes(text[:stop]))
                 del text[: stop + 2]
                 if data is not None:
                     yield memoryview(data)
+            # What is left is one unfinished event: nothing else bounds it.
             if len(text) > self._max_bytes:
                 raise self._too_large(len(text))
 
@@ -80,15 +89,18 @@ class RestConnection:
         head = self._head_of_stream
         return ServerAnswer(head.status, head.headers, memoryview(b""))
 
-    # --- sending ---
-
     def _send(self, call: ClientCall[Any], fields: str) -> None:
         head = call.verb + " " + self._target.path + call.path + self._host + fields
         for name, value in call.headers:
             head += f"{name}: {value}\r\n"
+        # A POST without a body needs a length as well (RFC 9110, section 8.6): proxies answer 411
+        # otherwise.
         if call.size or call.verb == "POST":
             head += f"Content-Length: {call.size}\r\n"
+        # The bytes of obs-text (RFC 9110, section 5.5); HeaderLines has refused what is not
+        # Latin-1.
         start = (head + "\r\n").encode("latin-1")
+        # One copy of so little, instead of a longer list of buffers for the system.
         if call.size <= SMALL_BYTES:
             buffers: list[Any] = [b"".join((start, *call.buffers))]
         else:
@@ -99,8 +111,6 @@ class RestConnection:
             # The server has closed it; a refusal that came before is worth more than that.
             self.is_reusable = False
 
-    # --- receiving ---
-
     def _head(self) -> AnswerHead:
         while True:
             block = self._block()
@@ -110,6 +120,7 @@ class RestConnection:
                 if len(self._known) >= _KNOWN_HEADS:
                     self._known.clear()
                 self._known[block] = head
+            # 1xx are interim (RFC 9110, section 15.2), such as 103 of a proxy; the answer follows.
             if head.status >= 200:
                 break
         if head.is_last:
@@ -118,6 +129,8 @@ class RestConnection:
 
     def _block(self) -> bytes:
         reader = self._reader
+        # An end here, before the first byte, is that of a kept connection which the server has
+        # closed meanwhile.
         if reader.start == reader.end and not reader.more_or_end():
             msg = "the server closed the connection without an answer"
             raise ConnectionLost(msg)
@@ -127,6 +140,7 @@ class RestConnection:
             block = bytes(buffer[reader.start : stop])
             reader.start = stop + 4
             return block
+        # Only "HTTP/" tells an answer from TLS or HTTP/2, which may be shorter than any head.
         while reader.end - reader.start < 5:
             reader.more()
         if not reader.buffer.startswith(b"HTTP/", reader.start):
@@ -137,6 +151,8 @@ class RestConnection:
         if head.length >= 0:
             if head.length > self._max_bytes:
                 raise self._too_large(head.length)
+            # As long as announced, and given to the arrays as it is: they are views of it. Of a
+            # bytearray, so that they can be written to, as arrays of others can.
             body = memoryview(bytearray(head.length))
             self._reader.fill(body)
             return body
@@ -151,6 +167,8 @@ class RestConnection:
         """Yield a body of a length that is not said, in pieces."""
         reader = self._reader
         if head.length != CHUNKED:
+            # Beyond anything that can arrive: such a body ends with the connection (RFC 9112,
+            # section 6.3).
             left = head.length if head.length != UNTIL_CLOSED else 1 << 62
             while left and (reader.start < reader.end or reader.more_or_end()):
                 stop = min(reader.end, reader.start + left)
@@ -171,6 +189,7 @@ class RestConnection:
             if reader.until(b"\r\n"):
                 msg = "a chunk of the answer is longer than it says"
                 raise BadAnswer(msg)
+        # Read, or they would be taken for the next answer (RFC 9112, section 7.1.2).
         while reader.until(b"\r\n"):
             pass  # trailers
 
@@ -184,4 +203,5 @@ class RestConnection:
 def _event_data(event: bytes) -> bytes | None:
     """Return the data of an event (HTML Standard, Server-sent events), None without any."""
     lines = [line for line in event.split(b"\n") if line.startswith(b"data:")]
+    # One space after the colon is no part of the value; `data` lines of one event are joined by LF.
     return b"\n".join(line[5:].removeprefix(b" ") for line in lines) if lines else None

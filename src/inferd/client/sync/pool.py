@@ -16,6 +16,7 @@ from inferd.client.sync.http1 import RestConnection
 from inferd.client.sync.http2 import GrpcConnection
 from inferd.client.sync.io import CallSlots, open_stream
 
+# Less than the 60 s after which AWS's load balancers drop what is idle, and nginx's 75 s.
 _IDLE_S: Final = 50.0
 """A connection that was not used for so long is not used again: servers and proxies drop them."""
 
@@ -28,13 +29,17 @@ class ConnectionPool:
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._slots = CallSlots(settings.connections)
+        # Used as a stack: the connection used last is the least likely to have been closed, and
+        # those not needed any more grow old.
         self._free: list[tuple[float, Connection]] = []
         self._kind = GrpcConnection if settings.target.is_grpc else RestConnection
         self._is_closed = False
+        # For the hook of fork: a child must not use the sockets of its parent.
         _pools.add(self)
 
     def forget(self) -> None:
         """Leave the free connections to the process that had them before it forked."""
+        # Not closed: with TLS that would send close_notify on a connection that is the parent's.
         self._free = []
 
     def ask(self, call: ClientCall[Any], fields: str, deadline: float) -> ServerAnswer:
@@ -42,6 +47,7 @@ class ConnectionPool:
         self._slots.take(deadline)
         connection = None
         try:
+            # Within the try: a slot that was taken is given back whatever happens.
             connection = self._connection(deadline)
             answer = connection.ask(call, fields, deadline - time.monotonic())
             self._put_back(connection)
@@ -50,6 +56,8 @@ class ConnectionPool:
             raise as_client_error(error) from None
         finally:
             if connection is not None:
+                # After any error the state of the connection is unknown, and an answer that comes
+                # late would be taken for the next one's.
                 connection.stream.close()
             self._slots.give_back()
         return answer
@@ -70,6 +78,8 @@ class ConnectionPool:
                 for message in connection.messages():
                     yield message
                 answer = connection.outcome()
+            # Before the last yield: whoever has the answer may make the next call on this
+            # connection.
             self._put_back(connection)
             connection = None
             yield answer
@@ -114,6 +124,7 @@ class ConnectionPool:
                 since, connection = self._free.pop()
                 stream = connection.stream
                 stream.deadline = deadline
+                # An asyncio client may be used in one event loop after another.
                 if now - since < _IDLE_S and stream.is_here() and connection.is_usable():
                     return connection
                 stream.close()
@@ -134,6 +145,7 @@ class ConnectionPool:
             connection.stream.close()
 
 
+# Weak, so that a client which is not closed can still be collected.
 _pools: WeakSet[ConnectionPool] = WeakSet()
 
 
@@ -142,5 +154,6 @@ def _forget_all() -> None:
         pool.forget()
 
 
+# Windows has no fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)

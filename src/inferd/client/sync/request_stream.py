@@ -37,6 +37,8 @@ class RequestStream:
         self,
         pool: ConnectionPool,
         protocol: Protocol,
+        # Functions of the client instead of the client: it knows the stream, so no module knows
+        # another both ways.
         make: Callable[[str, Mapping[str, Any], InferOptions], InferRequest],
         read: Callable[[Callable[[memoryview], InferResponse], memoryview], InferResponse],
         fields: str,
@@ -55,6 +57,8 @@ class RequestStream:
         call = self._protocol.open_stream()
         connection = self._pool.lend(self._deadline())
         assert isinstance(connection, GrpcConnection)  # REST has no such call
+        # Without a deadline for the server (grpc-timeout): a stream may live for hours, so each
+        # step has its own.
         connection.open(call, self._fields, None)
         self._connection = connection
         return self
@@ -63,11 +67,15 @@ class RequestStream:
         """Give the connection back, or close it if the stream has not ended."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            # What was not read belongs to this stream, and cannot be told from the next answers
+            # cheaply.
             self._pool.give_back(connection, is_usable=connection.is_done)
 
     def send(self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]) -> None:
         """Send a request, as `infer` has it. Waits if the server does not read."""
         request = self._make(model, inputs, options)
+        # Otherwise nobody can tell when a decoupled model has no more answers
+        # (triton_enable_empty_final_response).
         request.empty_final = True
         call: ClientCall[Any] = self._protocol.stream(request, binary=True)
         with client_errors():

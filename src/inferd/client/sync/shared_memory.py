@@ -40,10 +40,14 @@ class SharedMemory:
 
     def __enter__(self) -> Self:
         """Make the region and register it. Raises ClientError if the server does not take it."""
+        # The region before its registration: a server opens it at once, and refuses one that is not
+        # there.
         region = SharedRegion(self._size_bytes)
         try:
             self._run(self._protocol.register(region.registration))
         except BaseException:
+            # BaseException: also a cancelled task must not leave an object in /dev/shm, which
+            # outlives the process.
             region.close()
             raise
         self._region = region
@@ -56,6 +60,8 @@ class SharedMemory:
         if region is None:
             return
         self._region = None
+        # Before it is unregistered: an array must not be sent as a reference that the server has
+        # just lost.
         self._regions.remove(region)
         try:
             self._run(self._protocol.unregister(region.registration.name))
