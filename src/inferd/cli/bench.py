@@ -15,6 +15,7 @@ from inferd.cli.remote.server import (
     add_server_arguments,
     client_of,
     client_options,
+    count_of,
     failure_text,
     positive_seconds,
     url_of,
@@ -59,11 +60,14 @@ def run(arguments: Sequence[str]) -> int:
     given = parser().read(arguments)
     if isinstance(given, int):
         return given
+    # From here on Ctrl-C raises KeyboardInterrupt; during imports it ends the process (see
+    # main.py).
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return _run(given)
     except KeyboardInterrupt:
         sys.stderr.write("inferd bench: interrupted before anything was measured\n")
+        # 128 + SIGINT, as shells have it for what a signal ended.
         return 130
     except InferdError as error:
         text = failure_text(error, url_of(given), stream=given.stream)
@@ -96,11 +100,11 @@ def parser() -> CommandParser:
         "--warmup", type=_seconds, default=1.0, metavar="S", help="before each, not counted [1]"
     )
     load.add_argument(
-        "--processes", type=_count, default=1, metavar="N", help="that send requests [1]"
+        "--processes", type=count_of, default=1, metavar="N", help="that send requests [1]"
     )
     load.add_argument(
         "--connections",
-        type=_count,
+        type=count_of,
         default=256,
         metavar="N",
         help="at a rate: the most connections [256]",
@@ -118,9 +122,13 @@ def parser() -> CommandParser:
     what.add_argument(
         "--shape", action="append", default=[], metavar="NAME:D,D", help="dims that may be any"
     )
-    what.add_argument("--batch", type=_count, default=1, metavar="N", help="rows a request [1]")
+    what.add_argument("--batch", type=count_of, default=1, metavar="N", help="rows a request [1]")
     what.add_argument(
-        "--varied", type=_count, default=1, metavar="N", help="so many different random requests"
+        "--varied",
+        type=count_of,
+        default=1,
+        metavar="N",
+        help="so many different random requests",
     )
     what.add_argument("--version", metavar="V", default="", help="the model's version")
     what.add_argument("--outputs", metavar="A,B", default="", help="only these are wanted")
@@ -144,14 +152,6 @@ def parser() -> CommandParser:
     return made
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 100_000:
-        msg = f"{text} is not at least 1"
-        raise argparse.ArgumentTypeError(msg)
-    return value
-
-
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 <= value < 1e6:
@@ -167,29 +167,34 @@ def _run(given: argparse.Namespace) -> int:
     from inferd.bench.sweep import speeds
     from inferd.cli.remote.requests import prepared
     from inferd.client.settings import read_settings
+    from inferd.values.saved import write_whole
 
     points = _points(given)
+    # Before the measurement: a mistake is not told after minutes.
     for file in (given.output, given.html):
         _check_place(file)
+    # The options are those of ClientOptions by name; argparse has no types.
     settings = read_settings(url_of(given), client_options(given))  # type: ignore[arg-type]
     most = max(one.concurrency or one.connections for one in points)
     with client_of(given) as client, prepared(client, settings, most, given) as load:
+        # The times of recorded requests are known once their file is read.
         if given.speed:
             points = speeds(given.speed, load.times_s, points[0])
         pids = processes_at(settings.target.host, settings.target.port)
         account = ServerAccount(lambda: client.statistics(given.model, given.version), pids)
         result = _measured(load, points, account, given)
     if given.output:
-        _write(given.output, as_json(result))
+        write_whole(Path(given.output), as_json(result))
     if given.html:
         from inferd.bench.page import page
 
-        _write(given.html, page(result).encode())
+        write_whole(Path(given.html), page(result).encode())
     if given.json:
         sys.stdout.write(as_json(result).decode())
     else:
         _show(result, given)
     if not result.is_whole:
+        # Also for a run that was interrupted and has results, so that scripts can tell.
         return 130
     return 0 if any(one.answered for one in result.points) else 1
 
@@ -262,11 +267,13 @@ def _measured(
             if not found[-1].is_whole:
                 is_whole = False
                 break
+    # Interrupted before there was anything to show.
     if not found:
         raise KeyboardInterrupt
     return RunResult(
         given.model, given.version, load.url, load.server, load.request,
         given.processes, os.cpu_count() or 1, began, found, is_whole,
+    # In the order of the fields, several in a line.
     )  # fmt: skip
 
 
@@ -280,6 +287,7 @@ class _Shown:
 
     def show(self, point: "Point", share: float, now: Sequence["LoadProgress"]) -> None:
         """Show the latest of all processes."""
+        # A part of the latencies, so this is about how it goes, and is not what is reported.
         recent = sorted(one for each in now for one in each.latencies_ns)
         median = f", {recent[len(recent) // 2] / 1e6:.3g} ms" if recent else ""
         count = sum(one.answered for one in now)
@@ -287,12 +295,6 @@ class _Shown:
         failed = f", {errors} errors" if errors else ""
         words = f"{point.name}: {count} answers{median}{failed}"
         self._line.show(self._before + self._share * min(max(share, 0.0), 1.0), words)
-
-
-def _write(file: str, content: bytes) -> None:
-    from inferd.values.saved import write_whole
-
-    write_whole(Path(file), content)
 
 
 def _show(result: "RunResult", given: argparse.Namespace) -> None:

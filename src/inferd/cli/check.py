@@ -44,6 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     try:
         given = _parser().parse_args(arguments)
+    # argparse ends the program for wrong arguments.
     except SystemExit:  # argparse has said what is wrong
         sys.stderr.write("See inferd check --help.\n")
         return 2
@@ -55,6 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     from inferd.repository.repositories import fetched_path
 
     try:
+        # Before anything is checked: what is fetched by URL may not be there.
         paths = [fetched_path(path) for path in given.path]
     except InferdError as error:
         sys.stderr.write(f"inferd check: {error.message}\n")
@@ -68,6 +70,7 @@ def run(arguments: Sequence[str]) -> int:
             progress.show((number - 1) / count, f"loading {check.model.name}, {number} of {count}")
             try_load(check, reading, given.load_timeout)
 
+        # Only with --load: KeyboardInterrupt ends the processes that load, in their `finally`.
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ends what has been started
     try:
         with progress:

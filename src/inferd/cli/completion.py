@@ -27,6 +27,7 @@ bash, zsh or fish. To have it in each shell that you open from now on:
 or in this one: source <(inferd completion bash). Write it anew after an update.
 """
 
+# What may stand before and behind the long name, as argparse and our own texts write it.
 _SHORT = r"(?:-\w(?: [A-Z]\S*)?, )?"
 _VALUE = r"(?:[ =](?:[^\s\d-]|\d+\|)\S*)?"  # not the 8080 of an example
 _LATER = r"(?:,? -\w(?: [A-Z]\S*)?)?"  # a short name behind the long one; Python 3.13 has one value
@@ -73,6 +74,7 @@ def abouts() -> dict[str, str]:
 def help_of(verb: str) -> str:
     """Return what `inferd VERB --help` prints, each option in one line."""
     said = io.StringIO()
+    # argparse prints its help; nothing else gives it as text.
     with redirect_stdout(said), redirect_stderr(said):
         run_verb(verb, ["--help"])
     return said.getvalue()
@@ -85,7 +87,9 @@ def options_of_help(text: str) -> list[CompletedOption]:
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if matched := _OPTION.match(line):
             about = matched[2] or following.strip()
+            # The first time an option is explained counts; later ones are examples.
             found.setdefault(matched[1], about.rstrip(".,;:"))
+    # An option without words is one that a sentence mentions.
     return [CompletedOption(name, about) for name, about in found.items() if about]
 
 

@@ -75,6 +75,7 @@ def parser() -> CommandParser:
 def _local(given: argparse.Namespace) -> int:
     check = _check(given)
     errors = [one for one in check.findings if one.level == "error"]
+    # Warnings do not keep a configuration from being shown.
     if check.config is None or errors:
         from inferd.check.report.text import write_text
 
@@ -147,6 +148,7 @@ def _write(check: "ModelCheck", config: "ModelConfig", *, is_forced: bool) -> in
     from inferd.check.in_force import commented
     from inferd.config.checks import CONFIG_FILE
     from inferd.config.pbtxt import parse_pbtxt
+    from inferd.values.saved import write_whole
 
     if not check.model.owns_folder:
         msg = f"'{check.model.file}' is a file without a folder of its own: make one, NAME/1/"
@@ -156,15 +158,9 @@ def _write(check: "ModelCheck", config: "ModelConfig", *, is_forced: bool) -> in
         msg = f"{file} is there already; --force replaces it, with its comments"
         raise InvalidConfig(msg)
     text = commented(check, config)
+    # A file that cannot be read back must not be written, whatever the model's names are.
     parse_pbtxt(text, str(file))
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        beside.write_text(text)
-        beside.replace(file)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        msg = f"cannot write {file}: {error.strerror}"
-        raise InvalidConfig(msg) from error
+    write_whole(file, text.encode())
     sys.stdout.write(f"written: {file}\n")
     return 0
 
@@ -185,6 +181,7 @@ def _remote(given: argparse.Namespace) -> int:
     except InvalidConfig:  # of another server, with fields that are not known here
         _write_document(document)
         return 0
+    # Without a file there is nothing to compare with, so all is as said.
     _show(config, next(_said(given), config), given.format)
     return 0
 

@@ -1,7 +1,6 @@
 """inferd convert: makes an ONNX model of one of scikit-learn, XGBoost, LightGBM or CatBoost."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from inferd.backends.estimator.conversion.sample import read_sample
 from inferd.config.model import ModelConfig
 from inferd.config.platform import platform_of_file
 from inferd.errors import InferdError, InvalidConfig
+from inferd.values.saved import write_whole
 
 _DESCRIPTION = """\
 Makes an ONNX model of a model of scikit-learn, XGBoost, LightGBM or CatBoost, compares both, and
@@ -46,13 +46,9 @@ def run(arguments: Sequence[str]) -> int:
     _tell(found, given)
     try:
         check(found, given.tolerance)
+        write_whole(Path(given.output), found.content)
     except InferdError as error:
         sys.stderr.write(f"inferd convert: {error.message}. Nothing was written.\n")
-        return 1
-    try:
-        _write(Path(given.output), found.content)
-    except OSError as error:
-        sys.stderr.write(f"inferd convert: cannot write {given.output}: {error.strerror}\n")
         return 1
     ports = named_ports(found.content)
     sys.stdout.write("".join(f"  {port}\n" for port in ports))
@@ -65,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         "inferd convert",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        # An abbreviation that works today would change its meaning with a new option.
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", help="its file: model.skops, model.ubj ...")
@@ -114,6 +111,7 @@ def _converted(given: argparse.Namespace) -> Conversion:
         sample = read_sample(Path(given.sample), f"--sample {given.sample}")
     config = ModelConfig(
         file.stem,
+        # As the configuration of a served model would say it: one reader for both.
         parameters={
             "inferd_allow_pickle": str(given.allow_pickle).lower(),
             "inferd_trusted_types": given.trusted_types,
@@ -141,13 +139,3 @@ def _tell(found: Conversion, given: argparse.Namespace) -> None:
         sys.stdout.write(f"  {one.output}: {one}\n")
     if str(found.refused):
         sys.stdout.write(f"  {found.refused}: the library refuses or answers that otherwise\n")
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Write `content` whole or not at all."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(content)
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)

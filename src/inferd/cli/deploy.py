@@ -32,6 +32,7 @@ The exit code is 0, 1 if not everything is as wanted, or the cluster cannot be r
 wrong arguments or a FILE that cannot be read.
 """
 
+# Images are pulled and models loaded meanwhile.
 TIMEOUT_S = 1800.0
 
 
@@ -48,6 +49,7 @@ def run(arguments: Sequence[str]) -> int:
         from inferd.ray.spec_file import read_spec_file
 
         try:
+            # Before Ray is connected to, which takes seconds.
             spec = read_spec_file(Path(given.file))
         except InvalidConfig as error:
             sys.stderr.write(f"inferd deploy: {error.message}\n")
@@ -136,6 +138,7 @@ def _follow(placement: "RayPlacement", given: argparse.Namespace) -> int:
     from inferd.cli.cluster.board import changes, status_board
     from inferd.cli.terminal.board import screen
 
+    # A log gets lines for changes, a terminal a table in place.
     is_live = sys.stdout.isatty() and not given.json
     status = before = None
     with screen() as shown:

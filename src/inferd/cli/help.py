@@ -92,6 +92,7 @@ def _lines(options: Iterable[Option]) -> Iterator[str]:
         text = f"{each.help} Also: {each.also}." if each.also else each.help
         text += f" [{each.shown}]" if each.shown else ""
         wrapped = _wrap(text, _WIDTH - _COLUMN).splitlines()
+        # A flag that is too long has a line of its own.
         if len(left) >= _COLUMN:
             yield left
         else:
@@ -100,4 +101,5 @@ def _lines(options: Iterable[Option]) -> Iterator[str]:
 
 
 def _wrap(text: str, width: int) -> str:
+    # Flags have hyphens, and must stay whole to be copied.
     return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)

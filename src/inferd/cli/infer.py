@@ -16,6 +16,7 @@ from inferd.cli.remote.server import (
     CommandParser,
     add_server_arguments,
     client_of,
+    count_of,
     failure_text,
     url_of,
 )
@@ -115,7 +116,7 @@ def parser() -> CommandParser:
     )
     made.add_argument(
         "--repeat",
-        type=_count,
+        type=count_of,
         default=1,
         metavar="N",
         help="send it N times, and say how long that took",
@@ -128,14 +129,6 @@ def parser() -> CommandParser:
     return made
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        msg = f"{text} is not at least 1"
-        raise argparse.ArgumentTypeError(msg)
-    return value
-
-
 def _run(given: argparse.Namespace) -> int:
     from inferd.values.saved import check_suffix, save
 
@@ -143,6 +136,7 @@ def _run(given: argparse.Namespace) -> int:
         msg = "--stream shows answers as they come: no --output, no --repeat"
         raise InvalidRequest(msg)
     if given.output:
+        # Before the request: an answer that cannot be written would be lost.
         check_suffix(given.output)
     with _client(given) as (client, model):
         request = _request(client, model, given)
@@ -165,6 +159,7 @@ def _run(given: argparse.Namespace) -> int:
 def _client(given: argparse.Namespace) -> Iterator[tuple["Client", str]]:
     """Yield a client of the server that has the model, and the model's name there."""
     if given.text:
+        # The client's option of this name.
         given.binary = False
     if given.url or not _is_path(given.model):
         with client_of(given) as client:
@@ -172,6 +167,7 @@ def _client(given: argparse.Namespace) -> Iterator[tuple["Client", str]]:
         return
     with _served_here(given.model) as url:
         given.url = url
+        # Keys and certificates are for servers elsewhere.
         given.api_key_file = given.ca_file = given.cert_file = given.key_file = None
         with client_of(given) as client:
             ready = client.models(ready=True)
@@ -188,6 +184,7 @@ def _is_path(model: str) -> bool:
 
     if model_url(model) is not None:
         return True
+    # A model's name may be that of a file in this folder: only what looks like a path is one.
     looks = os.sep in model or "." in model
     return looks and os.path.exists(model)
 
@@ -198,7 +195,11 @@ def _served_here(path: str) -> Iterator[str]:
     import inferd
 
     server = inferd.Server(
-        model_repository=[path], http_address="127.0.0.1", log_info=False, log_warning=False
+        # For this machine alone, while the command runs.
+        model_repository=[path],
+        http_address="127.0.0.1",
+        log_info=False,
+        log_warning=False,
     )
     with server:
         yield server.http_url
@@ -210,6 +211,7 @@ def _request(client: "Client", model: str, given: argparse.Namespace) -> list["T
     from inferd.values.source import read_inputs
 
     values = read_inputs(given.input)
+    # Inputs are fitted to what the model declares, so it is asked first.
     metadata = client.metadata(model, given.version)
     if given.random:
         if values:
@@ -232,6 +234,7 @@ def _drawn(
 
     shapes = read_shapes(given.shape)
     is_batched = is_batched_model(client, metadata.name, given.version)
+    # The same numbers each time: two runs can be compared.
     return drawn(metadata.inputs, np.random.default_rng(0), shapes, is_batched=is_batched)
 
 
@@ -254,6 +257,7 @@ def _repeated(
                 first = first or result
                 progress.show((number + 1) / given.repeat, f"{number + 1} of {given.repeat}")
     except KeyboardInterrupt:
+        # What has been answered is shown; without any answer Ctrl-C ends the command.
         if first is None:
             raise
     assert first is not None
@@ -273,6 +277,7 @@ def _stream(
             _write_json(result, found, seconds)
         else:
             _write_text(result, found, seconds)
+        # Each answer is to be seen when it comes, also through a pipe.
         sys.stdout.flush()
     return 0
 
@@ -293,6 +298,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
             raise InvalidRequest(msg)
         try:
             parameters[name] = json.loads(text)
+        # What is no JSON is a text, so that quotes need not be quoted for the shell.
         except ValueError:
             parameters[name] = text
     if parameters:
@@ -342,4 +348,5 @@ def _write_json(result: "InferResult", tensors: list["Tensor"], seconds: list[fl
     }
     if result.parameters:
         document["parameters"] = result.parameters
+    # For people's eyes; the terminal says which encoding it has.
     sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")

@@ -46,6 +46,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _append(path: str, line: str) -> None:
     """Append `line` in one write, on a line of its own; only the owner can read a new file."""
+    # One write at the end of the file, which keeps two commands from mixing their lines; the server
+    # may read meanwhile.
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))

@@ -22,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `arguments` this is the process's main function: Ctrl-C ends it with code 130 until the verb
     handles it itself.
     """
+    # Only if nobody has set another handler, as a program that calls `main` may have.
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_interrupted)
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(texts.MAIN)
         return 0
     if verb not in VERBS:
+        # The most frequent slip: a path without the verb.
         hint = f"to serve it: inferd serve {verb}" if os.path.exists(verb) else "see inferd --help"
         sys.stderr.write(f"inferd: there is no command {verb!r}; {hint}\n")
         return 2
@@ -49,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"inferd {verb}: {error.message}\n")
         return 1
     except BrokenPipeError:  # who reads, such as head, has what it wanted
+        # Or Python would complain at exit, when it flushes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     return code
@@ -58,6 +61,7 @@ def _build() -> str:
     """Return what kind of wheel runs here, and on what: docs/guide/install.md."""
     from inferd import record  # one of the modules that are compiled, and the smallest
 
+    # A module that is compiled has the file of an extension.
     compiled = "not compiled" if str(record.__file__).endswith(".py") else "compiled"
     return f"{compiled}, {platform.python_implementation()} {platform.python_version()}"
 

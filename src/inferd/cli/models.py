@@ -90,9 +90,6 @@ def parser(verb: str) -> CommandParser:
     return made
 
 
-# --- models ---
-
-
 def _models(client: "Client", given: argparse.Namespace) -> int:
     if given.model:
         return _shown(given, lambda: _model(client, given.model))
@@ -141,9 +138,6 @@ def _model(client: "Client", model: str) -> tuple[Board, object]:
     return Board([(title, ("", "name", "datatype", "dims"), rows)], []), document
 
 
-# --- load and unload ---
-
-
 def _load(client: "Client", given: argparse.Namespace) -> int:
     config = None
     if given.config:
@@ -164,6 +158,7 @@ def _unload(client: "Client", given: argparse.Namespace) -> int:
 def _config(file: str) -> str:
     try:
         text = Path(file).read_text()
+        # Read here, so that a slip is told with the file's name and not by the server.
         json.loads(text)
     except (OSError, ValueError) as error:
         msg = f"--config {file} cannot be read as JSON: {getattr(error, 'strerror', None) or error}"
@@ -182,6 +177,7 @@ def _each(client: "Client", given: argparse.Namespace, act: Callable[[str], None
         error = ""
         try:
             act(model)
+        # The server's refusal is about this model; anything else ends the command.
         except ServerError as failure:
             error = failure_text(failure, client.url)
             code = 1
@@ -198,9 +194,6 @@ def _each(client: "Client", given: argparse.Namespace, act: Callable[[str], None
     return code
 
 
-# --- stats ---
-
-
 def _stats(client: "Client", given: argparse.Namespace) -> int:
     before: dict[tuple[str, str], ModelStatistics] = {}
     before_s = 0.0
@@ -210,6 +203,7 @@ def _stats(client: "Client", given: argparse.Namespace) -> int:
         import msgspec
 
         rows, now_s = _statistics(client, given.model), time.monotonic()
+        # The first look is since the models were loaded, and has no rate.
         board = stats_board(rows, before, now_s - before_s if before_s else 0.0)
         before, before_s = {(row.name, row.version): row for row in rows}, now_s
         return board, msgspec.to_builtins(rows)
@@ -223,6 +217,7 @@ def _statistics(client: "Client", model: str) -> "list[ModelStatistics]":
     try:
         return client.statistics(model)
     except ServerError as error:
+        # 404 has two meanings: no such model, or no such extension.
         try:
             extensions = client.server_metadata().extensions
         except ClientError:
@@ -283,9 +278,6 @@ def _stats_row(
         mean("compute_output"),
         f"{hits / count:.0%}" if hits and count else "-",
     )
-
-
-# --- showing ---
 
 
 def _shown(given: argparse.Namespace, look: Callable[[], tuple[Board, object]]) -> int:

@@ -40,6 +40,7 @@ def _show(given: argparse.Namespace) -> int:
     with RayPlacement(given.ray, given.name or DEFAULT_NAME) as placement, screen() as shown:
         version = 0
         while True:
+            # A long poll: it returns when something has changed, or after ten seconds.
             version, places = placement.places(version, 10.0 if version else 0.0)
             if given.json:
                 sys.stdout.write(msgspec.json.encode(places).decode() + "\n")

@@ -58,6 +58,7 @@ def _reload(server: "FoundServer", timeout_s: float) -> int:
 
     pid, until_s = server.status.pid, time.monotonic() + timeout_s
     try:
+        # The answer has the number of the replacement, by which it is told from a later one.
         last = _replacement(server, ControlRequest("reload"))
         number, count, shown = last.number, last.process_count, 0
         _say(f"replacing {count} processes of the server with pid {pid}")
@@ -65,6 +66,7 @@ def _reload(server: "FoundServer", timeout_s: float) -> int:
             for done in range(shown + 1, last.replaced_count + 1):
                 _say(f"{done} of {count} replaced")
             shown = last.replaced_count
+            # Another has begun since, so ours was done.
             if last.number != number or last.state is ReplacementState.DONE:
                 return 0
             if last.state is ReplacementState.FAILED:

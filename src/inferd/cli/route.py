@@ -109,6 +109,7 @@ def read_words(arguments: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     rest = list(arguments)
     while rest:
+        # Read by hand, so that HELP above is the one text, as in `inferd serve`.
         name, equals, text = rest.pop(0).partition("=")
         if name in _SWITCHES and not equals:
             found[name] = ""
@@ -139,12 +140,15 @@ def _settings(words: dict[str, str]) -> "RouteSettings":
     if "tls_cert" not in given and ("tls_key" in given or "tls_client_ca" in given):
         msg = "--tls-key and --tls-client-ca need --tls-cert"
         raise InvalidConfig(msg)
+    # In a container nothing else than all addresses is reached from outside.
     given.setdefault("address", default_address(os.environ, os.path.exists).address)
+    # The keys are fields by construction, and their values were read as those are.
     return RouteSettings(**given)  # type: ignore[arg-type]
 
 
 def _number(name: str, text: str) -> int:
     least = 0 if name in _MAY_BE_ZERO else 1
+    # int() of a long text is slow, and no number here is that large.
     if text.isascii() and text.isdecimal() and len(text) < 10:
         number = int(text)
         if least <= number <= _NUMBERS[name]:

@@ -34,6 +34,7 @@ def running_servers(port: int | None, *, with_models: bool = False) -> list[Foun
         msg = f"cannot look for servers: {error}"
         raise InvalidConfig(msg) from error
     found = []
+    # Control sockets lie in folders that only this user can enter.
     for path in sorted(path for folder in folders for path in folder.glob(f"*{SUFFIX}")):
         try:
             answer = ask(path, ControlRequest("status", with_models))

@@ -27,6 +27,7 @@ def run(arguments: Sequence[str]) -> int:
             msg = "name at least one model repository: inferd serve PATH"
             raise InvalidConfig(msg)
         usual = understood.backend_config
+        # First, so that what the user says overrides it.
         config = replace(settings.config, backend_config=(*usual, *settings.config.backend_config))
         count = worker_count(config)
     except InvalidConfig as error:
@@ -35,6 +36,8 @@ def run(arguments: Sequence[str]) -> int:
     warnings = (*understood.warnings, *line.warnings, *settings.warnings)
     from inferd.server.systemd.sockets import are_sockets_passed
 
+    # One process, and sockets opened by systemd, also need somebody who holds them while it is
+    # replaced.
     if count > 1 or are_sockets_passed(os.environ, os.getpid()):
         from inferd.server.supervisor import run as supervise
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferd.cli.remote.server import CommandParser, positive_seconds
+from inferd.cli.remote.server import CommandParser, count_of, positive_seconds
 from inferd.cli.terminal.board import Board, board_text, columns
 from inferd.cli.terminal.progress import ProgressLine
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
@@ -62,14 +62,19 @@ def parser() -> CommandParser:
     made.add_argument("--goal", metavar="LIMITS", default="", help="such as p99=20ms,memory=2GB")
     load = made.add_argument_group("the load")
     load.add_argument(
-        "--concurrency", "-c", type=_count, default=16, metavar="N", help="requests at a time [16]"
+        "--concurrency",
+        "-c",
+        type=count_of,
+        default=16,
+        metavar="N",
+        help="requests at a time [16]",
     )
     load.add_argument(
         "--seconds", type=positive_seconds, default=2.0, metavar="S", help="for each candidate [2]"
     )
     load.add_argument("--grpc", action="store_true", help="over gRPC, not REST")
     load.add_argument(
-        "--processes", type=_count, default=1, metavar="N", help="that send requests [1]"
+        "--processes", type=count_of, default=1, metavar="N", help="that send requests [1]"
     )
     load.add_argument(
         "--input", "-i", action="append", default=[], metavar="INPUT", help="see inferd infer"
@@ -79,13 +84,13 @@ def parser() -> CommandParser:
     )
     search = made.add_argument_group("the search")
     search.add_argument(
-        "--trials", type=_count, metavar="N", help="the most candidates [a tenth of all]"
+        "--trials", type=count_of, metavar="N", help="the most candidates [a tenth of all]"
     )
     search.add_argument(
         "--budget", type=positive_seconds, metavar="S", help="the most seconds in all [any]"
     )
     search.add_argument(
-        "--cores", type=_count, metavar="N", help="of this machine, for the model [all]"
+        "--cores", type=count_of, metavar="N", help="of this machine, for the model [all]"
     )
     search.add_argument(
         "--provider", action="append", default=[], metavar="NAME", help="an accelerator to try, too"
@@ -97,23 +102,17 @@ def parser() -> CommandParser:
     return made
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 100_000:
-        msg = f"{text} is not at least 1"
-        raise argparse.ArgumentTypeError(msg)
-    return value
-
-
 def _run(given: argparse.Namespace) -> int:
     from inferd.repository.repositories import check_not_fetched
     from inferd.tune.goal import read_goal
     from inferd.tune.measuring import TuneLoad
     from inferd.tune.session import Session, TuneTask
+    from inferd.values.saved import write_whole
 
     goal = read_goal(given.goal)
     if given.write:
         check_not_fetched(given.model)
+    # Before the search, which takes minutes.
     for place in (given.html and Path(given.html).parent, given.write and Path(given.model)):
         if place and not (place.is_dir() and os.access(place, os.W_OK)):
             msg = f"nothing can be written to {place.absolute()}"
@@ -132,7 +131,8 @@ def _run(given: argparse.Namespace) -> int:
     else:
         _show(session)
     if given.html:
-        _write(Path(given.html), session.page())
+        write_whole(Path(given.html), session.page().encode())
+        sys.stderr.write(f"written: {given.html}\n")
     if best is None:
         return 130 if interrupted else 1
     if given.write:
@@ -194,6 +194,7 @@ def _row(mark: str, point: "TunePoint") -> tuple[str, ...]:
 def _show(session: "Session") -> None:
     best = session.best
     first = session.points[:1]
+    # The settings as they are, which the search measures first.
     rows = [_row("before", one) for one in first]
     rows += [_row("best" if one == best else "", one) for one in session.front]
     count = len(session.points)
@@ -229,12 +230,3 @@ def _json(session: "Session") -> str:
         "failures": session.failures,
     }
     return json.dumps(document) + "\n"
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text)
-    except OSError as error:
-        msg = f"cannot write {file}: {error.strerror}"
-        raise InvalidConfig(msg) from error
-    sys.stderr.write(f"written: {file}\n")

@@ -19,6 +19,7 @@ _ELSEWHERE = {"replay": "remote.replay"}
 def run_verb(verb: str, words: Sequence[str]) -> int:
     """Run `inferd VERB WORDS`, and return its exit code. Raises InferdError."""
     name = "models" if verb in _OF_MODELS else _ELSEWHERE.get(verb, verb)
+    # Imported by name, so each verb loads only what it needs: `inferd --help` has no numpy.
     run = importlib.import_module(f"inferd.cli.{name}").run
     code: int = run([verb, *words] if verb in _OF_MODELS else words)
     return code

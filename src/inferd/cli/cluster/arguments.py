@@ -9,6 +9,7 @@ def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ray",
         metavar="ADDRESS",
+        # Ray's own variable.
         default=os.environ.get("RAY_ADDRESS") or "auto",
         help="the cluster [%(default)s]",
     )

@@ -37,6 +37,7 @@ def places_board(places: Iterable["ReplicaPlace"]) -> Board:
 
 def changes(before: "DeploymentStatus | None", now: "DeploymentStatus") -> Iterator[str]:
     """Yield a line for each replica that is in another phase than before, or has another reason."""
+    # Replicas that were there and are not any more are what is left of it.
     known = {one.name: one for group in before.groups for one in group.replicas} if before else {}
     for group in now.groups:
         for one in group.replicas:
@@ -75,6 +76,7 @@ def _replica_row(one: "ReplicaStatus") -> tuple[str, ...]:
         one.node or "-",
         f"{one.host}:{one.http_port}" if one.http_port else "-",
         _port(one.grpc_port),
+        # Minutes from ten on: seconds say nothing then.
         f"{one.age_s:.0f}s" if one.age_s < 600 else f"{one.age_s / 60:.0f}m",
         f"{one.rate:.0f}" if is_measured else "-",
         f"{one.pending:.2g}" if is_measured else "-",

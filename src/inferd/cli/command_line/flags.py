@@ -51,11 +51,13 @@ def read_command_line(arguments: Sequence[str], kind: type = ServerConfig) -> Co
     rest = deque(arguments)
     while rest:
         argument = rest.popleft()
+        # After it all are paths, also those that begin with a hyphen.
         if argument == "--":
             line.flags += [_path(each) for each in rest]
             break
         if argument == "-h":
             line.wants_help = True
+        # A hyphen alone is a path by convention.
         elif argument.startswith("-") and argument != "-":
             begun, equals, text = argument.partition("=")
             spelled = _whole(begun, spellings)
@@ -73,7 +75,9 @@ def read_command_line(arguments: Sequence[str], kind: type = ServerConfig) -> Co
 
 def _value(spelled: str, option: Option, rest: deque[str]) -> str:
     if option.bare:
+        # A word that could be its value is taken; a path behind a switch is not.
         return rest.popleft() if rest and option.is_value(rest[0]) else option.bare
+    # What begins with two hyphens is the next flag; one hyphen may begin a negative number.
     if not rest or rest[0].startswith("--"):
         msg = f"{spelled} needs a value: {spelled} {option.word}"
         raise InvalidConfig(msg)
@@ -101,11 +105,14 @@ def _whole(begun: str, spellings: Mapping[str, _Spelling]) -> str:
     Of several, one that all the others begin with is meant: --model-repo is --model-repository, not
     --model-repository-links.
     """
+    # KServe's own servers take underscores.
     begun = begun.replace("_", "-")
     if begun in spellings or begun == _HELP:
         return begun
     known = [*spellings, _HELP]
+    # The shortest first: if one is the beginning of all others, it is that.
     fitting = sorted((one for one in known if one.startswith(begun)), key=len)
+    # "--" with nothing behind it is the beginning of everything.
     if not fitting or not begun[2:]:
         msg = f"there is no option {begun}{nearest(begun, known)}"
         raise InvalidConfig(msg)

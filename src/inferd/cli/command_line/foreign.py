@@ -69,6 +69,7 @@ def _without_effect(_value: str) -> list[str]:
 
 def _polled(value: str) -> list[str]:
     """Return the options for looking at the repository each `value` seconds; 0 means never."""
+    # In these servers 0 turns polling off; ours is off unless asked for.
     if value == "0":
         return []
     return ["--model-control-mode=poll", f"--repository-poll-secs={value}"]
@@ -89,7 +90,9 @@ FOREIGN = (
     Foreign("MLServer", ("mlserver",), program_verb="start"),
     Foreign(
         "KServe's own servers",
+        # The programs in KServe's images.
         ("sklearnserver", "xgbserver", "lgbserver", "catboostserver"),
+        # Flags that no other server has, for command lines without a program's name.
         ("model-dir", "nthread", "enable-docs-url", "max-asyncio-workers"),
         {
             "enable-grpc": _to("allow-grpc="),
@@ -162,6 +165,7 @@ def understand(arguments: Sequence[str], environ: Mapping[str, str]) -> Understo
 def _by_program(word: str) -> Foreign | None:
     name = PurePath(word).name
     found = next((one for one in FOREIGN if name in one.programs), None)
+    # A folder of models may have a program's name.
     return None if found is None or os.path.isdir(word) else found
 
 
@@ -182,6 +186,7 @@ def _translated(foreign: Foreign, words: list[str], environ: Mapping[str, str]) 
             arguments.append(word)
             continue
         flag, equals, value = word.partition("=")
+        # The value may be the next word, as in our own flags.
         if not equals and words and not words[0].startswith("--"):
             value = words.pop(0)
         if name in foreign.settings:

@@ -91,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
 def _number(text: str) -> float:
     number = float(text)
     if not 0 <= number < float("inf"):
+        # argparse makes its own error of it.
         raise ValueError
     return number
 
@@ -99,6 +100,7 @@ def _headers(texts: Sequence[str]) -> Mapping[str, str]:
     found = {}
     for text in texts:
         name, colon, value = text.partition(":")
+        # A line break would begin another header.
         if not colon or not name.strip() or not text.isprintable():
             sys.stderr.write("inferd replay: --header is none, expected NAME:VALUE\n")
             raise SystemExit(2)
@@ -122,6 +124,7 @@ class _Report:
         if outcome.text and not self._is_quiet:
             self._line_count += 1
             if self._line_count <= _MOST_LINES:
+                # The line of progress is taken away before another is written.
                 self.end()
                 sys.stdout.write(f"{outcome.kind}: {_printable(str(outcome))}\n")
         if self._has_progress and (self._done % _PROGRESS_EVERY == 0 or self._done == self._count):
@@ -138,6 +141,7 @@ class _Report:
 
 
 def _printable(text: str) -> str:
+    # Texts of clients and servers, which a terminal would obey.
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

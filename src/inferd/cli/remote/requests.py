@@ -49,6 +49,7 @@ def prepared(
         server = f"{about.name} {about.version}".strip()
         has_binary = "binary_tensor_data" in about.extensions
     except ServerError:
+        # A server that does not say what it is may still be one; the first request tells.
         server, has_binary = "unknown server", True
     inputs, times_s = _inputs(client, metadata, given)
     target = settings.target
@@ -60,11 +61,13 @@ def prepared(
         given.model,
         given.version,
         tuple(one.strip() for one in given.outputs.split(",") if one.strip()),
+        # Over REST, streams are answered as JSON in events (Generate extension).
         binary=target.is_grpc or (has_binary and not given.text and not given.stream),
         stream=given.stream,
         has_one_answer=not is_decoupled,
         sequence_length=given.sequence_length,
     )
+    # Before the load: a request that is refused is told once, not thousands of times.
     sizes = _answer_sizes(client, inputs[0], wanted)
     address = Address(
         target.host,
@@ -80,6 +83,7 @@ def prepared(
         plan = plan_of(settings, address, inputs, wanted)
         yield Prepared(plan, client.url, server, words, times_s)
         return
+    # More requests at a time share places: nobody reads the answers.
     places = min(most, MOST_PLACES)
     with client.shared_memory(size_of(inputs, sizes, places)) as memory:
         placed = placed_inputs(memory, inputs)
@@ -105,6 +109,7 @@ def _answer_sizes(
     found = {}
     for name in result:
         tensor = result.tensor(name)
+        # Strings of another answer may be longer.
         spare = tensor.size_bytes + 4096 if tensor.datatype is DataType.BYTES else 0
         found[name] = max(1, tensor.size_bytes + spare)
     return found

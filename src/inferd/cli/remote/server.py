@@ -32,6 +32,7 @@ class CommandParser(argparse.ArgumentParser):
             description=description,
             epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            # An abbreviation that works today would change its meaning with a new option.
             allow_abbrev=False,
         )
 
@@ -81,8 +82,18 @@ def positive_seconds(text: str) -> float:
     return value
 
 
+def count_of(text: str) -> int:
+    """Return a whole number of more than 0."""
+    value = int(text)
+    if value < 1:
+        msg = f"{text} is not at least 1"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
 def url_of(given: argparse.Namespace) -> str:
     """Return the URL that is meant; one without a scheme is that of HTTP."""
+    # As for the server's address and its key: a flag comes first.
     url: str = given.url or os.environ.get("INFERD_URL") or DEFAULT_URL
     return url if "://" in url else f"http://{url}"
 
@@ -111,6 +122,7 @@ def client_options(given: argparse.Namespace) -> dict[str, Any]:
 
 def _key(given: argparse.Namespace) -> str:
     if not given.api_key_file:
+        # Not an argument: other users of the machine see those.
         return os.environ.get(KEY_VARIABLE, "")
     try:
         return Path(given.api_key_file).read_text().strip()
@@ -146,12 +158,14 @@ def failure_text(error: InferdError, url: str, *, stream: bool = False) -> str:
     scheme = url.partition("://")[0]
     if isinstance(error, ConnectionLost) and not scheme.endswith("s"):
         return f"{text}. If it speaks TLS, write {scheme}s://"
+    # By its words, since the class is the same for every reason.
     if isinstance(error, ConnectFailed) and "no server listens" in text:
         return f"{text}; start one with inferd serve, or name another with --url"
     if isinstance(error, Denied):
         return f"{text}; give a key with --api-key-file, or the variable {KEY_VARIABLE}"
     if isinstance(error, NotFound) and "model" in text.lower() and "/v2/" not in text:
         return f"{text}; inferd models --url {url} lists those of the server"
+    # The client has said already what listens there.
     if isinstance(error, NotFound | BadAnswer) and "; it is " not in text:
         return f"{text}. Is {url} a server that speaks V2? See --url"
     return text

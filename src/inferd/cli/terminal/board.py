@@ -36,6 +36,7 @@ def board_text(board: Board, width: int = 0) -> str:
             continue
         for row in (head, *rows) if rows else ():
             cells = [cell.ljust(size) for cell, size in zip(row, widths, strict=True)]
+            # No blanks at the ends of lines that people copy.
             lines.append("  " + "  ".join(cells).rstrip())
     return "\n".join([*lines, *board.lines]) + "\n"
 
@@ -80,6 +81,7 @@ class _PlainScreen:
 
     def show(self, board: Board) -> None:
         text = board_text(board, columns())
+        # In a log, the same table each second would be noise.
         if text != self._last:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -132,6 +134,7 @@ def _live() -> _LiveScreen | None:
             parts.append(table)
         return Group(*parts, *(Text(line, style="yellow") for line in board.lines))
 
+    # Drawn when something is shown: rich's own thread would draw it ten times a second.
     return _LiveScreen(Live(auto_refresh=False), render)
 
 

@@ -7,7 +7,9 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
+# More often than people read.
 _LEAST_S = 0.1
+# Carriage return, then erase to the end of the line (ECMA-48, EL).
 _CLEAR = "\r\x1b[K"
 _BAR_COLUMNS = 20
 
@@ -43,6 +45,7 @@ class ProgressLine:
         if not self._is_shown or now_s - self._written_s < _LEAST_S:
             return
         self._written_s = now_s
+        # A full last column would make some terminals wrap.
         width = shutil.get_terminal_size().columns - 1
         self._stream.write(_CLEAR + progress_text(share, words, width))
         self._stream.flush()
