@@ -38,6 +38,8 @@ def check_io(config: ModelConfig, file: str = CONFIG_FILE) -> None:
     _raise_first(config, file, chain(instance_complaints(config), io_complaints(config)))
 
 
+# Apart from check_io: an ensemble has no instances, and a load that is only looked at has no
+# backend that could fill in the rest.
 def check_instances(config: ModelConfig, file: str = CONFIG_FILE) -> None:
     """Check the instance groups of `config`. Raises InvalidConfig with the first complaint."""
     _raise_first(config, file, instance_complaints(config))
@@ -61,9 +63,12 @@ def instance_complaints(config: ModelConfig) -> Iterator[Complaint]:
     """Yield every complaint of `check_instances`."""
     for number, group in enumerate(config.instance_group):
         place, path = f"instance_group '{group.name or number}'", ("instance_group", number)
+        # KIND_MODEL leaves placement to the model itself, so a list of GPUs there would be a wish
+        # that nobody follows.
         if group.kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
             text = f"{place} has kind {group.kind} but lists gpus {list(group.gpus)}"
             yield Complaint(text, (*path, "gpus"))
+        # The backend may not be filled in yet, where the model file decides it.
         if group.profile and config.backend not in ("", "tensorrt"):
             text = f"{place} has a profile, which only TensorRT models can have"
             yield Complaint(text, (*path, "profile"))
@@ -73,10 +78,8 @@ def instance_complaints(config: ModelConfig) -> Iterator[Complaint]:
                 yield Complaint(text, (*path, "gpus", inner))
 
 
-# --- platform ---
-
-
 def _platform_complaints(config: ModelConfig) -> Iterator[Complaint]:
+    # Either of both makes it one, so that whoever forgot the other hears which.
     if config.platform == ENSEMBLE or config.ensemble_scheduling is not None:
         yield from _ensemble_complaints(config)
         return
@@ -85,6 +88,8 @@ def _platform_complaints(config: ModelConfig) -> Iterator[Complaint]:
     if config.platform and not config.backend and known is None:
         text = f"platform '{config.platform}' is unknown{_meant(config.platform)}"
         yield Complaint(text, ("platform",))
+    # No names: a backend that only config.pbtxt's `backend` can select, such as python, or one that
+    # is a plug-in.
     if config.platform and names and config.platform not in names:
         text = (
             f"platform '{config.platform}' does not go with backend '{config.backend}', "
@@ -97,6 +102,7 @@ def _meant(platform: str) -> str:
     """Return a hint at what to write instead of an unknown platform, "" if there is none."""
     if platform == "custom":
         return ": libraries in C++ of the old server's do not run here, a model.py does"
+    # Triton infers the backend from this alias, but then refuses the pair.
     if platform == "libtorch":
         return ", write platform 'pytorch_libtorch'"
     if platforms_of(platform):
@@ -111,6 +117,8 @@ def _ensemble_complaints(config: ModelConfig) -> Iterator[Complaint]:
         text = f"ensemble_scheduling needs platform '{ENSEMBLE}', {given}"
         yield Complaint(text, ("platform",) if config.platform else (path,))
     else:
+        # Only for a real ensemble: where the platform is another, instances may be right and the
+        # steps wrong.
         yield from _own_complaints(config)
     if config.backend not in ("", ENSEMBLE):
         text = f"an ensemble has no backend, the configuration names '{config.backend}'"
@@ -133,24 +141,26 @@ def _own_complaints(config: ModelConfig) -> Iterator[Complaint]:
         if getattr(config, field):
             text = f"an ensemble cannot have {field}: its steps' models have their own"
             yield Complaint(text, (field,))
+    # An empty `optimization {}` equals the default; `given` tells that somebody wrote it.
     if config.optimization != Optimization() or "optimization" in config.given:
         text = "an ensemble cannot have optimization: its steps' models have their own"
         yield Complaint(text, ("optimization",))
 
 
-# --- instances and files ---
-
-
 def _count_complaints(config: ModelConfig) -> Iterator[Complaint]:
+    # A group with gpus has its count on each of them.
     count = sum(group.count * max(1, len(group.gpus)) for group in config.instance_group)
     if count > MAX_INSTANCES:
         text = f"instance_group asks for {count} instances, expected at most {MAX_INSTANCES}"
         groups = config.instance_group
+        # The path leads an editor to the group that makes the sum large, not to the first one.
         most = max(range(len(groups)), key=lambda number: groups[number].count)
         yield Complaint(text, ("instance_group", most, "count"))
 
 
 def _file_complaints(config: ModelConfig) -> Iterator[Complaint]:
+    # Files of a configuration may come with a client's load request: it must not name others of
+    # this machine.
     if not is_inside(config.default_model_filename):
         text = (
             f"default_model_filename '{config.default_model_filename}' leads out of the "

@@ -8,6 +8,8 @@ from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
 _RANGE = re.compile(r"\s*([0-9]{1,5})\s*-\s*([0-9]{1,5})\s*")
+# The characters of a path in RFC 3986, section 3.3, without percent escapes: routes are compared as
+# they were sent.
 _ROUTE = re.compile(r"(/[\w.~!$&'()*+,;=:@-]+)+", re.ASCII)
 
 
@@ -35,6 +37,7 @@ def _check_safe_ports(config: ServerConfig) -> None:
     if text is None:
         return
     found = _RANGE.fullmatch(text)
+    # The impossible range makes one complaint for what is no range and for what is an empty one.
     low, high = map(int, found.groups()) if found else (1, 0)
     if not 0 < low <= high <= 65535:
         msg = f"--sagemaker-safe-port-range is '{text}', expected LOW-HIGH, such as 8000-8999"

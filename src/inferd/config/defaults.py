@@ -20,6 +20,7 @@ from inferd.config.platform import (
 )
 from inferd.errors import InvalidConfig
 
+# Triton's default.
 DEFAULT_SEQUENCE_IDLE_US = 1_000_000
 
 _TWO_ON_CPU = ("onnxruntime", "tensorflow")
@@ -47,6 +48,8 @@ def normalised(
         dynamic_batching=_dynamic(config.dynamic_batching, config.max_batch_size),
         sequence_batching=_sequence(config.sequence_batching, config.max_batch_size),
     )
+    # Triton fills in neither files nor pinned memory nor instances of an ensemble, since it has
+    # none.
     if config.platform == ENSEMBLE:
         return filled
     known = platform_named(config.platform)
@@ -70,6 +73,8 @@ def _filename(config: ModelConfig, backend: str) -> str:
 
 
 def _dynamic(dynamic: DynamicBatching | None, max_batch_size: int) -> DynamicBatching | None:
+    # A number that somebody wrote switches to Triton's rules (docs/decisions/0012); before the
+    # backend has found out max_batch_size there is nothing to fill in.
     if dynamic is None or dynamic.preferred_batch_size or max_batch_size < 1:
         return dynamic
     is_adaptive = not dynamic.max_queue_delay_microseconds
@@ -83,12 +88,15 @@ def _sequence(sequence: SequenceBatching | None, max_batch_size: int) -> Sequenc
     oldest = sequence.oldest
     if oldest is not None and not oldest.preferred_batch_size and max_batch_size > 0:
         oldest = replace(oldest, preferred_batch_size=(max_batch_size,))
+    # protobuf cannot tell a 0 from an absence, and Triton takes both for its default.
     idle_us = sequence.max_sequence_idle_microseconds or DEFAULT_SEQUENCE_IDLE_US
     return replace(sequence, max_sequence_idle_microseconds=idle_us, oldest=oldest)
 
 
 def _pinned(optimization: Optimization) -> Optimization:
     into, out_of = optimization.input_pinned_memory, optimization.output_pinned_memory
+    # Triton shows both as true; there is pinned memory only with a GPU, and nothing reads this
+    # without one.
     return replace(
         optimization,
         input_pinned_memory=True if into is None else into,
@@ -110,10 +118,13 @@ def _instance_groups(config: ModelConfig, gpu_count: int) -> tuple[InstanceGroup
 def _instance_group(group: InstanceGroup, config: ModelConfig, gpu_count: int) -> InstanceGroup:
     kind, gpus = group.kind, group.gpus
     if kind == "KIND_AUTO":
+        # An automatic group whose GPUs this machine lacks goes to the CPU; one that says KIND_GPU
+        # fails.
         fits = gpu_count > 0 and all(0 <= gpu < gpu_count for gpu in gpus)
         kind, gpus = ("KIND_GPU", gpus) if fits else ("KIND_CPU", ())
     if kind == "KIND_GPU" and not gpus:
         gpus = tuple(range(gpu_count))
+    # As in Triton.
     usual_count = 2 if kind == "KIND_CPU" and config.backend in _TWO_ON_CPU else 1
     count = group.count if group.count > 0 else usual_count
     return replace(group, kind=kind, gpus=gpus, count=count)

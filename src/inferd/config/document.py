@@ -18,6 +18,8 @@ MAX_SHOWN = 60
 """How many characters of a wrong value an error message quotes."""
 
 _WORDS = ("NaN", "Infinity", "-Infinity", "inf", "-inf", "nan")
+# Half way between the largest FP32 and 2**128: what is not above rounds to a finite FP32, as in
+# protobuf.
 _FLOAT_MAX = 3.4028235677973366e38
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,100}")  # int() has its own error for thousands of digits
 
@@ -30,6 +32,8 @@ def checked_document(value: Any, message: Any, where: str = "") -> dict[str, Any
     """
     if not isinstance(value, dict):
         raise _wrong(where, "an object", value)
+    # Both spellings are right in protobuf's JSON; an unknown one is left to protobuf, which knows
+    # what is near.
     fields = {**message.fields_by_camelcase_name, **message.fields_by_name}
     checked = value.copy()
     for name, one in value.items():
@@ -57,6 +61,7 @@ def _checked_map(values: dict[str, Any], field: FieldDescriptor, where: str) -> 
     key = entry.fields_by_name["key"]
     checked = {}
     for name, one in values.items():
+        # JSON's keys are texts even where the protocol has numbers.
         _checked_value(name, key, f"a key of {where}")
         checked[name] = _checked_value(one, value_field(field), f"{where}['{name[:MAX_SHOWN]}']")
     return checked
@@ -75,8 +80,10 @@ def _checked_value(value: Any, field: FieldDescriptor, where: str) -> Any:
 
 def _checked_enum(value: Any, enum: Any, where: str) -> Any:
     names, numbers = enum.values_by_name, enum.values_by_number
+    # Triton's reader takes names in any case.
     if isinstance(value, str) and value.upper() in names:
         return value.upper()
+    # In Python, True is an int, and would be the enum's 1.
     if not isinstance(value, int) or isinstance(value, bool) or value not in numbers:
         raise _wrong(where, f"one of {', '.join(names)}", value)
     return value
@@ -86,6 +93,7 @@ def _whole(least: int, most: int) -> tuple[str, Callable[[Any], bool]]:
     def is_right(value: Any) -> bool:
         if isinstance(value, str):  # 64-bit numbers may be strings: JSON's are doubles
             value = int(value) if _WHOLE_NUMBER.fullmatch(value) else None
+        # JSON has one kind of number: 4.0 is 4.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
@@ -101,6 +109,7 @@ def _number(most: float) -> tuple[str, Callable[[Any], bool]]:
             except ValueError:
                 return False
         if isinstance(value, (int, float)) and not isinstance(value, bool):
+            # Not `<=`: that is false for NaN, which protobuf takes.
             return not abs(value) > most
         return value in _WORDS if isinstance(value, str) else False
 
@@ -130,4 +139,5 @@ def _shown_value(value: Any) -> str:
     if isinstance(value, str):
         return f"'{value[:MAX_SHOWN]}{'...' if len(value) > MAX_SHOWN else ''}'"
     names = {dict: "an object", list: "a list", type(None): "null"}
+    # A list or number of megabytes must not become a line of the log.
     return names.get(type(value)) or str(value)[:MAX_SHOWN]

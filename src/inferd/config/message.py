@@ -17,6 +17,7 @@ from inferd.config.model import ModelConfig
 from inferd.errors import FieldPath, InvalidConfig, NoDatatype
 from inferd.tensor.dtype import DATATYPES, DataType
 
+# Where the protocol wraps a value in messages of their own, or has a name that Python reserves.
 _PATHS = {
     "datatype": "data_type",
     "decoupled": "model_transaction_policy",
@@ -29,6 +30,8 @@ _PATHS = {
 }
 """Attributes that have another name in the protocol; a dot leads into a message."""
 
+# `optimization {}` and no optimization are different JSON (Triton shows only what is set), but
+# equal objects.
 _FOLDED = (
     "optimization",
     "optimization.graph",
@@ -60,9 +63,6 @@ def write_message(config: ModelConfig, message: Message) -> None:
         reduce(getattr, path.split("."), message).SetInParent()
 
 
-# --- message to object ---
-
-
 def _is_given(message: Any, path: str) -> bool:
     for name in path.split("."):
         if not message.HasField(name):
@@ -73,6 +73,8 @@ def _is_given(message: Any, path: str) -> bool:
 
 def _read(message: Any, cls: Any) -> Any:
     if cls is None:
+        # A wrapper such as ModelParameter{string_value} stands for its value, and one without
+        # fields, such as VersionPolicy.All, for having been there.
         inner = message.DESCRIPTOR.fields
         return _read_field(message, inner[0], None) if inner else True
     values: dict[str, Any] = {}
@@ -81,6 +83,8 @@ def _read(message: Any, cls: Any) -> Any:
         if field.has_presence and not owner.HasField(field.name):
             continue
         values[attribute.name] = _read_field(owner, field, _class_in(attribute.type))
+        # Only a datatype: TYPE_INVALID, protobuf's 0, is also what one reads that was never
+        # written.
         if values[attribute.name] is None and attribute.default is MISSING:
             kind = message.DESCRIPTOR.name.removeprefix("Model").lower()
             msg = f"{kind} '{message.name}' has no {field.name}"
@@ -105,6 +109,7 @@ def _read_at(path: FieldPath, field: FieldDescriptor, value: Any, cls: Any) -> A
     """Return the value at `path` below its message; errors tell the way to it."""
     try:
         return _read_value(field, value, cls)
+    # Each level puts its own step before the path, so that no path is made while all is well.
     except InvalidConfig as error:
         error.path = (*path, *error.path)
         raise
@@ -116,16 +121,15 @@ def _read_value(field: FieldDescriptor, value: Any, cls: Any) -> Any:
     if field.enum_type is None:
         return value
     named = field.enum_type.values_by_number.get(value)
+    # proto3's enums are open: any number is kept.
     if named is None:
         known = ", ".join(field.enum_type.values_by_name)
         msg = f"{field.name} is {value}, expected one of {known}"
         raise InvalidConfig(msg)
     if field.enum_type.name == "DataType":
+        # None for TYPE_INVALID; whether that is wrong depends on the field.
         return DATATYPES.get(named.name.removeprefix("TYPE_"))
     return named.name
-
-
-# --- object to message ---
 
 
 def _write(message: Any, value: Any) -> None:
@@ -135,6 +139,7 @@ def _write(message: Any, value: Any) -> None:
         return
     for attribute in _attributes(value):
         one = getattr(value, attribute.name)
+        # A field at its default that is written would become "set", and be shown by to_json.
         if one != _default_of(attribute):
             _write_field(*_place_of(attribute, message), one)
 
@@ -145,6 +150,7 @@ def _write_field(owner: Any, field: FieldDescriptor, value: Any) -> None:
         for key, item in value.items():
             if value_field(field).message_type is None:
                 target[key] = item
+            # Reading target[key] makes the entry, even for a message without content.
             else:
                 _write(target[key], item)
     elif field.is_repeated:
@@ -154,6 +160,7 @@ def _write_field(owner: Any, field: FieldDescriptor, value: Any) -> None:
             else:
                 _write(target.add(), item)
     elif field.message_type is not None:
+        # Presence counts: `cuda {}` is more than no cuda.
         target.SetInParent()
         _write(target, value)
     else:
@@ -164,11 +171,9 @@ def _number_of(field: FieldDescriptor, value: Any) -> Any:
     if field.enum_type is None:
         return value
     if isinstance(value, DataType):
+        # The one datatype that configurations and the protocol call by different names.
         value = "TYPE_STRING" if value is DataType.BYTES else f"TYPE_{value.value}"
     return field.enum_type.values_by_name[value].number
-
-
-# --- attributes and fields ---
 
 
 def _attributes(described: Any) -> list[Field[Any]]:

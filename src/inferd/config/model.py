@@ -12,8 +12,6 @@ from inferd.tensor.dtype import DataType
 OURS = {"ours": True}
 """Marks fields that the protocol's messages do not have."""
 
-# --- inputs and outputs ---
-
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
@@ -33,6 +31,7 @@ class ModelInput:
     allow_ragged_batch: bool = False
     is_shape_tensor: bool = False
     is_non_linear_format_io: bool = False
+    # Not compared: two configurations that differ in what was guessed are the same to a reload.
     is_unranked: bool = field(default=False, compare=False, metadata=OURS)
 
 
@@ -72,9 +71,6 @@ class BatchOutput:
     kind: str = "BATCH_SCATTER_WITH_INPUT_SHAPE"
     target_name: tuple[str, ...] = ()
     source_input: tuple[str, ...] = ()
-
-
-# --- where it runs ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +113,6 @@ class InstanceGroup:
     host_policy: str = ""
 
 
-# --- which versions are served ---
-
-
 @dataclass(frozen=True, slots=True)
 class VersionPolicy:
     """One of: a number of `latest` versions, `all` versions, or `specific` ones."""
@@ -127,9 +120,6 @@ class VersionPolicy:
     latest: int | None = None
     all: bool = False
     specific: tuple[int, ...] | None = None
-
-
-# --- how the framework runs it ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +172,6 @@ class Optimization:
     eager_batching: bool = False
 
 
-# --- when, and with which others, a request runs ---
-
-
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
     """How long and how many requests may wait. A `max_queue_size` of 0 sets no limit."""
@@ -209,6 +196,7 @@ class DynamicBatching:
     default_priority_level: int = 0
     default_queue_policy: QueuePolicy | None = None
     priority_queue_policy: dict[int, QueuePolicy] = field(default_factory=dict)
+    # Not compared, like is_filled: they follow from the other fields before filling in.
     is_adaptive: bool = field(default=False, compare=False, metadata=OURS)
     is_filled: bool = field(default=False, compare=False, metadata=OURS)
 
@@ -316,9 +304,6 @@ class EnsembleScheduling:
     max_inflight_requests: int = 0
 
 
-# --- everything else ---
-
-
 @dataclass(frozen=True, slots=True)
 class WarmupInput:
     """One input of a warm-up request: zeros, random numbers, or a file in warmup/."""
@@ -391,6 +376,8 @@ class ModelConfig:
     model_repository_agents: tuple[RepositoryAgent, ...] = ()
     response_cache: bool = False
     model_metrics: tuple[MetricControl, ...] = ()
+    # Not compared: it is how the same was written, and must not make a reload that changes nothing.
     given: frozenset[str] = field(default=frozenset(), compare=False, metadata=OURS)
+    # Compared: 0 that was written and 0 that was left out load differently.
     is_unbatched: bool = field(default=False, metadata=OURS)
     written: frozenset[str] = field(default=frozenset(), compare=False, metadata=OURS)

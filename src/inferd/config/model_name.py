@@ -1,5 +1,7 @@
 """Model names: which texts can be one."""
 
+# The backslash on Linux, too: a repository may be copied to Windows, and clients put names into
+# paths of their own.
 _SEPARATORS = frozenset("/\\\0")
 
 
@@ -7,8 +9,10 @@ def is_model_name(name: str) -> bool:
     """Tell whether `name` can be that of a model: not blank or hidden, printable, no separators."""
     return (
         bool(name.strip())
+        # Folders such as .git and .ipynb_checkpoints lie in repositories and are no models.
         and not name.startswith(".")
         and not has_separators(name)
+        # Names are written into logs, where a line break would begin a forged line.
         and name.isprintable()
     )
 

@@ -16,6 +16,7 @@ MAX_SHOWN = 100
 
 _DIGITS = 20  # more than any valid number has, and few enough for int() to be fast
 _SETTING_DIGITS = 9
+# Parameters are texts of people's, not of Triton's command line, hence also yes and no.
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -59,6 +60,7 @@ def number(config: ModelConfig, key: str, most: float = 2**53, *, default: float
         found = float(text)
     except ValueError:
         found = -1
+    # False for NaN, too.
     if not 0 <= found <= most:
         limit = "of 0 or more" if most > 2**52 else f"from 0 to {most:g}"
         raise _refused(config, key, f"a number {limit}")
@@ -94,6 +96,7 @@ def texts(config: ModelConfig, key: str) -> list[str]:
 
 def is_converted(config: ModelConfig) -> bool:
     """Tell whether the model asks to be converted to ONNX. Raises InvalidConfig."""
+    # A word and not "true": other formats may come.
     wanted = config.parameters.get(CONVERT)
     if wanted not in (None, "", "onnx"):
         raise _refused(config, CONVERT, "onnx")
@@ -107,6 +110,8 @@ def takes_table(config: ModelConfig) -> bool:
 
 def check_native(config: ModelConfig, what: str) -> None:
     """Raise Unsupported, saying `what` is compiled code, unless ALLOW_NATIVE is true."""
+    # Compiled code that a client or a hub supplies can do all that the server's user can; who runs
+    # the server has to say that this is meant.
     if not is_on(config, ALLOW_NATIVE):
         msg = (
             f"model '{config.name}': {what}, which is run only if parameter {ALLOW_NATIVE} is true"

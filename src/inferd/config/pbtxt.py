@@ -26,6 +26,8 @@ from inferd.errors import InvalidConfig
 FLOAT_MAX = float(finfo(float32).max)
 
 
+# Strings first, so that a # in one begins no comment. An open string ends with its line, as in
+# protobuf's text format.
 _STRING_OR_COMMENT = re.compile(rb"""("(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)|#[^\n]*""")
 
 
@@ -37,6 +39,7 @@ def decode_pbtxt(content: bytes, file: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
+        # Blanks of the same length keep lines and columns of later complaints right.
         content = _STRING_OR_COMMENT.sub(_blanked, content)
     try:
         return content.decode()
@@ -57,6 +60,7 @@ def parse_pbtxt(text: str, file: str) -> ModelConfig:
     Raises InvalidConfig with file, line, column and field.
     """
     message = _empty_message()
+    # Triton refuses such files, too; protobuf's complaint is about an invisible character.
     if text.startswith("\ufeff"):
         msg = f"{file}:1:1: the file begins with a byte order mark; save it as UTF-8 without one"
         raise _at(msg, 1, 1)
@@ -65,6 +69,7 @@ def parse_pbtxt(text: str, file: str) -> ModelConfig:
     except text_format.ParseError as error:
         line, column = error.GetLine() or 1, error.GetColumn() or 1
         complaint = _complaint(str(error), _field_before(text, line, column))
+        # protobuf says what it expected, not what it found there.
         if complaint.endswith(_LACKS_FOUND):
             complaint += f", got {_token_at(text, line, column)}"
         msg = f"{file}:{line}:{column}: {complaint}"
@@ -83,6 +88,7 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
     """
     message = _empty_message()
     try:
+        # Not json.loads: that takes NaN, and of a name given twice it does not tell either.
         document = orjson.loads(text)
         if not isinstance(document, dict):
             msg = f"{file}: expected a JSON object"
@@ -97,6 +103,7 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
         msg = f"{file}: {_json_complaint(str(error))}"
         raise InvalidConfig(msg) from error
     with _in_file(file):
+        # protobuf's JSON has each name in two spellings.
         is_sized = any(
             document.get(name) is not None for name in ("max_batch_size", "maxBatchSize")
         )
@@ -125,11 +132,9 @@ def to_pbtxt(config: ModelConfig) -> str:
     return f"max_batch_size: 0\n{text}" if config.is_unbatched else text
 
 
-# --- messages ---
-
-
 def _names_size(text: str) -> bool:
     """Return whether `text`, which is sound, gives max_batch_size, the only field of that name."""
+    # A name in a string or comment is none.
     code = _STRING_OR_COMMENT.sub(b"", text.encode())
     return re.search(rb"\bmax_batch_size\b", code) is not None
 
@@ -164,16 +169,15 @@ def _in_file(file: str) -> Iterator[None]:
         yield
     except InvalidConfig as error:
         msg = f"{file}: {error}"
+        # The error below is the same one without the file.
         raise type(error)(msg, error.path) from None
-
-
-# --- JSON ---
 
 
 def _message_to_json(message: Any) -> dict[str, Any]:
     return {
         field.name: _field_to_json(field, getattr(message, field.name))
         for field in message.DESCRIPTOR.fields
+        # Triton's form: scalars are there even at their defaults, messages only if they are set.
         if not field.has_presence or message.HasField(field.name)
     }
 
@@ -181,6 +185,7 @@ def _message_to_json(message: Any) -> dict[str, Any]:
 def _field_to_json(field: FieldDescriptor, value: Any) -> Any:
     if is_map(field):
         values = value_field(field)
+        # A protobuf map has no order, and two calls should give equal texts.
         return {str(key): _value_to_json(values, value[key]) for key in sorted(value)}
     if field.is_repeated:
         return [_value_to_json(field, item) for item in value]
@@ -200,15 +205,14 @@ def _float_to_json(field: FieldDescriptor, value: float) -> float | str:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if field.type != FieldDescriptor.TYPE_FLOAT:
         return value
+    # What FP32 keeps of 0.1 is printed as the shortest number that reads back as it.
     shortest = float(str(float32(value)))  # 0.1, not 0.10000000149011612
     return shortest if abs(shortest) <= FLOAT_MAX else value  # readers would refuse the rounded one
 
 
-# --- error messages ---
-
-
 def _complaint(text: str, field: str) -> str:
     """Return protobuf's error `text` about the value of `field`, reworded."""
+    # The place is said in front, and what was read may hold line breaks.
     text = re.sub(r"\A\d+:\d+ : (?:'.*': )?", "", text, flags=re.DOTALL)
     if match := re.search(r'Message type "(.+?)" has no field named "(.+?)"', text):
         return _unknown_field(match[1], match[2])
@@ -216,6 +220,7 @@ def _complaint(text: str, field: str) -> str:
         return _unknown_value(match[1], match[2], field)
     if match := re.search(r"Invalid enum value (\S+) for enum type ([\w.]+)", text):
         return _unknown_value(match[2], match[1], field)
+    # In the order of the table: general patterns come last.
     for pattern, words in _WORDS.items():
         if match := re.search(pattern, text):
             return words.format(*match.groups(), field=field, most=MAX_SHOWN)
@@ -279,6 +284,7 @@ def _token_at(text: str, line: int, column: int) -> str:
 def _field_before(text: str, line: int, column: int) -> str:
     """Return the field whose value is at `line` and `column` (both from 1), '' if none is found."""
     lines = text.split("\n")[:line]
+    # Up to the value, not the line's end: the name stands before it.
     before = "\n".join([*lines[:-1], lines[-1][: column - 1]])
     names = re.findall(r"([A-Za-z_]\w*)\s*[:{\[<]", before)
     return names[-1] if names else ""

@@ -32,6 +32,8 @@ class Platform(NamedTuple):
     is_filled: bool = False
 
 
+# The order matters where a folder holds files of two formats: as in Triton, frozen TensorFlow
+# before plans before ONNX.
 PLATFORMS: tuple[Platform, ...] = (
     Platform(
         "tensorflow_savedmodel",
@@ -55,6 +57,7 @@ PLATFORMS: tuple[Platform, ...] = (
         ("onnxruntime_onnx", "onnx_onnxv1"),
         is_filled=True,
     ),
+    # Not filled in: Triton has no platform for it, so clients that compare configurations see "".
     Platform("openvino", "openvino", "model.xml", ("openvino_ir",)),
     Platform("litert_tflite", "litert", "model.tflite", ("litert_tflite",)),
     Platform(
@@ -90,6 +93,7 @@ def platform_named(name: str) -> Platform | None:
 
 def is_python_based(config: ModelConfig) -> bool:
     """Tell whether a model asks for a Python-based backend, by the name of its backend."""
+    # The "python" backend has model.py as its model, not as its runtime.
     return config.runtime == PYTHON_RUNTIME and config.backend not in ("", "python")
 
 
@@ -101,6 +105,7 @@ def platforms_of(backend: str) -> tuple[Platform, ...]:
 def platform_of_file(filename: str) -> Platform | None:
     """Return the platform of a model file or folder by the ending of its name, or None."""
     for known in PLATFORMS:
+        # A suffix, since people name files by what they hold; for model.py that is .py.
         if known.filename and filename.endswith(known.filename.removeprefix("model")):
             return known
     return None

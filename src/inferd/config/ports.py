@@ -8,8 +8,10 @@ from typing import NamedTuple
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
+# Triton's.
 _METRICS_PORT = 8002
 
+# In this order ports are named in messages.
 _WORDS = {"HTTP": "http", "gRPC": "grpc", "SageMaker": "sagemaker", "Vertex AI": "vertex_ai"}
 """By protocol, the word in the names of its port's options."""
 
@@ -36,6 +38,7 @@ def ports_of(config: ServerConfig) -> tuple[Port, ...]:
 
 def is_one_port(config: ServerConfig) -> bool:
     """Tell whether gRPC and HTTP share a port: both are set to the same number, not 0."""
+    # Two ports that the system chooses are two ports.
     is_same = config.http_port == config.grpc_port != 0
     return config.allow_http and config.allow_grpc and is_same
 
@@ -61,6 +64,7 @@ def are_metrics_on_http(config: ServerConfig) -> bool:
 def has_health_port(config: ServerConfig) -> bool:
     """Tell whether health checks have a port of their own, other than the HTTP port."""
     port = config.http_health_port
+    # Else health checks are answered on the HTTP port, which does that in any case.
     return port is not None and not (config.allow_http and port == config.http_port != 0)
 
 
@@ -78,6 +82,7 @@ def listening(config: ServerConfig, default_address: str) -> Iterator[Listening]
     """Yield every port to be opened; `default_address` is bound where none is configured."""
     http = config.http_address or default_address
     if config.allow_http:
+        # The HTTP port comes first, because ready lines and supervisors report in this order.
         yield Listening("HTTP", "http", http, config.http_port, config.reuse_http_port)
     if config.allow_grpc and not is_one_port(config):
         grpc = config.grpc_address or default_address
@@ -96,6 +101,7 @@ def listening(config: ServerConfig, default_address: str) -> Iterator[Listening]
 
 def cannot_listen(port: Listening, reason: str) -> InvalidConfig:
     """Return the error for a port that cannot be opened; it names the options that help."""
+    # RFC 3986, section 3.2.2: an address with colons stands in brackets.
     where = f"[{port.address}]" if ":" in port.address else port.address
     protocol = "metrics" if port.protocol == "Metrics" else port.protocol
     return InvalidConfig(
@@ -119,6 +125,7 @@ def why_not(error: OSError) -> str:
     """
     if isinstance(error, socket.gaierror):
         return str(error.strerror).lower()
+    # os.strerror, since the exception's own text has the address in it a second time.
     if error.errno:
         return os.strerror(error.errno).lower()
     return "the address is taken, or not one of this machine"

@@ -15,12 +15,14 @@ from google.protobuf.text_encoding import CUnescape
 
 from inferd.errors import FieldPath
 
+# Comments may stand between any two tokens.
 _TOKEN = re.compile(
     r"""\s*(?:\#[^\n]*\s*)*
     (?:(?P<quoted>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?P<word>[-+]?[\w.]+)|(?P<mark>\S))""",
     re.VERBOSE,
 )
 _CLOSES = {"{": "}", "<": ">", "[": "]"}
+# Far more than the schema nests; thousands of braces must not exhaust the stack.
 _MAX_DEPTH = 100
 
 
@@ -93,6 +95,8 @@ class Positions:
         """
         if not self.is_whole:
             return None
+        # A place may come from protobuf, which counts lines beyond the last for a text that ends
+        # too early.
         if isinstance(place, Position):
             offset = self._lines[min(place.line, len(self._lines)) - 1] + place.column - 1
         else:
@@ -103,7 +107,9 @@ class Positions:
         around = [span for span in self._spans if span[0] <= offset < span[1]]
         if not around:
             return None
+        # Of the fields around a place, the one that begins last is the innermost.
         begin, end = max(around)
+        # Line breaks stay, so that places after it do.
         blank = re.sub(r"[^\n]", " ", self._text[begin:end])
         return Remainder(f"{self._text[:begin]}{blank}{self._text[end:]}", begin, end)
 
@@ -125,6 +131,8 @@ class Positions:
                 break
             value = values[0]
             offset = value.name
+            # A map is a list of entries with key and value (protobuf, text format), which may stand
+            # apart.
             keyed = {_key(one): one for one in values if "key" in one.fields}
             if way and keyed and str(way[0]) in keyed:
                 value = keyed[str(way.pop(0))]
@@ -137,8 +145,6 @@ class Positions:
             elif way and (keyed or isinstance(way[0], int)):
                 break
         return offset
-
-    # --- reading ---
 
     def _read_tokens(self) -> Iterator[re.Match[str]]:
         offset = 0
@@ -163,7 +169,9 @@ class Positions:
             raise _Broken
         while self._next is not None and self._peek() != closing:
             self._read_field(block, depth)
+        # At the top there is nothing to close.
         if closing:
+            # The innermost open block: an outer one is open only because this one is.
             if self._next is None and self.unclosed is None:
                 self.unclosed = self._position(block.begin)
             block.end = self._take().end()
@@ -174,6 +182,8 @@ class Positions:
             raise _Broken
         begin = name.start("word")
         place = len(self._spans)
+        # To the end until its end is known, so that a place in a text that breaks off is still
+        # within it.
         self._spans.append((begin, len(self._text)))
         if self._peek() == ":":
             self._take()
@@ -185,6 +195,7 @@ class Positions:
             values.append(value)
             end = value.end
         self._spans[place] = (begin, end)
+        # Both may follow a field, or neither (protobuf, text format).
         if self._next is not None and self._peek() in (";", ","):
             self._take()
 
@@ -199,6 +210,7 @@ class Positions:
             if self._peek() == ",":
                 self._take()
         if is_empty:
+            # An empty list is a place for complaints about it.
             values.append(_Value(begin, begin))
         return self._take().end()
 
@@ -210,6 +222,7 @@ class Positions:
         elif token.lastgroup == "quoted":
             while self._next is not None and self._next.lastgroup == "quoted":
                 value.end = self._take().end()  # texts beside each other are one
+        # A minus may stand apart from its number.
         elif value.text == "-":
             value.end = self._take().end()
         elif token.lastgroup == "mark":
@@ -219,6 +232,7 @@ class Positions:
 
 def _key(entry: _Value) -> str:
     text = entry.fields["key"][-1].text
+    # Keys of maps are compared as values: with escapes read.
     if text[:1] in ("'", '"'):
         raw: bytes = CUnescape(text[1:-1])
         return raw.decode(errors="replace")

@@ -62,10 +62,13 @@ def read_settings(
     warnings = _misspelled_variables(options, environ)
     chosen = _read_variables(options, environ, warnings)
     chosen |= _read_flags(options, flags)
+    # After the variables, which may name the file as well.
     if "config" in chosen:
         chosen = _read_file(options, Path(chosen["config"])) | chosen
+    # Only a default: a mode that contradicts is refused below, by name, rather than changed.
     if chosen.get("sagemaker_multi_model"):
         chosen.setdefault("model_control_mode", "explicit")
+    # Below all that somebody chose.
     config: ServerConfig = kind(**(vertex_ai_defaults(environ) | chosen))
     check_server_config(config)
     warnings += _without_effect(options, config)
@@ -94,6 +97,7 @@ def vertex_ai_defaults(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the defaults that differ when Vertex AI runs the server, by option."""
     if environ.get("AIP_MODE") != "PREDICTION":
         return {}
+    # Where the platform has copied the model to.
     models = environ.get("AIP_STORAGE_URI")
     return _PREDICTION | ({"model_repository": (models,)} if models else {})
 
@@ -104,6 +108,8 @@ def _text(value: object) -> object:
 
 def check_server_config(config: ServerConfig) -> None:
     """Raise InvalidConfig when options contradict each other."""
+    # Results of these readers are thrown away: each is read again where it is used, but a mistake
+    # has to be told at the start, in one line.
     read_trace_config(config.trace_config)
     _check_ports(config)
     if "" in config.model_repository:  # as from PATH="$UNSET": must not mean the working directory
@@ -119,6 +125,7 @@ def check_server_config(config: ServerConfig) -> None:
         _check_tls(config, protocol)
     if is_one_port(config):
         _check_one_port(config)
+    # One socket has one address.
     if are_metrics_on_http(config) and config.metrics_address not in (None, config.http_address):
         msg = (
             "--metrics-port equals --http-port, so --metrics-address must be left out, or equal "
@@ -138,6 +145,7 @@ def check_server_config(config: ServerConfig) -> None:
     read_host_policies(config.host_policy)
     read_cache_config(config.cache_config)
     for text in config.backend_config:
+        # The value is a backend's affair, line breaks included.
         if not re.fullmatch(r"([^,=]+,)?[^,=]+=.*", text, re.DOTALL):
             msg = f"--backend-config is '{text}', expected SETTING=VALUE or BACKEND,SETTING=VALUE"
             raise InvalidConfig(msg)
@@ -165,6 +173,7 @@ def _check_ports(config: ServerConfig) -> None:
             "--grpc-unix-socket needs gRPC, which --allow-grpc=false turns off; choose one of them"
         )
         raise InvalidConfig(msg)
+    # On one port it is the HTTP server that accepts, also on the socket.
     if config.grpc_unix_socket and config.grpc_transport != "own" and not is_one_port(config):
         msg = f"--grpc-unix-socket needs --grpc-transport=own, not {config.grpc_transport}"
         raise InvalidConfig(msg)
@@ -174,6 +183,7 @@ def _check_ports(config: ServerConfig) -> None:
 
 
 def _check_control(config: ServerConfig) -> None:
+    # Triton leaves these aside in the other modes; who names models there expects only them.
     if config.load_model and config.model_control_mode != "explicit":
         msg = (
             f"--load-model needs --model-control-mode=explicit; "
@@ -199,6 +209,7 @@ def _check_tls(config: ServerConfig, protocol: str) -> None:
     if not (mutual or getattr(config, f"{protocol}_use_ssl")):
         return
     flag = f"--{protocol}-use-ssl-mutual" if mutual else f"--{protocol}-use-ssl"
+    # Without --…-root-cert every certificate, or none, would be trusted.
     needed = ("server_cert", "server_key", "root_cert") if mutual else ("server_cert", "server_key")
     for name in needed:
         if getattr(config, f"{protocol}_{name}") is None:
@@ -213,6 +224,7 @@ def _check_one_port(config: ServerConfig) -> None:
     if config.http_address != config.grpc_address:
         msg = "--grpc-port equals --http-port, so --http-address and --grpc-address must be equal"
         raise InvalidConfig(msg)
+    # Nothing said for gRPC is no contradiction.
     has_grpc_tls = config.grpc_use_ssl or config.grpc_use_ssl_mutual
     if has_grpc_tls and any(
         getattr(config, f"grpc_{name}") != getattr(config, f"http_{name}")
@@ -224,6 +236,7 @@ def _check_one_port(config: ServerConfig) -> None:
 
 def _read_flags(options: Mapping[str, Option], flags: Sequence[GivenFlag]) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
+    # Old spellings come from scripts that are wrapped by newer ones.
     named = {each.name for each in flags if not _is_old(options, each)}
     for given in flags:
         value = options[given.name].read_text(given.text, given.spelling)
@@ -231,6 +244,8 @@ def _read_flags(options: Mapping[str, Option], flags: Sequence[GivenFlag]) -> di
             if given.name in named and _is_old(options, given):
                 continue  # Triton, too, lets the new spelling win, whichever comes last
         else:
+            # Values of repeated flags add up in order; a file's or a variable's list is replaced as
+            # a whole.
             value = (*chosen.get(given.name, ()), value)
         chosen[given.name] = value
     return chosen
@@ -245,6 +260,7 @@ def _read_variables(
 ) -> dict[str, Any]:
     chosen = {}
     for name, each in options.items():
+        # inferd's own name wins over a platform's.
         variable = each.variable if environ.get(each.variable) or not each.also else each.also
         text = environ.get(variable, "")
         if not text:
@@ -253,6 +269,7 @@ def _read_variables(
             # A Kubernetes service called inferd-http puts INFERD_HTTP_PORT=tcp://... in every pod.
             warnings.append(f"{variable} is left aside: {text!r} was put there by Kubernetes")
         elif each.kind is tuple:
+            # Not a comma, which stands within the values of most lists.
             parts = [part for part in text.split(";") if part]
             chosen[name] = tuple(each.read_text(part, variable) for part in parts)
         else:
@@ -265,6 +282,8 @@ def _misspelled_variables(options: Mapping[str, Option], environ: Mapping[str, s
     return [
         f"the variable {name} is not known{nearest(name, known)}"
         for name in sorted(environ)
+        # A warning only: variables of other programs may begin so, and a start must not fail for
+        # them.
         if name.startswith(_PREFIX)
         and name not in known
         and not _is_of_kubernetes(name, environ[name])
@@ -285,12 +304,14 @@ def _read_file(options: Mapping[str, Option], path: Path) -> dict[str, Any]:
     except OSError as error:
         msg = f"cannot read the options file {path}: {error.strerror}"
         raise InvalidConfig(msg) from error
+    # TOML is UTF-8 by its specification.
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         msg = f"{path} is not TOML: {error}"
         raise InvalidConfig(msg) from error
     except (RecursionError, ValueError) as error:  # a number with thousands of digits
         msg = f"{path} nests too deeply, or has a number of too many digits"
         raise InvalidConfig(msg) from error
+    # A file that names a file would leave open which one wins.
     by_key = {each.key: each for each in options.values() if each.name != "config"}
     chosen = {}
     for key, value in table.items():

@@ -24,8 +24,10 @@ def wiring_complaints(config: ModelConfig, steps: Sequence[EnsembleStep]) -> Ite
             before, _ = writers[tensor]
             text = f"tensor '{tensor}' is written twice: by {before} and by {place}"
             yield Complaint(text, path)
+        # The last one counts from here on, so that a third writer is told beside its neighbour.
         writers[tensor] = place, path
     read = set()
+    # All steps are written first: steps may stand in any order, the data's flow decides.
     for tensor, place, path in _read(config, steps):
         if tensor not in writers:
             yield Complaint(f"no step writes tensor '{tensor}' → {place}", path)

@@ -10,11 +10,13 @@ from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
 AUTO = "auto"
+# Above the processors of any machine, and a slip of the keyboard does not fill the process table.
 MOST = 512
 
 _CGROUP = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _THREADS = "intra_op_thread_count"
+# Totals of the server; limits of one connection or request are not shared.
 _LIMITS = ("max_inflight_requests", "max_inflight_bytes")
 _CONNECTIONS = ("http_max_connections", "grpc_max_connections")
 
@@ -30,6 +32,8 @@ def worker_count(
     text = config.workers.strip().lower()
     if text == AUTO:
         processors = processor_count(cgroup, membership)
+        # Each process's executions take that many threads, so more processes would compete for the
+        # same processors. With 0, ONNX Runtime takes all.
         return max(1, processors // (thread_count(config) or processors))
     if not text.isdecimal() or not 1 <= int(text) <= MOST:
         msg = f"--workers is '{config.workers}', expected a number from 1 to {MOST}, or {AUTO}"
@@ -39,8 +43,11 @@ def worker_count(
 
 def processor_count(cgroup: Path = _CGROUP, membership: Path = _MEMBERSHIP) -> int:
     """Return how many processors this process may use: those it is bound to, and its quota."""
+    # cpu_count() counts those of the machine, also where taskset or Docker's --cpuset-cpus allows a
+    # few. macOS and Windows have no such call.
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     quotas = [_quota(group) for group in _groups(cgroup, membership)]
+    # A quota of 1.5 processors keeps two processes busier than one.
     return max(1, math.ceil(min(bound or 1, *quotas)))
 
 
@@ -66,10 +73,13 @@ def _groups(cgroup: Path, membership: Path) -> list[Path]:
         return found
     for line in lines:
         _, controllers, path = line.split(":", 2)
+        # Version 2 has one line without controllers; version 1 one for each, of which only cpu has
+        # quotas.
         if controllers and "cpu" not in controllers.split(","):
             continue
         group = cgroup / "cpu" if controllers else cgroup
         for name in Path(path).parts[1:]:
+            # A group outside of what the container sees.
             if name != "..":
                 group /= name
                 found.append(group)
@@ -98,6 +108,7 @@ def share_of(config: ServerConfig, count: int) -> ServerConfig:
     Connections are spread evenly, so that a share is enough; it is a little larger, because a
     process that is replaced has its connections beside those of the new one.
     """
+    # Rounded up, so that a limit below the number of processes leaves each something.
     shares = {name: math.ceil(getattr(config, name) / count) for name in _LIMITS}
     shares |= {name: math.ceil(getattr(config, name) / count) + 1 for name in _CONNECTIONS}
     return replace(config, **shares)

@@ -16,6 +16,8 @@ from inferd.errors import InvalidConfig
 PREFIX = "inferd_"
 """Every key begins with this, so that scanners for leaked secrets can recognise it."""
 
+# No colon, which ends the name; no # or blank at the start, which make a line a comment or are
+# stripped.
 _NAME = re.compile(r"[^:#\s][^:\x00-\x1f]{0,99}")
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -39,8 +41,11 @@ def make_key(name: str, groups: str = "") -> NewKey:
 
     Raises InvalidConfig for a name the file cannot hold, and for unknown groups.
     """
+    # Characters that need no quoting in a header, a shell or YAML.
     key = PREFIX + secrets.token_urlsafe(32)
     line = f"{name}:{hash_key(key.encode()).hex()}" + (f":{groups}" if groups else "")
+    # Checked as it will be read: a key whose line is refused is found by its maker, not by the
+    # server.
     _read_line(line, "the new key")
     return NewKey(key, line)
 
@@ -63,6 +68,7 @@ def read_api_keys(text: str, where: str) -> Mapping[bytes, ApiKey]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         digest, key = _read_line(line.strip(), f"{where}: line {number}")
+        # Of two lines for one key, a person who takes back one would think that it is gone.
         if digest in found:
             msg = f"{where}: line {number}: the key is there twice"
             raise InvalidConfig(msg)
@@ -77,6 +83,7 @@ def _read_line(line: str, where: str) -> tuple[bytes, ApiKey]:
         msg = f"{where}: expected NAME:HASH or NAME:HASH:GROUPS, HASH of 64 hexadecimal digits"
         raise InvalidConfig(msg)
     digest = bytes.fromhex(hashed)
+    # A line that ends in a colon names no group: probably a mistake, and must not open all of them.
     if not colon:
         return digest, ApiKey(name)
     return digest, ApiKey(name, frozenset(read_groups(where, groups)))

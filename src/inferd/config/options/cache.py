@@ -14,6 +14,7 @@ USER_VARIABLE = "TRITONCACHE_REDIS_USERNAME"
 PASSWORD_VARIABLE = "TRITONCACHE_REDIS_PASSWORD"
 
 _FLAG = "--cache-config"
+# Fits in 64 bits, and int() of thousands of digits takes quadratic time.
 _MAX_DIGITS = 18
 
 
@@ -36,8 +37,11 @@ class RedisCacheSettings:
     host: str
     port: int
     user: str | None = None
+    # A traceback or a debug line of the settings must not show it.
     password: str | None = field(default=None, repr=False)
     db: int = 0
+    # A cache has to be faster than the model: one that answers later is passed over, and its
+    # request runs.
     connect_timeout_s: float = 1.0
     socket_timeout_s: float = 0.25
     pool_size: int = 10
@@ -65,6 +69,7 @@ def read_cache_config(
         name, _, setting = text.partition(",")
         key, equals, value = setting.partition("=")
         if not (name and key and equals):
+            # Only what is before the first "=": the rest may be a password.
             said = text.partition("=")[0]
             msg = f"{_FLAG} is '{said}', expected CACHE,SETTING=VALUE, as in local,size=1048576"
             raise InvalidConfig(msg)
@@ -78,6 +83,7 @@ def read_cache_config(
     [name] = names
     if name == "local":
         size_bytes = _CacheOptions(name, settings, ("size",)).number("size")
+        # A cache without room would look up and store in vain.
         return LocalCacheSettings(size_bytes) if size_bytes else None
     if name == "redis":
         return _redis(_CacheOptions(name, settings, _REDIS), environment or {})
@@ -98,6 +104,7 @@ class _CacheOptions:
             raise InvalidConfig(msg)
 
     def text(self, key: str) -> str | None:
+        # An empty text, as from "$UNSET" in a script, is no setting.
         return self._given.get(key) or None
 
     def number(self, key: str, default: int | None = None, most: int | None = None) -> int:
@@ -110,6 +117,7 @@ class _CacheOptions:
         return int(text)
 
     def seconds(self, key: str, default_s: float) -> float:
+        # Triton gives them in milliseconds.
         return self.number(key, 0) / 1000 or default_s
 
     def switch(self, key: str) -> bool:
@@ -152,6 +160,7 @@ def _redis(settings: _CacheOptions, environment: Mapping[str, str]) -> RedisCach
         settings.number("db", 0),
         settings.seconds("connect_timeout", default.connect_timeout_s),
         settings.seconds("socket_timeout", default.socket_timeout_s),
+        # 0 would be a pool that never has a connection.
         settings.number("pool_size", 0) or default.pool_size,
         settings.seconds("wait_timeout", default.wait_timeout_s),
         settings.switch("tls_enabled"),

@@ -35,6 +35,7 @@ def read_delayed_start(environment: Mapping[str, str]) -> DelayedStart:
 
 def _number(environment: Mapping[str, str], name: str) -> int:
     text = environment.get(name) or "0"
+    # isdecimal() alone is true for digits of every script.
     if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
         msg = f"environment variable {name} is '{text[:99]}', expected a number of requests"
         raise InvalidConfig(msg)

@@ -8,6 +8,7 @@ from inferd.errors import InvalidConfig
 GpuLimits = Mapping[int, float]
 """By GPU, the share of its memory, from 0 to 1, that may be in use."""
 
+# No sign and no exponent, and so neither NaN nor infinity.
 _LIMIT = re.compile(r"([0-9]{1,4}):([0-9]{0,9}\.?[0-9]{0,9})")
 
 

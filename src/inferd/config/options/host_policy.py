@@ -8,6 +8,7 @@ from inferd.errors import InvalidConfig
 
 _FLAG = "--host-policy"
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+# More than any machine has; a range of billions would fill the memory before anybody looked at it.
 _MAX_CORE = 1 << 14
 
 
@@ -32,6 +33,7 @@ def read_host_policies(texts: Sequence[str]) -> dict[str, HostPolicy]:
     for text in texts:
         name, _, setting = text.partition(",")
         key, _, value = setting.partition("=")
+        # Both settings of one policy are given apart, and cpu-cores wins where they contradict.
         policy = policies.get(name, HostPolicy())
         if name and key == "numa-node":
             policies[name] = replace(policy, node=_number(value, text))

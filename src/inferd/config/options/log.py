@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+# The first two are Triton's words.
 LOG_FORMATS = ("default", "ISO8601", "json")
 
 

@@ -25,6 +25,7 @@ class MetricsSettings:
     histogram_latencies: bool = False
     summary_latencies: bool = False
     phase_histograms: bool = True
+    # Triton's, with errors that an exact count over a window does not need.
     summary_quantiles: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99, 0.999)
 
 
@@ -55,6 +56,7 @@ def _quantiles(text: str) -> tuple[float, ...]:
     levels = []
     for pair in text.split(","):
         numbers = [finite_number(one) for one in pair.split(":")]
+        # A third number is no error of a quantile; what it should be, nobody can say.
         if len(numbers) > 2 or any(number is None or not 0 < number < 1 for number in numbers):
             msg = (
                 f"{_FLAG}: {_QUANTILES} is '{text}', expected QUANTILE:ERROR,... "
@@ -62,4 +64,6 @@ def _quantiles(text: str) -> tuple[float, ...]:
             )
             raise InvalidConfig(msg)
         levels += [number for number in numbers[:1] if number is not None]
+    # A level given twice would be two samples of the same name and labels, which Prometheus
+    # refuses.
     return tuple(sorted(set(levels)))

@@ -10,6 +10,7 @@ from typing import Any
 
 from inferd.errors import InvalidConfig
 
+# Triton's words for booleans in any case; MappingProxyType, since every module reads this one.
 BOOLEANS = MappingProxyType(
     {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 )
@@ -114,17 +115,22 @@ class Option:
             if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
                 raise self._wrong(value, where)
             return tuple(texts)
+        # TOML has its own booleans, and Python's are ints.
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if self.kind is float and number:
             if not math.isfinite(finite := float(str(value))):
                 raise self._wrong(value, where)
             return self._checked(finite, where)
+        # `log-verbose = true` says what the bare flag says.
         if self.kind is int and self.bare and isinstance(value, bool):
             return int(value)
+        # Not isinstance: True would pass for an int.
         if type(value) is not self.kind:
             raise self._wrong(value, where)
         return self._checked(self._choice(value) if isinstance(value, str) else value, where)
 
+    # Triton's flags take "--log-info false" in two words, but "--log-info --http-port" must not eat
+    # the second flag.
     def is_value(self, text: str) -> bool:
         """Tell whether `text` after the bare flag is its value and not the next argument."""
         return text.lower() in BOOLEANS or (
@@ -138,6 +144,7 @@ class Option:
 
     def _choice(self, text: str) -> str:
         """Return the choice that equals `text` in any case, as in Triton, or else `text`."""
+        # In lower case in neither table nor text: some choices are written in capitals.
         words = (one for one in self.choices if isinstance(one, str))
         return next((one for one in words if one.lower() == text.lower()), text)
 
@@ -147,6 +154,7 @@ class Option:
             raise InvalidConfig(msg)
         if self.minimum is not None and value < self.minimum:
             if self.is_raised:
+                # Keeps the type: a float's minimum may be declared as an int.
                 return self.kind(self.minimum)
             msg = f"{where}: {value} is too small, the least is {self.minimum:g}"
             raise InvalidConfig(msg)
@@ -168,6 +176,7 @@ def option(default: object, help: str, **more: object) -> Any:
     return field(default=default, metadata={"help": help, **more})
 
 
+# Read at every start for flags, variables, file and help; the classes never change.
 @cache
 def options_of(config_class: type) -> Mapping[str, Option]:
     """Return the options declared by the fields of `config_class`, by name, in their order."""
@@ -190,6 +199,8 @@ def _in_order(declared: Iterable[Field[Any]]) -> list[Field[Any]]:
     for each in declared:
         names = [one.name for one in order]
         after = each.metadata.get("after")
+        # Options without effect are declared together, but help lists each beside what it
+        # resembles.
         order.insert(names.index(after) + 1 if after else len(order), each)
     return order
 
@@ -204,6 +215,7 @@ def groups_of(config_class: type) -> Mapping[str, list[Option]]:
 
 def _kind(annotation: Any) -> type:
     if isinstance(annotation, UnionType):
+        # `int | None` is an option of ints that need not be set.
         [annotation] = [part for part in annotation.__args__ if part is not type(None)]
     kind: type = getattr(annotation, "__origin__", annotation)
     return kind

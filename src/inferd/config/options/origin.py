@@ -8,7 +8,9 @@ from inferd.errors import InvalidConfig
 ANY = "*"
 
 _FLAG = "--http-cors-origin"
+# A browser's Origin has no path and no user (RFC 6454, section 7): such a text would never match.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@,\x00-\x20\x7f-\U0010ffff]+")
+# Browsers leave out a scheme's own port (section 6.2).
 _USUAL_PORTS = (("http://", ":80"), ("https://", ":443"))
 
 
@@ -25,6 +27,7 @@ def read_origins(texts: Sequence[str]) -> frozenset[str]:
 
 
 def _read(text: str) -> str:
+    # Origins are compared as texts, so what is no origin is refused rather than never matched.
     if text != ANY and not _ORIGIN.fullmatch(text):
         msg = f"{_FLAG}: {text[:200]!r} is none, expected SCHEME://HOST, SCHEME://HOST:PORT or *"
         raise InvalidConfig(msg)

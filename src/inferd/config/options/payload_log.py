@@ -13,6 +13,7 @@ _FLAG = "--payload-log-config"
 
 PAYLOAD_MODES = ("all", "request", "response")
 
+# A bound against slips of the keyboard: a larger file is no file that one reads.
 _MOST_BYTES = 2**40
 
 
@@ -41,6 +42,7 @@ class PayloadSettings:
 
     policy: PayloadPolicy = PayloadPolicy()
     models: Mapping[str, PayloadPolicy] = field(default_factory=dict)
+    # A receiver that is down costs no more than this; what does not fit is counted and dropped.
     buffer_bytes: int = 64 << 20
     file_bytes: int = 100 << 20
     file_count: int = 10
@@ -67,6 +69,7 @@ def read_payload_config(texts: Sequence[str]) -> PayloadSettings:
     whole: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
+        # From the right: a model's name may have commas, a setting has none.
         model, comma, name = key.rpartition(",")
         if not equals:
             _refuse(text, "[MODEL,]SETTING=VALUE")
@@ -79,6 +82,7 @@ def read_payload_config(texts: Sequence[str]) -> PayloadSettings:
             known = ", ".join((*_OF_POLICY, *_OF_WHOLE))
             _refuse(text, f"one of the settings {known}; the first {len(_OF_POLICY)} of a model")
     policy = PayloadPolicy(**of_all)
+    # Without a certificate, the key would be left aside without a word.
     if "key_file" in whole and "cert_file" not in whole:
         _refuse(f"key-file={whole['key_file']}", "a cert-file as well")
     models = {model: replace(policy, **own) for model, own in of_models.items()}
@@ -95,6 +99,7 @@ def _value(text: str, name: str, value: str) -> Any:
         number = finite_number(value)
         if number is None or not 0 <= number <= 1:
             _refuse(text, "a number from 0 to 1")
+        # -0.0 is shown as it is by repr, and compares as 0.
         return number if math.copysign(1, number) > 0 else 0.0
     if name == "mode":
         if value not in PAYLOAD_MODES:
@@ -104,6 +109,7 @@ def _value(text: str, name: str, value: str) -> Any:
         if not value or not value.isprintable():
             _refuse(text, "a text")
         return value
+    # Under a thousand bytes not even the frame of an event fits.
     least = 1 if name == "file-count" else 1000
     count = whole_number(value)
     if count is None or not least <= count <= _MOST_BYTES:

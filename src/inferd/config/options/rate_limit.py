@@ -16,6 +16,8 @@ def read_resources(texts: Sequence[str]) -> Limits:
     limits: dict[tuple[str, int | None], int] = {}
     for text in texts:
         name, *numbers = text.split(":")
+        # So that -1 and a name without a device are one key: the limits of both are the same
+        # amount.
         if len(numbers) == 2 and numbers[1] == "-1":
             numbers.pop()
         is_whole = name and all(n.isascii() and n.isdecimal() and len(n) < 10 for n in numbers)

@@ -46,9 +46,11 @@ def read_restrictions(flag: str, texts: Sequence[str]) -> Mapping[str, Restricti
             )
             raise InvalidConfig(msg)
         for group in read_groups(flag, names):
+            # Which of two secrets opens it would depend on the order.
             if group in found:
                 msg = f"{flag}: the group {group} is restricted twice"
                 raise InvalidConfig(msg)
+            # Header names are stored in lower case, as HTTP/2 sends them.
             found[group] = Restriction(key.lower(), value)
     return found
 

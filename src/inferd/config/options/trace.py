@@ -7,6 +7,7 @@ from typing import NamedTuple, NoReturn
 
 from inferd.errors import InvalidConfig
 
+# The order is that in which settings are shown.
 TIMESTAMPS, TENSORS = LEVELS = ("TIMESTAMPS", "TENSORS")
 OFF = "OFF"
 TRITON, OPENTELEMETRY = MODES = ("triton", "opentelemetry")
@@ -14,6 +15,7 @@ TRITON, OPENTELEMETRY = MODES = ("triton", "opentelemetry")
 LARGEST = 2**32 - 1
 """The largest rate and log frequency: Triton has them in uint32."""
 
+# Triton has the count in int32, since -1 means no limit.
 LARGEST_COUNT = 2**31 - 1
 
 _OTHER_LEVELS = {
@@ -37,6 +39,7 @@ class TraceSettings:
     """
 
     levels: tuple[str, ...] = ()
+    # Triton's defaults.
     rate: int = 1000
     count: int = -1
     log_frequency: int = 0
@@ -83,6 +86,8 @@ def in_effect(collector: CollectorSettings, environment: Mapping[str, str]) -> C
     This is only to show the settings: OpenTelemetry itself applies the variables and its defaults.
     An invalid number counts as absent, as it does there.
     """
+    # The variables' meaning, and that the general one gets a path and the particular one does not:
+    # OpenTelemetry, OTLP exporter, "Endpoint URLs for OTLP/HTTP".
     base = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://localhost:4318"
     url = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -92,6 +97,7 @@ def in_effect(collector: CollectorSettings, environment: Mapping[str, str]) -> C
     return CollectorSettings(
         url=collector.url or url or f"{base.removesuffix('/')}/v1/traces",
         resource=collector.resource,
+        # These three are the defaults of the specification's batch span processor.
         bsp_max_queue_size=collector.bsp_max_queue_size or number("MAX_QUEUE_SIZE", 2048),
         bsp_schedule_delay=collector.bsp_schedule_delay or number("SCHEDULE_DELAY", 5000),
         bsp_max_export_batch_size=(
@@ -117,11 +123,13 @@ def read_trace_config(entries: Sequence[str]) -> TraceConfig:
     settings = TraceSettings(
         levels=_levels(given),
         mode=given.choice("mode", MODES, TRITON),
+        # Of Triton's mode even where another is chosen: clients may change the mode later.
         file=Path(given.text("triton,file")) if given.text("triton,file") else None,
         rate=given.number("rate", 0, LARGEST, TraceSettings().rate),
         count=given.number("count", -1, LARGEST_COUNT, TraceSettings().count),
         log_frequency=given.number("triton,log-frequency", 0, LARGEST, 0),
     )
+    # A span has attributes and events, and neither is made for megabytes.
     if TENSORS in settings.levels and settings.mode == OPENTELEMETRY:
         _refuse("level", TENSORS, f"{TIMESTAMPS}: mode={OPENTELEMETRY} has no tensors")
     return TraceConfig(settings, _collector(given))
@@ -149,6 +157,7 @@ class _Given:
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
         text = self.text(name) or default
         value = text.lower()
+        # As Triton, in any case.
         if value not in choices:
             _refuse(name, text, " or ".join(choices))
         return value
@@ -185,6 +194,7 @@ def _levels(given: _Given) -> tuple[str, ...]:
         if name not in (*LEVELS, OFF):
             _refuse("level", text, f"{OFF}, {' or '.join(LEVELS)}")
         names.append(name)
+    # Triton refuses it, too; its wish could be read either way.
     if OFF in names and set(names) != {OFF}:
         msg = f"--trace-config level={OFF} goes with no other level"
         raise InvalidConfig(msg)
@@ -200,6 +210,8 @@ def _collector(given: _Given) -> CollectorSettings:
         resource.append((key, value))
     queue = given.number(f"{_BSP}max_queue_size", 1, 1_000_000, 0)
     batch = given.number(f"{_BSP}max_export_batch_size", 1, 1_000_000, 0)
+    # OpenTelemetry's processor raises ValueError for this, at the first span rather than at the
+    # start.
     if 0 < queue < batch:
         _refuse(f"{_BSP}max_export_batch_size", str(batch), f"at most max_queue_size, {queue}")
     url = given.text("opentelemetry,url")
@@ -222,5 +234,6 @@ def _refuse(name: str, value: str, expected: str) -> NoReturn:
 def whole_number(text: str) -> int | None:
     """Return the integer that `text` spells in decimal digits, None if it is not one."""
     digits = text.removeprefix("-")
+    # isdigit() is true for superscripts, which int() refuses.
     is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
     return int(text) if is_number else None

@@ -45,11 +45,13 @@ def _hold(messages: Mapping[str, Any]) -> None:
     """Hold the descriptors of `messages` and of all they contain, and their classes."""
     for message in messages.values():
         enums = [field.enum_type for field in message.fields if field.enum_type is not None]
+        # Members too: each is an object with a cached wrapper of its own.
         _retained.extend((message, GetMessageClass(message), *message.fields, *message.oneofs))
         _retained.extend((*enums, *(value for enum in enums for value in enum.values)))
         _hold(message.nested_types_by_name)
 
 
+# Some milliseconds, spent only by a process that reads configurations.
 @cache
 def config_pool() -> DescriptorPool:
     """Return the pool with only the messages of ModelConfig; built at the first call."""

@@ -24,6 +24,7 @@ MAX_DELAY_US = 3_600_000_000
 """An hour: a request that no other joins waits for the whole delay."""
 
 _CORRELATION_ID = "CONTROL_SEQUENCE_CORRID"
+# Triton's; the last is for ids that are texts.
 _CORRELATION_ID_TYPES = (
     DataType.UINT64,
     DataType.INT64,
@@ -42,6 +43,7 @@ def batching_complaints(config: ModelConfig) -> Iterator[Complaint]:
         yield Complaint(text, ("max_batch_size",))
     choices = (_DYNAMIC, _SEQUENCE, "ensemble_scheduling")
     given = [choice for choice in choices if getattr(config, choice) is not None]
+    # protobuf's oneof holds one of them; two come only from a configuration made in Python.
     if len(given) > 1:
         yield Complaint(f"{given[1]} cannot be given beside {given[0]}", (given[1],))
     if config.dynamic_batching is not None:
@@ -54,8 +56,10 @@ def cache_complaints(config: ModelConfig) -> Iterator[Complaint]:
     """Yield why answers cannot be cached."""
     if not config.response_cache:
         return
+    # An answer depends on what came before in its sequence, which the cache's key does not have.
     if config.sequence_batching is not None:
         yield Complaint("response_cache does not go with sequence_batching", ("response_cache",))
+    # The cache keeps one answer for a request, and a decoupled model gives any number.
     if config.decoupled:
         text = "response_cache does not go with a decoupled model_transaction_policy"
         yield Complaint(text, ("response_cache",))
@@ -66,6 +70,7 @@ def _dynamic_complaints(config: ModelConfig, dynamic: DynamicBatching) -> Iterat
     yield from _delay_complaints(_DYNAMIC, path, dynamic.max_queue_delay_microseconds)
     yield from _preferred_complaints(config, _DYNAMIC, path, dynamic.preferred_batch_size)
     levels = dynamic.priority_levels
+    # Without levels, Triton leaves aside what is said of priorities.
     if levels:
         usual = dynamic.default_priority_level
         named: list[tuple[str, int, FieldPath]]
@@ -78,6 +83,8 @@ def _dynamic_complaints(config: ModelConfig, dynamic: DynamicBatching) -> Iterat
             if not 1 <= level <= levels:
                 where = f"expected 1 to {levels}, the priority_levels"
                 yield Complaint(f"{_DYNAMIC}: {what} {level}, {where}", (*path, *field))
+    # Answers cannot be in the order of arrival if requests overtake each other: by priority, or by
+    # being put behind the others (DELAY).
     if dynamic.preserve_ordering:
         yield from _ordering_complaints(dynamic)
 
@@ -122,9 +129,6 @@ def _preferred_complaints(
             yield Complaint(text, (*path, "preferred_batch_size", number))
 
 
-# --- sequences ---
-
-
 def _sequence_complaints(config: ModelConfig, sequence: SequenceBatching) -> Iterator[Complaint]:
     path: FieldPath
     yield from _control_name_complaints(sequence)
@@ -138,6 +142,7 @@ def _sequence_complaints(config: ModelConfig, sequence: SequenceBatching) -> Ite
     if sequence.oldest is not None:
         place, path = f"{_SEQUENCE}: oldest", (_SEQUENCE, "oldest")
         count = sequence.oldest.max_candidate_sequences
+        # 0 means as many as there are; a negative one would be no candidate at all.
         if count < 0:
             text = f"{place}: max_candidate_sequences is {count}, not 0 or more"
             yield Complaint(text, (*path, "max_candidate_sequences"))
@@ -191,6 +196,7 @@ def _sequence_name_complaints(
         for number, state in enumerate(sequence.state)
         if state.input_name
     ]
+    # The model sees one tensor of each name, so that two sources of it would overwrite each other.
     for name, count, last in _repeated(given):
         text = f"{_SEQUENCE}: '{name}' names {count} inputs, controls or states, not 1"
         yield Complaint(text, last)
@@ -220,6 +226,7 @@ def _state_complaints(path: FieldPath, state: SequenceState) -> Iterator[Complai
     if state.datatype is None:
         yield Complaint(f"{place} has no data_type", (*path, "data_type"))
     yield from rank_complaints(place, (*path, "dims"), state.dims)
+    # Memory for a state is reserved before the first request, so a dim of 0 would be none.
     if any(dim == 0 or dim < -1 for dim in state.dims):
         text = f"{place} has dims {list(state.dims)}, expected positive numbers, or -1"
         yield Complaint(text, (*path, "dims"))
@@ -240,9 +247,11 @@ def _initial_complaints(
     if initial.datatype is not state.datatype:
         text = f"{place} has data_type {config_name(initial.datatype)}, the state has another"
         yield Complaint(text, (*path, "data_type"))
+    # Here nothing is variable any more: zeros of -1 elements cannot be made.
     if not fits(state.dims, initial.dims) or any(dim < 1 for dim in initial.dims):
         text = f"{place} has dims {list(initial.dims)}, the state has {list(state.dims)}"
         yield Complaint(text, (*path, "dims"))
+    # protobuf's oneof may hold zero_data: false, which says nothing.
     if initial.data_file is None and not initial.zero_data:
         yield Complaint(f"{place} needs zero_data or a data_file", (*path, "zero_data"))
     if initial.data_file is not None and not is_inside(initial.data_file):
@@ -253,6 +262,7 @@ def _initial_complaints(
 def _control_complaints(path: FieldPath, name: str, control: Control) -> Iterator[Complaint]:
     place = f"{_SEQUENCE}: control '{name}' of kind {control.kind}"
     given = [field for field in CONTROL_TYPES if getattr(control, field)]
+    # The id is passed as it is; the other kinds are signals, with a value for no and one for yes.
     if control.kind == _CORRELATION_ID:
         if given:
             yield Complaint(f"{place} cannot have {given[0]}", (*path, given[0]))

@@ -32,16 +32,20 @@ def _tensor_complaints(
         yield Complaint(f"an {kind} has no name", (*path, "name"))
     place = f"{kind} '{tensor.name}'"
     yield from _dim_complaints(place, path, tensor)
+    # Elsewhere the shape of a tensor is read from it, and a batch dim would be added wrongly.
     if tensor.is_shape_tensor and config.backend != "tensorrt":
         text = f"{place}: is_shape_tensor is for TensorRT models only"
         yield Complaint(text, (*path, "is_shape_tensor"))
     if isinstance(tensor, ModelInput):
+        # NHWC and NCHW name three dims after the batch; the format itself changes nothing.
         if tensor.format != "FORMAT_NONE" and len(tensor.dims) != 3:
             text = f"{place} has {tensor.format}, which needs 3 dims, not {len(tensor.dims)}"
             yield Complaint(text, (*path, "format"))
     elif not is_inside(tensor.label_filename):
         text = f"{place}: label_filename '{tensor.label_filename}' leads out of the model's folder"
         yield Complaint(text, (*path, "label_filename"))
+    # A dim that is wrong has its own complaint; sizes computed from it would be a second one about
+    # the same.
     is_sound = all(dim > 0 or dim == -1 for dim in tensor.dims)
     if tensor.reshape is not None and is_sound:
         path = (*path, "reshape")
@@ -53,6 +57,8 @@ def _dim_complaints(
 ) -> Iterator[Complaint]:
     yield from rank_complaints(place, (*path, "dims"), tensor.dims)
     yield from rank_complaints(f"{place}: reshape", (*path, "reshape"), tensor.reshape or ())
+    # Triton's rule: a request's shape has at least one dim, and an empty reshape takes it away
+    # again.
     if not tensor.dims:
         text = f"{place} has no dims; write 1 for a scalar, with an empty reshape"
         yield Complaint(text, (*path, "dims"))
@@ -73,6 +79,8 @@ def _reshape_complaints(
     config: ModelConfig, place: str, path: FieldPath, both: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> Iterator[Complaint]:
     dims, reshape = both
+    # Without a batch dim the model would get a tensor of no dims and no batch, which no framework
+    # splits.
     if not reshape and config.max_batch_size == 0:
         text = f"{place} has an empty reshape, which needs a max_batch_size above 0"
         yield Complaint(text, path)
@@ -99,6 +107,7 @@ def _batch_input_complaints(
     config: ModelConfig, path: FieldPath, one: BatchInput
 ) -> Iterator[Complaint]:
     place = f"batch_input of kind {one.kind}"
+    # Triton's rule: counts are integers or, for models that know only floats, FP32.
     if one.datatype not in (DataType.INT32, DataType.FP32):
         kind = config_name(one.datatype)
         text = f"{place} has data_type {kind}, expected TYPE_INT32 or TYPE_FP32"
@@ -121,6 +130,7 @@ def _source_complaints(
     config: ModelConfig, place: str, path: FieldPath, sources: tuple[str, ...]
 ) -> Iterator[Complaint]:
     path = (*path, "source_input")
+    # Lists in the protocol, for kinds to come; those there are have one.
     if len(sources) != 1:
         yield Complaint(f"{place} has {len(sources)} of source_input, expected 1", path)
     inputs = [given.name for given in config.input]
