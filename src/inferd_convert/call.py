@@ -73,6 +73,7 @@ class OperatorCall:
 
         Raises InvalidConfig if they are too many.
         """
+        # Counted in all: many small fills could take as much as a large one.
         self.graph.filled += prod(dims)
         if min(dims, default=0) < 0 or self.graph.filled > MAX_FILLED:
             self.refuse(f"its shape is {dims}: more than {MAX_FILLED} elements in all, or none")

@@ -122,6 +122,7 @@ class Graph:
 
     def constant(self, array: Array) -> Value:
         """Return a constant; equal small constants are shared."""
+        # Without the bytes if it is large, and then not looked up.
         key = (array.dtype.str, array.shape, b"")
         is_small = array.nbytes <= _SMALL and array.dtype != object
         if is_small:

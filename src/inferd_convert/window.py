@@ -42,6 +42,7 @@ class Window:
         The padding behind is that before; `sizes` are those of the input.
         """
         steps = zip(self.head, self.kernel, self.strides, strict=True)
+        # Rounded up in whole numbers, as Div cuts off: (n + d - 1) / d.
         more = graph.ints(*(2 * pad - size + step - 1 for pad, size, step in steps))
         strides = graph.ints(*self.strides)
         return (sizes + more) / strides * strides

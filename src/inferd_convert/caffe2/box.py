@@ -48,6 +48,7 @@ def _transform(
     half = graph.add("Exp", growth) * size * 0.5
     ends = center + half - one
     made = graph.add("Concat", center - half, ends, axis=2)
+    # Clipped to the image before scaling: the limits are in its pixels.
     made = graph.add("Max", graph.add("Min", made, limits), graph.real(0.0))
     if call.integer("apply_scale", 1):
         made = made * graph.unsqueeze(scale, (1,))
@@ -99,6 +100,8 @@ def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> 
     wider = boxes
     if call.integer("legacy_plus_one", 1):
         wider = boxes + graph.constant(np.array([0, 0, 1, 1], np.float32))
+    # NonMaxSuppression gives [batch, class, box] of each that stays
+    # (ONNX); the batch is Caffe2's class here.
     found = graph.add(
         "NonMaxSuppression",
         *(wider, graph.unsqueeze(scores, (1,)), graph.ints(most if most > 0 else END)),
@@ -112,6 +115,7 @@ def _with_limit(graph: Graph, call: Caffe2Call, scores: Value, boxes: Value) -> 
         values = graph.add("GatherND", scores, places, rank=1)
         count = graph.add("Min", graph.shape(values), graph.ints(most))
         _, best = graph.add_several(2, "TopK", values, count, rank=1)
+        # The smallest indices first: TopK as a sort.
         in_order, _ = graph.add_several(2, "TopK", best, count, rank=1, largest=0)
         places = graph.add("Gather", places, in_order, rank=2, axis=0)
 

@@ -55,6 +55,7 @@ class Caffe2Call(OperatorCall):
 
     def flag(self, name: str) -> bool:
         """Return a boolean argument, False if not given."""
+        # caffe2.proto has no booleans: arguments are integers.
         return self.integer(name) != 0
 
     def number(self, name: str, default: float = 0.0) -> float:
@@ -62,6 +63,7 @@ class Caffe2Call(OperatorCall):
         argument = self._arguments.get(name)
         if argument is None:
             return default
+        # Exporters write 1 where 1.0 is meant.
         number = argument.f if argument.f is not None else argument.i
         if number is None:
             self._refuse_argument(name, "a number")
@@ -74,6 +76,7 @@ class Caffe2Call(OperatorCall):
             return default
         if argument.s is None:
             self._refuse_argument(name, "a text")
+        # bytes in proto2, so not everything in it need be text; error messages may show it.
         return argument.s.decode("utf-8", "backslashreplace")
 
     def integers(self, name: str) -> list[int]:

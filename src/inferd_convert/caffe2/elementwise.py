@@ -34,6 +34,7 @@ def _clip(graph: Graph, call: Caffe2Call) -> Converted:
 
 def _cast(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     name = call.argument("to").s
+    # Caffe2 takes both, the number of a type and its name.
     to = call.integer("to", -1) if name is None else name.decode("ascii", "replace")
     return graph.cast(x, call.element_type(to))
 
@@ -62,6 +63,7 @@ def _log_of_one_more(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _modulo(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     """Convert Mod of integers; the result has the sign of the dividend or of the divisor."""
     divisor = call.integer("divisor")
+    # A Mod by 0 is undefined in C++, in which ONNX Runtime computes it.
     call.refuse_if(not divisor, "its argument 'divisor' is 0, or not there")
     by = graph.add("CastLike", graph.whole(divisor), x, rank=0)
     return graph.add("Mod", x, by, fmod=0 if call.flag("sign_follow_divisor") else 1)
@@ -106,6 +108,7 @@ def _broadcast(call: Caffe2Call, a: Value, b: Value) -> Value:
         return graph.constant(b.array.reshape(()))
     if axis == -1:
         return b
+    # The dims to add behind b are then counted when the model runs.
     if a.rank is None or b.rank is None:
         ranks = [graph.shape(graph.shape(value)) for value in (a, b)]
         count = graph.add("Sub", *ranks) - graph.ints(axis)
@@ -123,6 +126,7 @@ def _weighted_sum(graph: Graph, call: Caffe2Call) -> Converted:
     if not call.inputs or len(call.inputs) % 2:
         call.refuse(f"it has {len(call.inputs)} inputs, expected pairs of a value and its weight")
     for x, weight in zip(call.inputs[::2], call.inputs[1::2], strict=True):
+        # Weights have one element each, as tensors of any rank.
         part = x * graph.scalar(weight)
         total = total + part if total else part
     assert total is not None

@@ -13,6 +13,7 @@ def _fully_connected(
     y = graph.add(
         "Gemm",
         graph.flatten(x, axis),
+        # Caffe2's axis_w: weights may have more dims than two.
         graph.flatten(weight, call.integer("axis_w", 1)),
         bias,
         rank=2,
@@ -41,6 +42,7 @@ def _batch_mat_mul(graph: Graph, call: Caffe2Call) -> Converted:
     if ranks == [1, 1]:  # in Caffe2 the product of two vectors has one dim
         sides[0] = graph.unsqueeze(sides[0], (0,))
         return graph.add("MatMul", *sides, rank=1)
+    # With a vector, MatMul takes a dim away.
     rank = max(ranks) if len(ranks) == 2 and min(ranks) > 1 else None
     return graph.add("MatMul", *sides, rank=rank)
 

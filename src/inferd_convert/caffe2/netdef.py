@@ -79,6 +79,7 @@ def read_net(data: bytes, file: str) -> Net:
             if number == 1:
                 net.name = text(value)
             elif number == 2:
+                # Read after the whole file: messages then say which of how many operators it is.
                 parts.append(view(value))
             elif number == 7:
                 net.external_input.append(text(value))
@@ -91,6 +92,7 @@ def read_net(data: bytes, file: str) -> Net:
     except Malformed as error:
         msg = f"'{file}' is no Caffe2 net, or is cut off: {error}"
         raise InvalidConfig(msg) from None
+    # Counted before any is read: an empty operator takes two bytes of the file, and an object here.
     if len(parts) > MAX_OPERATORS:
         msg = f"'{file}' has {len(parts)} operators, more than {MAX_OPERATORS}"
         raise InvalidConfig(msg)

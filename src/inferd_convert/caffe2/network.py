@@ -80,6 +80,7 @@ class Caffe2Network:
             elif operator.type == "FC" and len(weight) == 2 and call.integer("axis", 1) == 1:
                 shape = (-1, weight[1])
             if shape and name in names:
+                # The first use counts; if another one contradicts it, ONNX Runtime says so at load.
                 inferred.setdefault(name, OnnxPort(name, DataType.FP32, shape))
         return inferred
 
@@ -92,6 +93,7 @@ class Caffe2Network:
         """
         graph = Graph()
         blobs: dict[str, Value | None] = {}
+        # The init net runs here, once: what it fills in becomes constants of the ONNX model.
         for operator in self._init.operators:
             _run(graph, operator, blobs)
         for port in inputs:
@@ -109,6 +111,7 @@ class Caffe2Network:
 def _conv_input(call: Caffe2Call, weight: list[int]) -> tuple[int, ...]:
     spatial = (-1,) * (len(weight) - 2)
     if call.type.startswith("ConvTranspose"):
+        # ConvTranspose has its input's channels first, and all of them whatever the group.
         channels = weight[0]
     else:
         # A weight has the channels of its own group.

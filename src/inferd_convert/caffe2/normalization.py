@@ -94,6 +94,8 @@ def _lrn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     area = graph.reduce("ReduceProd", graph.shape(x, 2), keep=True)
     rows = graph.join(graph.length(x, 0), graph.ints(1), graph.length(x, 1), area)
     squares = graph.reshape(x * x, rows, 4)
+    # LRN gives only its result, so the sum over neighbouring channels is computed again, as a pool
+    # whose window moves along the channels alone.
     window = Window([size, 1], [1, 1], [1, 1], [(size - 1) // 2, 0, size // 2, 0])
     mean = window.slide(graph, "AveragePool", squares, pads=window.pads, count_include_pad=1)
     scale = mean * alpha + bias

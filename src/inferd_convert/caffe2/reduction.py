@@ -23,6 +23,7 @@ def _reduce_side(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         call.refuse(f"num_reduce_dim is {count}, the input has {x.rank} dims")
     if not count:
         return x
+    # Negative for the last dims, as the rank may not be known.
     axes = range(count) if call.type.startswith("ReduceFront") else range(-count, 0)
     return graph.reduce(f"Reduce{op}", x, axes)
 

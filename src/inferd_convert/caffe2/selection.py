@@ -22,6 +22,7 @@ def _gathered_each(call: Caffe2Call, axis: int) -> Converted:
     axis = call.checked(axis, data.rank)
     if axis < 0 or indices.rank is None or indices.rank < axis:
         call.refuse("match_outer needs an axis and indices that have the dims before it")
+    # GatherND with batch_dims takes one index for each position, in a last dim of its own.
     numbers = graph.unsqueeze(graph.cast(indices, DataType.INT64), (indices.rank,))
     rank = None if data.rank is None else data.rank + indices.rank - axis - 1
     return graph.add("GatherND", data, numbers, rank=rank, batch_dims=axis)
@@ -46,6 +47,7 @@ def _top_k(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     none = graph.full(graph.shape(graph.shape(x)), np.int64(0))
     behind = graph.add("ScatterElements", none, graph.ints(axis), graph.ints(k) - count, axis=0)
     around = graph.join(none, behind)
+    # Only as far as k needs it: TopK itself refuses a k beyond the length.
     values = graph.add("Pad", values, around)
     found = graph.add("Pad", indices, around, graph.whole(-1))
     if call.output_count < 3:
@@ -99,6 +101,7 @@ def _picked(call: Caffe2Call, x: Value, scales: Value) -> Value:
         size = graph.cast(length, DataType.FP32) * scale
         numbers = graph.range(graph.scalar(graph.cast(size, DataType.INT64)))
         sources = graph.cast(graph.cast(numbers, DataType.FP32) / scale, DataType.INT64)
+        # Rounded floats may point one past the end.
         sources = graph.add("Min", sources, length - graph.ints(1))
         x = graph.add("Gather", x, sources, rank=4, axis=axis)
     return x

@@ -29,6 +29,7 @@ def _transpose(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         if sorted(axes) != list(range(len(axes))) or x.rank not in (None, len(axes)):
             call.refuse(f"axes {axes} are not those of its input")
         return graph.transpose(x, axes)
+    # Without perm, ONNX reverses the dims as Caffe2 does.
     return graph.add("Transpose", x)
 
 
@@ -123,6 +124,7 @@ def _tile(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         tiles = _as_vector(graph, call.input(1))
     if len(call.inputs) > 2:
         axis = _as_vector(graph, call.input(2))
+    # As many as x has dims, which may only be known at run time.
     ones = graph.ones(graph.shape(graph.shape(x)))
     return graph.add("Tile", x, graph.add("ScatterElements", ones, axis, tiles, axis=0))
 
@@ -139,6 +141,7 @@ def _channel_shuffle(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
         split = graph.join(graph.shape(x, 0, -1), graph.ints(groups, -1))
         turned = graph.swap_last(graph.reshape(x, split, (x.rank or 4) + 1))
     else:
+        # The dims of the image as one: their number does not matter then.
         area = graph.reduce("ReduceProd", graph.shape(x, 2), keep=True)
         split = graph.join(graph.length(x, 0), graph.ints(groups, -1), area)
         turned = graph.transpose(graph.reshape(x, split, 4), (0, 2, 1, 3))

@@ -149,6 +149,7 @@ def _pool_window(
     x = _cropped(graph, x, window)
     ceil_mode = None
     if window.legacy_pad == _CAFFE_POOLING:
+        # Otherwise ONNX's ceil_mode gives the same windows, and is one node in place of several.
         if counts_pads or window.leaves_gaps():
             return _caffe_pool(graph, op, x, window, counts_pads=counts_pads)
         ceil_mode = 1

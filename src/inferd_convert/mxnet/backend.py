@@ -68,6 +68,7 @@ class MxnetBackend(ConvertedBackend):
             except (Unsupported, BackendFailed) as error:
                 reason = _reason_of(error, config)
         self._library(config, reason)
+        # At the load, in words of ours: the library itself would fail with a stack of C++.
         _check_native(_network(files), config)
         return config
 
@@ -96,6 +97,7 @@ class MxnetBackend(ConvertedBackend):
         folders = found.submodule_search_locations if found else None
         candidates = [Path(folder, "libmxnet.so") for folder in folders or ()]
         if setting := self._context.settings.get(LIBRARY_SETTING):
+            # In place of the installed one, not after it: who names a library means that one.
             candidates = [Path(setting)]
         library = next((one for one in candidates if one.is_file()), None)
         if library is None:
@@ -210,6 +212,8 @@ def _settings(
         "inputs": [tensor.name for tensor in config.input],
         "outputs": _places(_network(files), config),
     }
+    # A model.py of ours, which a worker runs as any other: MXNet's
+    # library needs no protocol of its own.
     program = Path(__file__).with_name("native_model.py")
     folders = [files.version_folder, files.folder]
     settings = python_settings("run", files, config, placement, program, folders)

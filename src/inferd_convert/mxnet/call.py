@@ -28,6 +28,7 @@ class MxnetCall(OperatorCall):
 
     def has(self, name: str) -> bool:
         """Return whether an attribute is given, and not None."""
+        # Symbols have all values as texts, Python's None too.
         return self._attributes.get(name, "None") != "None"
 
     def is_none(self, name: str) -> bool:

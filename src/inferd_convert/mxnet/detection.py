@@ -32,6 +32,7 @@ def _box_nms(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if not set(formats) <= {"corner", "center"}:
         call.refuse("in_format and out_format should be corner or center")
     count = graph.add("ReduceProd", graph.shape(x, 0, -2), rank=1, keepdims=1)
+    # Any dims in front are batches, of which ONNX's operator takes one.
     rows = graph.reshape(x, graph.join(count, graph.shape(x, -2)), 3)
     start, identity = call.integer("coord_start", 2), call.integer("id_index", -1)
     scores = _column(graph, rows, call.integer("score_index", 1))
@@ -95,6 +96,7 @@ def _chosen(call: MxnetCall, boxes: _Boxes, threshold: float, *, is_center: bool
         center_point_box=int(is_center),
     )
     places = graph.add("Gather", chosen, graph.ints(0, 2), rank=2, axis=1)
+    # Back from a list of indices to a mask, as the boxes keep their places.
     none = graph.full(graph.shape(scores), np.int64(0), 2)
     ones = graph.ones(graph.length(chosen, 0))
     return graph.cast(graph.add("ScatterND", none, places, ones), DataType.BOOL)
@@ -145,6 +147,7 @@ def _multi_box_detection(graph: Graph, call: MxnetCall, probabilities: Value) ->
     boxes = _located(call)
     columns = (graph.unsqueeze(one, (2,)) for one in (classes, scores))
     rows = graph.add("Concat", *columns, boxes, rank=3, axis=2)
+    # Valid ones first, in the order of anchors: TopK keeps equal elements in order (ONNX, TopK).
     _, plain = _sorted(graph, graph.cast(valid, DataType.FP32), rows)
     scores = graph.add("Where", valid, scores, graph.like(scores, -math.inf), rank=2)
     values, rows = _sorted(graph, scores, rows)

@@ -94,6 +94,7 @@ def _modulo(call: MxnetCall, x: Value, y: Value, rank: int | None) -> Value:
     graph, zero = call.graph, call.graph.like(x, 0.0)
     # fmod=1 has the sign of x, and is the only Mod that ONNX has for floats.
     rest = graph.add("Mod", x, y, rank=rank, fmod=1)
+    # A negative product: rest and divisor have different signs.
     other = graph.add("Less", graph.add("Mul", rest, y, rank=rank), zero)
     rest = graph.add("Where", other, graph.add("Add", rest, y, rank=rank), rest, rank=rank)
     return graph.add("Where", graph.add("Equal", y, zero), zero, rest, rank=rank)
@@ -110,6 +111,7 @@ def _of_reals(convert: Callable[[MxnetCall, Value], Value]) -> Converter:
     def converted(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         if not call.is_whole(x):
             return convert(call, x)
+        # FP64 holds the 32 bits that most integers have; FP32 does not.
         made = convert(call, graph.cast(x, DataType.FP64))
         # By way of INT64: a value that is too large keeps its low bits, as in C.
         return graph.add("CastLike", graph.cast(made, DataType.INT64), x)

@@ -30,6 +30,7 @@ def _arange(graph: Graph, call: MxnetCall) -> Converted:
     call.cannot_if(call.flag("infer_range"), "infer_range cannot be converted")
     # As Python's range(): one number alone is the end.
     begin, end = (start, call.number("stop")) if call.has("stop") else (0.0, start)
+    # As `not ... <`: NaN is refused, too.
     if step == 0 or repeat < 1 or not abs((end - begin) / step) * repeat < MAX_FILLED:
         call.refuse(f"it counts from {begin} to {end} in steps of {step}, each {repeat} times")
     count = max(0, int(np.ceil((end - begin) / step)))

@@ -50,6 +50,7 @@ def _adaptive_average(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     sizes = call.integers("output_size") or [1]
     if len(sizes) > 2 or min(sizes) < 1:
         call.refuse(f"its output_size is {sizes}, expected one or two numbers")
+    # The usual case, for which ONNX has an operator.
     if set(sizes) == {1}:
         return graph.add("GlobalAveragePool", x, rank=4)
     # Windows of differing sizes are no pool of ONNX; as weights they are two products.
@@ -65,6 +66,7 @@ def _shares(call: MxnetCall, x: Value, axis: int, count: int) -> Value:
     # Window i goes from floor(i n / count) to ceil((i + 1) n / count).
     for first, up in ((0, 0), (1, count - 1)):
         numbers = graph.constant(np.arange(first, count + first)[:, None])
+        # Rounding up in whole numbers: n / d rounded up is (n + d - 1) / d rounded down.
         scaled = graph.add("Mul", numbers, length, rank=2) + graph.whole(up)
         ends.append(scaled / graph.whole(count))
     places = graph.places(x, axis)
@@ -104,6 +106,8 @@ def _grid_generator(graph: Graph, call: MxnetCall) -> Converted:
 def _affine_grid(call: MxnetCall, matrix: Value) -> Value:
     """Return coordinates [batch, 2, height, width] from -1 to 1, x before y."""
     graph, sizes = call.graph, call.integers("target_shape")
+    # From -1 to 1 there are two ends: with one pixel a step would be a division by 0. The grid is a
+    # constant that the file does not contain, so its size is limited.
     if len(sizes) != 2 or min(sizes) < 2 or prod(sizes) > MAX_FILLED:
         call.cannot(f"its target_shape is {sizes}, expected two sizes of at least 2")
     rows, columns = (np.linspace(-1, 1, size, dtype=np.float32) for size in sizes)

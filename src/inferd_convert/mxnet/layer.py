@@ -20,6 +20,7 @@ def _fully_connected(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> 
     bias = None if call.flag("no_bias") else call.input(2)
     if call.flag("flatten", default=True):
         return graph.add("Gemm", graph.flatten(x, 1), weight, bias, rank=2, transB=1)
+    # MatMul and not Gemm, which takes matrices alone.
     y = graph.add("MatMul", x, graph.transpose(weight, (1, 0)), rank=x.rank)
     return y + bias if bias else y
 
@@ -84,8 +85,10 @@ def _softmax_of_some(call: MxnetCall, op: str, x: Value, axis: int) -> Value:
     if x.rank > 1:  # else there is one length, as a vector
         lengths = graph.unsqueeze(lengths, (axis,))
     inside = graph.add("Less", places_along(graph, x, axis), lengths, rank=x.rank)
+    # exp(-inf) is 0, so what is outside has no share in the sum.
     y = graph.add("Where", inside, x, graph.like(x, -math.inf), rank=x.rank)
     y = graph.add("Softmax", y, axis=axis)
+    # Again, as a row of length 0 is all -inf, of which the softmax is NaN.
     return graph.add("Where", inside, y, graph.like(x, 0.0), rank=x.rank)
 
 
@@ -248,6 +251,8 @@ def _full_pool(
 def _global_pool(call: MxnetCall, kind: str, x: Value) -> Value:
     graph, rank = call.graph, x.rank or 4
     is_last = call.word("layout", "") in ("NWC", "NHWC", "NDHWC")
+    # A reduction and not ONNX's global pools, of which there are none
+    # of sums, nor with the channels last.
     axes = range(1, rank - 1) if is_last else range(2, rank)
     return graph.reduce(_REDUCERS[kind], x, axes, keep=True)
 
@@ -327,6 +332,7 @@ def _l2_normalization(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         axes = graph.ints(*range(1 if mode == "instance" else 2, x.rank))
     else:
         call.cannot(f"mode '{mode[:100]}' cannot be converted")
+    # Epsilon lies under the root, unlike in ONNX's LpNormalization, which has none.
     total = graph.add("ReduceSumSquare", x, axes, keepdims=1)
     length = graph.add("Sqrt", total + call.number("eps", 1e-10))
     return x / length

@@ -83,6 +83,8 @@ def _projection(call: MxnetCall, x: Value, count: int, number: int) -> Value:
     graph, heads = call.graph, call.integer("heads")
     call.refuse_if(heads < 1, f"heads is {heads}")
     size = graph.length(x, 2) / graph.ints(heads * count)
+    # Queries, keys and values of a head lie one behind the other (interleaved): batch and heads
+    # become one dim, of which each is a product of its own.
     shape = graph.join(graph.length(x, 0), graph.ints(-1, count), size)
     parts = graph.add("Reshape", x, shape, rank=4)
     return graph.transpose(
@@ -98,6 +100,7 @@ def _over_root_of_length(x: Value) -> Value:
 
 def _scores(call: MxnetCall, queries: Value, keys: Value) -> Value:
     keys = call.graph.transpose(keys, (0, 2, 1))
+    # Divided before the product, as MXNet does it, so that both round alike.
     return call.graph.add("MatMul", _over_root_of_length(queries), keys)
 
 

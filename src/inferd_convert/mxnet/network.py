@@ -99,6 +99,8 @@ class MxnetNetwork:
             if node.op == VARIABLE and node.name in names and "__shape__" in node.attributes:
                 # Only to read the attribute, which is a text; nothing is added to that graph.
                 dims = MxnetCall(Graph(), node, []).integers("__shape__")
+                # What the file itself says wins over what weights suggest,
+                # in whichever order they come.
                 inferred[node.name] = OnnxPort(
                     node.name, _datatype(node), tuple(d or -1 for d in dims)
                 )
@@ -137,6 +139,7 @@ class MxnetNetwork:
     def _reached(self, heads: Sequence[int]) -> set[int]:
         """Return the numbers of the nodes that `heads` depend on, without labels."""
         found: set[int] = set()
+        # A list and not recursion: nets have thousands of layers behind each other.
         waiting = list(heads)
         while waiting:
             number = waiting.pop()
@@ -194,6 +197,7 @@ class MxnetNetwork:
             return (-1, array.shape[1]) if array.ndim == 2 else None
         if array.ndim < 3 or node.attributes.get("layout", "NC").find("C") != 1:
             return None
+        # A weight has the channels of its own group.
         groups = MxnetCall(Graph(), node, []).integer("num_group", 1)
         return (-1, array.shape[1] * groups, *([-1] * (array.ndim - 2)))
 

@@ -23,6 +23,7 @@ def _picked(call: MxnetCall, axis: int, *, keep: bool) -> Value:
     # With keepdims when it was exported, the index has the dim already.
     if index.rank < x.rank:
         index = graph.unsqueeze(index, (axis,))
+    # ONNX Runtime fails on an index out of range, and reads negative ones from the end.
     numbers = bounded(index, graph.length(x, axis), wraps=call.word("mode", "clip") == "wrap")
     found = graph.add("GatherElements", x, numbers, axis=axis)
     if keep:
@@ -48,6 +49,7 @@ def _sorted(call: MxnetCall, k: int, *, ascending: bool) -> tuple[Value, Value]:
     else:
         axis = call.axis(x.rank, -1)
     length = graph.length(x, axis)
+    # ONNX's TopK refuses a k beyond the length.
     count = graph.add("Min", graph.ints(k), length, rank=1) if k else length
     values, places = graph.add_several(
         2, "TopK", x, count, axis=axis, largest=0 if ascending else 1
@@ -102,6 +104,7 @@ def _broadcast_axis(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         call.refuse(f"its axes {axes} and sizes {sizes} do not fit")
     for axis, size in zip(axes, sizes, strict=True):
         dims[call.checked(axis, x.rank)] = size
+    # Expand takes 1 for a dim that stays (ONNX broadcasts both ways).
     return graph.add("Expand", x, graph.ints(*dims))
 
 

@@ -65,6 +65,7 @@ def _layer(
 
 
 def _of_rank(value: Value, rank: int) -> Value:
+    # add_several gives all outputs one rank; those of a recurrent layer have two.
     return Value(value.graph, value.name, rank)
 
 
@@ -88,6 +89,8 @@ def _weights(call: MxnetCall, layers: int, directions: int, mode: str) -> Iterat
     for width in [each for one in sizes for _ in range(directions) for each in (one, size)]:
         pieces.append(_gates(vector[at : at + rows * width].reshape(rows, width), order))
         at += rows * width
+    # Two of each, as cuDNN has them: of the input and of the state;
+    # ONNX takes both, one behind the other.
     biases = vector[at:].reshape(layers, directions, 2, rows)
     for layer in range(layers):
         own = pieces[layer * 2 * directions : (layer + 1) * 2 * directions]

@@ -17,6 +17,7 @@ def _reshape(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """
     spec = call.integers("shape")
     call.cannot_if(not spec, "a Reshape without 'shape' cannot be converted")
+    # A vector of parameters, as an RNN's, has to stay a constant: its converter takes it apart.
     if x.array is not None and spec == [-1]:
         return graph.constant(x.array.reshape(-1))
     parts: list[Value] = []
@@ -112,6 +113,7 @@ def _concat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 
 def _stack(graph: Graph, call: MxnetCall) -> Converted:
     axis = call.integer("axis")
+    # For its error, as the loop below would join nothing.
     call.input(0)
     parts = [graph.unsqueeze(part, (axis,)) for part in call.inputs]
     return graph.add("Concat", *parts, axis=call.checked(axis, parts[0].rank))
@@ -119,6 +121,7 @@ def _stack(graph: Graph, call: MxnetCall) -> Converted:
 
 def _split(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     count, axis = call.integer("num_outputs", 1), call.axis(x.rank, 1)
+    # Each part is a value here, and the number is the file's.
     call.refuse_if(not 1 <= count <= 4096, f"num_outputs is {count}")
     return equal_parts(graph, x, axis, count, squeezes=call.flag("squeeze_axis"))
 
@@ -140,6 +143,7 @@ def _slice(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     for first, behind, by in zip(begin, end, step, strict=True):
         by = 1 if by is None else by
         call.refuse_if(by == 0, "a step is 0")
+        # Backwards from the last element to before the first: -1 would be the last itself.
         default = (0, END) if by > 0 else (END, -END)
         bounds[0].append(default[0] if first is None else first)
         bounds[1].append(default[1] if behind is None else behind)

@@ -48,6 +48,8 @@ class _Symbol(msgspec.Struct):
 def read_symbol(data: bytes, file: str) -> Symbol:
     """Return the graph in `data`. Raises InvalidConfig naming `file` and the node."""
     try:
+        # Fields that are not declared are passed over: files have
+        # many that say nothing of the graph.
         read = msgspec.json.decode(data, type=_Symbol)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"'{file}' is no MXNet symbol: {error}"
