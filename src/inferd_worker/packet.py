@@ -125,6 +125,7 @@ class Payload:
     def add(self, data: Any) -> tuple[int, int]:
         """Add a buffer, flat if it is a memoryview; return its offset and size."""
         offset = self.size
+        # The usual kinds first, whose length is their size.
         if type(data) is bytes or type(data) is memoryview:
             size = len(data)
         else:
@@ -152,6 +153,7 @@ def whole_size(buffer: Any, size: int) -> int:
     while end + HEADER_SIZE <= size:
         _, _, offset, payload_size, *_ = HEADER.unpack_from(buffer, end)
         inline = payload_size if offset == INLINE else 0
+        # Otherwise a stream would wait for more bytes than its buffer holds.
         if inline > INLINE_BYTES:
             raise ValueError(f"a packet of {inline} bytes")
         if end + HEADER_SIZE + inline > size:

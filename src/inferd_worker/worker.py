@@ -69,6 +69,7 @@ class Worker:
         """
         try:
             self.line.wait(lambda: self.inbox)
+            # START is always the first packet.
             settings = self.inbox.popleft()[0][1]
             if not self._start(settings) or self.calls.is_completing:
                 return
@@ -151,6 +152,8 @@ class Worker:
 
     def _say_ready_beside(self) -> None:
         self._is_saying = True
+        # is_ready is the model's code and may call the server: meanwhile
+        # somebody has to go on reading and executing.
         with deputed(self._serve_meanwhile):
             said = ask(self.model)
             self._is_saying = False  # before the server gets the answer and may ask again

@@ -37,6 +37,7 @@ def begin_run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
         if replied.cancelled():  # maybe before it began
             calls.hang_up(pending)
 
+    # Not within _replied: a task that is cancelled before its first step never runs its coroutine.
     replied.add_done_callback(end)
     return replied
 
@@ -81,6 +82,7 @@ class Responses:
     async def __anext__(self) -> InferenceResponse:
         if self._is_over:
             raise StopAsyncIteration
+        # The loop that iterates need not be that of async_exec.
         loop = self._pending.loop = asyncio.get_running_loop()
         with _Reading(self._calls, loop):
             await _any(self._pending)
@@ -98,6 +100,7 @@ class Responses:
 
     def __del__(self) -> None:
         if not self._is_over:
+            # A finalizer may run when the line has gone already, and cannot raise.
             with contextlib.suppress(LineClosed):
                 self.cancel()
 

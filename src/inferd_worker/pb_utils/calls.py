@@ -82,6 +82,7 @@ class Calls:
 
     def log(self, level: int, text: str) -> None:
         """Have the server log `text`: 0 info, 1 warning, 2 error, 3 verbose."""
+        # Cut here: a line of a gigabyte would go through the link before the server could drop it.
         self.line.send(packet.LOG, [level, text[:MAX_LOGGED]])
 
     def wait(self, pending: PendingCall) -> Any:
@@ -95,6 +96,8 @@ class Calls:
     def hang_up(self, pending: PendingCall) -> None:
         """Tell the server that no more replies are wanted; a finalizer may call this."""
         if self._pending.pop(pending.number, None) is not None and not pending.is_over:
+            # Unwaiting, as a finalizer may run in any thread and at any line,
+            # one that holds the line's lock too.
             self.line.send_unwaiting(packet.HANG_UP, [], (pending.number, 0, 0))
 
     def send(self, describe: Describe, *, decoupled: bool, loop: Any = None) -> PendingCall:
@@ -142,6 +145,7 @@ class Calls:
         """Take a reply of the server; called by whichever thread reads the line."""
         _, is_last, what = document
         pending = self._pending.get(number)
+        # Hung up meanwhile: replies that were on their way are dropped.
         if pending is None:
             return
         if is_last:
@@ -163,6 +167,7 @@ def _read(what: list[Any], data: Any) -> Any:
         return InferenceResponse(error=TritonError(rest[1], rest[0]))
     outputs, parameters, name, version, id = rest
     response = InferenceResponse(parameters=parameters)
+    # Past the constructor, whose checks are for what models give.
     response._tensors = [read_tensor(described, data) for described in outputs]
     response.model_name, response.model_version, response.id = name, version, id
     return response

@@ -83,6 +83,7 @@ class ModelConfig:
                 raise ValueError(
                     f"the configuration has {other}, so it can have no dynamic_batching"
                 )
+        # Not over one that is there: its settings are somebody's.
         self._config.setdefault("dynamic_batching", {})
 
     def add_input(self, input: dict[str, Any]) -> None:

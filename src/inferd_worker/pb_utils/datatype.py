@@ -41,6 +41,7 @@ def name_of(dtype: Any) -> str:
         return name
     if dtype.kind in "OSU":
         return "BYTES"
+    # Arrays of the other byte order are swapped when they are sent.
     name = NAMES.get(dtype.newbyteorder("<"))
     if name is None:
         raise TypeError(f"numpy dtype {dtype} has no counterpart among the protocol's datatypes")
@@ -82,6 +83,7 @@ def decode_strings(data: Any) -> Any:
             raise ValueError(f"an element says it has {size} bytes, {end - offset} are left")
         elements.append(bytes(view[offset : offset + size]))
         offset += size
+    # np.array() would make an array of fixed-width bytes, and drop zeros at the ends of elements.
     array = np.empty(len(elements), np.object_)
     array[:] = elements
     return array

@@ -59,6 +59,8 @@ _api = ctypes.pythonapi
 _Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _new = _api.PyCapsule_New
 _new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, _Destructor]
+# With the capsule's address and not as py_object: the destructor gets an object that is being
+# freed, and to count a reference to it would revive it.
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_IsValid", _api)
 )
@@ -99,6 +101,7 @@ def to_capsule(array: Any, datatype: str) -> Any:
     tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
     managed.deleter = _deleter
     address = ctypes.addressof(managed)
+    # The struct has no place for Python's references; here they stay until the deleter is called.
     _given[address] = (managed, shape, array)
     return _new(address, _FRESH, _destructor)
 
@@ -155,6 +158,7 @@ def _checked(tensor: Any) -> tuple[str, tuple[int, ...]]:
     expected = 1
     # The strides of an empty tensor mean nothing: numpy's are 0.
     strides = tensor.strides[: tensor.ndim] if tensor.strides and 0 not in shape else None
+    # The stride of a dim of 1 is never used, and libraries write what they like there.
     for dim, stride in zip(reversed(shape), reversed(strides or ())):
         if dim != 1 and stride != expected:
             raise TritonModelException(
@@ -165,5 +169,6 @@ def _checked(tensor: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def _delete(managed: Any) -> None:
+    # NULL is allowed: then nothing has to be freed (dlpack.h).
     if managed.contents.deleter:
         managed.contents.deleter(managed)

@@ -19,6 +19,7 @@ def text_given(value: Any, what: str) -> str:
     """
     if type(value) is str:
         return value
+    # A subclass, such as numpy.str_, becomes a plain str, which the JSON encoder takes.
     if isinstance(value, str):
         return str(value)
     if not isinstance(value, (bytes, bytearray)):

@@ -39,6 +39,7 @@ class Logger:
         """Log a warning."""
         Logger.log(message, _LogLevel.WARNING)
 
+    # Triton has the one, Python's logging the other.
     log_warning = log_warn
 
     @staticmethod

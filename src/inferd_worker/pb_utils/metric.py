@@ -51,6 +51,7 @@ class MetricFamily:
             return Metric(self._name, self._kind, labels or {}, None)
         if not bounds:
             raise TritonModelException(f"a histogram needs buckets: '{self._name}'")
+        # Prometheus adds the bucket of infinity to each histogram.
         finite = bounds[:-1] if bounds[-1] == math.inf else bounds
         if not all(map(math.isfinite, finite)):
             raise TritonModelException(
@@ -72,6 +73,7 @@ class Metric:
             "metric",
             self._number,
             family,
+            # Labels are texts in Prometheus; models write numbers.
             {str(key): str(value) for key, value in labels.items()},
             bounds,
         )

@@ -194,6 +194,7 @@ class InferenceRequest:
             raise TritonModelException("only a request that has come has a response sender")
         if self._sender is None:
             self._sender = InferenceResponseSender(self._open)
+            # From now on a None from execute is right: the answer may come later, from any thread.
             self._open.has_sender = True
         return self._sender
 
@@ -232,6 +233,7 @@ class InferenceRequest:
             self._model,
             self._version,
             self._id,
+            # Tuples, as the document is looked up among those sent before.
             tuple([write_tensor(tensor, payload, lender) for tensor in self._inputs]),
             tuple(self._outputs or ()),
             parameters or None,

@@ -81,6 +81,7 @@ def checked_parameters(parameters: Any, *, is_finite: bool = False) -> dict[str,
     if not parameters:
         return None
     for name, value in parameters.items():
+        # The kinds that InferParameter of the protocol has.
         if not isinstance(name, str) or not isinstance(value, (bool, int, float, str)):
             raise TritonModelException(
                 f"parameter {name!r} is {kind_of(value)}; names are texts, values are "

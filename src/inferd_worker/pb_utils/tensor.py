@@ -47,6 +47,7 @@ class Tensor:
     __slots__ = ("_array", "_data", "_datatype", "_name", "_offset", "_shape", "_size")
 
     def __init__(self, name: Any, numpy_array: Any) -> None:
+        # The check in a function is for the unusual: a call costs more than this line.
         if type(name) is not str or not name:
             name = _name_given(name)
         if not isinstance(numpy_array, np.ndarray):
