@@ -53,15 +53,20 @@ EVERY = 256
 MOST_ROWS = 64
 """The most rows of a joined run that is compared, and so of a batch that is made later."""
 
+# Else a model with few clients at a time, who never fill the next size, would never be compared.
 PATIENCE = 64
 """After so many samples that were too few for the next size, a smaller run is made of them."""
 
+# Clients that repeat themselves cost a copy and a hash for each sample that is thrown away.
 MOST_SKIPPED = 64
 """How many requests are passed over at most after inputs that were sampled before."""
 
+# A model that dies of joined requests must not be made to die again and again.
 MOST_UNANSWERED = 3
 """So many joined runs may be lost, with their worker's process for example."""
 
+# The loop is the other connections' as well; below this, handing over to a thread costs more than
+# comparing.
 INLINE_BYTES = 64 << 10
 """Answers with more bytes are compared in a thread."""
 
@@ -143,6 +148,8 @@ class ComparedScheduler:
         self._is_over = False  # nothing is compared any more
         self._is_running = False  # a comparison
         self._pool = CopyPool()
+        # Time of instances, not of this thread: what comparisons take from clients is instances
+        # that are busy.
         self._budget = ComparisonBudget()
         self._due: _Due | None = None
         self._sizes = sizes_up_to(min(plan.max_batch_size, MOST_ROWS))
@@ -151,10 +158,9 @@ class ComparedScheduler:
         self._to_skip = self._skipped = 0
         self._agreed = self._largest = self._unanswered = 0
         self._until_sample = EVERY
+        # Direct access saves a call for each request of a small model.
         self.prompt = scheduler
         """What has answers at once: it runs on the event loop, where nothing is compared."""
-
-    # --- a scheduler ---
 
     @property
     def pending_count(self) -> int:
@@ -163,6 +169,7 @@ class ComparedScheduler:
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
+        # A coroutine that returns another's result: nothing else is paid once the verdict is known.
         if self._is_over:
             return await self._scheduler.run(request)
         self._under_way += 1
@@ -210,8 +217,6 @@ class ComparedScheduler:
         self._scheduler.stop_joining()
         return is_new
 
-    # --- which requests are compared ---
-
     def _sample_of(self, request: InferRequest) -> RequestCopy | None:
         """Return a copy of `request`, which is about to run, if it is to be compared."""
         if self._is_running or not is_small(request):
@@ -222,6 +227,8 @@ class ComparedScheduler:
                 return None
             self._until_sample = EVERY
         else:
+            # A request that fills a batch by itself is never joined, and one that is alone gains
+            # nothing.
             is_of_use = request.batch_size < self._plan.max_batch_size and self._under_way > 1
             if not is_of_use or self._due is not None or not self._budget.has_some:
                 return None
@@ -235,15 +242,18 @@ class ComparedScheduler:
     ) -> None:
         """Note that `request`, of which `sample` is a copy, was answered."""
         if self._joining.state == "joined":
+            # A joined run that failed gave answers from runs by itself: no comparison with those.
             if sample is not None and request.shared and not request.ran_again:
                 sample.take(response)
                 self._begin([sample.request], partial(self._check, sample))
             return
+        # It was joined before joining was ended, so its answer is no measure for others.
         if request.shared:
             return
         self._budget.earn(request.ended_ns - request.started_ns, request.batch_size)
         if sample is not None:
             self._collect(sample, response)
+        # A due comparison waits until it can be paid; the clients' requests earn meanwhile.
         if self._due is not None and not self._is_running and self._budget.allows(self._due.rows):
             due, self._due = self._due, None
             samples = self._pool.take(due.kind, due.rows)
@@ -255,6 +265,7 @@ class ComparedScheduler:
         """Keep a sample that was answered; decide whether there are enough to compare them."""
         pool = self._pool
         if pool.has_seen(sample):
+            # Twice as many each time: who sends equal requests goes on doing so.
             self._skipped = self._to_skip = min(2 * self._skipped + 1, MOST_SKIPPED)
         else:
             self._skipped = 0
@@ -276,6 +287,7 @@ class ComparedScheduler:
         def finish(outcome: Outcome) -> None:
             first = requests[0]
             expected_ns = self._budget.expected_ns(sum(one.batch_size for one in requests))
+            # A run that failed before it began has no times; it is charged as one that went well.
             took_ns = first.ended_ns - first.started_ns if first.ended_ns else expected_ns
             self._budget.spend(took_ns)
             self._is_running = False
@@ -287,14 +299,14 @@ class ComparedScheduler:
         except InferdError:  # the model is being unloaded
             self._stop_comparing()
 
-    # --- comparing ---
-
     def _check_joined(self, samples: Sequence[RequestCopy], outcome: Outcome) -> None:
         """Compare the answers of a joined run with those that the clients got."""
         if self._is_over or self._is_unanswered(outcome):
             return
         answers = [] if isinstance(outcome, InferdError) else list(outcome)
         outputs = [one.outputs for one in answers if not isinstance(one, InferdError)]
+        # JoinedInstance hides a failed joined run by running each by itself, which for clients is
+        # right.
         if len(outputs) < len(samples) or samples[0].request.ran_again:
             self._counts.comparison_count += len(samples)
             self._counts.disagreement_count += len(samples)
@@ -304,6 +316,7 @@ class ComparedScheduler:
 
     def _check(self, sample: RequestCopy, outcome: Outcome) -> None:
         """Compare the answer that a client got, joined with others, with one computed alone."""
+        # Alone, it failed; that it had an answer when joined says nothing of its rows.
         if self._is_over or isinstance(outcome, InferdError):
             return
         [answer] = outcome
@@ -330,6 +343,7 @@ class ComparedScheduler:
             return [_difference(*pair) for pair in zip(alone, joined, strict=True)]
 
         def finish(found: Sequence[str]) -> None:
+            # Before judging, which may begin another run.
             self._is_running = False
             self._judge(samples, alone, found)
 
@@ -344,6 +358,7 @@ class ComparedScheduler:
         self, samples: Sequence[RequestCopy], alone: Sequence[_Outputs], found: Sequence[str]
     ) -> None:
         """Decide what follows from the differences `found`, "" for answers that agree."""
+        # A thread's comparison may end after the model was told to run alone, or to close.
         if self._is_over:
             return
         self._counts.comparison_count += len(samples)
@@ -357,10 +372,9 @@ class ComparedScheduler:
         if self._agreed >= self._wanted and self._joining.state == "compared":
             self._join()
 
-    # --- what follows ---
-
     def _join(self) -> None:
         most = self._largest
+        # Copies of many megabytes, of which a joined model keeps none.
         self._pool, self._due = CopyPool(), None
         self._joining.state = "joined"
         self._joining.reason = (
@@ -372,6 +386,7 @@ class ComparedScheduler:
 
     def _doubt(self, sample: RequestCopy, alone: _Outputs, text: str) -> None:
         """End joining, as answers to `sample` differ, and find out whether they always do."""
+        # At once, and before the cause is known: until then, other clients might get mixed answers.
         self._joining.state = "alone"
         self._joining.reason = (
             f"joined with others, a request got another answer than alone: {text}"

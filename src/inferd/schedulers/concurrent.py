@@ -52,6 +52,7 @@ class ConcurrentScheduler:
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run. Raises Overloaded when too many requests are under way."""
         with self._turn(request) as instance:
+            # The instance has an event loop of its own in another thread.
             return await asyncio.wrap_future(instance.submit(request))
 
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
@@ -60,6 +61,7 @@ class ConcurrentScheduler:
         loop = asyncio.get_running_loop()
 
         with self._turn(request) as instance:
+            # call_soon_threadsafe, since answers come from that thread.
             flow = instance.flow(request, partial(tell, loop, items.put_nowait))
             try:
                 while (item := await items.get()) is not None:
@@ -77,6 +79,7 @@ class ConcurrentScheduler:
         if self._under_way():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), timeout_s)
+        # Closing waits for the model's loop, which the server's must not.
         closes = [asyncio.to_thread(load.instance.close) for load in self._loads]
         await asyncio.gather(*closes, *self._closing)
 
@@ -96,6 +99,7 @@ class ConcurrentScheduler:
         """See Resizable.shrink. The instance with the fewest requests under way goes."""
         staying = [load for load in self._loads if not load.is_leaving]
         some = [load for load in staying if kind in (None, load.kind)]
+        # The last one stays, because a request must always find one.
         if len(staying) > 1 and some and not self._is_closed:
             load = min(some, key=attrgetter("under_way"))
             load.is_leaving = True
@@ -116,14 +120,17 @@ class ConcurrentScheduler:
         """Count a request while it is under way, and turn its failure into an InferdError."""
         if self._is_closed:
             raise unloading(self._model)
+        # There is no queue here whose length could be bounded, so what runs is.
         if self._under_way() >= MAX_WAITING:
             msg = f"model '{self._model}' has {MAX_WAITING} requests under way; try again later"
             raise Overloaded(msg)
+        # Not round robin: requests of asynchronous models differ in length by orders of magnitude.
         load = min([one for one in self._loads if not one.is_leaving], key=attrgetter("under_way"))
         load.under_way += 1
         request.started_ns = self._clock()
         try:
             yield load.instance
+        # A reader that leaves is no failure of the model.
         except (InferdError, GeneratorExit):
             raise
         except asyncio.CancelledError as error:

@@ -42,6 +42,7 @@ class DirectScheduler:
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
+        # Read here, so that a model that never runs on the loop pays no call.
         if self.may_be_prompt:
             response = self.run_now(request)
             if response is not None:

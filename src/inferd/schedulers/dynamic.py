@@ -80,6 +80,7 @@ class DynamicScheduler(QueueingScheduler):
         if answers is None:
             return None
         [answer] = answers
+        # Raised from here, its traceback would make a cycle of the frame and the error.
         if isinstance(answer, InferdError):
             try:
                 raise answer
@@ -134,6 +135,8 @@ class DynamicScheduler(QueueingScheduler):
 
         Not if the configuration says how many rows outputs have, or gives requests other shapes.
         """
+        # There `join` also makes batch_input and cuts batch_output, which one request alone needs
+        # as well.
         if self._plan.reshapes or not self._joins:
             return False
         self.run_alone()
@@ -152,6 +155,7 @@ class DynamicScheduler(QueueingScheduler):
         self._max_batch_size = most
         self._timing = timing
         self._until_look = timing.look_after
+        # The new timing counts what starts and ends, so it has to know of what has started before.
         busy_count = self._execution.instance_count - self._free_count - self._beside_count
         for _ in range(busy_count):
             timing.started(1)
@@ -166,6 +170,7 @@ class DynamicScheduler(QueueingScheduler):
         """
         if self._quiet is not None:
             raise unloading(self._plan.model)
+        # Statistics and metrics are those of clients' requests.
         self._execution.begin(requests, partial(self._finish_beside, finish), is_counted=False)
         self._free_count -= 1  # less than none, if it waits for a running batch
         self._beside_count += 1
@@ -179,13 +184,13 @@ class DynamicScheduler(QueueingScheduler):
             self._settle()
         finish(outcome)
 
-    # --- into the queue, and out of it ---
-
     def _enqueue(self, request: InferRequest, done: Done) -> Waiting:
         if self._quiet is not None:
             raise unloading(self._plan.model)
         queue, timing, plan, order = self._queue, self._timing, self._plan, self._order
         waiting = Waiting(request, None, done)
+        # Straight to a thread: nobody waits who would be overtaken, so the queue's bookkeeping is
+        # saved.
         if self._runs_at_once and self._free_count > 0:
             timing.arrived(1)
             self._start_in_thread((waiting,), (request,))
@@ -226,6 +231,7 @@ class DynamicScheduler(QueueingScheduler):
 
     def _advance(self) -> None:
         queue, now_ns = self._queue, self._clock()
+        # First, so that no batch is made of requests that are too late.
         for late in queue.expire(now_ns):
             self._answer(late, queue.too_late(late))
         due_ns = self._start_batches(now_ns)
@@ -235,6 +241,8 @@ class DynamicScheduler(QueueingScheduler):
             late_ns = min(filter(None, (late_ns, self._expire_handed(now_ns))), default=0)
         if late_ns and not 0 < due_ns < late_ns:
             due_ns = late_ns
+        # Due in this very moment: by the loop's next turn, in which requests that were read
+        # meanwhile may have come.
         self._is_soon = 0 < due_ns <= now_ns
         if self._is_soon:
             self._timer.set_soon()
@@ -246,6 +254,8 @@ class DynamicScheduler(QueueingScheduler):
         """Update the state derived from the queue and the instances after a change."""
         is_empty, quiet = not self._queue.size, self._quiet
         if quiet is None:
+            # An instance that may wait for a turn (the rate limiter) is not sure to take it, so the
+            # request stays where it can time out.
             may = self._order is None and not self._execution.has_turns
             self._runs_at_once = is_empty and may and self._timing.starts_at_once
             return
@@ -266,8 +276,6 @@ class DynamicScheduler(QueueingScheduler):
                 elif not next_ns or waiting.late_ns < next_ns:
                     next_ns = waiting.late_ns
         return next_ns
-
-    # --- batches ---
 
     def _start_batches(self, now_ns: int) -> int:
         """Give each free instance a batch; return when to look again, 0: at the next event."""
@@ -299,6 +307,7 @@ class DynamicScheduler(QueueingScheduler):
     def _start_in_thread(self, batch: Sequence[Waiting], requests: Sequence[InferRequest]) -> None:
         self._free_count -= 1
         if self._execution.has_turns:
+            # They are in no queue any more, yet still wait: their timeouts are looked after here.
             self._handed.append(batch)
         self._timing.started(len(requests))
         finish = partial(self._finish, batch, requests)
@@ -308,6 +317,8 @@ class DynamicScheduler(QueueingScheduler):
         self, batch: Sequence[Waiting], requests: Sequence[InferRequest], outcome: Outcome
     ) -> None:
         first = requests[0]
+        # Up to the end of the model's own work, where the backend tells it: sending the answer back
+        # is not what a larger batch makes cheaper.
         wall_ns = (first.computed_ns or first.ended_ns) - first.started_ns
         took_ns = self._execution_time.took_ns(wall_ns, first.cpu_ns)
         self._free_count += 1
@@ -327,6 +338,7 @@ class DynamicScheduler(QueueingScheduler):
         self._settle()
         self._until_look = turn = timing.look_after
         size = request.batch_size
+        # At the end of this turn: what was read together has run by then.
         self._own_loop().call_soon(self._look_back, timing, turn, size)
 
     def _look_back(self, timing: BatchTiming, turn: int, size: int) -> None:
@@ -337,6 +349,7 @@ class DynamicScheduler(QueueingScheduler):
 
     def _deliver(self, batch: Sequence[Waiting], outcome: Outcome) -> None:
         if isinstance(outcome, InferdError):
+            # An exception that is raised for several callers would collect all their tracebacks.
             outcome = [outcome, *(twin(outcome) for _ in batch[1:])]
         for waiting, answer in zip(batch, outcome, strict=True):
             self._answer(waiting, answer)
@@ -346,6 +359,7 @@ class _AnswerOrder:
     """Requests without an answer yet, and answers held back until earlier ones are given."""
 
     def __init__(self) -> None:
+        # Removal from the middle, when a client leaves, takes no longer than from the front.
         self._waiting: OrderedDict[int, Waiting] = OrderedDict()
         self._answers: dict[int, Answer] = {}
 
@@ -382,6 +396,7 @@ class _AnswerOrder:
 
 def _are_wanted(batch: Sequence[Waiting]) -> bool:
     """Return whether any caller still waits for an answer of `batch`."""
+    # One is enough: the others of the batch are computed along.
     return any(waiting.done is not None for waiting in batch)
 
 

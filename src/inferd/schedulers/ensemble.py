@@ -17,6 +17,7 @@ from inferd.schedulers.ensemble_parts.runner import StepRunner
 from inferd.schedulers.ensemble_parts.stream import answers_of
 from inferd.schedulers.queueing.policy import unloading
 
+# As many as may wait for one model (MAX_WAITING).
 MAX_RUNNING = 10_000
 """How many requests to one ensemble may run at once; more are refused as Overloaded."""
 
@@ -62,12 +63,15 @@ class EnsembleScheduler:
 
     def follow(self, replaced: "EnsembleScheduler") -> None:
         """Let no request overtake those of its sequence that `replaced` has; before the first."""
+        # Taken over as a whole, so that requests of both line up in one line while the old one
+        # drains.
         self.runner.order = replaced.runner.order
 
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close."""
         self._is_closed = True
         if self._running_count and self._ended is None:
+            # Made only by a close: most requests of an ensemble end while nobody waits for that.
             self._ended = asyncio.get_running_loop().create_future()
         if self._ended is not None:
             await asyncio.wait((self._ended,), timeout=timeout_s)
@@ -83,6 +87,7 @@ class EnsembleScheduler:
         if self._running_count >= MAX_RUNNING:
             msg = f"{MAX_RUNNING} requests to ensemble '{name}' run already; try again later"
             raise Overloaded(msg)
+        # Before it is counted: a reshape that fails must leave no count behind.
         run = EnsembleRun(request, self.runner.inputs(request))
         self._running_count += 1
         request.started_ns = self._clock()

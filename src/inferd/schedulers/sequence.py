@@ -57,6 +57,7 @@ from inferd.schedulers.sequence_parts.instances import SequenceInstance, Sequenc
 from inferd.schedulers.sequence_parts.live import LiveSequence, SequenceStep, UnreadAnswers
 from inferd.schedulers.sequence_parts.tensors import SequenceTensors
 
+# Ids that the server gives count down from here, far from those that clients use.
 _LAST_ID = 2**64 - 1
 
 
@@ -139,11 +140,13 @@ class SequenceScheduler(QueueingScheduler):
         step = self._enqueue(request, done)
         try:
             execution: Execution = await done
+            # It has waited here; a second limit would count its time twice.
             async with aclosing(execution.stream(request, AT_ONCE)) as answers:
                 async for answer in answers:
                     yield self._without_state(step, answer) if answer.outputs else answer
         finally:
             self._leave(step)
+            # Only one that was given the instance has it to give back.
             if not done.cancelled() and done.exception() is None:
                 self._end_turn(step)
 
@@ -158,6 +161,7 @@ class SequenceScheduler(QueueingScheduler):
                         raise answer
                     finally:
                         del answer  # its traceback holds this frame
+                # It waits between rounds, maybe because its answers were unread.
                 if step in step.sequence.waiting:
                     self._settle(step.sequence)  # it may have waited for its reader
                     self._advance()
@@ -169,13 +173,12 @@ class SequenceScheduler(QueueingScheduler):
         assert self._quiet is not None
         if not self._quiet.done():
             self._quiet.set_result(None)
+        # Ending removes from the dict.
         for sequence in list(self._live.values()):
             self._end(sequence, unloading(self._plan.model))
 
     async def _close_executions(self, timeout_s: float) -> None:
         await self._instances.close(timeout_s)
-
-    # --- more instances, and fewer ---
 
     @property
     def instances(self) -> Several[Instance]:
@@ -195,11 +198,10 @@ class SequenceScheduler(QueueingScheduler):
         if self._quiet is None:
             self._instances.shrink(kind)
 
-    # --- requests come and go ---
-
     def _enqueue(self, request: InferRequest, done: Done) -> SequenceStep:
         if self._quiet is not None:
             raise unloading(self._plan.model)
+        # Triton's zero id: no sequence.
         if request.sequence is not None and not request.sequence.id:
             request.sequence = None  # start and end flags without an id are no sequence
         sequence = self._sequence_of(request)
@@ -208,6 +210,7 @@ class SequenceScheduler(QueueingScheduler):
         step = SequenceStep(request, done, sequence, shown, queue)
         if self._is_decoupled and self._iterates:
             step.answers = UnreadAnswers()
+        # May refuse; until then nothing knows of a new sequence.
         queue.add(step, self._clock())
         if sequence.key not in self._live:
             self._live[sequence.key] = self._backlog[sequence.key] = sequence
@@ -227,6 +230,7 @@ class SequenceScheduler(QueueingScheduler):
                 f"correlation ID, which is the parameter sequence_id (TRTIS: correlation_id)"
             )
             raise InvalidRequest(msg)
+        # Triton's wording, since clients compare it.
         if request.batch_size != 1:
             msg = (
                 f"inference request to model '{model}' must specify batch-size 1 due to "
@@ -241,6 +245,7 @@ class SequenceScheduler(QueueingScheduler):
         self._tensors.controls.check_id(named.id)
         sequence = self._live.get(named.id)
         if named.start:
+            # A START on a live one goes behind what waits there.
             return sequence or LiveSequence(named.id, initial)
         if sequence is None or sequence.is_ended:
             msg = (
@@ -265,8 +270,6 @@ class SequenceScheduler(QueueingScheduler):
     def _broken(self, sequence: LiveSequence, why: str) -> str:
         model = self._plan.model
         return f"sequence {sequence.id!r} of model '{model}' has ended: a request of it {why}"
-
-    # --- the life of a sequence ---
 
     def _settle(self, sequence: LiveSequence) -> None:
         """Make the next request of `sequence` ready, or mark the sequence idle, or remove it."""
@@ -294,7 +297,10 @@ class SequenceScheduler(QueueingScheduler):
         """Refuse all waiting requests of `sequence` except one between rounds that may go on."""
         is_over = self._quiet is not None and self._quiet.done()
         going_on = [
-            step for step in sequence.waiting if step.began_ns and step.done and not is_over
+            # A request between rounds has had effects, and its caller waits for the rest.
+            step
+            for step in sequence.waiting
+            if step.began_ns and step.done and not is_over
         ]
         if sequence.slot is not None and not going_on:
             self._instances.of(sequence).ready.pop(sequence.row, None)
@@ -318,10 +324,9 @@ class SequenceScheduler(QueueingScheduler):
             _, sequence = self._backlog.popitem(last=False)
             self._settle(sequence)
 
-    # --- time ---
-
     def _advance(self) -> None:
         is_closing = self._quiet is not None
+        # Closing has given up waiting: nothing starts any more.
         if self._quiet is not None and self._quiet.done():
             return
         now_ns = self._clock()
@@ -329,11 +334,13 @@ class SequenceScheduler(QueueingScheduler):
             for late in queue.expire(now_ns):
                 assert isinstance(late, SequenceStep)
                 self._expire(late)
+        # Idle sequences would keep the close waiting for requests that are refused.
         while self._idle and (is_closing or next(iter(self._idle.values())) <= now_ns):
             self._remove(self._live[self._idle.popitem(last=False)[0]])
         self._seat()
         due = [self._start_batch(instance, now_ns) for instance in self._instances.all()]
         due += [queue.next_late_ns() for queue in self._queues]
+        # Soonest first, since the idle time is the same for all.
         due += list(self._idle.values())[:1]
         due_ns = min(filter(None, due), default=0)
         if due_ns > now_ns:
@@ -350,8 +357,6 @@ class SequenceScheduler(QueueingScheduler):
             why = self._broken(sequence, "has waited too long")
             msg = f"timeout of the corresponding sequence has been expired: {why}"
             self._end(sequence, Unavailable(msg))
-
-    # --- batches ---
 
     def _start_batch(self, instance: SequenceInstance, now_ns: int) -> int:
         """Start a batch of ready requests on a free instance; return when to look again, or 0."""
@@ -393,12 +398,14 @@ class SequenceScheduler(QueueingScheduler):
         if not self._are_rows:
             return [*steps]
         by_row = {step.sequence.row: step for step in steps}
+        # Up to the last row that a sequence holds: the model's state lies by row.
         return [by_row.get(row) for row in range(max(instance.sequences) + 1)]
 
     def _execute(
         self, instance: SequenceInstance, rows: list[SequenceStep | None], now_ns: int
     ) -> int:
         some = next(filter(None, rows))
+        # A row that is missing would move all rows behind it.
         requests = [row.request if row else self._tensors.filler(some) for row in rows]
         try:
             answers = instance.execution.run_now(requests)
@@ -445,8 +452,10 @@ class SequenceScheduler(QueueingScheduler):
         for step, answer in zip(rows, outcome, strict=True):
             if step is None:
                 continue
+            # First: the answer is for the request as its client sent it.
             self._tensors.remove_from(step)
             step.sequence.running = None
+            # Before the next step of the sequence is made ready, which takes it.
             answer = self._tensors.store_state(step.sequence, answer)
             if self._iterates:
                 self._note_round(instance, step, answer, is_alone=len(rows) == 1)
@@ -478,8 +487,6 @@ class SequenceScheduler(QueueingScheduler):
             raise shown
         return shown
 
-    # --- rounds ---
-
     def _note_round(
         self, instance: SequenceInstance, step: SequenceStep, answer: Answer, *, is_alone: bool
     ) -> None:
@@ -488,6 +495,7 @@ class SequenceScheduler(QueueingScheduler):
         if is_alone:
             instance.execution.count_round(request, failed=isinstance(answer, InferdError))
         step.began_ns = step.began_ns or request.started_ns
+        # The next round has one of its own.
         request.started_ns, request.computing_ns = step.began_ns, 0
 
     def _end_round(self, step: SequenceStep, round: Round) -> None:
@@ -509,6 +517,7 @@ class SequenceScheduler(QueueingScheduler):
             self._refuse(sequence, Cancelled(self._broken(sequence, "was cancelled")))
         else:
             step.shown = Sequence(sequence.id)
+            # Ahead of the sequence's later requests: its step is not over.
             sequence.waiting.appendleft(step)
 
     def _wrong(self, round: Round) -> InferdError | None:

@@ -20,7 +20,11 @@ class ComparisonBudget:
     def earn(self, took_ns: int, rows: int) -> None:
         """Note that a client's request of so many rows ran by itself for `took_ns`."""
         row_ns = took_ns / max(1, rows)
+        # A moving average over about eight requests follows a load that changes, and not a single
+        # outlier.
         self._row_ns += (row_ns - self._row_ns) / 8 if self._row_ns else row_ns
+        # Savings are bounded, or a quiet night would be spent on comparisons when the clients come
+        # back.
         most_ns = max(SAVED_NS, 4 * took_ns)
         self._left_ns = min(self._left_ns + SHARE * took_ns, most_ns)
 

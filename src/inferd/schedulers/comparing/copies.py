@@ -37,6 +37,7 @@ class RequestCopy:
 
     def take(self, response: InferResponse) -> None:
         """Keep a copy of the outputs of the answer."""
+        # Only those are compared: of the others the client's answer has nothing.
         wanted = {output.name for output in self.request.outputs}
         self.outputs = [
             _copied(tensor) for tensor in response.outputs if not wanted or tensor.name in wanted
@@ -72,6 +73,7 @@ class CopyPool:
         """Tell whether there was a sample with the same inputs; remember these."""
         if sample.digest in self._seen:
             return True
+        # Forgetting all costs a few repeated samples; a list by age would cost each sample.
         if len(self._seen) >= REMEMBERED:
             self._seen.clear()
         self._seen.add(sample.digest)
@@ -82,6 +84,7 @@ class CopyPool:
         if sample.size_bytes > MOST_SAMPLE_BYTES:
             return
         while self._size_bytes + sample.size_bytes > MOST_BYTES:
+            # Insertion order: the kind that has waited longest for partners is the rarest.
             kind = next(iter(self._kinds))
             self._size_bytes -= sum(one.size_bytes for one in self._kinds.pop(kind))
         self._kinds.setdefault(sample.kind, []).append(sample)
@@ -107,6 +110,7 @@ class CopyPool:
                 rows += sample.rows
             else:
                 left.append(sample)
+        # One request alone is not joined with anything.
         if len(taken) < 2:
             return ()
         self._size_bytes -= sum(sample.size_bytes for sample in taken)
@@ -131,4 +135,6 @@ def _digest(inputs: Sequence[Tensor]) -> int:
     for tensor in sorted(inputs, key=lambda one: one.name):
         data: bytes = tensor.data
         parts.append((tensor.name, tensor.shape, data[:: 1 + len(data) // HASHED_BYTES]))
+    # Python's hash of bytes is keyed for each process (SipHash), so that a client cannot make
+    # inputs collide to keep others from being compared.
     return hash(tuple(parts))

@@ -24,9 +24,12 @@ class BatchDim:
 
     def of(self, shape: Shape) -> Shape:
         """Return `shape` as the reader takes it, or as it is if that cannot be."""
+        # Ambiguous shapes are taken as items: the dims without batch dim are what the configuration
+        # says.
         is_item = agree(self.dims, shape)
         if self.adds:
             return (1, *shape) if is_item else shape
+        # Only a batch of one can lose its dim; others are refused by the reader, by shape.
         return shape[1:] if not is_item and shape[:1] == (1,) else shape
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from inferd.schedulers.ensemble_parts.plan import Step, StepOrder
 
+# As long as a run on the loop may take before its model is sent to the threads (execution.overrun).
 BREATH_NS = 1_000_000
 """After steps that took this long together, the event loop gets a turn."""
 
@@ -23,6 +24,7 @@ async def run_side_by_side(
     ended: asyncio.Queue[asyncio.Task[None]] = asyncio.Queue()
     try:
         while ready or running:
+            # No task for one step: that is what a chain of small models costs most.
             if len(ready) == 1 and not running:
                 [step] = ready
                 await run_step(step)
@@ -33,6 +35,7 @@ async def run_side_by_side(
                 continue
             for step in ready:
                 task = asyncio.create_task(run_step(step))
+                # asyncio.wait would look at all running tasks each time one ends.
                 task.add_done_callback(ended.put_nowait)
                 running[task] = step
             task = await ended.get()
@@ -42,4 +45,5 @@ async def run_side_by_side(
         if running:
             for task in running:
                 task.cancel()
+            # Cancelled steps still use tensors of the run until they have noticed.
             await asyncio.gather(*running, return_exceptions=True)

@@ -21,6 +21,7 @@ LATEST = -1
 
 _STEPS = ("ensemble_scheduling", "step")
 
+# Generators nest as deep, and each such step multiplies the answers.
 MAX_DECOUPLED = 16
 """How many decoupled steps may follow each other."""
 
@@ -150,10 +151,12 @@ class EnsemblePlan:
 
     def needed(self, outputs: Sequence[WantedOutput]) -> Sequence[Step]:
         """Return the steps that `outputs` depend on, in order; all of them if none is named."""
+        # Clients mostly name all outputs, or none.
         if not outputs or len(outputs) == len(self.outputs):
             return self.steps
         wanted = {output.name for output in outputs}
         found = []
+        # Topological order backwards: each step is looked at after all its readers.
         for step in reversed(self.steps):
             if not wanted.isdisjoint(step.outputs.values()):
                 found.append(step)
@@ -169,8 +172,6 @@ class EnsemblePlan:
             stages.append(Stage(plain, next((s for s in here if s.is_decoupled), None)))
         return stages
 
-    # --- checks ---
-
     def _join(self, config: ModelConfig, step: Step, model: ModelConfig) -> None:
         """Note `step`, which calls `model`, as a reader and the writer of tensors."""
         inputs = {one.name: one for one in model.input}
@@ -180,6 +181,7 @@ class EnsemblePlan:
                 self._refuse(text, *_STEPS, step.number, "input_map", inner)
             end = _end(f"{step} input", inputs.pop(inner), model, step.number)
             self._readers.setdefault(outer, []).append(end)
+        # What the map did not take out.
         for one in inputs.values():
             if not one.optional:
                 text = f"{step} needs input '{one.name}', its input_map has none"
@@ -190,6 +192,8 @@ class EnsemblePlan:
                 text = f"{step}, which is to write '{outer}', has no output '{inner}'"
                 self._refuse(text, *_STEPS, step.number, "output_map", inner)
             self._writers[outer] = _end(f"{step} output", outputs[inner], model, step.number)
+        # A model without batch dim gets items one by one, by its own shape; a larger batch would be
+        # refused at run time.
         if 0 < model.max_batch_size < config.max_batch_size:
             text = (
                 f"max_batch_size is {config.max_batch_size}, but {step} takes batches of at most "
@@ -263,6 +267,8 @@ class EnsemblePlan:
         longest: tuple[str, ...] = ()
         for way in (ways.get(tensor, ()) for tensor in tensors):
             shorter, longer = sorted((longest, way), key=len)
+            # Paths that part at a decoupled step have different numbers of answers, and no rule
+            # says which belong together.
             if longer[: len(shorter)] != shorter:
                 msg = f"{what} is made from two decoupled models: {longest[-1]} and {way[-1]}"
                 self._refuse(f"{msg}, whose answers do not belong together", *_STEPS)
@@ -283,6 +289,7 @@ def _step(number: int, step: EnsembleStep, model: ModelConfig) -> Step:
     version = "" if step.model_version == LATEST else str(step.model_version)
     # In the model's own order, so that the check of a request need not sort them.
     wanted = [WantedOutput(one.name) for one in model.output if one.name in step.output_map]
+    # All by name is the same as none by name, and needs no check.
     if len(wanted) == len(model.output):
         wanted = []
     inputs = tuple(step.input_map.items())
@@ -300,6 +307,8 @@ def _end(
 ) -> _End:
     """Return the end for `tensor` of `config`, with the ensemble's reshape."""
     is_own = step is None
+    # The model of a step has its own reshape, which its own requests pass through; the ensemble has
+    # no model for that.
     dims = tensor.reshape if is_own and tensor.reshape is not None else tensor.dims
     is_batched, is_open = config.max_batch_size > 0, is_unranked(tensor)
     return _End(place, tensor.name, tensor.datatype, dims, is_batched, step, is_open)

@@ -28,6 +28,7 @@ class EnsembleRun:
 
     def part(self) -> "EnsembleRun":
         """Return a copy of the run that goes on with one of several answers."""
+        # Each answer goes its own way from here; the tensors themselves are never written.
         part = EnsembleRun(self.request, dict(self.tensors))
         part.sequence = self.sequence
         return part
@@ -50,5 +51,6 @@ class EnsembleRun:
         now = self.sequence
         id = said.get("sequence_id", now.id if now is not None else 0)
         start, end = said.get("sequence_start", False), said.get("sequence_end", False)
+        # JSON's true is an int in Python.
         if isinstance(id, int | str) and id is not True and (id or start or end):
             self.sequence = Sequence(id, bool(start), bool(end))

@@ -62,11 +62,10 @@ class StepRunner:
         places = [self.places[number] for number in needed if number in self.places]
         run.ticket = self.order.line_up(sequence.id, places)
 
-    # --- inputs and outputs ---
-
     def inputs(self, request: InferRequest) -> dict[str, Tensor]:
         """Return the tensors that a run begins with."""
         tensors = {tensor.name: tensor for tensor in request.inputs}
+        # The ensemble's own reshapes: its steps' models know nothing of them.
         for name, (dims, target) in self.plan.input_reshapes.items():
             if (one := tensors.get(name)) is not None:
                 shape = reshaped(one.shape, dims, target)
@@ -101,8 +100,6 @@ class StepRunner:
             raise BackendFailed(msg)
         return shape
 
-    # --- steps that answer once ---
-
     async def run_steps(self, run: EnsembleRun, steps: Sequence[Step]) -> None:
         """Run `steps`, each as soon as it can; the first failure ends all of them."""
         if not self.plan.is_chain:
@@ -111,6 +108,7 @@ class StepRunner:
         since_ns = self._clock()
         for step in steps:
             await self._run_step(run, step)
+            # Not after each step: a turn of the loop costs more than a small model.
             if (now_ns := self._clock()) - since_ns > BREATH_NS:
                 await asyncio.sleep(0)  # all of it may have run on the event loop
                 since_ns = now_ns
@@ -131,6 +129,7 @@ class StepRunner:
     async def _ask(self, run: EnsembleRun, step: Step) -> None:
         call = self.call(run, step)
         try:
+            # No coroutine for a step that can run right here.
             response = self._prompt.infer_now(call) if self._prompt is not None else None
             if response is None:  # it has to wait for something
                 response = await self.models.infer(call)
@@ -159,6 +158,7 @@ class StepRunner:
             step.wanted if len(inputs) == len(step.inputs) else [],
             request.parameters,
             priority=request.priority,
+            # One limit for the whole request, as its client means it, not anew for each step.
             timeout_us=self._left_us(run, step) if request.timeout_us else 0,
             sequence=run.sequence,
             arrived_ns=request.arrived_ns,
@@ -192,6 +192,7 @@ class StepRunner:
         if more := len(call.inputs) - len(given):
             given.append(f"and {more} more")
         text = f"in ensemble '{self.plan.name}', {error.message}; {step}"
+        # The kind stays, which decides status and code for the client.
         failed = type(error)(f"{text}: {'; '.join(given)}" if given else text)
         failed.__cause__ = error  # for the log; compiled, `raise ... from` would not set it
         return failed

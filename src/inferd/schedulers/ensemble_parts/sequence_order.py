@@ -39,6 +39,8 @@ class SequenceOrder:
     def line_up(self, sequence: Hashable, steps: Iterable[LineKey]) -> Ticket:
         """Return the last place in the lines of `sequence` before `steps`, until `leave`."""
         ticket = Ticket(sequence, steps)
+        # In all lines at once and without awaiting between, so that two requests are in the same
+        # order in each.
         for step in ticket.steps:
             self._lines.setdefault((sequence, step), OrderedDict())[ticket] = None
         return ticket
@@ -60,6 +62,7 @@ class SequenceOrder:
 
     def leave(self, ticket: Ticket) -> None:
         """Leave all lines, whose step then waits for it no more."""
+        # The set shrinks meanwhile.
         for step in tuple(ticket.steps):
             self._leave(ticket, step)
 

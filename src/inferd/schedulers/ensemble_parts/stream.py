@@ -17,6 +17,7 @@ from inferd.schedulers.ensemble_parts.runner import StepRunner
 
 _AnsweredRun = tuple[EnsembleRun, InferResponse]
 
+# As many as a stream is ahead of its reader (STREAM_AHEAD).
 INFLIGHT = 16
 """How many answers of a decoupled step are in progress unless max_inflight_requests says."""
 
@@ -28,6 +29,7 @@ async def answers_of(
     run = begin()
     try:
         stages = runner.plan.stages(runner.plan.needed(run.request.outputs))
+        # A reader that leaves ends the models' generators at once, not when garbage is collected.
         async with aclosing(_staged(runner, run, stages)) as answers:
             async for answer in answers:
                 yield answer
@@ -44,6 +46,8 @@ async def _staged(
         yield runner.answer(run)
         return
     parts = _parts(runner, run, decoupled)
+    # Several decoupled steps: each answer of the first is a stream of its own, and two at a time
+    # would mix theirs.
     if len(later) == 1:
         limit = runner.plan.max_inflight_requests or INFLIGHT
         answers = in_order(parts, partial(_finished, runner, later[0].steps), limit)
@@ -105,5 +109,6 @@ async def _nested(
                 continue
             async with aclosing(_staged(runner, run, stages)) as answers:
                 async for answer in answers:
+                    # The last of the last: an inner stream ends once for each outer answer.
                     answer.final = answer.final and response.final
                     yield answer

@@ -49,6 +49,8 @@ class BatchPlan:
             target: one.source_input[0] for one in config.batch_output for target in one.target_name
         }
         has_optional = any(i.optional for i in config.input)
+        # Where all dims are fixed and nothing is optional, the check against the configuration has
+        # found all requests alike.
         self._compared = frozenset(
             i.name
             for i in config.input
@@ -72,6 +74,7 @@ class BatchPlan:
         """
         if self._is_table:
             return tuple(
+                # The batch dim is what is joined, so it may differ.
                 [(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in request.inputs]
             )
         compared = self._compared
@@ -79,6 +82,7 @@ class BatchPlan:
             return None
         ragged = self._ragged
         return frozenset(
+            # Ragged inputs are concatenated whatever their shapes.
             (tensor.name, tensor.datatype, None if tensor.name in ragged else tensor.shape[1:])
             for tensor in request.inputs
             if tensor.name in compared
@@ -94,6 +98,7 @@ class BatchPlan:
         for index, tensor in enumerate(first.inputs):
             parts = _parts(requests, index, tensor.name)
             if tensor.name in self._ragged:
+                # Elements in one dim (Triton, Ragged Batching).
                 shape: Shape = (sum(prod(part.shape) for part in parts),)
             elif self._has_batch_dim:
                 shape = (sum(part.shape[0] for part in parts), *tensor.shape[1:])
@@ -107,6 +112,7 @@ class BatchPlan:
             first.version,
             inputs=inputs,
             outputs=self._wanted(requests),
+            # Of several requests, no one's parameters are those of the batch.
             parameters=first.parameters if len(requests) == 1 else {},
             batch_size=sum(request.batch_size for request in requests),
         )
@@ -136,6 +142,7 @@ class BatchPlan:
         return answers
 
     def _wanted(self, requests: Sequence[InferRequest]) -> list[WantedOutput]:
+        # One that names none wants all.
         if not all(request.outputs for request in requests):
             return []
         wanted = {one.name for request in requests for one in request.outputs}
@@ -146,6 +153,7 @@ class BatchPlan:
     def _rows(self, tensor: Tensor, sizes: Sequence[int]) -> list[Tensor]:
         """Cut `tensor` along its batch dim."""
         rows, inner = sum(sizes), tensor.shape[1:]
+        # Checked before cutting: a wrong cut would give a client what belongs to another.
         if tensor.shape[:1] != (rows,):
             raise self._misfit(tensor, f"the batch has {rows} rows")
         rank = self._ranks.get(tensor.name)
@@ -187,6 +195,8 @@ class JoinedInstance:
         if len(requests) > 1:
             if self._keeps_rows:
                 return self._together(requests)
+            # What went wrong is of no use here: the same request fails by itself, and then tells
+            # its own client.
             with suppress(Exception):
                 return self._together(requests)
             for request in requests:
@@ -206,6 +216,8 @@ class JoinedInstance:
                 raise answer
             finally:
                 del answer  # its traceback holds this frame, which holds the requests
+        # Times are read from the first request of an execution, and the backend saw only the joined
+        # one.
         requests[0].computing_ns, requests[0].computed_ns = joined.computing_ns, joined.computed_ns
         return plan.split(requests, answer)
 
@@ -220,6 +232,7 @@ class JoinedInstance:
 
 def _declared_ranks(config: ModelConfig) -> dict[str, int]:
     """Return the number of dims of those outputs that the model's file alone declares."""
+    # There even the number of dims is a guess.
     if is_on(config, FOUND_OUTPUTS):
         return {}
     return {one.name: 1 + len(one.dims) for one in config.output if one.is_declared}
@@ -231,6 +244,7 @@ def _parts(requests: Sequence[InferRequest], index: int, name: str) -> list[Tens
     for request in requests:
         tensor = request.inputs[index]
         if tensor.name != name:
+            # Inputs may come in any order; clients of one program send them in the same one.
             tensor = next(one for one in request.inputs if one.name == name)
         parts.append(tensor)
     return parts
@@ -246,6 +260,7 @@ def _join(parts: Sequence[Tensor]) -> Any:
     if len(parts) == 1:
         return parts[0].data
     if sum(part.size_bytes for part in parts) < JOIN_BYTES:
+        # Some microseconds less than numpy for small pieces, of which most batches are made.
         return b"".join([part.data for part in parts])
     return np.concatenate([np.frombuffer(part.data, np.uint8) for part in parts])
 
@@ -255,6 +270,7 @@ def _cut(tensor: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
     counts = [prod(shape) for shape in shapes]
     view, datatype = tensor.view(), tensor.datatype
     if datatype is DataType.BYTES:
+        # Strings have no fixed size, so where one ends is known only from those before it.
         pieces = cut_strings(view, counts, tensor.name)
     else:
         ends = accumulate(datatype.size_bytes * count for count in counts)
@@ -263,9 +279,6 @@ def _cut(tensor: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         Tensor(tensor.name, datatype, shape, piece)
         for shape, piece in zip(shapes, pieces, strict=True)
     ]
-
-
-# --- batch_input ---
 
 
 def _described(one: BatchInput, requests: Sequence[InferRequest]) -> list[Tensor]:
@@ -289,6 +302,7 @@ _DESCRIPTIONS: dict[str, Callable[[Sequence[Shape]], Any]] = {
     "BATCH_ELEMENT_COUNT": _counts,
     "BATCH_ACCUMULATED_ELEMENT_COUNT": lambda shapes: list(accumulate(_counts(shapes))),
     "BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO": lambda shapes: [0, *accumulate(_counts(shapes))],
+    # The shape is what is told (Triton: MAX_ELEMENT_COUNT_AS_SHAPE); what is in it does not matter.
     "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE": lambda shapes: np.zeros(max(_counts(shapes))),
     "BATCH_ITEM_SHAPE": _item_shapes,
     "BATCH_ITEM_SHAPE_FLATTEN": lambda shapes: list(chain.from_iterable(_item_shapes(shapes))),

@@ -22,6 +22,7 @@ def cores_of(policy: HostPolicy, place: str, nodes: Path = NODES) -> frozenset[i
     where Linux describes the NUMA nodes.
     """
     wanted = policy.cores
+    # Processors that are named win over a node.
     if not wanted and policy.node is not None:
         with suppress(OSError, InvalidConfig):
             wanted = read_cores((nodes / f"node{policy.node}" / "cpulist").read_text(), "")
@@ -31,6 +32,7 @@ def cores_of(policy: HostPolicy, place: str, nodes: Path = NODES) -> frozenset[i
     if not system.AFFINITY:
         log.warning("%s: this system does not let threads choose their processors", place)
         return frozenset()
+    # Those outside a container's cpuset make the call fail.
     cores = wanted & os.sched_getaffinity(0)
     if wanted and not cores:
         log.warning("%s: none of the processors of its host policy is there to be used", place)

@@ -59,6 +59,7 @@ class Execution:
         self.on_room: Callable[[], None] | None = None
         gauges = gauges or Gauges()
         self._instances: InstanceThreads | RemoteInstances
+        # All or none: an instance with a thread and one without take jobs in different ways.
         if all(isinstance(one.alone, AsyncInstance) for one in instances):
             lines, may_run_inline = JobLines(), False
             self._jobs = Jobs(name, lines, self.clock, gauges.cpu_ns)
@@ -110,12 +111,14 @@ class Execution:
         Raises InferdError when all of them failed.
         """
         promotion = self._promotion
+        # A flag before the size class: a model that never runs on the loop pays one comparison.
         if not promotion.has_any:
             return None
         size_class = size_class_of(requests)
         if not promotion.is_prompt[size_class]:
             return None
         is_shared = len(requests) > 1
+        # Any would do: only backends that may run in several threads at once come here.
         first = self._instances.opened[0]
         instance = first.together if is_shared else first.alone
         if promotion.overruns.runs_to_watch:
@@ -134,6 +137,8 @@ class Execution:
             failed = False
         except InferdError:
             raise
+        # Raised by the model, not by a canceller: nothing is awaited here. SystemExit is a model's
+        # mistake, too; it must not end the server.
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             raise failure(self.name, error) from error
         finally:
@@ -162,6 +167,8 @@ class Execution:
         finally:
             del done  # it may hold an error whose traceback refers to this frame
             requests[0].answered_ns = self.clock()
+            # Its outcome was not taken: the caller has been cancelled, and the job may still be
+            # queued.
             if timer is not None or not job.is_finished:
                 self._jobs.abandon(job, timer)
         self._promotion.note_thread_run(requests, answers)
@@ -194,6 +201,7 @@ class Execution:
             requests[0].shared = True  # also if its client leaves before `finished` counts them all
         loop = asyncio.get_running_loop()
         job = StartedJob(requests, loop, finished if is_counted else finish, wanted)
+        # Before an instance takes it: an instance may finish it at once.
         self._jobs.enter(job)
         self._instances.take(job)
 
@@ -222,12 +230,14 @@ class Execution:
         jobs, instances = self._jobs, self._instances
         timeout_us = timeout_us_of(policy, job.requests[0])
         if timeout_us:
+            # Ahead of what an instance runs, nobody can take it back when its time is up.
             job.may_go_ahead = False
         is_served_at_once = jobs.count < instances.instance_count
         if not is_served_at_once and not instances.takes_now(job):
             jobs.check_room(job, policy, instances.instance_count)
         jobs.enter(job)
         instances.take(job)
+        # No timer for a request that a free instance takes in this turn.
         if not timeout_us or (is_served_at_once and not instances.has_turns):
             return None
         return jobs.timer(job, policy, timeout_us)
@@ -246,6 +256,7 @@ class Execution:
         After `timeout_s` seconds it waits no longer: requests that no instance has taken yet fail
         as Unavailable, and the instances are closed, which may wake one that hangs.
         """
+        # Before awaiting: what comes meanwhile is refused.
         self._jobs.is_closed = True
         self._promotion.stop()
         await self._instances.close(timeout_s)

@@ -108,11 +108,13 @@ class Job:
 class AwaitedJob(Job):
     """Requests that one caller waits for."""
 
+    # Not super(): one call less for each request.
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
         self.requests = requests
         self.loop = loop
         self.is_abandoned = self.was_retried = False
         self.when_abandoned = None
+        # asyncio.Future resumes its waiter a turn of the loop later.
         self._done: Promise[Sequence[Answer]] | None = Promise(loop=loop)
 
     def waited_for(self) -> Promise[Sequence[Answer]]:
@@ -123,11 +125,13 @@ class AwaitedJob(Job):
     def abandon(self) -> None:
         """See Job.abandon."""
         super().abandon()
+        # The future may hold an error whose traceback holds what the job holds.
         self._done = None
 
     def finish(self, outcome: Outcome) -> None:
         """See Job.finish."""
         done, self._done = self._done, None
+        # Cancelled in the same turn in which the answer came.
         if done is None or done.done():
             return
         self.is_finished = True
@@ -172,6 +176,7 @@ class StreamJob(Job):
     def __init__(self, request: InferRequest, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__((request,), loop)
         self.answers: asyncio.Queue[tuple[Answer | None, int]] = asyncio.Queue()
+        # A thread waits on it, so asyncio's will not do.
         self.room = threading.Semaphore(STREAM_AHEAD)
 
     def give_room(self, share: int) -> None:
@@ -181,15 +186,19 @@ class StreamJob(Job):
     def abandon(self) -> None:
         """See Job.abandon. The model no longer waits for room."""
         super().abandon()
+        # As much as any answer can ask for, so that the thread wakes and sees that it is abandoned.
         self.room.release(STREAM_AHEAD)
 
     def run(self, instance: Instance, host: JobHost) -> None:
         """Iterate in this thread, handing over each answer, never too far ahead of the reader."""
         try:
+            # A model's generator may hold resources in its `finally`, and is to end in the thread
+            # that runs it.
             with closing(_answers(instance, self.requests[0], host.name)) as answers:
                 for answer in answers:
                     check_types(host.name, self.requests, (answer,))
                     share = _share(answer)
+                    # acquire() takes one at a time.
                     for _ in range(share):
                         self.room.acquire()
                     if self.is_abandoned:
@@ -199,6 +208,7 @@ class StreamJob(Job):
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             tell(self.loop, self.answers.put_nowait, (failure(host.name, error), 1))
         self.requests[0].ended_ns = host.clock()
+        # Through the loop like the answers, so that the end comes after all of them.
         tell(self.loop, self._end, host, ())
 
     def finish(self, outcome: Outcome) -> None:
@@ -212,6 +222,7 @@ def _share(answer: Answer) -> int:
     if isinstance(answer, InferdError):
         return 1
     size_bytes = sum(tensor.size_bytes for tensor in answer.outputs)
+    # An answer without data takes a place as well: its object has a size.
     return min(1 + size_bytes * STREAM_AHEAD // STREAM_AHEAD_BYTES, STREAM_AHEAD)
 
 
@@ -248,6 +259,7 @@ def failure(model: str, error: BaseException) -> InferdError:
 def twin(error: InferdError) -> InferdError:
     """Return a copy of `error` for another caller: each one is raised separately."""
     other = copy(error)
+    # copy() does not take it along, and the log shows it.
     other.__cause__ = error.__cause__
     return other
 
@@ -268,6 +280,7 @@ def check_types(model: str, requests: Sequence[InferRequest], answers: Sequence[
             ("computing_ns", request.computing_ns),
             ("computed_ns", request.computed_ns),
         ):
+            # Not isinstance: compiled code takes exactly int.
             if type(time_ns) is not int:
                 raise _mistyped(model, f"its request's {name}", time_ns, int)
     for answer in answers:

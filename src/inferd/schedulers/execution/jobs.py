@@ -42,6 +42,8 @@ class JobLines:
     def put(self, job: Job) -> None:
         """Queue `job` behind all others of its level that are not delayed."""
         in_time, _ = self._lines(job.level)
+        # A dict as an ordered set: removing a request that gave up takes as long for the millionth
+        # as for the first.
         in_time[job] = None
 
     def put_first(self, job: Job) -> None:
@@ -56,6 +58,7 @@ class JobLines:
             try:
                 if line:
                     return line.popitem(last=False)[0]
+            # `line` was not empty above, but another thread took the last one in between.
             except KeyError:  # it has just been removed
                 continue
         return None
@@ -68,6 +71,8 @@ class JobLines:
     def delay(self, job: Job) -> bool:
         """Move `job` behind all others of its level; return False if it has been taken."""
         in_time, delayed = self._lines(job.level)
+        # The default that is returned tells "not there" in one call, which no other thread can
+        # interrupt.
         if in_time.pop(job, job) is job:
             return False
         delayed[job] = None
@@ -98,6 +103,8 @@ class JobQueue(JobLines):
 
     def __init__(self) -> None:
         super().__init__()
+        # Written in C and safe between threads, which a Condition in Python would pay for with each
+        # job.
         self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def put(self, job: Job) -> None:
@@ -129,6 +136,7 @@ class JobQueue(JobLines):
                 return True
         except queue.Empty:
             return False
+        # The signal to end was for whoever waits next; this thread has a turn to finish.
         self._signals.put(False)
         return False
 
@@ -144,6 +152,8 @@ class JobQueue(JobLines):
         if not super().remove(job):
             return False
         with suppress(queue.Empty):  # if empty, a thread has the signal and will find no job
+            # The job's own signal is taken back, so that no thread wakes for nothing; one to end is
+            # put back.
             if not self._signals.get_nowait():
                 self._signals.put(False)
         return True
@@ -175,11 +185,13 @@ class Jobs:
             raise unloading(self.name)
         self.count += 1
         request = job.requests[0]
+        # One that waited in a scheduler's queue has it already: its wait began there.
         request.queued_ns = request.queued_ns or self.clock()
 
     def check_room(self, job: Job, policy: QueuePolicy, instance_count: int) -> None:
         """Raise Overloaded when as many jobs wait as `policy` allows."""
         most = policy.max_queue_size or MAX_WAITING
+        # Those that run are not waiting.
         if self.count - instance_count >= most and (
             not job.level or self.lines.count(job.level) >= most
         ):
@@ -187,6 +199,7 @@ class Jobs:
 
     def timer(self, job: Job, policy: QueuePolicy, timeout_us: int) -> asyncio.TimerHandle | None:
         """Return the timer of what happens to `job` if it still waits after `timeout_us`."""
+        # It would go off when nobody lives to see it, and is more than timers of event loops take.
         if not 0 < timeout_us < _LONG_US:
             return None
         loop = asyncio.get_running_loop()

@@ -36,6 +36,8 @@ class ResourceLimiter:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._together = _without_devices(limits)
+        # One lock for all models: a grant looks at all claims, and runs that need resources are
+        # long.
         self._changed = threading.Condition()
         self._claims: list[Claim] = []
         self._waiting: list[Claim] = []
@@ -58,6 +60,8 @@ class ResourceLimiter:
             for one in limiter.resources:
                 self._check(model, one, place)
             claim = Claim(self, needs, max(1, limiter.priority))
+            # A newcomer with 0 runs would come first until it had caught up with all that ran since
+            # the start.
             claim.runs = min((other.runs for other in self._claims), default=0)
             self._claims.append(claim)
         return claim
@@ -69,6 +73,7 @@ class ResourceLimiter:
             if claim in self._claims:
                 self._claims.remove(claim)
             self._grant()
+            # Each waits for its own claim, so waking just one could wake the wrong one.
             self._changed.notify_all()
 
     def acquire(self, claim: "Claim") -> None:
@@ -98,6 +103,7 @@ class ResourceLimiter:
         """
         with self._changed:
             self._give_back(claim)
+            # The condition's lock is reentrant, so nobody gets in between.
             self.acquire(claim)
 
     def _give_back(self, claim: "Claim") -> None:
@@ -114,6 +120,8 @@ class ResourceLimiter:
         blocked: set[ResourceKey] = set()
         for claim in sorted(self._waiting, key=lambda one: (one.runs, one.number)):
             pools = claim.needs.keys()
+            # What an earlier claim needs is kept from later ones, so that one that needs much is
+            # not overtaken for ever by some that need little.
             if pools & blocked or not all(self._has(p, n) for p, n in claim.needs.items()):
                 blocked |= pools
                 continue
@@ -130,6 +138,7 @@ class ResourceLimiter:
         limit = self._limit(pool)
         if limit is not None:
             return limit
+        # Triton's rule for a resource without a limit.
         return max((claim.needs.get(pool, 0) for claim in self._claims), default=0)
 
     def _limit(self, pool: ResourceKey) -> int | None:

@@ -88,9 +88,12 @@ class Overruns:
         was_preempted = now.preemptions != before.preemptions
         if self._is_watched:
             is_short = now.cpu_ns - before.cpu_ns <= OVERRUN_NS
+            # A run that waited (a lock, a file) was slow by itself, whatever the system did.
             return was_preempted and is_short and now.waits == before.waits
         if now_ns - self._since_ns > WINDOW_NS:
             self._since_ns, self._forgiven_ns = now_ns, 0
+        # Counted also where it is not forgiven: so many long runs in a row use the budget up in any
+        # case.
         self._forgiven_ns += took_ns
         if not was_preempted or took_ns > BUDGET_NS:
             return False

@@ -52,6 +52,7 @@ class Promotion:
     ) -> None:
         self.may = may
         self.has_any = False
+        # A list by number: no hash and no call.
         self.is_prompt = [False] * _SIZE_CLASSES
         self.mark = RunMarks().claim(name, "")  # until the first move: of a record nobody reads
         self.overruns = Overruns(clock, gauges.usage)
@@ -77,6 +78,7 @@ class Promotion:
             return
         size_class, took_ns = size_class_of(requests), requests[0].cpu_ns
         missing, needed = self._runs_missing[size_class], self._runs_needed[size_class]
+        # One run that would have made others wait counts more than all short ones before.
         if took_ns > OVERRUN_NS:
             missing = needed
         elif took_ns > PROMOTE_NS:

@@ -21,6 +21,7 @@ from inferd.errors import Cancelled, InferdError, Unavailable
 from inferd.schedulers.execution.job import Job, StreamJob, miscounted
 from inferd.schedulers.execution.jobs import Jobs
 
+# Closing must not leave processes behind.
 END_S = 5.0
 """How many seconds an instance may take to end, even if the caller's time to close is over."""
 
@@ -65,6 +66,7 @@ class RemoteInstances:
 
         Streams are not counted by their instance: what limits them is that all of them wait here.
         """
+        # Whoever waits already comes first.
         free = None if self._lines or self._home is None else self._freest()
         return free is not None and _suits(job, free) and not isinstance(job, StreamJob)
 
@@ -91,6 +93,7 @@ class RemoteInstances:
         The other requests of their batch run on.
         """
         for job, instance in self._running.items():
+            # Identity: two requests may be equal.
             if any(one is requests[0] for one in job.requests):
                 instance.cancel(requests)
                 return
@@ -102,6 +105,7 @@ class RemoteInstances:
         if self._running or self._lines:
             self._quiet = loop.create_future()
             await asyncio.wait((self._quiet,), timeout=timeout_s)
+        # Those that no instance took; what runs is ended by closing the instance.
         self._jobs.refuse()
         self._remote = [*self._remote, *self._leaving]
         for instance in self._remote:
@@ -132,6 +136,7 @@ class RemoteInstances:
         if self.instance_count == 1 or self._jobs.is_closed or not some:
             return
         self.instance_count -= 1
+        # Instances are compared by identity: a backend may define equality.
         busy = set(map(id, self._running.values()))
         idle = (one for one in reversed(some) if id(one.alone) not in busy)
         going = next(idle, some[-1])
@@ -178,6 +183,7 @@ class RemoteInstances:
         return first is not None and first.may_go_ahead
 
     def _freest(self) -> AsyncInstance | None:
+        # Most models have one instance: no loop.
         if len(self._remote) == 1:
             one = self._remote[0]
             return one if one.is_free else None
@@ -190,12 +196,14 @@ class RemoteInstances:
     def _refuse_vain(self, newest: Job | None) -> None:
         """Refuse jobs that would wait in vain or, through other models, for themselves."""
         reasons = [instance.unavailable_reason for instance in self._remote]
+        # One that comes up again serves them all.
         if all(reasons):
             self._jobs.refuse(Unavailable(f"model '{self._jobs.name}' cannot run: {reasons[0]}"))
             return
         if newest is None:
             return
         name = self._jobs.name
+        # A model that calls itself through others waits for its own instance, for ever.
         callers = next((one.callers for one in newest.requests if name in one.callers), None)
         if callers is not None and self._lines.remove(newest):
             self._jobs.note_ended()
@@ -229,8 +237,10 @@ class RemoteInstances:
         job.when_abandoned = None
         if isinstance(outcome, InferdError):
             if outcome.is_untaken:
+                # It had its turn already, so it keeps it.
                 self._lines.put_first(job)  # the instance reports when it is free
                 return
+            # Once: a request that kills its worker must not go on to kill the next.
             if instance.retries and not job.was_retried and outcome.is_lost:
                 job.was_retried = True
                 self._lines.put(job)
@@ -300,6 +310,7 @@ class _RemoteStreamJob(StreamJob):
         """See Job.abandon."""
         super().abandon()
         if self._instance is not None:
+            # The instance is gone, and the stream with it.
             with suppress(InferdError):
                 self._instance.cancel_stream(self._number)
             self._remotes.end_stream(self)

@@ -21,6 +21,8 @@ from inferd.schedulers.execution.jobs import JobQueue, Jobs
 
 log = logging.getLogger("inferd.engine")
 
+# Woken threads may all be others', so they are called until the right one comes; a tenth of a
+# second is nothing beside a load.
 CALL_S = 0.05
 """How often a thread that is to end is woken, in seconds."""
 
@@ -83,6 +85,7 @@ class InstanceThreads:
         """See Execution.close."""
         for _ in self._ended:
             self._queue.end()
+        # Each is closed, even if closing another one fails.
         with ExitStack() as at_the_end:
             for one in self.opened:
                 at_the_end.callback(one.alone.close)
@@ -145,8 +148,6 @@ class InstanceThreads:
         del self._ended[number]
         self._dismiss(number)
 
-    # --- one thread ---
-
     def _start(self, number: int) -> None:
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
@@ -160,6 +161,7 @@ class InstanceThreads:
         self, opened: Opened, loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[None]"
     ) -> None:
         """Run jobs in this thread until it is to end."""
+        # Before the first run, so that threads which the framework starts there inherit it.
         pin(opened.cores)
         number, turn = id(opened.alone), traits_of(opened.alone).turn
         mark = self._marks.claim(threading.get_ident())
@@ -183,6 +185,7 @@ class InstanceThreads:
             with turn:
                 self._run_next(opened, mark)
                 while id(opened.alone) not in self._going and self._queue.has_more():
+                    # Between two runs: others whose turn it is come first.
                     turn.renew()
                     self._run_next(opened, mark)
         except Unavailable:  # the instance was closed while it waited for its turn

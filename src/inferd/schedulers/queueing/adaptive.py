@@ -148,6 +148,7 @@ class Costs:
         if smallest >= best:
             return 0
         saved = self._costs[smallest] - self._costs[best]
+        # cost(n) = fixed / n + item: from two classes the fixed part follows.
         return int(min(most, saved / (1 / (1 << smallest) - 1 / (1 << best))))
 
 
@@ -176,8 +177,6 @@ class AdaptiveTiming(BatchTiming):
         self.enough = 0  # every request matters
         self.starts_at_once = True
 
-    # --- events ---
-
     def arrived(self, waiting_count: int) -> None:
         """See BatchTiming.arrived."""
         if self._busy_count < self._instance_count:
@@ -193,6 +192,8 @@ class AdaptiveTiming(BatchTiming):
         """See BatchTiming.ended."""
         self._busy_count -= 1
         self._running_count -= count
+        # Costs beside the model's own are counted in, since what is compared is a batch against so
+        # many single runs.
         cost_ns = took_ns + HANDED_OVER_NS + QUEUED_NS * count
         self._note(count, size, took_ns, cost_ns, on_loop=False)
 
@@ -209,11 +210,10 @@ class AdaptiveTiming(BatchTiming):
     def looked(self, count: int, size: int) -> None:
         """See BatchTiming.looked."""
         self.look_after = min(2 * self.look_after, LAST_LOOK)
+        # Several came in one turn, so joining them might pay again.
         if count > 1 and self._alone_ns >= WORTH_NS:
             self._costs.forget(size)  # batching that did not pay before may pay now
             self._expect(count)
-
-    # --- decisions ---
 
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
         """See BatchTiming.choose."""
@@ -227,8 +227,10 @@ class AdaptiveTiming(BatchTiming):
             if wait_ns := self._wait_ns(size):
                 if self._since_ns + wait_ns > now_ns:
                     return 0, self._since_ns + wait_ns
+                # The wait was in vain: the next one is half as long.
                 self._patience_ns //= 2
         elif self._since_ns:
+            # What came during a wait shows that waiting pays; a longer one may bring more.
             self._patience_ns = max(self._patience_ns, 2 * (now_ns - self._since_ns))
         self._since_ns = 0
         self._unrested_count += 1
@@ -274,10 +276,9 @@ class AdaptiveTiming(BatchTiming):
                 return 0
             self._until_forgiven = FORGIVEN_AFTER
             self._patience_ns = FIRST_PATIENCE_NS
+        # Rent or buy: waiting costs at most half of what a second execution would add.
         wait_ns = min(self._patience_ns, self._costs.fixed_ns(size) // 2)
         return wait_ns if wait_ns >= MIN_WAIT_NS else 0
-
-    # --- measurements ---
 
     def _note(self, count: int, size: int, took_ns: int, cost_ns: int, *, on_loop: bool) -> None:
         if not took_ns:
@@ -285,6 +286,8 @@ class AdaptiveTiming(BatchTiming):
         if count == 1:
             alone_ns = self._alone_ns
             is_least = not alone_ns or took_ns < alone_ns
+            # The least counts at once, more only slowly: other work can make a run longer, never
+            # shorter.
             self._alone_ns = took_ns if is_least else alone_ns + (took_ns - alone_ns) // 8
             self._trial_runs = self._trial_runs - 1 if took_ns <= TRIAL_NS else 0
         self._mean_size += (size / count - self._mean_size) / 8
@@ -301,6 +304,8 @@ class AdaptiveTiming(BatchTiming):
         self._probe_after = self._until_probe = FIRST_PROBE
 
     def _expect(self, count: int) -> None:
+        # Up at once, down slowly in `choose`: too few expected costs a whole execution, too many
+        # costs a short wait.
         if count > self._expected:
             self._expected = float(count)
             self._decide()
@@ -309,5 +314,6 @@ class AdaptiveTiming(BatchTiming):
         reachable = self._costs.class_of(round(self._expected * self._mean_size))
         gains = self._best > 0 or not self._costs.is_known(reachable)
         may_pay = self._alone_ns >= WORTH_NS and gains
+        # Above the number of instances by a margin, or a client that comes and goes would flip it.
         are_more = self._expected >= self._instance_count + 0.5
         self.starts_at_once = self._trial_runs > 0 or not (may_pay and are_more)

@@ -29,5 +29,7 @@ class ExecutionTime:
         if wall_ns <= 0:
             return 0
         share = cpu_ns / wall_ns
+        # Interruptions only lower the ratio, so the largest one is the model's own; it fades,
+        # because models change.
         self._share = max(share, self._share - FADES * self._share)
         return min(wall_ns, cpu_ns) if self._share >= COMPUTES else wall_ns

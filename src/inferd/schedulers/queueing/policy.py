@@ -4,6 +4,7 @@ from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError, Overloaded, Unavailable
 
+# Triton has no limit; then a model that hangs takes memory until the process ends.
 MAX_WAITING = 10_000
 """How many requests of one model may wait where its policy sets no limit."""
 
@@ -33,6 +34,7 @@ class Levels:
         It is 0 where there are no levels.
         """
         number = request.priority
+        # Triton takes a level that does not exist for the default.
         return number if 0 < number <= self._count else self.default
 
     def policy(self, level: int) -> QueuePolicy:
@@ -46,6 +48,7 @@ def timeout_us_of(policy: QueuePolicy, request: InferRequest) -> int:
     Its own timeout counts if the policy allows that and it is shorter than the policy's.
     """
     timeout_us, own_us = policy.default_timeout_microseconds, request.timeout_us
+    # Triton: a client's timeout may only shorten the policy's.
     if own_us and policy.allow_timeout_override and (own_us < timeout_us or policy is UNSET):
         timeout_us = own_us
     if request.callers:

@@ -75,6 +75,7 @@ class RequestQueue:
             raise full(self._model, level.policy)
         self._next_number += 1
         waiting.number, waiting.level, request.queued_ns = self._next_number, level.number, now_ns
+        # Three reads before a call that most requests do not need.
         if (level.has_timeout or request.timeout_us or request.callers) and (
             timeout_us := timeout_us_of(level.policy, request)
         ):
@@ -120,6 +121,8 @@ class RequestQueue:
             level = self._levels.get(level_number)
             late = level.in_time.pop(number, None) if level is not None else None
             if late is None or level is None:
+                # Deadlines are not removed with their requests: finding them in a heap takes as
+                # long as the heap is.
                 continue  # it was taken in time
             if level.policy.timeout_action == "DELAY":
                 level.late[number] = late

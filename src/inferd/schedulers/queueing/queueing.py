@@ -48,11 +48,13 @@ class QueueingScheduler:
 
     def hurry(self) -> None:
         """See GatheringScheduler.hurry."""
+        # Nobody new is coming: waiting for more would only delay the end.
         self._timing = FixedTiming(self._max_batch_size, (), 0)
         self._advance()
 
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close. Requests that still wait when the time is over are refused."""
+        # One limit for both waits.
         give_up_ns = self._clock() + int(timeout_s * 1e9)
         self._quiet = asyncio.get_running_loop().create_future()
         self.hurry()
@@ -74,8 +76,6 @@ class QueueingScheduler:
             done.exception()  # mark it as retrieved: its caller may have been cancelled meanwhile
             return
         self._give_up(waiting)
-
-    # --- for each scheduler to implement ---
 
     def _advance(self) -> None:
         """Do what is due now, and set the timer for what comes next."""

@@ -41,6 +41,7 @@ def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) ->
         larger = size + request.batch_size
         if larger > most or waiting.kind != first.kind:
             return Beginning(count, preferred_count, True, oldest_ns)
+        # Triton: beyond the largest preferred size nothing better can come.
         if not preferred_count and larger > largest:
             preferred_count = count
         count += 1
@@ -107,6 +108,7 @@ class FixedTiming(BatchTiming):
         """See BatchTiming.choose."""
         found = beginning(queue, self._most, self._preferred)
         due_ns = found.oldest_ns + self._delay_ns
+        # Late ones go with all that wait, preferred size or not: the delay was their limit.
         is_late = self._delay_ns > 0 and due_ns <= now_ns
         if found.preferred_count and not is_late:
             return found.preferred_count, 0

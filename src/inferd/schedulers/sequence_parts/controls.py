@@ -26,6 +26,7 @@ class Controls:
     def __init__(self, config: ModelConfig) -> None:
         batching = config.sequence_batching
         self._model = config.name
+        # With a batch dim, one value for each row.
         self._shape = (1, 1) if config.max_batch_size > 0 else (1,)
         self._pairs: dict[str, tuple[Tensor, Tensor]] = {}  # for false and for true, by kind
         self._id: ModelInput | None = None
@@ -39,6 +40,7 @@ class Controls:
 
     def check_id(self, id: int | str) -> None:
         """Raise InvalidRequest for an id that is too long or of the wrong type for its control."""
+        # Triton's limit.
         if isinstance(id, str) and len(id.encode()) > MAX_ID_BYTES:
             msg = f"the sequence_id has {len(id.encode())} bytes, expected {MAX_ID_BYTES} at most"
             raise InvalidRequest(msg)
@@ -82,6 +84,7 @@ class Controls:
             return encode_strings([id or "" if isinstance(id, str) else ""], self._id.name)
         size = self._id.datatype.size_bytes
         assert isinstance(id, int)
+        # An id is a number of 64 bits, and the control may have 32.
         return (id & (1 << 8 * size) - 1).to_bytes(size, "little")
 
     def _add(self, one: ControlInput) -> ModelInput:
@@ -95,6 +98,7 @@ class Controls:
             return self._id
         datatype, values = _pair(control)
         false, true = (
+            # Made once; each request gets the same tensor, which no model may write to.
             Tensor(one.name, datatype, self._shape, np.array([value], datatype.numpy))
             for value in values
         )

@@ -103,6 +103,7 @@ class SequenceInstances:
 
         None means any kind.
         """
+        # Fewest sequences, then the lowest number: soonest empty.
         staying = [(len(o.sequences), n) for n, o in self._instances.items() if not o.is_leaving]
         some = [one for one in staying if kind is None or self._is_of(one[1], kind)]
         if len(staying) > 1 and some:

@@ -48,6 +48,7 @@ class UnreadAnswers:
     @property
     def is_full(self) -> bool:
         """Whether the model is as far ahead of its reader as it may be."""
+        # The same limits as for streams in threads.
         return self._answers.qsize() >= STREAM_AHEAD or self._size_bytes >= STREAM_AHEAD_BYTES
 
     def put(self, answer: Answer | None) -> None:

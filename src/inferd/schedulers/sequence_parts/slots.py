@@ -40,6 +40,7 @@ class Slots:
             slot = heappop(self._free)
             unused = self._unused.get(slot.instance)
             if unused is None:
+                # Of an instance that has left.
                 continue
             if slot.number == unused:
                 self._unused[slot.instance] = unused = unused + 1

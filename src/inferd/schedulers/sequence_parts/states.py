@@ -68,6 +68,7 @@ class States:
     def _first(self, state: SequenceState, folder: Path) -> Tensor:
         datatype = _datatype(state)
         initial = state.initial_state[0] if state.initial_state else InitialState(dims=state.dims)
+        # Triton: a variable dim of an initial state is 1.
         dims = tuple(1 if dim == -1 else dim for dim in initial.dims)
         size_bytes = prod(dims) * (datatype.size_bytes or 4)  # 4 bytes encode an empty string
         data = bytes(size_bytes)
@@ -81,12 +82,14 @@ class States:
         place = folder / FOLDER
         try:
             file = (place / name).resolve()
+            # Links are followed first: a name that stays inside may be a link that does not.
             if not file.is_relative_to(folder.resolve()):
                 raise self._bad_file(state, f"'{name}' leads out of the model's folder")
             if not file.is_file():  # opening a pipe, for instance, would wait for a writer
                 raise self._bad_file(state, f"there is no file '{name}' in {FOLDER}")
             with file.open("rb") as source:
                 is_text = state.datatype is DataType.BYTES
+                # Strings have no size that could be known before.
                 return source.read(-1 if is_text else size_bytes + 1)
         except (OSError, ValueError) as error:  # ValueError: a name no file can have
             raise self._bad_file(state, f"'{name}' cannot be read") from error

@@ -55,6 +55,8 @@ class SequenceTensors:
         filler = copy(step.request)
         absent = self.controls.absent
         states = filler.inputs[len(step.inputs) + len(absent) :]
+        # The client's inputs stay, since the model gets a full batch; what says that the row is
+        # empty are the controls.
         filler.inputs = [*step.inputs, *absent, *states]
         filler.outputs = [WantedOutput(wanted.name) for wanted in filler.outputs]
         filler.sequence = None  # it must not be taken for another step of the sequence
