@@ -266,6 +266,7 @@ def _take_port(graph: OnnxGraph, number: int, port: GraphInput) -> None:
 
 
 def _node(data: memoryview, depth: int, count: list[int]) -> RowNode:
+    # A list of one, as all graphs of the file are counted together.
     count[0] += 1
 
     def attribute(value: Any) -> tuple[str, Any]:

@@ -78,6 +78,7 @@ def encode_model(
     outputs: Sequence[OnnxPort],
 ) -> bytes:
     """Return the ModelProto of a graph; `constants` of dtype object have bytes as elements."""
+    # ONNX's checker wants a graph to have a name.
     graph: Chunks = [text_field(2, "converted")]
     for node in nodes:
         graph += bytes_field(1, *encode_node(node))
@@ -109,6 +110,8 @@ def _attribute(value: Attribute) -> Chunks:
     """Return the value and kind (AttributeProto.AttributeType) fields of an attribute."""
     if isinstance(value, str):
         return [text_field(4, value), varint_field(20, 3)]
+    # Before floats, and by its type: an attribute of the wrong kind is
+    # refused by ONNX Runtime, even if 1 is meant.
     if isinstance(value, int | np.integer):
         return [varint_field(3, int(value)), varint_field(20, 2)]
     if isinstance(value, float | np.floating):

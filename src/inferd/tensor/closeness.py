@@ -80,6 +80,7 @@ def _are_ties(differs: Array, floats: Sequence[Tensor], limits: Limits) -> bool:
     for tensor in floats:
         if len(tensor.shape) < 2 or tensor.shape[:-1] not in (lead, differs.shape):
             continue
+        # Only the rows where the choice differs: the others may be as close as they like.
         scores = _floats(tensor).reshape(differs.size, tensor.shape[-1])[differs.ravel()]
         if scores.shape[1] < 2 or np.isnan(scores).any():
             continue

@@ -59,6 +59,7 @@ def decode_strings(data: Any, tensor: str, model: str = "") -> list[bytes]:
                 f"but only {end - offset} bytes available for element {len(elements)}{whose}"
             )
             raise InvalidRequest(msg)
+        # Copied, as a view of each would keep the whole request in memory.
         elements.append(bytes(view[offset : offset + size]))
         offset += size
     return elements

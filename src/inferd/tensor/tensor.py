@@ -57,6 +57,7 @@ class Tensor(Record):
             # Assigned, since np.array() of bytes would pad them to one length.
             array[:] = decode_strings(self.data, self.name)
             return array.reshape(self.shape)
+        # The constructor, not frombuffer and reshape: one call, and it takes empty buffers.
         return np.ndarray(self.shape, self.datatype.numpy, self.data)
 
     def strings(self) -> list[bytes]:

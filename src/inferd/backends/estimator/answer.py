@@ -50,6 +50,8 @@ def array_of(result: Any, name: str, row_count: int) -> Array:
     except ValueError as error:  # rows of different lengths
         msg = f"the model gave output '{name}' as no array: {error}"
         raise BackendFailed(msg) from error
+    # Clients of one row and of many read the same form; which dim is
+    # missing is told by the number of rows.
     if array.ndim < 2:
         is_one_row = row_count == 1 and array.size > 1
         array = array.reshape(1, -1) if is_one_row else array.reshape(-1, 1)

@@ -48,6 +48,8 @@ class EstimatorBackend(CompletingBackend):
     def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
         super().connect(context)
+        # Only these: other settings of --backend-config are for the server and
+        # would be unknown parameters of a model.
         self._usual = {key: context.settings[key] for key in _SETTINGS if key in context.settings}
 
     def complete_alone(self, files: ModelFiles, config: ModelConfig) -> ModelConfig | None:
@@ -97,6 +99,8 @@ def completed(config: ModelConfig, model: LoadedModel, default_max_batch_size: i
     """Return `config` with what it leaves out, as `model` tells it. Raises InvalidConfig."""
     features = model.features
     name = config.input[0].name if config.input else INPUT
+    # FP32 by default, which scikit-learn's trees and XGBoost compute
+    # in; a configuration may say FP64.
     datatype = DataType.BYTES if features.are_texts else DataType.FP32
     width = 1 if features.are_texts else features.width or -1
     taken = Declared(name, datatype.value, (-1, width), datatype)

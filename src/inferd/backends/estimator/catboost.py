@@ -79,6 +79,8 @@ def catboost_model(model: Any, threads: int) -> LoadedModel:
     """Return a CatBoostClassifier, CatBoostRegressor or CatBoostRanker as a model."""
     more = {"thread_count": threads} if threads else {}
     names = tuple(str(name) for name in model.feature_names_)
+    # CatBoost calls columns without names by their numbers: these are
+    # no names that a client has to know.
     are_counted = names == counted_names("", len(names))
     features = Features(len(names), () if are_counted else names)
     predict = partial(_called, model.predict, more)

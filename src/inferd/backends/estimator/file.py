@@ -57,6 +57,7 @@ def read_estimator(file: Path, config: ModelConfig) -> Any:
     except Exception as error:
         msg = f"{what} cannot be loaded: {foreign_text(error)}"
         raise BackendFailed(msg) from error
+    # A pickle may hold anything, a dictionary of models too.
     if not any(callable(getattr(estimator, call, None)) for call in ("predict", "transform")):
         msg = f"{what} holds a {type(estimator).__name__}, which can neither predict nor transform"
         raise InvalidConfig(msg)
@@ -76,6 +77,7 @@ def check_pickle(file: Path, config: ModelConfig) -> None:
 def _read(file: Path, config: ModelConfig) -> Any:
     _, joblib, io = map(import_module, _PACKAGES)
     if file.suffix in PICKLES:
+        # joblib's loader reads plain pickles as well.
         return joblib.load(file)
     return io.load(file, trusted=_trusted(io, file, config))
 

@@ -47,6 +47,7 @@ class EstimatorInstance:
 
     def close(self) -> None:
         """See Instance.close."""
+        # The methods are bound to the model, which is let go with them.
         self._calls.clear()
 
     def _answer(self, request: InferRequest) -> InferResponse | InferdError:
@@ -65,6 +66,8 @@ class EstimatorInstance:
         except InferdError as error:
             error.args = (f"model '{self._name}': {error.message}",)
             return error
+        # What libraries raise for rows that they do not take is the client's
+        # mistake, anything else the model's.
         except self._model.faults as error:
             return self._failure(InvalidRequest, error)
         except Exception as error:  # noqa: BLE001  libraries raise anything

@@ -88,4 +88,6 @@ def counted_names(beginning: str, count: int) -> tuple[str, ...]:
 
 def thread_count(config: ModelConfig) -> int:
     """Return how many threads an execution has, 0 for as many as the library likes."""
+    # One by default: instances run side by side, and threads of each
+    # would only take turns on the same cores.
     return whole_number(config, THREADS, 1, 0, _MOST_THREADS)

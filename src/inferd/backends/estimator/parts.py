@@ -69,6 +69,7 @@ def parts_of(estimator: Any) -> Iterator[Any]:
     waiting = [estimator]
     while waiting and len(seen) < _MOST:
         part = waiting.pop()
+        # By id, as not all objects can be hashed.
         if id(part) in seen or isinstance(part, str | bytes | int | float | complex | type(None)):
             continue
         seen.add(id(part))
@@ -82,6 +83,8 @@ def parts_of(estimator: Any) -> Iterator[Any]:
             waiting += part
         elif not isinstance(part, type | np.generic):
             yield part
+            # Fitted estimators keep what they have learnt, other estimators too, as attributes;
+            # there is no list of them.
             waiting += getattr(part, "__dict__", {}).values()
 
 

@@ -88,6 +88,7 @@ def sklearn_model(estimator: Any) -> LoadedModel:
         raise Unsupported(msg)
 
     def rows(array: Array) -> Any:
+        # Without names of its own a model takes arrays, and warns of data frames.
         if not is_framed or array.ndim != 2 or array.shape[1] != len(features.names):
             return array
         return framed(dict(zip(features.names, array.T, strict=True)))

@@ -90,6 +90,7 @@ def xgboost_model(model: Any, threads: int) -> LoadedModel:
     """Return an XGBModel, or what has `predict` and `get_booster`, as a model."""
     booster = model.get_booster()
     if threads:
+        # Both: the one is the Booster's, with the other the scikit-learn classes make its data.
         booster.set_param({"nthread": threads})
         model.n_jobs = threads
     learner = msgspec.json.decode(booster.save_config())["learner"]

@@ -35,6 +35,8 @@ def port_of(name: str, annotation: object, place: str, *, batched: bool = False)
         if not spec.datatype:
             msg = f"{place} has no type; write {SPELLINGS}"
             raise InvalidConfig(msg)
+        # With a datatype in its Spec, a parameter needs no type:
+        # arrays are what most functions take.
         annotation = np.ndarray
     name = spec.name or name
     if _is_array(annotation):
@@ -132,6 +134,7 @@ def _bare(annotation: Any) -> Any:
 def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) not in (Union, types.UnionType):
         return annotation
+    # `| None` says that the input may be left out, which the default says already.
     rest = [one for one in get_args(annotation) if one is not _NONE_TYPE]
     return rest[0] if len(rest) == 1 else annotation
 

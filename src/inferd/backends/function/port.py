@@ -112,6 +112,8 @@ class FunctionPort(msgspec.Struct, frozen=True):
             raise BackendFailed(msg)
         if self.datatype is DataType.BYTES:
             return self._strings(value)
+        # What has a dtype has been made on purpose: it has to fit; lists and
+        # numbers have none, and get the port's.
         if self.form == "array" and hasattr(value, "dtype"):
             return self._numbers(np.asarray(value))
         array = np.asarray(value)

@@ -92,6 +92,7 @@ def _named_values(value: object) -> Mapping[str, object] | None:
     """Return the values by name, if they have names."""
     if isinstance(value, Mapping):
         return value
+    # A NamedTuple, by its names, before it would count as a tuple.
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         named: Mapping[str, object] = value._asdict()
         return named
@@ -122,6 +123,7 @@ def read_signature(
     taken, is_positional = reader.inputs(function, hints, inputs)
     given, is_tuple = reader.outputs(kind.returned, outputs)
     for ports, what in ((taken, "inputs"), (given, "outputs")):
+        # Specs may rename: two parameters could become one input.
         names = [port.name for port in ports.values()]
         if len(set(names)) < len(names):
             msg = f"{place} has two {what} of one name"
@@ -166,6 +168,8 @@ class _Reader:
                 if self._is_taken(one)
             }, False
         empty = inspect.Parameter.empty
+        # Names that are not those of the parameters can only be meant in
+        # their order, as with functions in C.
         is_positional = not given.keys() <= parameters.keys()
         required = {
             name
