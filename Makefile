@@ -39,6 +39,7 @@ CHARTS := .venv-deploy/.installed
 RELEASER := .venv-release/.installed
 BROWSER := .venv-browser/.installed
 SITE := .venv-site/.installed
+EXAMPLES := .venv-examples/.installed
 COMPILED := .venv-compiled/.installed
 COMPILED_ALONE := .venv-compiled/alone
 # What is only tested is optimised less: compiling takes a third of the time then.
@@ -47,13 +48,13 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow test-lowest wheels test-wheels audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser test-plain-loop site conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow test-lowest wheels test-wheels audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser test-plain-loop site examples conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUNTIME) ## start a server and ask it which digit it sees (CHECK=1: stop after that)
-	@$(BIN)/python examples/run.py --port $(PORT) --grpc-port $(GRPC_PORT) --metrics-port $(METRICS_PORT) $(if $(CHECK),--check)
+	@$(BIN)/python examples/run.py digits $(if $(CHECK),,--stay) --port=$(PORT) --grpc-port=$(GRPC_PORT) --metrics-port=$(METRICS_PORT)
 
 check: $(DEV) ## format, lint, types, floors, generated files: under ten seconds
 	$(BIN)/ruff format --check .
@@ -99,6 +100,9 @@ test-deploy: $(CHARTS) ## the Helm chart and the plain manifests, in an environm
 
 site: $(SITE) ## the documentation as a site with search, site/index.html
 	.venv-site/bin/python tools/build_site.py site
+
+examples: $(EXAMPLES) ## run the examples and compare what they print with their pages (ONLY=name: one)
+	.venv-examples/bin/python -m pytest -q -s --durations=0 --durations-min=0.1 tests/examples/test_gallery.py tests/examples/test_notebook.py $(if $(ONLY),-k $(ONLY)) $(ARGS)
 
 test-plain-loop: $(DEV) ## the tests on asyncio's own event loop, as where there is no uvloop (WHERE="tests/http ...")
 	INFERD_WITHOUT=uvloop $(BIN)/pytest $(or $(WHERE),tests) -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
@@ -177,7 +181,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser .venv-site .venv-release .venv-atheris .venv-lowest .venv-lowest.txt $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out dist site .fuzz
+	rm -rf $(VENV) .venv-deploy .venv-ray .venv-peers .venv-triton .venv-compiled .venv-compiled-1 .venv-interop .venv-fuzz .venv-browser .venv-site .venv-examples .venv-release .venv-atheris .venv-lowest .venv-lowest.txt $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out dist site .fuzz
 
 # A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):
@@ -284,6 +288,13 @@ $(SITE): pyproject.toml
 	@test -d .venv-site || $(PYTHON) -m venv .venv-site
 	@.venv-site/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1'
 	@.venv-site/bin/python -m pip --disable-pip-version-check install -qq --editable . --group site
+	@touch $@
+
+$(EXAMPLES): pyproject.toml examples/backend_package/pyproject.toml
+	@echo "Installing what the examples need into .venv-examples"
+	@test -d .venv-examples || $(PYTHON) -m venv .venv-examples
+	@.venv-examples/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1'
+	@.venv-examples/bin/python -m pip --disable-pip-version-check install -qq --editable '.[pictures,sklearn]' ./examples/backend_package --group examples
 	@touch $@
 
 $(BROWSER): pyproject.toml tools/unpack_axe.py

@@ -33,9 +33,35 @@ autodoc_member_order = "bysource"
 _LINK = re.compile(r"\[([^\]]+)\]\(((?!https?:|#|mailto:)[^)#\s]+)(#[^)]*)?\)")
 
 
+_PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)\n*")
+
+
 def setup(app: Any) -> None:
-    """Have links checked by Sphinx, except those that leave docs/."""
+    """Have links checked by Sphinx, but those that leave docs/; put the examples on their page."""
+    app.connect("source-read", _with_examples, priority=400)
     app.connect("source-read", _without_links_to_elsewhere)
+
+
+def _with_examples(app: Any, name: str, source: list[str]) -> None:
+    """Put the pages of all examples on the one that stands for them, in the order of their list."""
+    if name != "examples":
+        return
+    folder = Path(app.srcdir).parent / "examples"
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    pages = [text]
+    for example in re.findall(r"\]\((\w+)/README\.md\)", text):
+        page = (folder / example / "README.md").read_text(encoding="utf-8")
+        title, _, rest = _PICTURE.sub("", page).partition("\n")
+        pages.append(f"#{title}\n{rest}")
+        anchor = re.sub(r"[^\w\- ]", "", title[2:].lower()).replace(" ", "-")
+        pages[0] = pages[0].replace(f"({example}/README.md)", f"(#{anchor})")
+    source[0] = _LINK.sub(_seen_from_docs, "\n".join(pages))
+
+
+def _seen_from_docs(link: re.Match[str]) -> str:
+    """Return a link of examples/NAME/README.md as one of docs/, or plain words if it leaves it."""
+    inside = link[2].removeprefix("../../docs/")
+    return link[1] if inside == link[2] else f"[{link[1]}]({inside}{link[3] or ''})"
 
 
 def _without_links_to_elsewhere(app: Any, name: str, source: list[str]) -> None:

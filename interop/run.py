@@ -102,7 +102,7 @@ def write_repository(folder: Path) -> None:
     (folder / "repeat" / "1").mkdir(parents=True)
     (folder / "repeat" / "config.pbtxt").write_text(REPEAT)
     shutil.copytree(ROOT / "conformance" / "repos" / "v2" / "seq", folder / "seq")
-    shutil.copytree(ROOT / "examples" / "models" / "digits", folder / "digits")
+    shutil.copytree(ROOT / "examples" / "digits" / "models" / "digits", folder / "digits")
 
 
 def write_certificate(folder: Path) -> tuple[Path, Path]:

@@ -18,7 +18,6 @@ from pathlib import Path
 from pythons import Python, find_pythons, look_at
 
 ROOT = Path(__file__).resolve().parent.parent
-PORTS = ["--port=0", "--grpc-port=0", "--metrics-port=0"]
 PORTS_OF_SERVER = ["--http-port=0", "--grpc-port=0", "--metrics-port=0"]
 EXAMPLE = ROOT / "examples" / "run.py"
 ASK = """
@@ -62,7 +61,7 @@ def check(python: Python, dist: Path, *, is_described: bool) -> str:
         is_compiled = any(dist.glob(f"inferd-*-{python.tag}-{python.tag}-*.whl"))
         if ("(compiled" in said) is not is_compiled:
             sys.exit(f"{said}, and {dist} has {'a' if is_compiled else 'no'} wheel for it")
-        run(server / "python", "-I", EXAMPLE, "--check", *PORTS)
+        run(server / "python", "-I", EXAMPLE, "digits")
         ask_alone(server, client)
         if is_described:
             describe = [ROOT / "tools" / "describe_wheels.py", "--environment", server / "python"]
@@ -72,7 +71,7 @@ def check(python: Python, dist: Path, *, is_described: bool) -> str:
 
 def ask_alone(server: Path, client: Path) -> None:
     """Have the client that knows nothing of inferd ask a server."""
-    models = EXAMPLE.with_name("models")
+    models = EXAMPLE.with_name("digits") / "models"
     addresses = [f"--{one}-address=127.0.0.1" for one in ("http", "grpc")]
     words = [server / "inferd", "serve", models, *addresses, *PORTS_OF_SERVER]
     with subprocess.Popen(

@@ -168,7 +168,7 @@ def check_user(engine: Engine, models: Path) -> str:
 def check_answers(engine: Engine, models: Path) -> str:
     """It answers requests, with metrics on the same port."""
     with engine.running(models) as server:
-        body = (ROOT / "examples/digit.json").read_bytes()
+        body = (ROOT / "examples/digits/digit.json").read_bytes()
         status, answer = _ask(server.port, "/v2/models/digits/infer", body)
         assert status == 200, answer
         digit = json.loads(answer)["outputs"][0]["data"]
@@ -251,7 +251,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as place:
             models = Path(place)
             models.chmod(0o755)
-            shutil.copytree(ROOT / "examples/models/digits", models / "digits")
+            shutil.copytree(ROOT / "examples/digits/models/digits", models / "digits")
             try:
                 print(f"{name:8} ok      {check(engine, models)}", flush=True)
             except Exception as error:  # noqa: BLE001  one that fails does not hide the others

@@ -1,4 +1,4 @@
-"""A model that turns pictures, PNG, JPEG or what else Pillow reads, into what `digits` takes."""
+"""A model that turns pictures, PNG, JPEG or what else Pillow reads, into what `digit_net` takes."""
 
 import io
 from typing import Annotated
@@ -9,8 +9,7 @@ from PIL import Image, ImageOps
 import inferd
 from inferd.errors import InvalidRequest
 
-SIDE = 8
-DARKEST = 16.0
+SIDE = 16
 MOST_PIXELS = 25_000_000  # a small file may claim to be a picture of gigabytes
 
 Digits = Annotated[np.ndarray, inferd.Spec("FP32", [-1, SIDE, SIDE], name="image")]
@@ -18,7 +17,7 @@ Digits = Annotated[np.ndarray, inferd.Spec("FP32", [-1, SIDE, SIDE], name="image
 
 @inferd.model(batched=True, max_batch_size=4)
 def read_pictures(picture: list[bytes]) -> Digits:
-    """Return each picture as 8x8 pixels of 0 to 16, ink on an empty ground."""
+    """Return each picture as 16x16 pixels of 0 to 1, ink on an empty ground."""
     return np.stack([_pixels(one) for one in picture])
 
 
@@ -38,4 +37,4 @@ def _pixels(data: bytes) -> np.ndarray:
     pixels = np.asarray(gray.resize((SIDE, SIDE), Image.Resampling.BOX), np.float32) / 255
     if pixels.mean() > 0.5:  # dark ink on light paper
         pixels = 1 - pixels
-    return pixels * DARKEST
+    return pixels

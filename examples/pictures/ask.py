@@ -1,31 +1,34 @@
-"""Sends pictures to the model picture_to_digit and prints which digits it sees.
+"""Sends pictures to the ensemble `picture_to_digit` and prints which digits it sees.
 
-    python examples/pictures/ask.py [--url HOST:PORT] PICTURE...
-
-Needs `pip install tritonclient[http]`, or the development dependencies.
+python examples/pictures/ask.py [HTTP_URL GRPC_URL [PICTURE...]]
 """
 
-import argparse
+import sys
 from pathlib import Path
 
-import numpy as np
-import tritonclient.http as triton
+from inferd.client import Client, ServerError, connect
+
+HERE = Path(__file__).parent
+HTTP, GRPC, *GIVEN = sys.argv[1:] or ("http://127.0.0.1:8000", "grpc://127.0.0.1:8001")
+PICTURES = [Path(name) for name in GIVEN] or [HERE / "three.png", HERE / "seven.jpg"]
+
+
+def classify(client: Client, pictures: list[Path]) -> None:
+    """Ask about all pictures in one request; print the best two classes of each."""
+    contents = [[path.read_bytes()] for path in pictures]
+    answer = client.infer("picture_to_digit", {"picture": contents}, classification=2)
+    for path, best in zip(pictures, answer.classes("probability"), strict=True):
+        print(f"{path.name}: {', '.join(f'{one.label} {one.score:.1%}' for one in best)}")
 
 
 def main() -> None:
-    """Ask about each picture, all of them in one request."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--url", default="127.0.0.1:8000")
-    parser.add_argument("pictures", nargs="+", type=Path)
-    options = parser.parse_args()
-    contents = [[path.read_bytes()] for path in options.pictures]
-    picture = triton.InferInput("picture", [len(contents), 1], "BYTES")
-    picture.set_data_from_numpy(np.array(contents, dtype=object))
-    with triton.InferenceServerClient(options.url) as client:
-        answer = client.infer("picture_to_digit", [picture])
-    digits, probabilities = answer.as_numpy("digit"), answer.as_numpy("probability")
-    for path, [digit], chances in zip(options.pictures, digits, probabilities, strict=True):
-        print(f"{path.name}: {digit} ({chances[digit]:.1%} sure)")
+    """Show good pictures, and what becomes of a file that is none."""
+    with connect(HTTP) as client:
+        classify(client, PICTURES)
+        try:
+            classify(client, [HERE / "README.md"])
+        except ServerError as error:
+            print(f"README.md: {error.message}")
 
 
 if __name__ == "__main__":

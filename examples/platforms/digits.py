@@ -1,14 +1,26 @@
-"""The digit classifier of examples/models as plain numbers, and as numpy computes it.
+"""The digit classifier of examples/digits/models as plain numbers, and as numpy computes it.
 
 Each to_<framework>.py beside this file writes the same classifier for one framework.
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 PIXEL_MAX = 16.0
 MAX_BATCH_SIZE = 16
+
+EXPORTERS = {
+    "to_onnx": "onnxruntime",
+    "to_pytorch": "torch",
+    "to_tensorflow": "tensorflow",
+    "to_openvino": "openvino",
+    "to_litert": "ai_edge_litert",
+    "to_caffe2": "onnxruntime",
+    "to_mxnet": "onnxruntime",
+}
+"""Module beside this file -> the package it needs; those of the core are always there."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -22,6 +34,11 @@ BATCHING = f"""\
 max_batch_size: {MAX_BATCH_SIZE}
 dynamic_batching {{ preferred_batch_size: [8] max_queue_delay_microseconds: 20000 }}
 """
+
+
+def exporters() -> list[str]:
+    """Return the modules that can export here."""
+    return [name for name, package in EXPORTERS.items() if find_spec(package) is not None]
 
 
 def weights() -> Arrays:

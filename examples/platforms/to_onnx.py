@@ -1,4 +1,4 @@
-"""Puts the digit classifier of examples/models beside those of the other platforms.
+"""Puts the digit classifier of examples/digits/models beside those of the other platforms.
 
     python examples/platforms/to_onnx.py FOLDER
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import digits
 
 MODELS = ("digits_onnx",)
-FILE = Path(__file__).parents[1] / "models" / "digits" / "1" / "model.onnx"
+FILE = Path(__file__).parents[1] / "digits" / "models" / "digits" / "1" / "model.onnx"
 
 
 def export(repository: Path) -> None:

@@ -21,7 +21,7 @@ def _model(*nodes: OnnxNode) -> bytes:
 
 
 SEEDS = [
-    *files("examples/models/*/1/model.onnx"),
+    *files("examples/digits/models/*/1/model.onnx"),
     _model(OnnxNode("MatMul", ("x", "w"), ("h",), {}), OnnxNode("Relu", ("h",), ("y",), {})),
     _model(OnnxNode("Reshape", ("x", "w"), ("y",), {"allowzero": 1})),
     _model(OnnxNode("Gather", ("x", "w"), ("y",), {"axis": 1})),

@@ -7,7 +7,7 @@ import numpy as np
 from onnx import TensorProto, helper, save
 
 ROOT = Path(__file__).parents[2]
-DIGITS = ROOT / "examples/models/digits"
+DIGITS = ROOT / "examples/digits/models/digits"
 
 SHOUT = """
 import numpy as np

@@ -83,7 +83,7 @@ def mounted(container, models):
 
 def write_models(folder, arguments):
     """Write a model as the arguments want it: a bare file if they name it, else a repository."""
-    source = ROOT / "examples/models/digits/1/model.onnx"
+    source = ROOT / "examples/digits/models/digits/1/model.onnx"
     is_alone = any(argument.startswith("--model-name=") for argument in arguments)
     target = folder / "models" / ("style.onnx" if is_alone else "digits/1/model.onnx")
     target.parent.mkdir(parents=True)
@@ -160,7 +160,7 @@ def test_a_container_starts_is_ready_for_its_probes_and_answers(helm, tmp_path, 
             probe = container[kind]["httpGet"]
             assert ask(numbers[probe["port"]], probe["path"])[0] == 200
         http_port = ports[container["ports"][0]["containerPort"]]
-        body = (ROOT / "examples/digit.json").read_bytes()
+        body = (ROOT / "examples/digits/digit.json").read_bytes()
         status, answer = ask(http_port, "/v2/models/digits/infer", body)
         assert (status, len(json.loads(answer)["outputs"])) == (200, 2)
         if one["kind"] == "ClusterServingRuntime":

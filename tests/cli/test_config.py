@@ -9,7 +9,7 @@ import pytest
 import inferd
 from inferd.cli.main import main
 
-EXAMPLES = Path(__file__).parents[2] / "examples/models"
+EXAMPLES = Path(__file__).parents[2] / "examples/digits/models"
 
 
 @pytest.fixture

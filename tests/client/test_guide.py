@@ -19,7 +19,7 @@ PRINTED += ["0 [[4]] True\n1 [[4]] True\n2 [[4]] True", "[4]"]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     models = tmp_path_factory.mktemp("guide") / "models"
-    shutil.copytree(ROOT / "examples/models", models)
+    shutil.copytree(ROOT / "examples/digits/models", models)
     shutil.copytree(MODELS / "repeat", models / "repeat")
     yield from serve(models=models)
 

@@ -34,7 +34,10 @@ def check_health(port):
 
 def test_the_health_check_tells_a_live_server_from_none():
     config = ServerConfig(
-        http_port=0, grpc_port=0, metrics_port=0, model_repository=(str(ROOT / "examples/models"),)
+        http_port=0,
+        grpc_port=0,
+        metrics_port=0,
+        model_repository=(str(ROOT / "examples/digits/models"),),
     )
     with server_in_thread(config) as server:
         port = server.http_port

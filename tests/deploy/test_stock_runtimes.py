@@ -16,7 +16,7 @@ ROWS = [[1.0, 2.0], [3.0, 4.0]]
 
 
 def write_onnx(folder):
-    shutil.copytree(ROOT / "examples/models/digits/1", folder)
+    shutil.copytree(ROOT / "examples/digits/models/digits/1", folder)
 
 
 def write_lightgbm(folder):
@@ -28,7 +28,7 @@ def write_lightgbm(folder):
 
 
 def digit():
-    return json.loads((ROOT / "examples/digit.json").read_text())
+    return json.loads((ROOT / "examples/digits/digit.json").read_text())
 
 
 def rows():

@@ -44,17 +44,6 @@ NEEDS = {
 }
 """Test file -> the packages it needs."""
 
-EXPORTERS = {
-    "to_onnx": "onnxruntime",
-    "to_pytorch": "torch",
-    "to_tensorflow": "tensorflow",
-    "to_openvino": "openvino",
-    "to_litert": "ai_edge_litert",
-    "to_caffe2": "onnxruntime",
-    "to_mxnet": "onnxruntime",
-}
-"""Module in examples/platforms -> the package it needs; those of the core are always there."""
-
 HOSTED = ("to_onnx", "to_pytorch", "to_tensorflow", "to_openvino", "to_litert")
 """Those whose models run in worker processes, too."""
 
@@ -63,8 +52,6 @@ if not any(map(find_spec, ("torch", "tensorflow", "openvino", "ai_edge_litert"))
     collect_ignore.append("test_process.py")
 if not Path("/proc/driver/nvidia/gpus").is_dir() or not any(map(find_spec, ("torch", "tensorrt"))):
     collect_ignore.append("test_gpu.py")
-_present = [name for name, package in EXPORTERS.items() if find_spec(package) is not None]
-_hosted = [name for name in _present if name in HOSTED]
 
 
 def load(name):
@@ -72,6 +59,10 @@ def load(name):
     if str(EXAMPLES) not in sys.path:
         sys.path.append(str(EXAMPLES))
     return import_module(name)
+
+
+_present = load("digits").exporters()
+_hosted = [name for name in _present if name in HOSTED]
 
 
 def pytest_generate_tests(metafunc):

@@ -1,52 +1,30 @@
-"""The example of a Hugging Face pipeline, on a model of random weights that is made here."""
+"""The example of a Hugging Face pipeline, run as its page says, and beside the bare pipeline."""
 
-import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
-import tritonclient.http
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    PreTrainedTokenizerFast,
-    pipeline,
-)
+from transformers import pipeline
+from typed import commands_of, same, typed
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "transformers" / "sentiment"
-WORDS = ["[PAD]", "[UNK]", "good", "bad", "film", "a"]
+from inferd.client import connect
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "transformers"
 TEXTS = ["a good film", "bad", "unknown", "good good bad"]
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    """The example beside a pipeline of a few hundred numbers."""
-    folder = tmp_path_factory.mktemp("models")
-    shutil.copytree(EXAMPLE, folder / "sentiment")
-    tokenizer = Tokenizer(models.WordLevel({w: n for n, w in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
-    config = BertConfig(
-        vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=8, max_position_embeddings=32, id2label={0: "NEGATIVE", 1: "POSITIVE"},
-    )  # fmt: skip
-    target = folder / "sentiment" / "1" / "pipeline"
-    BertForSequenceClassification(config).eval().save_pretrained(target)
-    fast.save_pretrained(target)
-    return folder
+def test_the_example_prints_what_its_page_says():
+    [(command, expected)] = commands_of((EXAMPLE / "README.md").read_text())
+    assert same(typed(command, ROOT)).endswith(same(expected.partition("```")[0]))
 
 
-def test_a_pipeline_is_served(repository, serve):
-    target = repository / "sentiment" / "1" / "pipeline"
-    expected = pipeline("text-classification", model=str(target))(TEXTS)
-    with serve(repository) as server:
-        url = f"127.0.0.1:{server.http_port}"
-        with tritonclient.http.InferenceServerClient(url) as client:
-            text = tritonclient.http.InferInput("text", (4, 1), "BYTES")
-            text.set_data_from_numpy(np.array([[t.encode()] for t in TEXTS], object))
-            answer = client.infer("sentiment", [text])
-    labels = [label.decode() for label in answer.as_numpy("label").ravel()]
-    assert labels == [one["label"] for one in expected]
+def test_a_pipeline_is_served(tmp_path, serve):
+    subprocess.run([sys.executable, EXAMPLE / "build.py", tmp_path], check=True)
+    expected = pipeline("text-classification", model=str(tmp_path / "sentiment/1/pipeline"))(TEXTS)
+    with serve(tmp_path) as server, connect(f"http://127.0.0.1:{server.http_port}") as client:
+        answer = client.infer("sentiment", {"text": [[text] for text in TEXTS]})
+    assert answer.strings("label") == [one["label"] for one in expected]
     scores = [one["score"] for one in expected]
-    np.testing.assert_allclose(answer.as_numpy("score").ravel(), scores, atol=1e-5)
+    np.testing.assert_allclose(answer["score"].ravel(), scores, atol=1e-5)

@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 RUN = Path(__file__).parents[1] / "support/elsewhere/run.py"
 SYSTEMS = ("macos", "windows")
-MODELS = Path(__file__).parents[2] / "examples/models"
+MODELS = Path(__file__).parents[2] / "examples/digits/models"
 
 DOUBLE = """
 import numpy as np

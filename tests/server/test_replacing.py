@@ -173,7 +173,7 @@ def test_changes_do_not_wait_for_a_process_that_is_replaced(repository, echo, as
 
 
 def test_what_ended_processes_twice_is_isolated_in_those_that_did_not_end_too(tmp_path, ask):
-    with running_fleet(EXAMPLES / "models", f"--crash-record={tmp_path}") as (server, port):
+    with running_fleet(EXAMPLES / "digits/models", f"--crash-record={tmp_path}") as (server, port):
         pids = children_of(server.process.pid)
         name = next(tmp_path.glob("*.0.record")).name.removesuffix(".0.record")
         history = History()
@@ -184,5 +184,5 @@ def test_what_ended_processes_twice_is_isolated_in_those_that_did_not_end_too(tm
         for _ in range(4):
             [row] = ask(port, "/v2/repository/index", b"")[1]
             assert "it runs in a worker" in row["reason"]
-        digit = (EXAMPLES / "digit.json").read_text()
+        digit = (EXAMPLES / "digits/digit.json").read_text()
         assert ask(port, "/v2/models/digits/infer", digit)[0] == 200

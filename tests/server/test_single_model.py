@@ -154,7 +154,7 @@ def test_a_service_whose_name_is_none_of_a_model_names_nothing(served, ask, tmp_
 
 
 def test_the_digits_of_the_examples_by_their_file(served, ask):
-    examples = ROOT / "examples"
+    examples = ROOT / "examples/digits"
     with served(examples / "models/digits/1/model.onnx", "--model-name=mine") as server:
         body = (examples / "digit.json").read_bytes()
         assert ask(server.http_port, "/v2/models/mine/infer", body)[0] == 200

@@ -1,8 +1,9 @@
 """Trains a small digit classifier and writes it as the ONNX model that `make run` serves.
 
-    python examples/train_digits.py
+    pip install scikit-learn onnx
+    python examples/digits/train.py
 
-Needs the development dependencies (`make dev`). The data is scikit-learn's own set of 1,797
+The data is scikit-learn's own set of 1,797
 handwritten digits, 8x8 pixels of 0 to 16 each; the same versions give the same file.
 """
 
