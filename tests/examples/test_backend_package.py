@@ -83,7 +83,7 @@ def test_a_file_that_is_no_model_is_refused(models, text, why):
 
 
 def test_the_backend_promises_what_its_guide_says():
-    assert backend_named("linear").traits == Traits(True, True, True, True)
+    assert backend_named("linear").traits == Traits(is_bounded=True, is_concurrent=True, joins=True)
     text = GUIDE.read_text()
     named = [*Traits.__struct_fields__, *InstanceTraits.__struct_fields__]
     assert [name for name in named if f"| `{name}`" not in text] == []
