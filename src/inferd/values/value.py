@@ -16,7 +16,8 @@ class InputValue(NamedTuple):
     `source` is where they come from, for texts. `datatype` is the one that the source itself says,
     as a V2 request does: then `array` is in that datatype. `is_picture` marks pixels [height,
     width, channels] that may be arranged; `content` is a file's content as it is, for models that
-    take the encoded picture, or bytes that only the model can tell the meaning of (`array` is None).
+    take the encoded picture, or bytes that only the model can tell the meaning of (`array` is
+    None).
     """
 
     source: str
