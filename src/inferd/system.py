@@ -15,6 +15,8 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING, Final
 
+from inferd_worker.confinement import landlock, system_calls
+
 if TYPE_CHECKING:
     import subprocess
 
@@ -128,6 +130,21 @@ def lock_file(descriptor: int, *, is_shared: bool = False, waits: bool = False) 
 
     how = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
     fcntl.flock(descriptor, how if waits else how | fcntl.LOCK_NB)
+
+
+def missing_for_confinement() -> str:
+    """Return why worker processes cannot be confined here, "" if they can."""
+    if not IS_LINUX:
+        return f"this is {sys.platform}"
+    machine = os.uname().machine
+    if machine not in system_calls.MACHINES:
+        return f"this machine is {machine}, expected {' or '.join(system_calls.MACHINES)}"
+    version = landlock.version() if _has("landlock") else 0
+    if not version:
+        return "this kernel has none, or it is turned off"
+    if version < landlock.NEEDED:
+        return f"this kernel has version {version} of it, expected {landlock.NEEDED} or newer"
+    return ""
 
 
 def peak_memory_bytes() -> int:

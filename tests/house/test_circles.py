@@ -80,7 +80,8 @@ def test_the_contract_of_worker_processes_names_each_module():
     named = set(layers.replace("|", " ").split())
     there = {name for name in all_modules() if name.startswith("inferd_worker.")}
     aliases = {name for name in there if name.startswith("inferd_worker.on_path")}
-    assert named == there - aliases - {"inferd_worker.pb_utils"}
+    before = {name for name in there if name.startswith("inferd_worker.confinement")}
+    assert named == there - aliases - before - {"inferd_worker.pb_utils"}
 
 
 def test_a_circle_is_found_through_modules_between():

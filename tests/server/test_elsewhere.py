@@ -165,6 +165,18 @@ def test_unix_sockets_need_another_system_than_windows(repository, echo, tmp_pat
     assert "Traceback" not in process.said
 
 
+@pytest.mark.parametrize(("system", "told"), [("macos", "darwin"), ("windows", "win32")])
+def test_confined_workers_need_linux(system, told, repository, echo):
+    arguments = (repository(echo=echo()), "--confine-workers=on", *ON_FREE_PORTS)
+    process = Process(*arguments, command=(str(RUN), system, "serve"))
+    assert process.end() == 1
+    process.process.stdout.close()
+    assert f"--confine-workers=on needs Linux 6.12 or newer with Landlock: this is {told}" in (
+        process.said
+    )
+    assert "Traceback" not in process.said
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_routing_needs_linux(system, tmp_path):
     places = tmp_path / "places.json"

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import msgspec
 
 from inferd.config.model import ModelConfig, RateLimiter
+from inferd.core.confinement import Confinement
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.traits import Traits
@@ -412,7 +413,7 @@ class BackendContext(msgspec.Struct, frozen=True):
 
     `models`, `control`, `metrics` (the models' own) and `loop` are None where there is no server.
     `load_timeout_s` bounds the opening of an instance. `settings` are those of --backend-config for
-    this backend and for all backends.
+    this backend and for all backends. Worker processes have the `confinement`, if any.
     """
 
     models: Models | None = None
@@ -421,6 +422,7 @@ class BackendContext(msgspec.Struct, frozen=True):
     loop: asyncio.AbstractEventLoop | None = None
     load_timeout_s: float = 3600.0
     settings: Mapping[str, str] = {}
+    confinement: Confinement | None = None
 
 
 @runtime_checkable

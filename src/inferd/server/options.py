@@ -26,6 +26,7 @@ from inferd.config.options.trace import OPENTELEMETRY, in_effect, read_trace_con
 from inferd.config.ports import is_one_port
 from inferd.config.sections.logs import LogsSection
 from inferd.config.server import ServerConfig
+from inferd.core.confinement import confinement_of
 from inferd.core.processes import ALONE, Processes
 from inferd.engine.loading.load import LoadOptions
 from inferd.errors import InvalidConfig
@@ -157,6 +158,7 @@ def load_options(
         host_policies=read_host_policies(config.host_policy),
         gpu_limits=read_gpu_limits(config.model_load_gpu_limit),
         signature_keys=_signature_keys(config),
+        confinement=confinement_of(is_on=config.confine_workers, writable=config.worker_writable),
         fetching=fetch_settings(
             os.environ,
             config.fetch_directory,

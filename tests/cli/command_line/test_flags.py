@@ -85,6 +85,8 @@ TRITON_FLAGS = [
     ("--metrics-config", "metrics_config", "summary_latencies=true", ("summary_latencies=true",)),
     ("--trace-config", "trace_config", "rate=100", ("rate=100",)),
     ("--backend-directory", "backend_directory", "/backends", "/backends"),
+    ("--confine-workers", "confine_workers", "on", True),
+    ("--worker-writable", "worker_writable", "/cache", ("/cache",)),
     (
         "--backend-config",
         "backend_config",

@@ -1,6 +1,7 @@
 """PythonBackend: model.py files, each instance in its own worker process or thread."""
 
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -94,6 +95,7 @@ class PythonBackend:
             Path(folder) if folder else None,
             min(timeout_s or DEFAULT_TIMEOUT_S, context.load_timeout_s),
             int(setting(config, settings, COUNT_SETTING)) or DEFAULT_COUNT,
+            context.confinement,
         )
         return environments.resolve(files, config)
 
@@ -124,7 +126,7 @@ class PythonBackend:
         plan = self._plan(files, config, placement, "run")
         instance = WorkerInstance(plan, partial(WorkerCalls, self._context, self._loads))
         instance.start()
-        if runs_in_server(config, self._context.settings):
+        if not self.is_in_worker(config):
             log.info(
                 "model '%s' runs on a thread of the server's process, where nothing ends it if it "
                 "hangs or crashes, and what it prints has no name",
@@ -134,7 +136,9 @@ class PythonBackend:
 
     def is_in_worker(self, config: ModelConfig) -> bool:
         """Return whether a model runs in worker processes. Raises InvalidConfig."""
-        return not runs_in_server(config, self._context.settings)
+        context = self._context
+        is_confined = context.confinement is not None
+        return not runs_in_server(config, context.settings, is_confined=is_confined)
 
     def _with_code(self, files: ModelFiles) -> ModelFiles:
         """Return `files` with the file of the class. Raises InvalidConfig if it is not there."""
@@ -157,11 +161,15 @@ class PythonBackend:
             most=int(setting(config, settings, GROWTH_SETTING)) or Sizes.most,
             memory=memory_bytes(config),
         )
-        if runs_in_server(config, self._context.settings):
-            check_in_server(config, requested_environment(files, config))
-            make: Make = partial(ModelThread, config.name, files, sizes)
+        if self.is_in_worker(config):
+            environment = self.environment(files, config)
+            if environment.confinement is not None:
+                confinement = environment.confinement.at(placement.kind)
+                environment = replace(environment, confinement=confinement)
+            make: Make = partial(WorkerProcess, config.name, environment, sizes)
         else:
-            make = partial(WorkerProcess, config.name, self.environment(files, config), sizes)
+            check_in_server(config, requested_environment(files, config))
+            make = partial(ModelThread, config.name, files, sizes)
         return WorkerPlan(
             model=config.name,
             version=files.version,

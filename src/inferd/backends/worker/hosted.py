@@ -59,7 +59,7 @@ class HostedModels:
         """Have a worker convert the model to ONNX, and log how both differ. Raises InferdError."""
         with TemporaryDirectory(prefix="inferd-") as folder:
             file = Path(folder) / "model.onnx"
-            plan = self._plan(files, config, Placement("convert"), _CONVERT)
+            plan = self._plan(files, config, Placement("convert"), _CONVERT, folder)
             plan.settings["converted"] = str(file)
             instance = WorkerInstance(plan)
             try:
@@ -70,10 +70,13 @@ class HostedModels:
             return file.read_bytes()
 
     def _plan(
-        self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
+        self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str, *writes: str
     ) -> WorkerPlan:
         source = str(Path(__file__).parents[3])  # the folder of this package, installed or not
-        environment = Environment(path=(source,), main=_MAIN)
+        confinement = self._context.confinement
+        if confinement is not None:
+            confinement = confinement.beside(*writes).at(placement.kind)
+        environment = Environment(path=(source,), main=_MAIN, confinement=confinement)
         return WorkerPlan(
             model=config.name,
             version=files.version,

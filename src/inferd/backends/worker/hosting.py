@@ -108,4 +108,6 @@ class HostedBackend:
 
     def is_in_worker(self, config: ModelConfig) -> bool:
         """Return whether a model runs in worker processes. Raises InvalidConfig."""
-        return not runs_in_server(config, self._context.settings, self._place)
+        context = self._context
+        is_confined = context.confinement is not None
+        return not runs_in_server(config, context.settings, self._place, is_confined=is_confined)

@@ -20,12 +20,17 @@ _OFF = ("", "0", "false")
 
 
 def runs_in_server(
-    config: ModelConfig, settings: Mapping[str, str], default: str = "worker"
+    config: ModelConfig,
+    settings: Mapping[str, str],
+    default: str = "worker",
+    *,
+    is_confined: bool = False,
 ) -> bool:
     """Return whether the model runs in the server's own process; `default` if nothing says so.
 
     One whose configuration has a parameter that only a worker can keep runs in a worker, unless it
-    says "server" itself. Raises InvalidConfig.
+    says "server" itself. If workers are confined (`is_confined`), whatever may be code runs in one:
+    models that do by default, and those with operators of their own. Raises InvalidConfig.
     """
     what = f"parameter {PROCESS}"
     where = config.parameters.get(PROCESS)
@@ -38,6 +43,14 @@ def runs_in_server(
     if where not in ("server", "worker"):
         msg = f"model '{config.name}': {what} is '{where}', expected server or worker"
         raise InvalidConfig(msg, ("parameters", PROCESS))
+    if is_confined and where == "server" and (default == "worker" or config.model_operations):
+        if PROCESS in config.parameters or PROCESS_SETTING in settings:
+            msg = (
+                f"model '{config.name}': {what} is server, but a model that may be code runs in a "
+                f"worker process with --confine-workers=on"
+            )
+            raise InvalidConfig(msg, ("parameters", PROCESS))
+        return False
     return where == "server"
 
 

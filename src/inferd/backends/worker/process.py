@@ -6,7 +6,8 @@ server that is killed leaves none behind.
 
 The worker leads a session of its own, so that a Ctrl-C meant for the server does not reach it.
 Processes it has started are killed once it has ended, by its group or by its mark. It inherits
-three descriptors: its end of the socket and the two arenas.
+three descriptors: its end of the socket and the two arenas. One that is confined has a folder of
+its own for temporary files, which goes with it.
 """
 
 import contextlib
@@ -15,25 +16,24 @@ import select
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from inferd import system
 from inferd.backends.worker.descendants import VARIABLE, end_descendants
-from inferd.backends.worker.environments.environment import Environment
+from inferd.backends.worker.environments.environment import ON_PATH, Environment
 from inferd.backends.worker.rate import Rate
 from inferd.errors import BackendFailed, Unsupported
 from inferd_worker.arena import Arena, Received
 
-ON_PATH = Path(__file__).parents[3] / "inferd_worker" / "on_path"
-"""The folder that a worker process has on its sys.path, on any interpreter."""
-
 # Not -m: the interpreter may be another environment's, which has no package
 # of ours until the folder is on its path.
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main(sys.argv[2:9])"
+_REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
 
 MAX_LINE = 8 << 10
 MAX_LINES_PER_S = 200
@@ -77,6 +77,7 @@ class WorkerProcess:
         self._sizes = sizes
         self._on_line = on_line
         self._mark = uuid.uuid4().hex
+        self._folder = ""
         self._started = threading.Event()
         self._failed: OSError | None = None
         self._popen: subprocess.Popen[bytes] | None = None
@@ -130,6 +131,7 @@ class WorkerProcess:
         try:
             popen = self._spawn()
         except OSError as error:
+            self._remove_folder()
             self._failed = error
             self.has_ended.set()
             self._started.set()
@@ -145,6 +147,7 @@ class WorkerProcess:
             # it is reaped is it surely ours.
             popen.wait()
         end_descendants(self._mark)
+        self._remove_folder()
         self.reason = self.reason or _exit_text(popen.returncode)
         self._note_end()
 
@@ -170,15 +173,31 @@ class WorkerProcess:
             *map(str, numbers),
             self._name,
         ]
+        variables = environment.all_variables() | {VARIABLE: self._mark}
+        writable: tuple[str, ...] = ()
+        if environment.confinement is not None:
+            self._folder = variables["TMPDIR"] = tempfile.mkdtemp(prefix="inferd-worker-")
+            writable = (self._folder,)
         return subprocess.Popen(
-            [str(environment.python), *arguments],
+            environment.command(*arguments, writable=writable),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=self._fds,
             start_new_session=True,
-            env=environment.all_variables() | {VARIABLE: self._mark},
+            env=variables,
         )
+
+    def _remove_folder(self) -> None:
+        """Remove the temporary files of a confined process; as their depth is the model's, apart.
+
+        Removing takes a descriptor for each folder that is open, and of those this process has its
+        clients' connections.
+        """
+        if self._folder:
+            command = [sys.executable, "-I", "-S", "-c", _REMOVE, self._folder]
+            with contextlib.suppress(OSError):
+                subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
 
     def _follow(self, popen: "subprocess.Popen[bytes]") -> None:
         """Pass on what the process prints until it has ended; its children may live on."""

@@ -24,6 +24,17 @@ class BackendsSection:
         None,
         "Folder of Python-based backends: NAME/model.py in it runs the models of backend NAME.",
     )
+    confine_workers: bool = _backends(
+        False,
+        "Worker processes, in which models that are code run, have no network and write no files "
+        "but temporary ones of their own. Needs Linux 6.12 with Landlock.",
+    )
+    worker_writable: tuple[str, ...] = _backends(
+        (),
+        "File, or folder with all in it, that worker processes may write although they are "
+        "confined. May be repeated.",
+        word="PATH",
+    )
     cache_config: tuple[str, ...] = _backends(
         (),
         "CACHE,SETTING=VALUE: the response cache, for models whose configuration has "

@@ -28,6 +28,7 @@ from inferd.config.options.rate_limit import Limits
 from inferd.config.parameter import number
 from inferd.config.parameter_names import EXECUTION_TIMEOUT
 from inferd.config.platform import reported_platform
+from inferd.core.confinement import Confinement
 from inferd.core.interfaces import (
     Backend,
     BackendContext,
@@ -100,7 +101,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     Threads note in `marks` what they run; the versions in `isolated`, each the name of a model and
     its version, run in workers if they can. `service_name` is the name of a model whose folder was
     given by itself, if nothing else names it. Models are signed by one of the
-    `signature_keys`, if there are.
+    `signature_keys`, if there are. Worker processes have the `confinement`, if any.
     """
 
     model_name: str = ""
@@ -128,6 +129,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     gpu_limits: GpuLimits = msgspec.field(default_factory=dict)
     fetching: FetchSettings | None = None
     signature_keys: TrustedKeys | None = None
+    confinement: Confinement | None = None
     marks: RunMarks | None = None
     isolated: frozenset[tuple[str, str]] = frozenset()
 
@@ -425,6 +427,7 @@ class Loader:
                         self._loop,
                         self._options.model_load_timeout_secs,
                         settings_of(name, self._options.backend_config),
+                        self._options.confinement,
                     )
                     backend.connect(context)
             return backend

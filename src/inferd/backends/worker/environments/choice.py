@@ -23,6 +23,7 @@ from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.environments.interpreter import environment_in, try_out
 from inferd.backends.worker.environments.uv import Uv, find_uv
 from inferd.config.model import ModelConfig
+from inferd.core.confinement import Confinement
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InvalidConfig
 
@@ -60,13 +61,14 @@ class Environments:
     """Finds and creates environments; those it creates are kept in `cache`, `count` of them.
 
     Without a `cache` the default is used, and looked up only once there is something to keep: the
-    server's user may have no home. Everything here waits for the disk and for programs, so it must
-    run in a thread.
+    server's user may have no home. With a `confinement`, what they run is confined, and none is
+    created. Everything here waits for the disk and for programs, so it must run in a thread.
     """
 
     cache: Path | None
     timeout_s: float = DEFAULT_TIMEOUT_S
     count: int = DEFAULT_COUNT
+    confinement: Confinement | None = None
 
     def resolve(self, files: ModelFiles, config: ModelConfig) -> Environment:
         """Return the environment that runs the model in `files`.
@@ -85,18 +87,18 @@ class Environments:
             msg = f"{model}: parameter {CHOICE_PARAMETER} is '{choice}', expected auto or server"
             raise InvalidConfig(msg)
         if choice == "server":
-            return Environment()
+            return Environment(confinement=self.confinement)
         source = _source(files, model)
         python = config.parameters.get(PYTHON_PARAMETER, "")
         if source is None and not python:
-            return Environment()
+            return Environment(confinement=self.confinement)
         return self._made(files.folder, source, python, model)
 
     def _given(self, folder: Path, text: str, place: str) -> Environment:
         path = folder / text.replace(MODEL_FOLDER, str(folder))
         place = f"{place} '{path.name}'"
         if _is_there(path) and path.is_dir():
-            environment = environment_in(path, place)
+            environment = environment_in(path, place, self.confinement)
             try_out(environment, place)
             return environment
         if not _is_there(path) or not path.is_file():
@@ -117,11 +119,11 @@ class Environments:
 
     def _finish(self, folder: Path, place: str) -> None:
         """Run conda-unpack to fix the packed paths, and try the environment out."""
-        environment = environment_in(folder, place)
+        environment = environment_in(folder, place, self.confinement)
         program = folder / "bin" / "conda-unpack"
         if program.is_file():
             run_command(
-                (str(environment.python), str(program)),
+                environment.command(str(program), writable=(str(folder),)),
                 place,
                 folder=folder,
                 timeout_s=self.timeout_s,
@@ -132,6 +134,12 @@ class Environments:
     def _made(self, folder: Path, source: Path | None, python: str, model: str) -> Environment:
         name = source.name if source is not None else f"parameter {PYTHON_PARAMETER}"
         place = f"{model}: the environment of its {name}"
+        if self.confinement is not None:
+            msg = (
+                f"{place} is not made with --confine-workers=on, as that may run code of whoever "
+                f"wrote it: pack an environment and name it with {PATH_PARAMETER}"
+            )
+            raise InvalidConfig(msg)
         content = source.read_bytes() if source is not None else b""
         uv = Uv(find_uv(place), self.timeout_s)
         wanted = python or _wanted_python(folder, name, content)
@@ -142,7 +150,7 @@ class Environments:
 
         def make(target: Path) -> None:
             uv.make(target, interpreter, folder, "" if source is None else name, place)
-            try_out(environment_in(target, place), place)
+            try_out(environment_in(target, place, self.confinement), place)
 
         return self._from_cache(key, make, place)
 
@@ -157,7 +165,7 @@ class Environments:
             )
             raise InvalidConfig(msg) from error
         use = FolderCache(cache, self.count).use(key, make, self.timeout_s, place)
-        return replace(environment_in(_top(use.folder), place), in_use=use)
+        return replace(environment_in(_top(use.folder), place, self.confinement), in_use=use)
 
 
 def requested_environment(files: ModelFiles, config: ModelConfig) -> str:

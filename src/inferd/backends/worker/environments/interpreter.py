@@ -7,6 +7,7 @@ from pathlib import Path
 
 from inferd.backends.worker.environments.command import printable
 from inferd.backends.worker.environments.environment import Environment
+from inferd.core.confinement import Confinement
 from inferd.errors import InvalidConfig
 
 OLDEST = (3, 9)
@@ -25,7 +26,7 @@ print(json.dumps([sys.version_info[:2], said]))
 _TRIAL_S = 120.0
 
 
-def environment_in(folder: Path, place: str) -> Environment:
+def environment_in(folder: Path, place: str, confinement: Confinement | None = None) -> Environment:
     """Return the Environment in `folder`.
 
     One made by conda finds its libraries, too. Raises InvalidConfig, whose text begins with
@@ -46,14 +47,14 @@ def environment_in(folder: Path, place: str) -> Environment:
         variables["CONDA_PREFIX"] = str(folder)
     else:
         variables["VIRTUAL_ENV"] = str(folder)
-    return Environment(python, variables)
+    return Environment(python, variables, confinement=confinement)
 
 
 def try_out(environment: Environment, place: str) -> None:
     """Raise InvalidConfig unless the Python of `environment` can run models."""
     try:
         done = subprocess.run(
-            [str(environment.python), "-c", _TRIAL],
+            environment.command("-c", _TRIAL),
             env=environment.all_variables(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
