@@ -114,8 +114,10 @@ class Engine:
         self._strict_readiness = strict_readiness
         self._catalog = Catalog()
         options = load_options or LoadOptions()
+        # There a server begins without models by design, and clients load them.
         self._may_be_empty = options.allow_empty or options.model_control_mode == "explicit"
         self._store = open_store(options.cache)
+        # Models that call others go through this, so that calls within the server are counted once.
         steps = Steps(self, self.capacity)
         loader = Loader(
             options,
@@ -128,6 +130,7 @@ class Engine:
         )
         self.exchange = loader.exchange
         self._control = RepositoryControl(self._catalog, options, loader)
+        # The dict itself, which saves a call for each request; the catalog never replaces it.
         self._models = self._catalog.models
         self.everywhere: Everywhere | None = None
         self.log = log or Log(LogSettings())
@@ -145,8 +148,6 @@ class Engine:
         self.payloads: PayloadLog | None = None
         self.is_replaced = False
         """Whether another process has taken the place of this one, so that the server is ready."""
-
-    # --- running requests ---
 
     async def infer(self, request: InferRequest) -> InferResponse:
         """Run `request` and return its one answer, with the wanted outputs in the model's order.
@@ -168,8 +169,10 @@ class Engine:
             request.trace.version = served.version
         if served.is_decoupled:
             raise _needs_a_stream(served)
+        # Before the limits: a request that is wrong is told so, also by a full server.
         served.requests.check(request)
         capacity = self.capacity
+        # Compared here and not in a method of Capacity, which would be a call per request.
         if capacity.request_count >= capacity.max_requests:
             raise capacity.too_many_requests()
         if request.copied_bytes and not capacity.has_room(request.copied_bytes):
@@ -180,6 +183,7 @@ class Engine:
             response = served.prompt.run_now(request)
             if (
                 response is None
+                # Classification, and copies of large outputs, may take a thread.
                 or request.has_top_k
                 or (request.spans is not None and is_large(response))
             ):
@@ -187,6 +191,7 @@ class Engine:
             served.responses.check(request, response)
             if request.spans is not None:
                 place_now(request, response)
+        # Cancellation counts as a failure as well.
         except BaseException as error:
             served.counts.add_failure(request, error)
             raise
@@ -197,6 +202,8 @@ class Engine:
     ) -> InferResponse:
         """Complete a request that has been checked, from `response` if the model has answered."""
         capacity = self.capacity
+        # Counted only here: what `begin` answers at once is never under way between two turns of
+        # the loop.
         capacity.request_count += 1
         capacity.buffered_bytes += request.copied_bytes
         try:
@@ -249,10 +256,9 @@ class Engine:
             return all_answers(served, request, self.capacity)
         return one_answer(self.infer, request)
 
-    # --- reporting ---
-
     def state(self) -> ServerState:
         """Return whether the server is starting, serving or shutting down, or could not start."""
+        # Draining first: a server that could not start and is stopped has nothing else to say.
         if self._is_draining:
             return ServerState.EXITING
         if self._has_failed:
@@ -279,6 +285,8 @@ class Engine:
 
     def would_be_ready(self) -> bool:
         """Tell whether it is ready as soon as it has loaded."""
+        # One process of several drains while the server goes on, and health checks may still reach
+        # it.
         if (self._is_draining and not self.is_replaced) or self._has_failed:
             return False
         if not self._strict_readiness:
@@ -297,10 +305,12 @@ class Engine:
     async def all_say_ready(self) -> bool:
         """Tell whether it is ready; if strict, the models that can be asked must say so, too."""
         models = self._catalog.with_workers() if self._strict_readiness else ()
+        # Workers are asked only if the rest is right, since each question is a message.
         if models and self.is_ready():
             answers = await asyncio.gather(*(served.says_ready() for served in models))
             if not all(answers):
                 return False
+        # Asked again: models may have come and gone while the workers answered.
         return self.is_ready()
 
     def is_model_ready(self, name: str, version: str) -> bool:
@@ -334,6 +344,7 @@ class Engine:
         Unavailable.
         """
         served = self._find(name, version)
+        # Triton lists what is ready; the one asked for, alone.
         versions = [served.version] if version else list(self._models[name].ready)
         return ModelMetadata(
             served.name, versions, served.platform, served.inputs(), served.outputs()
@@ -405,8 +416,6 @@ class Engine:
         """
         return self.index(ready=True) if ready else await self._control.index()
 
-    # --- one server of several processes ---
-
     @property
     def others(self) -> Others | None:
         """The other processes of the server, None if this is the only one."""
@@ -419,8 +428,6 @@ class Engine:
     def numbers(self) -> bytes:
         """Return what this process has counted; see Whole.numbers."""
         return self.whole.numbers()
-
-    # --- changing what serves ---
 
     def check_is_explicit(self) -> None:
         """Raise Unavailable unless clients may load and unload models."""
@@ -440,6 +447,7 @@ class Engine:
             await self._control.unload(request)
         else:
             self._control.check_unload(request)
+            # The others are told, because a process that starts later would load it again.
             is_at_start = self._control.loads_at_start(request.model)
             await self.everywhere.change(
                 UnloadModel(request.model, request.unload_dependents, is_at_start)
@@ -466,6 +474,7 @@ class Engine:
             case FollowModel():
                 await self._control.follow(change.model, agreement)
             case ChangeLog():
+                # A change is prepared, and undone if another process of the server cannot make it.
                 with self.log.changing(change.change):
                     await agreement.all_can("log", {})
             case ChangeTrace():
@@ -498,8 +507,11 @@ class Engine:
         """
         paths = [place_of(str(path)) for path in repositories]
         if self.everywhere is not None:
+            # One process looks, and all follow together; otherwise each would serve other versions
+            # for a while.
             self._control.announce = self._have_followed
         await self._control.start(paths, given)
+        # With others, the supervisor says when all have loaded.
         if self.everywhere is None:
             self.finish_loading()
             self.follow_repositories()
@@ -540,6 +552,7 @@ class Engine:
     async def close(self, timeout_s: float) -> None:
         """Close every version, waiting at most `timeout_s` for requests that run in threads."""
         self.drain()
+        # Before the models: no answer is written to a client's memory any more.
         self.regions.close()
         self.whole.end()
         if self.exchange is not None:
@@ -550,9 +563,8 @@ class Engine:
         if self._store is not None:
             await self._store.close()
 
-    # --- looking up a model ---
-
     def _find(self, name: str, version: str) -> Served:
+        # The usual spelling of a version in one look; all others, and errors, take the longer way.
         model = self._models.get(name)
         if model is not None:
             served = model.ready.get(version) if version else model.default
@@ -564,6 +576,7 @@ class Engine:
         try:
             return self._catalog.served(name, version)
         except (ModelNotFound, Unavailable) as error:
+            # Triton's own words for it come in front here.
             why = error.message.removeprefix(UNKNOWN)
             msg = f"requested model '{name}' is not available: {why}"
             raise InvalidRequest(msg) from error

@@ -26,6 +26,7 @@ class Steps:
 
     async def infer(self, request: InferRequest) -> InferResponse:
         """See Models.infer."""
+        # The place of the ensemble's own request, which waits meanwhile.
         self._capacity.request_count -= 1
         try:
             models = self._models
@@ -38,6 +39,7 @@ class Steps:
     def infer_now(self, request: InferRequest) -> InferResponse | None:
         """See PromptModels.infer_now. It takes no place in `capacity`; a traced step gets None."""
         prompt = self._prompt
+        # A traced step takes the way on which its times are noted.
         return prompt.infer_now(request) if prompt is not None and request.trace is None else None
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:

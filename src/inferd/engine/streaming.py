@@ -43,13 +43,17 @@ async def all_answers(
     try:
         async with aclosing(served.scheduler.stream(request)) as responses:
             async for response in responses:
+                # Before checking, which is not the model's time.
                 answers.come()
                 failure = response.error or failure
                 await _finish(served, request, response)
                 is_final = response.final
                 yield response
+                # After the yield: the time until the reader asked for the next answer counts as
+                # sending.
                 answers.gone(is_empty=not response.outputs, error=response.error)
     except BaseException as error:
+        # Readers may stop at the answer that is marked as the last.
         if is_final and isinstance(error, GeneratorExit):  # nothing was given up
             answers.gone(is_empty=False)
             served.counts.add_outcome(request, failure)

@@ -17,6 +17,7 @@ class TracedEngine(TracedModels):
         super().__init__(engine, trace)
         self._engine = engine
 
+    # A traced request always takes the way through a coroutine: its trace ends with it.
     def begin(self, request: InferRequest) -> Coroutine[Any, Any, InferResponse]:
         """See Engine.begin."""
         return self.infer(request)

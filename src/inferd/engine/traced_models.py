@@ -64,6 +64,7 @@ class TracedModels:
     def _begin(self, request: InferRequest) -> None:
         trace = self._trace
         request.trace = trace
+        # Ids come from clients, and traces are kept.
         trace.request_id = request.id[: times.MAX_TEXT]
         trace.stamp(times.REQUEST_START)
 
@@ -79,6 +80,8 @@ class TracedModels:
     def _note_inputs(self, request: InferRequest) -> None:
         """Record the inputs, once, of a request that has passed its model's check."""
         trace = self._trace
+        # Only then has it passed the check; tensors of a refused request may not even be as long as
+        # they say.
         if not trace.tensors and (request.queued_ns or request.started_ns):
             trace.note_tensors(times.TENSOR_QUEUE_INPUT, request.inputs)
             if request.started_ns:
@@ -89,6 +92,8 @@ class TracedModels:
         if trace.wants_tensors:
             self._note_inputs(request)
         if queued_ns := request.queued_ns or request.started_ns:
+            # Stamped at the end from the times that requests carry anyway: an untraced request pays
+            # nothing.
             trace.stamp(times.QUEUE_START, queued_ns)
         if started_ns := request.started_ns:
             ended_ns = request.ended_ns

@@ -86,8 +86,6 @@ class Whole:
         self._rows: dict[tuple[str, str], _Row] = {}
         self._last: bytes | None = None
 
-    # --- this process ---
-
     def progress(self) -> tuple[float, ...]:
         """Return numbers that are others once there is more that would be missed.
 
@@ -123,6 +121,7 @@ class Whole:
 
     def end(self) -> None:
         """Keep the numbers as they are: the models will be closed, and are not to be forgotten."""
+        # One that is alone ends with its numbers.
         if self.others is not None:
             self._last = self.numbers()
 
@@ -140,6 +139,7 @@ class Whole:
         for group in groups(self.catalog.served()):
             for one in group:
                 self._rows[one.name, one.version] = self._row(one)
+            # A thousand models take some 20 ms, which connections would wait.
             await asyncio.sleep(0)
         return self.numbers()
 
@@ -152,6 +152,7 @@ class Whole:
             model = self.catalog.models.get(entry.name)
             served = model.ready.get(entry.version) if model is not None else None
             if served is not None:
+                # Changes are numbered, so the larger number is the later load.
                 served.counts.born = max(served.counts.born, entry.born)
 
     def _row(self, served: Served) -> _Row:
@@ -159,6 +160,7 @@ class Whole:
         born = observed.counts.born
         step = int(time.monotonic() // STEP_S)
         row = self._rows.get((served.name, served.version))
+        # Encoding is the larger part, and most models have had no request since.
         if row and row[:3] == (observed, born, progress) and row.step in (step, None):
             return row
         numbers = numbers_of(observed)
@@ -167,6 +169,7 @@ class Whole:
             observed,
             born,
             progress,
+            # Only with summaries do numbers change while nothing happens: the last minute moves on.
             step if any(numbers.counted.samples) else None,
             EncodedNumbers(served.name, served.version, born, encoded),
         )
@@ -177,8 +180,6 @@ class Whole:
 
     def _from_sources(self) -> list[Family]:
         return [family for source in self.sources for family in source()]
-
-    # --- all processes ---
 
     async def sum(self) -> "Sum":
         """Ask all processes. Raises InferdError for numbers that cannot be read."""
@@ -245,6 +246,7 @@ class Sum:
 
 
 def _counted(family: Family) -> float:
+    # Gauges go up and down, and say nothing of what would be missed.
     is_count = family_numbers(family).across == "count"
     return sum(value for _, value in family.samples) if is_count else 0
 

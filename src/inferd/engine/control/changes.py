@@ -19,6 +19,7 @@ from inferd.errors import InferdError, InvalidConfig, LoadFailed, NotLoadable, N
 
 log = logging.getLogger("inferd.engine")
 
+# Most ensembles are put together in milliseconds; a client must not wait for one that hangs.
 CALLERS_WAIT_S = 5.0
 """How long the answer to a load waits for the ensembles that come back with the model."""
 
@@ -72,15 +73,23 @@ class ModelChanges:
         """
         check_chain(chain, name)
         complaints: list[str] = []
+        # Before anything is awaited: a model that two steps share is looked at once.
         if looked is not None:
             looked.add(name)
+        # Twice: steps are loaded, and callers taken down, outside of the model's turn, since no
+        # task may hold two locks. What was found is read again then, because it may have changed
+        # meanwhile.
         for is_last in (False, True):
             async with self.queue.turn(name) as model_versions:
                 source = await self.queue.read(read)
                 missing = self._ready.missing(source)
                 goes = source is None or self._is_hidden(source)
                 is_called = goes and self._ready.is_called(name)
+                # Only a client's load looks at steps that serve; polling sees each model for
+                # itself.
                 serving = [] if looked is None else self._ready.serving_steps(source, looked)
+                # In the second turn it is applied whatever is missing by now, or two loads could
+                # wait for each other for ever.
                 if not (missing or serving or is_called) or is_last:
                     complaints = await self._apply(
                         model_versions, source, agreement, is_requested=is_requested
@@ -93,6 +102,8 @@ class ModelChanges:
                     await self.change(
                         step, self.reader(step), agreement, chain=(*chain, name), looked=looked
                     )
+                # The client asked for the ensemble, so the answer begins with its name and not the
+                # step's.
                 except LoadFailed as error:
                     if is_requested:
                         raise self._not_begun(name, error, source) from error
@@ -111,9 +122,12 @@ class ModelChanges:
         """
         model_versions = self.queue.versions_of.get(step)
         served = model_versions.source if model_versions is not None else None
+        # Loaded by a client with a configuration of its own: the repository's would replace it
+        # behind the client's back.
         if served is None or served.is_override:  # as a client sent it: so it stays
             return
         try:
+            # A step that has gone from the repository goes on for as long as something calls it.
             read = lambda: self._sources.find(step) or served  # noqa: E731
             complaints = await self.change(step, read, agreement, chain=chain, looked=looked)
         except InferdError as error:
@@ -131,17 +145,21 @@ class ModelChanges:
     ) -> list[str]:
         name = model_versions.name
         if source is None:
+            # What it calls is no longer wanted for its sake.
             self._dependents.leave(name)
             self.withdraw(model_versions, is_gone=True)
             return []
         needs = source.needs
         error = source.model.error or self._ready.misfit(name, needs, self._ready.missing(source))
+        # A client that asks hears that the ensemble would not run; at a start it may come up before
+        # its steps' workers do.
         error = error or (self._ready.stuck(source) if is_requested else None)
         if error is not None:
             if is_requested:
                 raise self._not_begun(name, error, source) from error
             if source.is_override:
                 raise error
+            # Of two models of one name, nobody can say which one requests mean.
             if model_versions.serving and self._is_hidden(source):
                 self.withdraw(model_versions, error.message)
             else:
@@ -149,10 +167,16 @@ class ModelChanges:
             return [error.message]
         self._dependents.want(name, needs)  # now, so that the next change is checked against it
         before = model_versions.serving
+        # Read at the moment of the load, and compared later: an ensemble is checked against these
+        # versions.
         source = source._replace(callees=self._ready.callees(needs))
         try:
             failures = await model_versions.change(
-                source, agreement, is_partial=not (is_requested or before)
+                # At the start, or when a model appears, the versions that load are better than
+                # none. Of one that serves already, either all or nothing changes.
+                source,
+                agreement,
+                is_partial=not (is_requested or before),
             )
         finally:
             if before and model_versions.source is not None:
@@ -216,6 +240,7 @@ class ModelChanges:
 
         An ensemble one of whose steps went while it was loaded is taken down itself.
         """
+        # While its own lock is free again, a step may have been unloaded.
         if self._ready.serves(name) and (
             gone := self._ready.missing(self.queue.versions(name).source)
         ):
@@ -228,6 +253,7 @@ class ModelChanges:
                 self._catch_up(ensemble, self.follow(ensemble, self.reader(ensemble)))
                 continue
             source = self.queue.versions(ensemble).source
+            # Anything else may serve the step now, with other shapes.
             if source is not None and source.callees != self._ready.callees(source.needs):
                 self._catch_up(ensemble, self._renew(ensemble))
 
@@ -237,6 +263,7 @@ class ModelChanges:
         task.add_done_callback(lambda task: self._caught_up(ensemble, task))
 
     def _caught_up(self, ensemble: str, task: asyncio.Task[None]) -> None:
+        # A later job may have taken its place.
         if self.catching_up.get(ensemble) is task:
             del self.catching_up[ensemble]
 
@@ -248,6 +275,7 @@ class ModelChanges:
         callers = [name]
         with suppress(TimeoutError):
             async with asyncio.timeout(CALLERS_WAIT_S):
+                # The list grows while it is walked: callers of callers.
                 for one in callers:
                     for ensemble in self._dependents.of(one):
                         if ensemble in self.catching_up:
@@ -260,12 +288,14 @@ class ModelChanges:
         for ensemble in self._dependents.of(name):
             if self._ready.serves(ensemble):
                 await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
+        # Versions come and go while this waits.
         for model_versions in list(self.queue.versions_of.values()):
             # Some may have been unloaded before.
             if model_versions.source is not None and name in model_versions.source.needs:
                 await model_versions.drained()
 
     async def _take_down(self, ensemble: str, reason: str) -> None:
+        # As in `change`: callers are taken down outside of the lock, and one may be back by then.
         for is_last in (False, True):
             await self.take_down_callers(ensemble)
             async with self.queue.turn(ensemble) as model_versions:
@@ -273,6 +303,8 @@ class ModelChanges:
                     ensemble
                 ):  # some may have come back meanwhile
                     source = model_versions.source
+                    # A configuration that a client sent is nowhere else, so it is kept for when the
+                    # step is back; files that were sent are discarded with their version.
                     if source is not None and source.is_override and source.upload is None:
                         self.sent[ensemble] = source
                     self.withdraw(model_versions, reason)
@@ -310,6 +342,8 @@ class ModelChanges:
             self.following.discard(name)
             self.queue.drop_if_idle(name)
         if complaints:
+            # The watch has noted the files as seen; without this a load that failed would not be
+            # tried again before they change.
             self._sources.watch.forget(name)
             self.complain(name, complaints)
         else:
@@ -317,6 +351,7 @@ class ModelChanges:
 
     def complain(self, name: str, complaints: list[str]) -> None:
         """Log `complaints` about the model, unless they are the same as last time."""
+        # Polling would fill the log with the same words every few seconds.
         if complaints != self.complaints.get(name):
             for complaint in complaints:
                 log.error("%s", complaint)

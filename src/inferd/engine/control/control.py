@@ -49,8 +49,6 @@ class RepositoryControl:
         self.announce: Callable[[str], Coroutine[object, object, None]] = self._follow_alone
         """Has a model follow what has changed of it, here and in other processes."""
 
-    # --- start and end ---
-
     async def start(self, paths: Sequence[Place], given: Sequence[GivenModel] = ()) -> None:
         """Load the models below `paths` that the mode selects; failures are in the catalog.
 
@@ -64,6 +62,7 @@ class RepositoryControl:
         await asyncio.gather(
             *(self._changes.follow(m.name, partial(self._sources.of, m)) for m in models)
         )
+        # The table of models that ends the start, and readiness, count ensembles that adapt still.
         while self._changes.catching_up:
             await asyncio.wait(self._changes.catching_up.values())
         self._changes.is_started = True
@@ -83,14 +82,13 @@ class RepositoryControl:
         Waits at most `timeout_s` for requests that run in threads.
         """
         self.stop()
+        # Versions first: models may read their files until they are closed.
         await self._queue.close(timeout_s)
         await in_daemon_thread(self._sources.close)
 
     def prints(self) -> Serves:
         """Return prints of what serves; see LoadQueue.prints."""
         return self._queue.prints()
-
-    # --- what clients ask for ---
 
     def check_is_explicit(self) -> None:
         """Raise Unavailable unless clients may load and unload models."""
@@ -121,6 +119,8 @@ class RepositoryControl:
         here or in another process of the `agreement`; what served before then goes on serving.
         """
         self.check_load(request)
+        # A client that goes away must not leave a model half loaded, nor end a load that others
+        # wait for.
         await asyncio.shield(self._queue.spawn(self._load(request, agreement)))
 
     def loads_at_start(self, name: str) -> bool:
@@ -150,6 +150,7 @@ class RepositoryControl:
         if self._mode != "explicit":
             return list(self._catalog.rows())
         names = await self._queue.read(self._sources.names)
+        # In explicit mode a client looks here for what it may load.
         never = [IndexEntry(name) for name in names if name not in self._catalog.models]
         return sorted([*self._catalog.rows(), *never], key=lambda row: row.name)
 
@@ -163,6 +164,7 @@ class RepositoryControl:
             try:
                 await self._request(name, lambda: sources.sent(request, upload), agreement)
             finally:
+                # Held by the versions made from it as well: the last one to go discards it.
                 if upload.release():
                     await in_daemon_thread(upload.discard)
         self._dependents.ask(name)
@@ -185,6 +187,7 @@ class RepositoryControl:
         loads = [
             done
             for done, (name, looked) in self._requests.items()
+            # Those that the ensemble found to serve may not go before it is up.
             if step in looked and name != step
         ]
         if loads:
@@ -193,7 +196,9 @@ class RepositoryControl:
     async def _unload(self, name: str, *, dependents: bool = False) -> None:
         await self._until_free(name)
         if name in self._queue.versions_of or name in self._catalog.models:
+            # An unload ends a load that is under way or hangs, rather than wait for it.
             self._loader.attempts.give_up(name)
+            # As in ModelChanges.change.
             for is_last in (False, True):
                 await self._changes.take_down_callers(name)
                 async with self._queue.turn(name) as model_versions:
@@ -213,10 +218,9 @@ class RepositoryControl:
         """Tell whether no repository has the model; one that cannot be read may have it."""
         try:
             return name not in await self._queue.read(self._sources.names)
+        # Forgetting it would take it out of the index for a fault of the network.
         except NotLoadable:
             return False
-
-    # --- following the repositories ---
 
     async def look(self) -> Sequence[asyncio.Task[None]]:
         """Check the repositories; return the tasks that follow what has changed there."""
@@ -238,6 +242,7 @@ class RepositoryControl:
         """Have a model be as it is in the repositories; failures are in the catalog."""
         self._dependents.ask(name)
         self._changes.following.add(name)
+        # As for a load: the other processes count on it.
         await asyncio.shield(
             self._queue.spawn(self._changes.follow(name, self._changes.reader(name), agreement))
         )
@@ -260,6 +265,7 @@ class RepositoryControl:
 
     async def _poll(self) -> None:
         while self._is_polling:
+            # The start has just looked.
             await asyncio.sleep(self._options.repository_poll_secs)
             try:
                 await self.look()

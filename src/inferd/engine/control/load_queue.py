@@ -18,9 +18,12 @@ from inferd.errors import InferdError, Unavailable
 
 log = logging.getLogger("inferd.engine")
 
+# Each waits with a task and a request in memory, and loads come from clients.
 MAX_WAITING = 100
 """The most changes to one model that may wait; more are refused as Unavailable."""
 
+# Reading is mostly waiting for a disk; more at once make spinning and network disks slower, not
+# faster.
 _READING_AT_ONCE = 4
 _Result = TypeVar("_Result")
 
@@ -45,11 +48,13 @@ class LoadQueue:
 
         Waits at most `timeout_s` for requests that run in threads.
         """
+        # Loads run in threads, which cannot be cancelled: they are told to end by themselves.
         self._loader.attempts.give_up()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # Side by side, so that the time limit is one for all.
         drains = [versions.end_drains(timeout_s) for versions in self.versions_of.values()]
         closes = [close_served(served, timeout_s) for served in self._catalog.clear()]
         await asyncio.gather(*drains, *closes)
@@ -62,6 +67,8 @@ class LoadQueue:
         if model_versions.waiting_count >= MAX_WAITING:
             msg = f"{MAX_WAITING} loads and unloads of model '{name}' wait already"
             raise Unavailable(msg)
+        # Counted before waiting, and looked at by drop_if_idle: a lock that somebody waits for must
+        # not be replaced by another.
         model_versions.waiting_count += 1
         try:
             async with model_versions.lock:
@@ -104,6 +111,7 @@ class LoadQueue:
     def _after(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
+        # Those have been logged or answered where they belong.
         if error is not None and not isinstance(error, InferdError):
             log.error("a change of models failed", exc_info=error)
 

@@ -9,6 +9,7 @@ from inferd.engine.loading.ensemble import find_steps
 from inferd.engine.loading.source import ModelSource
 from inferd.errors import LoadFailed
 
+# Chains of ensembles would repeat each other's reasons in full.
 MAX_REASON = 300
 """The most characters of a step's failure that are repeated in its ensemble's."""
 

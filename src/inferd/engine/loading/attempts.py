@@ -15,6 +15,7 @@ class Attempts:
     @contextmanager
     def running(self, model: str, attempt: Attempt) -> Iterator[None]:
         """Count `attempt` among those of `model` while the context lasts."""
+        # A list: the same model may have several attempts under way, one for each version.
         self._running.append((model, attempt))
         try:
             yield

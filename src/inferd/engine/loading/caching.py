@@ -56,6 +56,7 @@ class Keeper:
 
     def look(self, model: FoundModel) -> Look:
         """Return the marks of the files of `model`, which is about to be loaded."""
+        # Marks of all files take a walk through the folder, which only a shared cache needs.
         if not self._store.is_shared:
             return NOT_LOOKED
         code = code_folder(model.config, self._directory)
@@ -71,8 +72,10 @@ class Keeper:
         served.identity = self._identity(served, model, looked, steps)
         if not served.config.response_cache:
             return
+        # In the thread that loads: reading all bytes of the files takes seconds for gigabytes.
         served.identity.settle()
         served.run_by(
+            # In front of the model's own scheduler, so that a hit waits in no queue.
             CachingScheduler(
                 served.scheduler,
                 self._store,
@@ -97,6 +100,7 @@ class Keeper:
         return EnsembleIdentity(
             own,
             [step.identity for step in steps],
+            # As of each request: a step that is replaced changes what the ensemble answers.
             lambda: [step.identity for step in find_steps(config, find)],
         )
 

@@ -60,6 +60,7 @@ class KnownModel:
             for number, version in sorted(self.versions.items())
             if version.served is not None
         }
+        # Dicts keep their order, and this one is sorted by number.
         self.default = next(reversed(self.ready.values()), None)
         if self.default is not None:
             self.config = self.default.config
@@ -88,12 +89,11 @@ class Catalog:
         self.models: dict[str, KnownModel] = {}
         self.on_add: list[Callable[[Served], None]] = []
 
-    # --- changing it ---
-
     def add(self, *served: Served) -> None:
         """Let loaded versions serve from now on, all at the same moment."""
         for one in served:
             model = self.models.setdefault(one.name, KnownModel())
+            # The row that stood for a model whose versions were unknown.
             model.versions.pop(NO_VERSION, None)
             model.versions[int(one.version)] = Version(ModelState.READY, served=one)
             model.refresh()
@@ -141,8 +141,6 @@ class Catalog:
         self.models.clear()
         return served
 
-    # --- reading it ---
-
     def versions_of(self, name: str) -> dict[int, Version]:
         """Return the versions of a model by number, none if it is not known."""
         model = self.models.get(name)
@@ -157,9 +155,11 @@ class Catalog:
         for name, model in sorted(self.models.items()):
             for number, version in sorted(model.versions.items()):
                 shown = "" if number == NO_VERSION else str(number)
+                # A version whose workers do not come up serves in name only.
                 if unavailable_reason := _why_stuck(version):
                     yield IndexEntry(name, shown, ModelState.UNAVAILABLE, unavailable_reason)
                 else:
+                    # Triton shows no state for a model that it never could read.
                     known = None if version.state is ModelState.UNKNOWN else version.state
                     yield IndexEntry(name, shown, known, version.reason or _remarks(version))
 
@@ -201,6 +201,7 @@ class Catalog:
         `Model.ready` has only the usual spelling of versions; this accepts all and explains errors.
         """
         model = self._known(name)
+        # The common case in front.
         if not version and model.default is not None:
             return model.default
         number = model.number_of(version) if version else None
@@ -211,6 +212,7 @@ class Catalog:
             raise Unavailable(_not_ready(name, number, found))
         if version and number not in model.versions:
             raise ModelNotFound(_no_version(name, version, model))
+        # A client that is told to wait comes back; one that is told "not found" gives up.
         if any(v.state is ModelState.LOADING for v in model.versions.values()):
             raise Unavailable(_no_versions(name, "it is still loading"))
         reasons = dict.fromkeys(v.reason for v in model.versions.values() if v.reason)

@@ -3,6 +3,7 @@
 from inferd.config.model import ModelConfig
 from inferd.errors import LoadFailed
 
+# Each level is a coroutine within a coroutine, and a line in error messages.
 MAX_NESTING = 32
 """The greatest depth of ensembles that call each other."""
 
@@ -10,6 +11,7 @@ MAX_NESTING = 32
 def needs_of(config: ModelConfig | None) -> tuple[str, ...]:
     """Return the names of the models that a model with this configuration calls."""
     ensemble = config.ensemble_scheduling if config else None
+    # Each once, in the order of the steps.
     return tuple(dict.fromkeys(step.model_name for step in ensemble.step)) if ensemble else ()
 
 
@@ -39,6 +41,7 @@ class Dependents:
         """
         graph = {**self._needs, name: needs}
         callers = [name]
+        # The list grows while it is walked.
         for one in callers:
             callers += [above for above in self.of(one) if above not in callers]
         # Paths of equal length down the call graph, one for each model they end at.
@@ -55,6 +58,7 @@ class Dependents:
         """Note that the model is no longer wanted; return the models loaded for its sake alone."""
         self._requested.discard(name)
         needed = self._needs.pop(name, ())
+        # One that was loaded for itself stays when the last ensemble that calls it goes.
         return [one for one in needed if one not in self._requested and not self.of(one)]
 
     def of(self, name: str) -> list[str]:

@@ -15,6 +15,8 @@ from inferd.tensor.classification import Labels
 
 VERSION_0 = "a model_version that is left out means 0, write -1 for the latest"
 
+# Nested ensembles multiply: a handful of levels with ten steps each would be millions of runs for
+# one request.
 MAX_RUNS = 1000
 """The most model runs one request to an ensemble may take, those of nested ensembles included."""
 
@@ -32,6 +34,7 @@ def find_steps(config: ModelConfig, find: Callable[[str, str], Served]) -> list[
             found.append(find(step.model_name, version))
         except InferdError as error:
             msg = f"ensemble '{config.name}', step {number}: {error.message}"
+            # Version 0 is what a left-out field reads as, and almost never meant.
             if step.model_version == 0:
                 msg += f"; {VERSION_0}"
             raise LoadFailed(msg) from error
@@ -76,9 +79,11 @@ def build_ensemble(
         reported_platform(config),
         scheduler,
         counts=counts,
+        # The ensemble's own label files win.
         labels=inherited | dict(labels),
     )
     served.ensemble = scheduler
+    # A version that several steps call is asked once how it is.
     served.steps = tuple(dict.fromkeys(steps))
     served.responses.is_lax = any(step.responses.is_lax for step in steps)
     served.has_sequences = bool(with_sequences)

@@ -45,6 +45,7 @@ def home_of(
     """
     word = _word_of(config)
     has_limits = is_limited and any(place.rate_limiter is not None for place in places)
+    # Each process would have its own resources, and together more than there are.
     if has_limits and word in ("copy", "spread"):
         msg = f"is {word}, but its rate_limiter shares resources, which are in one process"
         raise _refused(config, msg)
@@ -58,6 +59,8 @@ def home_of(
     elif any(place.gpu for place in places) or _is_queue_short(config, processes.count):
         kind = "single"
     key = _LIMITER_KEY if has_limits else model_key(config.name)
+    # The same in each process without asking: the name's hash decides
+    # (docs/decisions/0034-owners.md).
     first = owner_of(key, range(processes.count))
     by_sequence = config.sequence_batching is not None
     return Home(kind, first, processes.number, processes.count, by_sequence)
@@ -73,6 +76,7 @@ def share_of_queues(config: ModelConfig, home: Home, instance_count: int) -> Mod
         return config
 
     def share(policy: QueuePolicy) -> QueuePolicy:
+        # Rounded up: together rather one more than one fewer.
         return replace(policy, max_queue_size=ceil(policy.max_queue_size / owner_count))
 
     default = batching.default_queue_policy
@@ -92,6 +96,7 @@ def _is_queue_short(config: ModelConfig, process_count: int) -> bool:
     if batching is None:
         return False
     policies = [batching.default_queue_policy, *batching.priority_queue_policy.values()]
+    # 0 is no limit.
     return any(one is not None and 0 < one.max_queue_size < process_count for one in policies)
 
 
@@ -107,6 +112,8 @@ def forward(served: Served, home: Home, exchange: Exchange | None) -> None:
     if exchange is None or instances is None or not home.is_forwarded:
         return
     name = served.name, served.version
+    # A request runs only where the version takes and gives the same, while processes change one
+    # after the other.
     form, check = form_of(served.config), served.responses.check
     scheduler = ForwardScheduler(name, served.scheduler, exchange, home, form, check)
     served.run_by(scheduler)
@@ -116,6 +123,7 @@ def forward(served: Served, home: Home, exchange: Exchange | None) -> None:
 def form_of(config: ModelConfig) -> bytes:
     """Return bytes that are the same for versions whose requests and answers are alike."""
     said = config.input, config.output, config.max_batch_size, config.decoupled
+    # Names from JSON may have lone surrogates.
     return blake2b(repr(said).encode(errors="surrogatepass"), digest_size=8).digest()
 
 

@@ -41,6 +41,7 @@ def convert_hosted(load: dict[str, Any]) -> str:
     """
     files, config = _files(load), _config(load)
     library: Any = _backend(load)
+    # Imported only for the models that are converted: the converter's packages take long to import.
     convert = EntryPoint("", _CONVERSION, "").load()
     content, said = convert(library.load(files, config), files.folder, config)
     Path(load["converted"]).write_bytes(content)
@@ -68,4 +69,5 @@ def _files(load: dict[str, Any]) -> ModelFiles:
 
 def _config(load: dict[str, Any]) -> ModelConfig:
     config = replace(parse_json(load["config"], "config"), name=load["model"])
+    # Marks are no part of the protocol's messages, so they travel beside them.
     return marked(config, load["marks"])

@@ -21,6 +21,7 @@ def isolated(config: ModelConfig, version: int, backend: Backend) -> ModelConfig
     name = config.name
     if not isinstance(backend, WorkerBackend):
         why = f"backend '{config.backend}' has no workers"
+    # Who has said where it runs has a reason.
     elif PROCESS in config.parameters:
         why = f"its configuration says {PROCESS} {config.parameters[PROCESS]}"
     else:

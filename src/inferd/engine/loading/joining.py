@@ -30,6 +30,7 @@ def joining_of(config: ModelConfig, verdict: Verdict, *, joins: bool) -> Joining
     """
     word = _word_of(config)
     batching = config.dynamic_batching
+    # Nothing to join, so nothing to decide.
     if batching is None or config.decoupled or config.max_batch_size < 2:
         return AS_CONFIGURED
     if word == "never":
@@ -38,8 +39,10 @@ def joining_of(config: ModelConfig, verdict: Verdict, *, joins: bool) -> Joining
         return Joining("joined", "the model itself gets several requests, and keeps them apart")
     if word == "always":
         return _wanted(f"parameter {JOIN_PARAMETER} is always", verdict)
+    # Ragged inputs and batch_output are their author's word for how rows are told apart.
     if BatchPlan(config).reshapes:
         return Joining("joined", "its configuration says how inputs and outputs are joined")
+    # Triton joins then, and numbers are a statement by somebody who knows the model.
     if not batching.is_adaptive:
         return _wanted("dynamic_batching gives numbers", verdict)
     if verdict.is_quantised and word == "quantised":

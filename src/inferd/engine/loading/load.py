@@ -155,6 +155,7 @@ class Loader:
     ) -> None:
         self._options = options
         self._processes = processes
+        # Opened only among several: a single process pays nothing for forwarding.
         self.exchange = Exchange(processes) if processes.count > 1 else None
         given = options.backend_directory
         self._directory = directory = Path(given) if given else None
@@ -163,6 +164,7 @@ class Loader:
         self._model_control = control
         self._metrics = metrics
         self._find = find
+        # Counted once: drivers show all GPUs from the start.
         self._gpu_count = gpu_count()
         self.reading = Reading(
             options.model_config_name,
@@ -178,8 +180,10 @@ class Loader:
             options.model_load_thread_count,
         )
         self.attempts = Attempts()
+        # Loads are bounded by what they take of memory and cores, not by how many ask.
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[tuple[str, Callable[..., Backend]], Backend] = {}
+        # Backends are looked up in loading threads.
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         limits = options.rate_limits
@@ -191,6 +195,7 @@ class Loader:
         `override` replaces its configuration. Raises InvalidConfig, InvalidRequest.
         """
         check_model_name(model.name)
+        # The function stays the one that was given, whatever configuration a client sends.
         config = replace(override or model.config, backend=model.config.backend)
         config = normalised(config, model.name, self._gpu_count, "its options")
         check_config(config, "its options")
@@ -215,6 +220,7 @@ class Loader:
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
         keeper = self._keeper
+        # Before the load: files that change during it are noticed afterwards.
         looked = keeper.look(model) if keeper is not None else NOT_LOOKED
         if config.ensemble_scheduling is not None:
             served = self._ensemble(model, config, version, steps)
@@ -232,13 +238,17 @@ class Loader:
         files = _watched(files_of(model, version, config, attempt.is_wanted))
         marks = ModelMarks(self._options.marks or RunMarks(), config.name, str(version))
         in_worker = self._isolated(config, version, backend)
+        # Completing may crash as running did, so it happens in the worker as well.
         config = self._completed(backend, files, in_worker or config, marks)
         labels = read_labels(files.folder, config)
         samples = samples_of(files.folder, config)
         open_one = partial(self._open, backend, files, as_executed(config), marks)
         open_here = partial(open_all, config, backend, open_one, samples, self._machine)
+        # After completing, which may have said how many instances there are.
         home = self._home(config, backend, is_isolated=in_worker is not None)
         instances = Instances(self._gpu_count, open_here, attempt, home)
+        # Whatever fails from here on, instances that are open are closed: they may hold processes
+        # and GPU memory.
         with ExitStack() as undo:
             with marked_load(config, backend, marks):  # and warmed up
                 pairs = instances.open(config)
@@ -255,6 +265,7 @@ class Loader:
             instances.run_by(scheduler)
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
+            # From here on the scheduler closes them.
             undo.pop_all()
         self._attach(alone)
         tell_joining(config, version, joining)
@@ -263,6 +274,7 @@ class Loader:
         served.why_isolated = WHY_ISOLATED if in_worker is not None else ""
         served.responses.is_lax = backend.traits.is_lax
         served.is_on_gpu = instances.are_on_gpu
+        # Last: its scheduler stands in front of all others.
         forward(served, home, self.exchange)
         return served
 
@@ -284,6 +296,7 @@ class Loader:
     def _attach(self, instances: Sequence[Instance]) -> None:
         if self._loop is not None:
             for instance in remote_of(instances):
+                # This is a loading thread; instances elsewhere talk to the event loop.
                 self._loop.call_soon_threadsafe(instance.attach, self._loop)
 
     def _completed(
@@ -292,6 +305,8 @@ class Loader:
         if not self._options.disable_auto_complete_config:
             with marked_load(config, backend, marks):
                 config = backend.complete(files, config)
+            # Again, since some defaults follow from what the backend filled in, such as
+            # max_batch_size.
             config = normalised(config, config.name, self._gpu_count)
             check_config(config)
         check_io(config)
@@ -314,9 +329,11 @@ class Loader:
         marks: ModelMarks,
         place: Placement,
     ) -> Instance:
+        # A crash while it loads is told apart from one while it runs.
         with marked_load(config, backend, marks):
             if self._limiter is None or place.rate_limiter is None:
                 return backend.open(files, config, place)
+            # Before opening, so that a resource that will never be free costs no load.
             claim = self._limiter.enter(config.name, place)
             try:
                 return limited(backend.open(files, config, place), claim)
@@ -333,6 +350,7 @@ class Loader:
         labels = read_labels(model.folder, config)
         config = replace(
             config,
+            # An ensemble answers as often as its steps do, whatever its own file says.
             decoupled=any(step.config.decoupled for step in steps),
             given=config.given | {"model_transaction_policy"},  # as Triton shows for all ensembles
         )
@@ -358,6 +376,7 @@ class Loader:
         self._loop = asyncio.get_running_loop()
         attempt = Attempt()
         with self.attempts.running(model.name, attempt):
+            # Waiting loads count as under way, so that an unload can give them up.
             async with self._free_threads:
                 for _ in range(self._options.model_load_retry_count):
                     try:
@@ -366,6 +385,7 @@ class Loader:
                         if not attempt.is_wanted():
                             raise
                         log.warning("%s; trying again", error.message)
+                # The last attempt's error is the answer.
                 return await self._load_in_time(model, version, attempt)
 
     async def resize_in_thread(
@@ -386,6 +406,7 @@ class Loader:
 
     async def _load_in_time(self, model: FoundModel, version: int, attempt: Attempt) -> Served:
         steps: Sequence[Served] = ()
+        # In the loop, where the catalog may be read.
         if model.config is not None and self._find is not None:
             steps = find_steps(model.config, self._find)
         return await self._in_time(
@@ -403,6 +424,7 @@ class Loader:
         timeout_s = self._options.model_load_timeout_secs
         try:
             async with asyncio.timeout(timeout_s):
+                # A thread cannot be ended: what it opens too late is closed when it is done.
                 return await in_daemon_thread(lambda: _explained(model, version, work), given_up)
         except TimeoutError as error:
             msg = (
@@ -414,6 +436,7 @@ class Loader:
     def _backend(self, config: ModelConfig) -> Backend:
         name = config.backend
         find = finder_of(config)
+        # Two versions that load at once share one backend object, and so the weights it shares.
         with self._lock:
             backend = self._backends.get((name, find))
             if backend is None:
@@ -435,6 +458,8 @@ class Loader:
 
 def _watched(files: ModelFiles) -> ModelFiles:
     """Return `files` as those who start processes with them again can tell whether they changed."""
+    # Only when a process has to be started anew: reading times of all files for each load would be
+    # in vain.
     return msgspec.structs.replace(files, look=partial(lasting_prints, files))
 
 
@@ -477,6 +502,7 @@ def may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[In
     wanted, traits = config.parameters.get(EXECUTION_PARAMETER, "auto"), backend.traits
     if wanted == "auto":
         are_bounded = all(traits_of(instance).is_bounded for instance in instances)
+        # The loop and the instance's own thread may run it at the same time.
         return traits.is_bounded and traits.is_concurrent and are_bounded
     if wanted == "threads":
         return False
@@ -507,6 +533,7 @@ def check_timeout(config: ModelConfig, *, are_remote: bool) -> None:
 
 def gpu_count(folder: Path = Path("/proc/driver/nvidia/gpus")) -> int:
     """Return the number of NVIDIA GPUs this machine's driver shows, 0 without a driver."""
+    # Without the driver's library, which not every machine has.
     return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
 
 

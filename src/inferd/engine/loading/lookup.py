@@ -18,6 +18,7 @@ from inferd.errors import InvalidConfig, Unsupported
 ENTRY_POINTS = "inferd.backends"
 """The entry point group through which other packages add backends."""
 
+# As texts: importing them all would import every framework.
 _BACKENDS = {
     "caffe2": "inferd_convert.caffe2.backend:Caffe2Backend",
     "mxnet": "inferd_convert.mxnet.backend:MxnetBackend",
@@ -113,6 +114,7 @@ _CONVERTIBLE = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 _TRANSLATED_BACKEND = "inferd.backends.onnx.translated:TranslatedBackend"
 
+# OpenVINO reads SavedModels and frozen graphs by itself.
 _INSTEAD = {"tensorflow": "openvino"}
 """Backends whose package may not be installed, and the ones that run their files then."""
 
@@ -125,8 +127,10 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
     object may share what they load. Raises InvalidConfig when the name is unknown, Unsupported
     when a package it needs is missing.
     """
+    # TRTIS's configurations name platforms only.
     platform = platform_named(name)
     backend = platform.backend if platform else name
+    # Our own win, so that a package cannot take over a known name unseen.
     target = _BACKENDS.get(backend)
     if target is None and _code_of(backend, directory) and backend not in _foreign():
         return python_based(backend, directory)
@@ -236,6 +240,7 @@ def code_folder(config: ModelConfig | None, directory: Path | None) -> Path | No
 
 
 def _code_of(name: str, directory: Path | None) -> Path | None:
+    # The name comes from a configuration, maybe a client's: it must not lead out of the directory.
     if directory is None or not _BACKEND_NAME.fullmatch(name):
         return None
     code = directory.absolute() / name / PYTHON_RUNTIME

@@ -34,10 +34,12 @@ from inferd.repository.layout import FoundModel
 
 log = logging.getLogger("inferd.engine")
 
+# Each holds its weights until its last request is done, and clients can load as fast as they like.
 MAX_DRAINING = 32
 """The most replaced versions of a model that may wait for their last requests; with as many, no
 more are replaced."""
 
+# Repositories that get a version a day would fill the index.
 MAX_UNLOADED = 16
 """The most unloaded versions that stay in the index."""
 
@@ -112,6 +114,7 @@ class ModelVersions:
             raise Unavailable(msg)
         self._is_gone = False
         model = source.model
+        # What has not changed is neither loaded again nor loses its state.
         fresh = [number for number in model.versions if not self._is_current(source, number)]
         self.announce(fresh, model.config)
         resized = {
@@ -123,6 +126,7 @@ class ModelVersions:
         resizes: dict[int, Resize] = {}
         try:
             more = await self._prepare(model, resized, resizes)
+            # Asked with the failures of this process: all of them decide by the same list.
             failures = await agreement.all_can(self.name, failures | more)
         except BaseException:  # usually because the server is shutting down
             await _close_all(loaded)
@@ -136,6 +140,8 @@ class ModelVersions:
         # What failed elsewhere is not to serve here.
         await _close_all([one for one in loaded if int(one.version) in failures])
         await _undo_all([resizes.pop(number) for number in failures.keys() & resizes.keys()])
+        # Numbers of a version that was loaded anew are not added to those of the one before, in any
+        # process.
         for served in loaded:
             served.counts.born = agreement.number
         self._resize(resizes)
@@ -148,6 +154,7 @@ class ModelVersions:
         """Show those of `versions` that do not serve as loading, with `config`."""
         for number in versions:
             if number not in self._serving:
+                # While a version serves, another that loads keeps nobody from being served.
                 self._set_state(number, ModelState.LOADING, is_excused=bool(self._serving))
         self._catalog.describe(self.name, config)
 
@@ -163,6 +170,7 @@ class ModelVersions:
             elif reason == UNLOADED and number not in self._serving and not self._draining[number]:
                 self._set_state(number, ModelState.UNAVAILABLE, UNLOADED)
         serving, self._serving = self._serving, {}
+        # All are taken out at one moment; each then drains by itself.
         for number, one in serving.items():
             self._set_state(number, ModelState.UNLOADING)
             self._drain(number, one, reason)
@@ -207,8 +215,6 @@ class ModelVersions:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    # --- loading ---
-
     def _is_current(self, source: ModelSource, number: int) -> bool:
         serving = self._serving.get(number)
         return (
@@ -229,6 +235,8 @@ class ModelVersions:
             for number in versions
         }
         try:
+            # All of them end before anything is decided, since a thread that loads cannot be
+            # stopped.
             await asyncio.gather(*loads.values(), return_exceptions=True)
         except asyncio.CancelledError:  # the server is shutting down
             done = [load for load in loads.values() if load.done() and not load.cancelled()]
@@ -243,6 +251,8 @@ class ModelVersions:
             if isinstance(error, InferdError):
                 failures[number] = error.message
             elif error is not None:
+                # An error that is none of ours is a mistake in here: nothing is kept of a load that
+                # it ended.
                 await _close_all(loaded)
                 raise error
         return loaded, failures
@@ -292,8 +302,6 @@ class ModelVersions:
                     is_excused=bool(self._serving),
                 )
 
-    # --- taking over ---
-
     def _resize(self, resizes: Mapping[int, Resize]) -> None:
         """Apply prepared changes: versions go on with more instances, or fewer."""
         for number, resize in resizes.items():
@@ -327,10 +335,13 @@ class ModelVersions:
             number = int(served.version)
             replaced = before[number].served.ensemble if number in before else None
             if served.ensemble is not None and replaced is not None:
+                # Before it is in the catalog, so that no request of a sequence overtakes one that
+                # is in the old ensemble.
                 served.ensemble.follow(replaced)
             self._serving[number] = _ServingVersion(served, model.config, source)
             if source.upload:
                 source.upload.hold()
+        # Together: no request sees some versions of the new kind and some of the old.
         self._catalog.add(*(one.served for one in self._serving.values()))
         for number, old in before.items():
             new = self._serving.get(number)
@@ -350,6 +361,7 @@ class ModelVersions:
                 self._catalog.remove(self.name, number)
 
     def _drain(self, number: int, old: _ServingVersion, reason: str) -> None:
+        # A counter: of one version several may drain, one after each reload.
         self._draining[number] += 1
         self._reasons[number] = reason
         task = asyncio.get_running_loop().create_task(self._drained(number, old))
@@ -361,6 +373,7 @@ class ModelVersions:
             await close_served(old.served, self._drain_timeout_s)
         finally:
             self._draining -= Counter((number,))
+            # The last of them says what became of the version.
             if not self._draining[number]:
                 self._set_unloaded(number, self._reasons.pop(number))
         upload = old.source.upload

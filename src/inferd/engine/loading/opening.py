@@ -36,6 +36,7 @@ class Machine(NamedTuple):
 
     def check_room(self, config: ModelConfig, places: Sequence[Placement]) -> None:
         """Raise Unavailable when a GPU among `places` is too full for one more load."""
+        # In a fixed order, so that two loads complain of the same GPU.
         for gpu in sorted({place.device_id for place in places if place.gpu} & self.limits.keys()):
             use, limit = self.memory_use(gpu), self.limits[gpu]
             if use is None:
@@ -58,6 +59,7 @@ class Machine(NamedTuple):
         policy = self.policies.get(place.host_policy)
         if policy is not None:
             return cores_of(policy, where)
+        # Only a policy that a group names; every instance has a default one.
         if any(place.host_policy == group.host_policy for group in config.instance_group):
             log.warning("%s: no --host-policy is called '%s'", where, place.host_policy)
         return frozenset()
@@ -76,12 +78,14 @@ def open_all(
     `open_one` loads one of them, which answers `samples` before it is used; several are
     loaded side by side, unless the backend opens in turn. When one fails, the others are closed.
     """
+    # Before anything is opened: memory that a load takes cannot be had back in time.
     machine.check_room(config, places)
     all_cores = [machine.cores_of(config, place) for place in places]
     openers = [
         partial(_open_on, cores, open_one, place)
         for place, cores in zip(places, all_cores, strict=True)
     ]
+    # Frameworks whose loading is not safe in several threads.
     thread_count = 1 if backend.traits.opens_in_turn else machine.thread_count
     instances = open_side_by_side(openers, thread_count)
     with ExitStack() as undo:
@@ -94,6 +98,7 @@ def open_all(
             opened(config, backend, instance, cores)._replace(kind=kind_of(place))
             for instance, cores, place in zip(instances, all_cores, places, strict=True)
         ]
+        # Warm-up runs what requests will run, joined where they are joined.
         together = [pair.together for pair in pairs]
         warm_up(config, instances if config.decoupled else together, samples)
         undo.pop_all()
@@ -103,5 +108,6 @@ def open_all(
 def _open_on(
     cores: frozenset[int], open_one: Callable[[Placement], Instance], place: Placement
 ) -> Instance:
+    # Threads that a framework starts while loading inherit the processors.
     with pinned(cores):
         return open_one(place)

@@ -87,6 +87,7 @@ def opened(
     If the backend joins, several requests reach it as one; a model that reshapes goes through the
     same path even for one request. An instance that runs elsewhere joins them there.
     """
+    # The worker joins them itself, next to the model: joining here would copy twice.
     if isinstance(instance, AsyncInstance) or traits_of(instance).works_elsewhere:
         return Opened(instance, instance, cores)
     return as_joined(as_executed(config), backend, instance, cores)
@@ -102,6 +103,8 @@ def as_joined(
     if not backend.traits.joins:
         return Opened(instance, instance, cores)
     sequence = config.sequence_batching
+    # Direct strategy: a model holds state by row, so a request that ran again alone would be in the
+    # wrong row.
     has_rows = sequence is not None and sequence.oldest is None
     plan = BatchPlan(config)
     together = JoinedInstance(instance, plan, keeps_rows=has_rows)
@@ -154,6 +157,7 @@ def choose_scheduler(
     """
     plan = BatchPlan(as_executed(config))
     if config.sequence_batching is not None:
+        # One each: a sequence stays on its instance.
         executions = [execution_of(slice(n, n + 1)) for n in range(instance_count)]
         return _sequence(config, executions, plan, given, timer)
     execution = execution_of(slice(None))
@@ -161,6 +165,7 @@ def choose_scheduler(
     if batching is None or config.decoupled:
         return DirectScheduler(execution, Levels(batching))
     never_joins = given.joining.never_joins
+    # Those need a queue even where nothing is joined.
     if never_joins and not (batching.preserve_ordering or batching.priority_levels):
         return DirectScheduler(execution, Levels(batching))
     timing = _dynamic_timing(config, batching, execution.instance_count, given.delayed_start)
@@ -202,6 +207,7 @@ def _dynamic_timing(
     # A test that holds requests must know which batches they make: Triton's rule determines that.
     if delayed_start.count:
         return DelayedTiming(most, preferred, delay_us, delayed_start.count)
+    # With a batch of one there is nothing to measure.
     if batching.is_adaptive and most > 1:
         return AdaptiveTiming(most, count)
     return FixedTiming(most, preferred, delay_us)
@@ -240,6 +246,8 @@ def _row_timing(sequence: SequenceBatching, rows: int) -> FixedTiming:
     if direct is None or not direct.minimum_slot_utilization:
         return FixedTiming(rows, (), 0)
     enough = _rows_for(direct.minimum_slot_utilization, rows)
+    # Each size from `enough` on is as good, so that the batch goes as soon as one is reached.
+    # Bounded by what may wait at all, since it is a set.
     sizes = range(enough, min(rows, MAX_WAITING) + 1)
     return FixedTiming(rows, sizes, direct.max_queue_delay_microseconds)
 

@@ -23,6 +23,7 @@ def open_side_by_side(
     def work() -> None:
         while True:
             with taking:
+                # Not begun after a failure: each would be closed again.
                 number = -1 if failures else next(numbers, -1)
             if number < 0:
                 return
@@ -33,7 +34,9 @@ def open_side_by_side(
 
     count = min(thread_count, len(openers))
     threads = [
-        threading.Thread(target=work, name="inferd-load", daemon=True) for _ in range(count - 1)
+        # This thread is the last one, so that one instance needs no thread at all.
+        threading.Thread(target=work, name="inferd-load", daemon=True)
+        for _ in range(count - 1)
     ]
     for thread in threads:
         thread.start()
@@ -44,5 +47,6 @@ def open_side_by_side(
         with ExitStack() as undo:
             for instance in found.values():
                 undo.callback(instance.close)
+            # The error of the first instance, which does not depend on which thread was faster.
             raise failures[min(failures)]
     return [found[number] for number in range(len(openers))]

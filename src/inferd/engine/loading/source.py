@@ -129,6 +129,8 @@ class ModelSources:
         if self._mode != "explicit" or ALL in wanted:
             return self._repositories.find_all()
         return [
+            # One that is wanted and not there is shown as failed, and keeps the server from being
+            # ready.
             self._repositories.find(name) or FoundModel(name, Path(), error=_unknown(name))
             for name in dict.fromkeys(wanted)
             if name not in self._given
@@ -188,6 +190,8 @@ class ModelSources:
         if model is None:
             return None
         if self._mode == "explicit":
+            # In explicit mode clients choose what is read, and a link could lead them to any file
+            # of the server's user.
             self._check_links(model)
         return self.of(model)
 
@@ -217,6 +221,8 @@ class ModelSources:
         Raises NotLoadable unless `folder` is in a repository.
         """
         try:
+            # Raises for what is not there, and resolves links, so that ".." and links are seen
+            # through.
             place = folder.resolve(strict=True)
             roots = [root for root in self._roots if place.is_relative_to(root.resolve())]
             if not roots or not place.is_dir():
@@ -237,6 +243,8 @@ class ModelSources:
         """
         self._check_unsigned(request)
         override = _read_config(request.model, request.config or "")
+        # Not the server's reading: configs/NAME.pbtxt, auto-completion and signatures are about
+        # repositories, and signatures are refused above.
         reading = Reading(gpu_count=self._loader.reading.gpu_count)
         model = find_model(upload.folder, reading, name=request.model, override=override)
         source = self.of(model)
@@ -268,6 +276,7 @@ def not_loaded(name: str, why: str) -> str:
 
 
 def _read_config(name: str, text: str) -> ModelConfig:
+    # Before parsing: JSON in memory is many times its text.
     if len(text) > MAX_CONFIG_BYTES:
         msg = f"the config has {len(text)} characters, the limit is {MAX_CONFIG_BYTES}"
         raise InvalidRequest(msg)

@@ -22,6 +22,7 @@ def samples_of(folder: Path, config: ModelConfig) -> list[Sample]:
     if not samples or config.sequence_batching is None:
         return samples
     controls = Controls(config)
+    # Any id will do, of the type that the control wants.
     only = Sequence(controls.id_of(1), start=True, end=True)
     given = [*controls.of(only), *States(config, folder).initial]
     for request in (request for sample in samples for request in sample.requests):
@@ -32,6 +33,7 @@ def samples_of(folder: Path, config: ModelConfig) -> list[Sample]:
 
 def warm_up(config: ModelConfig, instances: Several[Instance], samples: Several[Sample]) -> None:
     """Run all `samples` on each of `instances`. Raises BackendFailed when one fails."""
+    # All instances, because each allocates and compiles for itself.
     for sample in samples:
         for instance in instances:
             for _ in range(sample.count):

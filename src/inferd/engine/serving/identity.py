@@ -86,6 +86,8 @@ class EnsembleIdentity(Identity):
             one = identity()
             if one is None:
                 return None
+            # With its length in front, so that two parts cannot be split in another place and be
+            # equal.
             digest.update(len(one).to_bytes(1, "little") + one)
         return digest.digest()
 
@@ -107,5 +109,6 @@ def shared_identity(config: ModelConfig, version: int, files: bytes) -> bytes:
     The number of instances and the version policy do not matter.
     """
     shared = replace(config, instance_group=(), version_policy=None)
+    # Another version of inferd may compute in another way.
     words = (inferd.__version__, config.name, version, repr(shared), files)
     return hashlib.sha256(repr(words).encode(errors="surrogatepass")).digest()

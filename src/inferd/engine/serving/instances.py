@@ -70,6 +70,7 @@ class Instances:
         To ask that of an instance takes 40 µs, and each check of a server's health asks for all.
         """
         self.scheduler = scheduler
+        # Asked once, since checks of a Protocol at run time are slow.
         if isinstance(scheduler, Resizable):
             self._remote = remote_of(scheduler.instances)
 
@@ -102,6 +103,7 @@ class Instances:
         """Open what `config` asks for beyond what is open; for a thread. Raises as `open` does."""
         every, _ = placements(config, self._gpu_count)
         places = self._home.own(every)
+        # What there is minus what is wanted, by kind: instances of a kind are interchangeable.
         surplus = Counter(map(kind_of, self.places))
         missing = []
         for place in places:
@@ -121,11 +123,13 @@ class Instances:
         scheduler = self.scheduler
         assert isinstance(scheduler, Resizable)
         for one in remote_of([one.alone for one in change.opened]):
+            # Before they get requests.
             one.attach(asyncio.get_running_loop())
         for one in change.opened:
             scheduler.grow(one)
         are_alike = len(set(map(kind_of, (*self.places, *change.places)))) == 1
         for kind in change.closing:
+            # Any may go then, so the scheduler may choose one that is idle.
             scheduler.shrink(None if are_alike else kind)
         self.places = change.places
         self.run_by(scheduler)

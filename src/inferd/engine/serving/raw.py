@@ -23,6 +23,7 @@ def raw_input(data: memoryview, model: str, rules: Sequence[TensorRule]) -> Tens
         )
         raise InvalidRequest(msg)
     [rule] = rules
+    # One item: the body says nothing of a batch (Triton, binary tensor data extension).
     batch = (1,) * rule.batch_dims
     if rule.datatype is DataType.BYTES:
         if -1 in rule.dims or prod(rule.dims) != 1:
@@ -30,6 +31,7 @@ def raw_input(data: memoryview, model: str, rules: Sequence[TensorRule]) -> Tens
         inner = rule.dims
         if len(data) > MAX_ELEMENT_BYTES:
             raise _not_deducible(model, rule, "one element has at most 2^32 - 1 bytes")
+        # The length that V2 puts before each element of BYTES.
         prefix = len(data).to_bytes(4, "little")
         return Tensor(rule.name, rule.datatype, batch + inner, b"".join((prefix, data)))
     if rule.dims.count(-1) > 1:

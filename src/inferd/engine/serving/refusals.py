@@ -81,6 +81,7 @@ class Refusals:
     def _hint(self, rule: TensorRule, shape: tuple[int, ...]) -> str:
         """Return what to send instead of `shape`, "" unless a 1 more or less makes it fit."""
         if not rule.batch_dims:
+            # A client that has put a batch of one in front of a model without batches.
             if shape[:1] != (1,) or not rule.fits(shape[1:]):
                 return ""
             return f"; the model does not batch, leave out the 1 in front: {dims_text(shape[1:])}"
@@ -89,6 +90,7 @@ class Refusals:
                 f"; the first dim is the batch size, put a 1 before your shape for one item: "
                 f"{dims_text((1, *shape))}"
             )
+        # Rows of one value each, sent as a list: common with models of one column.
         behind = (*shape, 1)
         if rule.fits(behind) and 1 <= shape[0] <= self._most_rows:
             return (

@@ -16,6 +16,7 @@ from inferd.tensor.tensor import Tensor, dims_text
 
 _ANY_WIDTH = (-1,)
 
+# Clients send few shapes, and a bound keeps one that sends many from filling the memory.
 MOST_SOUND = 512
 """The number of batch keys remembered as having passed the check."""
 
@@ -42,6 +43,7 @@ class RequestCheck:
         self._inputs = dict(inputs)
         self._outputs = dict(outputs)
         self._all_outputs = list(outputs.values())
+        # Most requests are like one before, and are checked by one look-up.
         self._sound: dict[object, int] = {}  # the batch sizes of requests by their batch_key
         self._batch_dims = 1 if config.max_batch_size > 0 else 0
         self._default_outputs = _default_outputs(config)
@@ -49,6 +51,7 @@ class RequestCheck:
         self._only = only_of(self._inputs) if self._takes_any_name else None
         self._is_table = takes_table(config)  # if of more than max_batch_size rows, it runs alone
         self._most_rows = MOST_ROWS if self._is_table else config.max_batch_size
+        # "All inputs are there" is one comparison, without a set per request.
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
         self._refusals = Refusals(
@@ -61,6 +64,7 @@ class RequestCheck:
         Raises InvalidRequest naming the input or output, what it has and what was expected.
         Requests that are alike are checked once, if the first passed without being altered.
         """
+        # None is never in there, so a request without a key is checked in full.
         batch_size = self._sound.get(request.batch_key)
         if batch_size is not None:
             request.batch_size = batch_size
@@ -70,8 +74,11 @@ class RequestCheck:
         for tensor in request.inputs:
             if 0 in tensor.shape:
                 self._check_empty(tensor)
+        # Altered requests are not remembered, since the next one of the key would have to be
+        # altered, too.
         if request.batch_key is None or request.outputs is not outputs or request.has_top_k:
             return
+        # All at once: finding the oldest would cost each request something.
         if len(self._sound) >= MOST_SOUND:
             self._sound.clear()
         self._sound[request.batch_key] = request.batch_size
@@ -90,6 +97,7 @@ class RequestCheck:
             if tensor.datatype is not rule.datatype:
                 raise self._refusals.datatype(tensor, rule)
             shape = tensor.shape
+            # A comparison of tuples decides for fixed dims, without a call.
             if shape[rule.batch_dims :] != rule.fixed_dims and not rule.fits(shape):
                 self._take_scalar(tensor, rule)
                 request.batch_key = None  # its shape has changed
@@ -99,6 +107,7 @@ class RequestCheck:
                 batch_size = shape[0]
             seen_bits |= rule.bit
         request.batch_size = batch_size or 1
+        # Also the number: an input given twice sets its bit once.
         if seen_bits != self._all_bits or len(request.inputs) != len(rules):
             self._check_absent(request.inputs)
         if request.outputs:
@@ -138,6 +147,7 @@ class RequestCheck:
         Raises InvalidRequest otherwise.
         """
         rule = self._only
+        # Of several inputs one could only guess which is meant.
         if rule is None or len(request.inputs) > 1:
             raise self._refusals.names(request.inputs)
         request.inputs[0].name = rule.name
@@ -190,6 +200,7 @@ class RequestCheck:
 
     def _check_outputs(self, request: InferRequest) -> None:
         outputs = request.outputs
+        # Clients mostly ask in the model's order: then nothing is built.
         if len(outputs) != len(self._all_outputs) or not are_named(outputs, self._all_outputs):
             outputs = self._in_order(outputs)
             if outputs != request.outputs:

@@ -47,6 +47,7 @@ class ResponseCheck:
     ) -> None:
         self.is_lax = False
         self._name = config.name
+        # mypyc knows a dict better than a Mapping.
         self._outputs = dict(outputs)
         self._all_outputs = list(outputs.values())
         self._labels = labels
@@ -69,6 +70,7 @@ class ResponseCheck:
         not have, which are dropped, and may leave outputs out, which then count as not wanted.
         """
         rules = self._all_outputs
+        # As many as there are: they are all, in order once checked.
         if request.outputs and len(request.outputs) != len(rules):
             rules = [self._outputs[output.name] for output in request.outputs]
         outputs = response.outputs
@@ -78,6 +80,7 @@ class ResponseCheck:
         for index, tensor in enumerate(outputs):
             rule = rules[index]
             shape = tensor.shape
+            # Members of the enum are single, so identity is enough.
             if tensor.datatype is not rule.datatype or (
                 shape[rule.batch_dims :] != rule.fixed_dims and not rule.fits(shape)
             ):
@@ -138,6 +141,8 @@ class ResponseCheck:
 
     def _check_odd(self, request: InferRequest, tensor: Tensor, rule: TensorRule) -> None:
         """Raise BackendFailed unless an output may differ from the configuration, as this does."""
+        # Dims of the file alone do not bind, its datatype does
+        # (docs/decisions/0033-declared-shapes.md).
         is_real = rule.is_declared and tensor.datatype is rule.datatype
         is_wrong = not (self.is_lax or self._finds_outputs or is_real) or (
             request.has_top_k
@@ -147,6 +152,7 @@ class ResponseCheck:
         if self._finds_outputs and not is_wrong:
             self._find(tensor, rule)
             return
+        # Another number of dims may hide the batch dim, so nobody knows whose rows are whose.
         if is_real and rule.batch_dims and len(tensor.shape) != len(rule.shape):
             self._note_rows(request, tensor, "has another number of dims than its file declares")
         if not is_wrong and tensor.name in self._warned_of:

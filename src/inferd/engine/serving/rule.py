@@ -12,6 +12,7 @@ _BATCH = (-1,)
 class TensorRule:
     """What the configuration says of one input or output, ready to be compared."""
 
+    # Read several times per request; slots are read faster than a dict.
     __slots__ = (
         "batch_dims",
         "bit",

@@ -54,6 +54,8 @@ class Served:
         self.is_decoupled = config.decoupled
         self.platform = platform
         self.run_by(scheduler)
+        # The scheduler that was given first: one for a cache or for forwarding may stand before it
+        # later.
         self._joined_by = scheduler if isinstance(scheduler, JoiningScheduler) else None
         self.counts = counts or Counts()
         self.load_s, self.is_on_gpu = 0.0, False
@@ -93,6 +95,7 @@ class Served:
             if unavailable_reason := step.unavailable_reason:
                 return f"model '{step.name}', which it calls, cannot run: {unavailable_reason}"
         reasons = [instance.unavailable_reason for instance in self.remote()]
+        # One instance that runs is enough.
         return reasons[0] if reasons and all(reasons) else ""
 
     async def says_ready(self) -> bool:

@@ -38,6 +38,7 @@ def row_count(inputs: Sequence[Tensor]) -> int:
 
 def is_single_column(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
     """Tell whether `shape` is that of rows with one value each, where `dims` allow it."""
+    # numpy and pandas make a flat array of a single column.
     return len(shape) == 1 and dims in ((1,), (-1,))
 
 
@@ -62,10 +63,12 @@ def _decode(tensor: Tensor, parameters: Parameters) -> bool:
     if kind != "base64" or tensor.datatype is not DataType.BYTES:
         return False
     try:
+        # Without it, Python skips what is no base64, and garbage would become data.
         elements = [base64.b64decode(one, validate=True) for one in tensor.strings()]
     except binascii.Error as error:
         msg = f"input '{tensor.name}' has content_type 'base64', and an element is none: {error}"
         raise InvalidRequest(msg) from error
     tensor.data = encode_strings(elements, tensor.name)
+    # The model must not decode it again.
     tensor.parameters = {key: one for key, one in parameters.items() if key != _CONTENT_TYPE}
     return True
