@@ -12,6 +12,7 @@ _BEARER, _API_KEY = b"authorization", b"x-api-key"
 class KeyRing(Keys):
     """The valid API keys by their hashes; `keys` is replaced as a whole while the server runs."""
 
+    # Answers that are remembered by a request's headers have to look at these.
     header_names = frozenset((_BEARER, _API_KEY))
 
     def __init__(self, keys: Mapping[bytes, ApiKey]) -> None:
@@ -20,6 +21,8 @@ class KeyRing(Keys):
     def check(self, api: str, headers: Headers) -> None:
         """See Keys."""
         given = _given_key(headers)
+        # An unknown key and none are told apart: who sends a wrong one is helped most by hearing
+        # so.
         if not given:
             msg = "an API key is needed here: Authorization: Bearer KEY, or x-api-key: KEY"
             raise Unauthenticated(msg)
@@ -33,6 +36,7 @@ class KeyRing(Keys):
             msg = f"the API key is not good for the {api} calls"
             raise Forbidden(msg)
 
+    # For the log, which names also the owner of a key that this call did not need.
     def name_of(self, headers: Headers) -> str:
         """Return the name of the key in `headers`, "" if there is none, or an unknown one."""
         given = _given_key(headers)
@@ -42,6 +46,7 @@ class KeyRing(Keys):
 
 def _given_key(headers: Headers) -> bytes:
     scheme, _, token = headers.get(_BEARER, b"").partition(b" ")
+    # Schemes have no case (RFC 9110, section 11.1).
     if scheme.lower() == b"bearer":
         return token.strip()
     return headers.get(_API_KEY, b"").strip()

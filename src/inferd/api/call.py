@@ -117,6 +117,7 @@ def rest_routes(
     """Return the routes of `calls` in order; `by_hand` are handlers by operation, see Route."""
     return [
         Route(rest.verb, path, call.group, handler, prompt.get(rest.name))
+        # In order of declaration, because the first path that fits wins.
         for call in calls
         for rest in call.rest
         for handler in [
@@ -134,6 +135,7 @@ def grpc_handlers(
     methods = dict(by_hand)
     for call in calls:
         for rpc in call.rpcs:
+            # A stream or an inference brings a handler of its own.
             if not by_hand.keys() & rpc.paths():
                 methods |= dict.fromkeys(rpc.paths(), Unary(_grpc_handler(call, rpc, engine)))
     return methods
@@ -145,11 +147,14 @@ def _rest_handler(
     decode, encode, check, status = rest.decode, rest.encode, rest.check, rest.status
     if decode is not None and rest.has_limit:
         decode = partial(decode, max_json_bytes)
+    # Chosen once, so that a request does not ask whether its codec takes long.
     run_decode, run_encode = _runner(engine, call.decode_work), _runner(engine, call.encode_work)
     content_type = rest.type.encode()
 
     async def answer(request: HttpRequest, *names: str) -> HttpAnswer:
         if check is not None:
+            # Before the body is decoded: that may be megabytes, of a request that is not allowed
+            # anyway.
             check(engine, *names)
         decoded = names if decode is None else await run_decode(decode, request.body, *names)
         result = await _called(call, engine, decoded)
@@ -178,6 +183,7 @@ def _grpc_handler(call: ApiCall, rpc: Rpc, engine: Engine) -> UnaryHandler:
 async def _called(call: ApiCall, engine: Engine, decoded: Any) -> Any:
     """Return what the function of `call` returns for what a decoder has returned."""
     assert call.function is not None
+    # A tuple stands for several arguments, so that a codec need not know the function.
     arguments = decoded if isinstance(decoded, tuple) else () if decoded is None else (decoded,)
     result = call.function(engine, *arguments)
     return await result if isinstance(result, Awaitable) else result

@@ -25,6 +25,7 @@ class CodedBodies:
 
     def route(self, route: Route) -> Route:
         """Return `route`, if it has a body with a call that accepts compressed bodies as well."""
+        # Only these have a body that means something.
         return route._replace(call=self._taking(route)) if route.verb == "POST" else route
 
     async def infer(self, call: HttpCall, request: HttpRequest, *more: Any) -> HttpAnswer:
@@ -32,6 +33,7 @@ class CodedBodies:
 
         Raises InvalidRequest if the body cannot be inflated, Overloaded if there is no room for it.
         """
+        # Before inflating: a full server does not do work that it will refuse.
         if self._capacity.is_full:
             raise self._capacity.too_many_requests()
         return await self._answer(call, request, *more)
@@ -51,7 +53,9 @@ class CodedBodies:
         declared = request.headers[CODING]
         coding = coding_named(declared)
         plain = copy(request)
+        # What follows sees the request as if it had come plain, and does not inflate it again.
         plain.headers = {**request.headers, CODING: b""}
+        # RFC 9110, section 8.4.1: no coding, though it should not be sent.
         if coding == b"identity":
             return await call(plain, *more)
         if coding not in WINDOW_BITS:
@@ -59,6 +63,7 @@ class CodedBodies:
         plain.body = await self._inflated(request.body, coding)
         size = len(plain.body)
         try:
+            # Counted as soon as it is there; the compressed body was counted when it came.
             if not self._capacity.hold(size):
                 raise self._capacity.too_many_bytes(size)
             return await call(plain, *more)

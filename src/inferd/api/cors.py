@@ -14,6 +14,7 @@ from inferd.http.routes import Routes
 MAX_AGE_S = 600
 """How long a browser may cache the answer to a preflight."""
 
+# What is echoed must not be able to end the header line.
 _NAMES = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z, ]{1,1000}")
 
 
@@ -44,6 +45,7 @@ class CorsRoutes(Routes):
     def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
         """See Routes.refusal; allowed pages may read the answer."""
         answer = self._routes.refusal(request, error)
+        # The dashboard is for its own page only.
         if not self._routes.is_shared(request.target):
             return answer
         answer.headers += self._headers_for(request.headers.get(b"origin"))
@@ -55,11 +57,13 @@ class CorsRoutes(Routes):
             return await self._routes.answer(request)
         headers = request.headers
         origin = headers.get(b"origin")
+        # A preflight by the standard's definition; any other OPTIONS is an ordinary request.
         is_preflight = request.method == b"OPTIONS" and b"access-control-request-method" in headers
         if is_preflight and origin is not None:
             answer = await self._preflight(request, origin)
         else:
             answer = await self._routes.answer(request)
+        # Also to failed requests, or pages could not read why.
         answer.headers += self._headers_for(origin)
         return answer
 
@@ -67,6 +71,8 @@ class CorsRoutes(Routes):
         if b"*" in self._origins:
             return b"Access-Control-Allow-Origin: *\r\n" + self._exposed
         if origin not in self._origins:
+            # Caches must not give one origin's answer to another (Fetch standard, "CORS protocol
+            # and HTTP caches").
             return b"Vary: Origin\r\n"
         return (
             b"Vary: Origin\r\nAccess-Control-Allow-Origin: %b\r\n"
@@ -83,6 +89,7 @@ class CorsRoutes(Routes):
             return await self._routes.answer(request)
         headers = b"Access-Control-Allow-Methods: %b\r\n" % verbs
         wanted = request.headers.get(b"access-control-request-headers", b"")
+        # Any header is allowed, as for every other client: the guards are what protects the server.
         if _NAMES.fullmatch(wanted):
             headers += b"Access-Control-Allow-Headers: %b\r\n" % wanted
         headers += b"Access-Control-Max-Age: %d\r\n" % MAX_AGE_S

@@ -24,6 +24,7 @@ def protos(_engine: Engine) -> bytes:
 def proto(_engine: Engine, file: str) -> bytes:
     """Return one .proto file. Raises DocumentNotFound."""
     known = documents.proto_files()
+    # Only names that are there are looked up, so no path leads out of the package.
     if file not in known:
         msg = f"there is no file '{file[:200]}' here, expected one of {', '.join(known)}"
         raise DocumentNotFound(msg)

@@ -42,6 +42,7 @@ def grpc_methods(  # noqa: PLR0913
     }
     for mount in apis.mounts:
         by_hand |= mount.grpc(forward, access)
+    # Services, from /package.Service/Method.
     offered = {path.split("/")[1] for path in by_hand}
     by_hand |= HealthService(engine, pause, ("", *sorted(offered))).methods()
     by_hand |= reflection_methods(sorted({*offered, HEALTH_SERVICE, *REFLECTION_SERVICES}))
@@ -53,6 +54,8 @@ def groups_of(paths: Iterable[str], apis: Apis) -> dict[str, str]:
     mounted = {path: group for mount in apis.mounts for path, group in mount.groups.items()}
     groups = {rpc.name: call.group for call in apis.calls for rpc in call.rpcs}
     return {
+        # The group that is guarded whenever any is, so that a method that was forgotten is not
+        # open.
         path: mounted.get(path) or groups.get(path.rpartition("/")[2], "inference")
         for path in paths
     }

@@ -38,6 +38,7 @@ class HealthService:
         """Return the status of one service. Raises ServiceNotFound."""
         service = wire.decode_check_request(data)
         status = self._status(service)
+        # NOT_FOUND for Check, a status for Watch: gRPC's health checking protocol.
         if status is Serving.SERVICE_UNKNOWN:
             known = ", ".join(map(repr, self._services))
             msg = f"there is no service '{service}' here, expected one of {known}"
@@ -57,11 +58,14 @@ class HealthService:
         goes_on = True
         while True:
             status = self._status(service)
+            # A status is sent only when it has changed (health.proto, Watch).
             if status is not sent:
                 sent = status
                 yield [wire.encode_check_response(status)]
             if not goes_on:
                 msg = "the server is shutting down"
+                # After NOT_SERVING has been sent: `pause` returned False, and the loop came round
+                # once more.
                 raise Unavailable(msg)
             goes_on = await self._pause()
 

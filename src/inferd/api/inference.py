@@ -45,6 +45,8 @@ class Inference:
         self.engine = engine
         if engine.payloads is not None:
             codec = SampledCodec(codec, engine.payloads, self.protocol)
+        # The payload log's codec is inside, so that the log of requests also sees what that one
+        # rejects.
         self.codec = NotedCodec(codec) if engine.notes_requests else codec
         self._tracer = engine.tracer
         self._capacity = engine.capacity
@@ -61,16 +63,21 @@ class Inference:
         codec = self.codec
         try:
             request = codec.decode(message, call)
+        # Decoding begins here and stops when it turns out large: most requests never do, and pay
+        # nothing for the question.
         except NotFast:
             return self._infer_large(message, call, engine)
         except InferdError:
+            # Triton's order: an unknown model is told before what is wrong with the request for it.
             self._check_model(message, call, engine)
             raise
+        # After decoding; timeouts in the queue count from here.
         request.arrived_ns = monotonic_ns()
         if self._forwards:
             self.add_forwarded(request, call)
         if engine is not None:
             response = engine.begin(request)
+        # A look at a flag for each request, where nothing is traced.
         elif self._tracer.is_on and (trace := self.begin_trace(request.model, call)) is not None:
             return self._infer_traced(trace, request, message, call)
         else:
@@ -153,15 +160,19 @@ class Inference:
         return await self._encode_large(request, response, message, call)
 
     async def _decode_large(self, message: Any, call: Any) -> InferRequest:
+        # Decoding is the expensive part; one that would be refused is refused first.
         if self._refuses_when_full and self._capacity.is_full:
             raise self._capacity.too_many_requests()
         codec, offload = self.codec, self._offload
         request = None
+        # The fast parser declines what is rare, such as numbers beyond its range; the slow one
+        # takes everything.
         with suppress(NotFast):
             request = await offload.run(Work.DECODE, codec.decode_large, message, call)
         if request is None:
             request = await offload.run(Work.DECODE_SLOWLY, codec.decode_slowly, message, call)
         request.arrived_ns = monotonic_ns()
+        # What decoding has made of the body, such as numbers out of JSON, is memory as well.
         request.copied_bytes = copied_bytes(request, codec.body_of(message, call))
         return request
 
@@ -233,6 +244,7 @@ def copied_bytes(request: InferRequest, body: Any) -> int:
 
     Views of `body` and of the client's shared memory do not count.
     """
+    # All views of the body share its owner.
     owner = memoryview(body).obj
     shared = {id(span.view) for span in request.spans or () if not span.is_copy}
     size_bytes = 0

@@ -39,6 +39,7 @@ class MetricsRoutes(TableRoutes):
         history: History | None = None,
     ) -> None:
         self._whole = engine.whole
+        # On whatever port the metrics are, they count for the whole server.
         self._whole.sources.append(partial(crash_families, history or History()))
         self._settings = settings
         self._devices = devices
@@ -51,6 +52,7 @@ class MetricsRoutes(TableRoutes):
         """Return all metrics. Other connections get their turns between the pieces of the text."""
         await self._whole.read_process()
         total = await self._whole.sum()
+        # Devices last, while nothing else waits for them.
         others = total.families() + await self._ask_devices()
         text = exposition(total.observed(), self._settings, others, self._devices.gpu_uuid)
         buffers = []  # never joined: to copy megabytes would take as long as many pieces

@@ -53,6 +53,7 @@ class SampledCodec(InferCodec):
     def decode(self, message: Any, call: Any) -> InferRequest:
         """See InferCodec."""
         request = self._codec.decode(message, call)
+        # The draw is made here, once per request, before anything costs.
         if self._log.takes(request.model):
             self._keep_request(request, message, call)
         return request
@@ -91,6 +92,7 @@ class SampledCodec(InferCodec):
     def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Any]:
         """See InferCodec."""
         answer = self._codec.encode_stream(request, response)
+        # The empty last answer of a stream is no payload.
         if request.sample is not None and response.outputs:
             self._keep_response(request, response, answer)
         return answer
@@ -112,8 +114,6 @@ class SampledCodec(InferCodec):
         """See InferCodec."""
         return self._codec.rest_answer(answer)
 
-    # --- what is kept ---
-
     def _keep_request(self, request: InferRequest, message: Any, call: Any) -> None:
         try:
             policy = self._log.policy(request.model)
@@ -121,6 +121,8 @@ class SampledCodec(InferCodec):
             request.sample = sample
             if policy.mode == "response":
                 return
+            # What was in shared memory is not in the body, and is read before the client writes to
+            # it again.
             as_sent = self._codec.rest_body(call) if request.spans is None else None
             parts, json_size = as_sent or request_parts(request)
             self._keep(REQUEST, sample, request.model, request.version, parts, json_size)
@@ -147,8 +149,10 @@ class SampledCodec(InferCodec):
         parts: list[Any],
         json_size: int | None,
     ) -> None:
+        # The whole size is told even if less is kept.
         size = sum([len(part) for part in parts])
         copy_size = min(size, sample.policy.max_bytes)
+        # What does not fit is counted by the log as dropped.
         if not self._log.has_room(copy_size):
             return
         data = copied(parts, copy_size)
@@ -227,6 +231,7 @@ def placed(tensor: Tensor, place: Span) -> memoryview:
         return view[: count * tensor.datatype.size_bytes]
     end = 0
     for _ in range(count):
+        # BYTES have no other way to tell their end than to walk along the lengths.
         end += _LENGTH_BYTES + int.from_bytes(view[end : end + _LENGTH_BYTES], "little")
     return view[:end]
 
@@ -240,4 +245,5 @@ def _id_of(call: Any) -> str:
         for key, value in call.metadata:
             if key == _EVENT_ID:
                 given = str(value).encode()
+    # CloudEvents needs an id, unique for its source.
     return given[:_LONGEST_ID].decode("latin-1") or str(uuid.uuid4())

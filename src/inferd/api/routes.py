@@ -85,6 +85,7 @@ class TableRoutes(Routes):
         """Log `error` unless it is the client's fault; return the answer that reports it."""
         self.failures.note(request.target.decode("latin-1"), error)
         answer = self.refusal(request, error)
+        # Frames hold the request's tensors, and the error may be kept by the client's connection.
         forget_frames(error)
         return answer
 
@@ -151,6 +152,7 @@ class HttpRoutes(TableRoutes):
         An inference often need not wait; a coroutine would make it a tenth slower.
         """
         try:
+            # Targets seen before, as bytes: no parsing for the usual ones.
             target = self._targets.get(request.target) or self.router.find(request.target)
             if target is None:
                 mount = self._mount_of(request.target)
@@ -158,6 +160,8 @@ class HttpRoutes(TableRoutes):
             if target.prompt is not None and request.method == b"POST":
                 inference: HttpInference = target.prompt
                 answer = inference.begin(target.names, request)
+                # Only a coroutine can still fail; an answer that is there already was inside of
+                # this wall.
                 return answer if isinstance(answer, HttpAnswer) else self._walled(request, answer)
             call = target.calls.get(request.method)
             if call is None:
@@ -175,6 +179,7 @@ class HttpRoutes(TableRoutes):
         except Exception as error:  # noqa: BLE001  the wall
             return self.failed(request, error)
 
+    # Only for errors, so a few comparisons do not matter.
     def _mount_of(self, target: bytes) -> MountedRoutes | None:
         """Return the mount that `target` belongs to, to word errors as its API does."""
         for mount in self._mounts:
@@ -215,6 +220,7 @@ def refusal(error: Exception) -> HttpAnswer:
     if isinstance(error, HttpError):
         return error_answer(error.status, error.message)
     if isinstance(error, InferdError):
+        # RFC 9110, section 10.2.3: only where trying again may help.
         headers = RETRY_AFTER if error.retry_s else b""
         return error_answer(HTTP_STATUS[error.code], error.message, headers)
     return error_answer(500, "the server failed in a way it does not understand; see its log")

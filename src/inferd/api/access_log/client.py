@@ -77,6 +77,7 @@ class LineClock:
     def set(self, ns: int) -> None:
         """Set it to a time.time_ns."""
         millisecond = ns // 1_000_000
+        # Several lines in one millisecond are common under load.
         if millisecond == self._millisecond:
             return
         self._millisecond = millisecond
@@ -111,15 +112,17 @@ class LineWriter(ClientLog):
         self._model = self._version = _NONE
         self.about = ""
 
-    # --- what connections tell ---
-
     def answered(
         self, request: HttpRequest, notes: Notes, answer: HttpAnswer, taken: int, began_ns: int
     ) -> None:
         """See ClientLog."""
         sent = 0
+        # Requests that are alike may be one object for a whole connection, so identity tells most
+        # of them.
         if request is not self._last:
             self._look_at(request, request.method, request.target, request.headers)
+        # Its answer has the length of what a GET would get, but no content (RFC 9110, section
+        # 9.3.2).
         if self._method != b"HEAD":
             for buffer in answer.buffers:
                 sent += len(buffer)
@@ -146,11 +149,14 @@ class LineWriter(ClientLog):
         """See ClientLog."""
         if head is not self._last:
             request_head: RequestHead = head
+            # Joining the fields of a head is only needed to find a key.
             headers = {} if self._keys is None else joined(request_head.fields)
             self._look_at(head, request_head.method, request_head.path, headers)
         if 0 <= status < len(GRPC_CODES):
             http_status, name = HTTP_OF_GRPC[status], GRPC_CODES[status]
         else:
+            # A code that gRPC does not have comes from a model or a library: nobody else can name
+            # it.
             http_status, name = 500, str(status)
         self.write(http_status, name, notes, taken, sent, began_ns)
 
@@ -162,13 +168,13 @@ class LineWriter(ClientLog):
         key = "" if self._keys is None else self._keys.name_of(headers)
         if method != self._method or target != self._target or key != self._key:
             self._method, self._target, self._key = method, target, key
+            # Targets are bytes; each becomes one character, and is escaped if it is none of ASCII.
             call = (b"%b %b" % (method, target))[:MOST_TEXT].decode("latin-1")
             self.set_texts(call, key)
 
-    # --- what the forms share ---
-
     def look_at_model(self, request: InferRequest, version: str) -> None:
         """Have `about` say what model `request` is for, and which `version` has answered it."""
+        # Models and versions are mostly the same text objects from one request to the next.
         if request.model is not self._model or version is not self._version:
             self._model, self._version = request.model, version
             self.about = self.model_text(request.model[:MOST_TEXT], version[:MOST_TEXT])
@@ -202,6 +208,7 @@ def number_text(number: int) -> str:
 def queue_us(request: InferRequest) -> int:
     """Return how long `request` waited for its execution, in microseconds."""
     started_ns = request.started_ns
+    # Neither is there for a request that was refused, or answered by a cache.
     return (started_ns - request.queued_ns) // 1000 if started_ns and request.queued_ns else 0
 
 
@@ -237,6 +244,7 @@ class TextLines(LineWriter):
     def model_text(self, model: str, version: str) -> str:
         """See LineWriter."""
         shown = version or _NONE
+        # A number needs no quotes and cannot be mistaken; a version by name may hold anything.
         if version and not (version.isascii() and version.isdecimal()):
             shown = _quoted(version)
         return f" model={_quoted(model)} version={shown} id="
@@ -261,6 +269,7 @@ class TextLines(LineWriter):
             if request.id:
                 id = id_text(request.id)
             queue, compute = number_text(queue_us(request)), number_text(compute_us(request))
+        # Texts are compared by identity: they are made anew only when they change.
         if status != self._status or about is not self._about:
             self._status, self._about = status, about
             self._call = f"{self._before}{status}{about}"
@@ -282,6 +291,7 @@ class JsonLines(LineWriter):
     ) -> None:
         super().__init__(file, clock, address, protocol, keys)
         self._before = self._after = ""
+        # HTTP's status is a number in JSON, gRPC's a name.
         self._quote = '"' if protocol == "gRPC" else ""  # around the status
 
     def set_texts(self, call: str, key: str) -> None:
@@ -331,12 +341,14 @@ class CommonLines(LineWriter):
         self, file: LineFile, clock: LineClock, address: str, protocol: str, keys: KeyRing | None
     ) -> None:
         super().__init__(file, clock, address, protocol, keys)
+        # The port is not part of the format's host; addresses of IPv6 stand in brackets.
         self._host = address.rpartition(":")[0].strip("[]") or address
         self._version_text = "HTTP/1.1" if protocol == "HTTP/1.1" else "HTTP/2.0"
         self._before = self._between = ""
 
     def set_texts(self, call: str, key: str) -> None:
         """See LineWriter."""
+        # Blanks separate the format's fields.
         user = _quoted(key)[1:-1].replace(" ", "_") if key else _NONE
         self._before = f"{self._host} - {user} ["
         self._between = f"] {_quoted(f'{call} {self._version_text}')} "

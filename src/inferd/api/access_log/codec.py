@@ -42,6 +42,7 @@ class NotedCodec(InferCodec):
         """See InferCodec; what cannot be decoded is noted by its model."""
         model, version = self._codec.model_of(message, call)
         if model:
+            # Nothing more is known of a request that could not be read.
             note(call, InferRequest(model, version))
         return model, version
 

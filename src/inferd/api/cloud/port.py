@@ -14,6 +14,7 @@ from inferd.wire.v2.content_type import BinaryType
 NOT_READY = 503
 """The status of failed health checks; both platforms look only at the status."""
 
+# V2 tells the size of the JSON in a header of its own, which the platforms do not pass on.
 _SIZE = re.compile(rb"^%b: ([0-9]+)\r$" % HEADER_KEY, re.IGNORECASE | re.MULTILINE)
 
 
@@ -39,7 +40,9 @@ class CloudCalls:
 
     async def infer(self, request: HttpRequest, model: str = "", verb: str = "infer") -> HttpAnswer:
         """Return V2's answer to `verb` of `model`, "" for the default model."""
+        # The request may be shared by all that are alike; only this call's target changes.
         passed_on = copy(request)
+        # A model's name may hold characters that a path gives a meaning to.
         name = quote(model or self.default_model(), safe="")
         passed_on.target = f"/v2/models/{name}/{verb}".encode()
         return await self.of_v2(passed_on)
@@ -60,6 +63,7 @@ class CloudCalls:
         """Return the model for requests that name none. Raises InvalidRequest if it is unclear."""
         if self._default:
             return self._default
+        # All known models, ready or not: with one that still loads, it is clear which is meant.
         names = {row.name for row in self._engine.index()}
         if len(names) == 1:
             return names.pop()

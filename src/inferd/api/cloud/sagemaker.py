@@ -88,6 +88,7 @@ class SagemakerRoutes(TableRoutes):
 
     async def invoke_named(self, request: HttpRequest, model: str) -> HttpAnswer:
         """Run an inference of a model that has been loaded."""
+        # V2 could load models that SageMaker does not know of; here they are not found.
         if model not in self._urls:
             return _not_loaded(model)
         return await self._calls.infer(request, model, self._verb)
@@ -136,6 +137,7 @@ class SagemakerRoutes(TableRoutes):
         if model not in self._urls:
             return _not_loaded(model)
         await self._engine.unload(UnloadRequest(model))
+        # Two unloads at once may both come here.
         self._urls.pop(model, None)
         return HttpAnswer(200, [b"{}"])
 

@@ -59,6 +59,7 @@ class VertexAiRoutes(TableRoutes):
         """Run an inference of the default model."""
         return await self._calls.infer(request)
 
+    # Else a redirect would be a way around the guards of V2's calls.
     def check_access(self, target: bytes, headers: Headers) -> None:
         """See Routes.check_access; a redirected prediction is checked as V2's target."""
         led_to = self._led_to(target, headers)
@@ -87,4 +88,5 @@ class VertexAiRoutes(TableRoutes):
         path = headers.get(REDIRECT)
         if path is None or path_of(target).rstrip(b"/") != self._predict_path:
             return None
+        # With and without the leading slash; one is what a path needs.
         return b"/" + path.strip().lstrip(b"/")

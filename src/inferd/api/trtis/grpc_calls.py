@@ -88,10 +88,14 @@ class TrtisMethods:
             began_ns = perf_counter_ns()
             number = next(self.trtis.numbers)
             try:
+                # Inside of the wall: even what cannot be parsed is answered with a status in the
+                # message.
                 fields = await call(trtis_grpc.decode_call(rpc, data), about)
                 answer = trtis_grpc.encode_answer(rpc, self.statuses.success(number), **fields)
+            # gRPC's own status stays OK: clients of this API look into the answer.
             except Exception as error:  # noqa: BLE001  the wall
                 return [trtis_grpc.encode_answer(rpc, self.failure(rpc, error, number))]
+            # Only successful calls are counted, as this API's statistics have it.
             if what:
                 self.trtis.count(what, began_ns)
             return [answer]
@@ -108,8 +112,6 @@ class TrtisMethods:
         self.failures.note(rpc, error)
         return self.statuses.failure(*status_of(error), number)
 
-    # --- inference ---
-
     async def infer(self, data: bytes, call: Call) -> list[Any]:
         """Handle Infer."""
         message = TrtisMessage(next(self.trtis.numbers), data=data)
@@ -123,13 +125,12 @@ class TrtisMethods:
         """Return the answer to a failed inference; it echoes the id in its header, if any."""
         status = self.failure(rpc, error, message.number)
         header = message.header
+        # Clients match answers to requests by it.
         return [trtis_grpc.encode_infer_failure(status, header.id if header else 0)]
 
     def stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
         """Answer the requests of a stream, each once and in order; failures do not end it."""
         return TrtisStream(self, messages, call).answers()
-
-    # --- the rest ---
 
     async def status(self, request: Any, call: Call) -> Fields:
         """Handle Status, of all models or one."""
@@ -151,6 +152,7 @@ class TrtisMethods:
 
     async def model_control(self, request: Any, call: Call) -> Fields:
         """Handle ModelControl."""
+        # The schema's enum is open: clients may send any number.
         if request.type == _LOAD:
             await self.trtis.load(request.model_name)
         elif request.type == _UNLOAD:
@@ -162,6 +164,7 @@ class TrtisMethods:
 
     async def shared_memory_control(self, request: Any, call: Call) -> Fields:
         """Handle SharedMemoryControl."""
+        # A request without any of them is valid protobuf.
         kind = request.WhichOneof("shared_memory_control")
         if kind == "register":
             await self._register(request.register)
@@ -179,6 +182,8 @@ class TrtisMethods:
     async def _register(self, wanted: Any) -> None:
         name, size_bytes = wanted.name, wanted.byte_size
         kind = wanted.WhichOneof("shared_memory_types")
+        # uint64 in the messages; beyond 63 bits no offset of a file exists, and compiled code would
+        # overflow.
         if wanted.byte_size > _MAX_NUMBER or wanted.system_shared_memory.offset > _MAX_NUMBER:
             msg = f"region '{wanted.name}' is larger than any memory"
             raise InvalidRequest(msg)
@@ -218,6 +223,7 @@ class TrtisGrpcCodec(TrtisCodec):
         wanted = trtis_grpc.decode_infer_request(message.data)
         message.header, message.version, message.source = wanted.header, wanted.version, wanted.raw
         message.form = form = self._trtis.form(wanted.model, wanted.version)
+        # One answer per request is all that this stream can carry.
         if self._in_stream and form.config.decoupled:
             msg = f"model '{wanted.model}' may give any number of answers; ask it through V2"
             raise Unsupported(msg)

@@ -99,8 +99,6 @@ class TrtisRoutes(MountedRoutes):
             ),
         ]
 
-    # --- requests without a call ---
-
     def not_found(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer to a target that does not exist."""
         path = path_of(request.target)
@@ -108,6 +106,7 @@ class TrtisRoutes(MountedRoutes):
         verb = _VERBS.get(word)
         if _STATUS_PATH.match(path):
             verb = b"GET"
+        # Answered like GET (RFC 9110, section 9.3.2).
         method = b"GET" if request.method == b"HEAD" else request.method
         if verb is not None and method != verb:
             return _wrong_method([verb])
@@ -131,6 +130,7 @@ class TrtisRoutes(MountedRoutes):
         """
         number = next(self._trtis.numbers)
         if isinstance(error, HttpError):
+            # 501 is what HTTP has for what a server does not do.
             code = STATUS_CODES[Code.UNSUPPORTED if error.status > 500 else Code.INVALID_ARG]
             headers = self._trtis.status_line.failure(code, error.message, number)
             return HttpAnswer(error.status, [], _TEXT, headers)
@@ -145,6 +145,8 @@ class TrtisRoutes(MountedRoutes):
             number = next(trtis.numbers)
             try:
                 answer = await call(request, *names) or HttpAnswer(200, [], _TEXT)
+            # Everything else is left to the wall of HttpRoutes, which knows this API's form by
+            # `refusal`.
             except InferdError as error:
                 self._failures.note(request.target.decode("latin-1"), error)
                 return refused(self._trtis, error, number)
@@ -154,8 +156,6 @@ class TrtisRoutes(MountedRoutes):
             return answer
 
         return answer_with_status
-
-    # --- health and status ---
 
     async def health(self, _request: HttpRequest, mode: str) -> HttpAnswer:
         """Handle Health: the body is empty, and 400 with SUCCESS in NV-Status means no."""
@@ -182,12 +182,11 @@ class TrtisRoutes(MountedRoutes):
             return HttpAnswer(200, [serialized(message)], _OCTETS)
         accept = request.headers.get(b"accept")
         encode, content_type = trtis_status.as_text, _TEXT
+        # Exactly this value: browsers list many types, and are shown text.
         if may_be_json and (form == "json" or (not form and accept == _JSON)):
             encode, content_type = trtis_status.as_json, _JSON
         body = await self._offload.run(Work.STATUS, encode, message)
         return HttpAnswer(200, [body], content_type)
-
-    # --- models and regions ---
 
     async def load(self, _request: HttpRequest, model: str) -> None:
         """Handle Model Control, load."""
@@ -217,6 +216,7 @@ class TrtisRoutes(MountedRoutes):
     async def add_cuda(self, request: HttpRequest, region: str, size: str, device: str) -> None:
         """Handle Shared Memory Control, cudaregister; the body is the handle."""
         size_bytes, device_id = _number("byte_size", size), _number("device id", device)
+        # The size of a cudaIpcMemHandle_t.
         if len(request.body) != _HANDLE_BYTES:
             msg = f"the body has {len(request.body)} bytes, a handle has {_HANDLE_BYTES}"
             raise InvalidRequest(msg)
@@ -242,6 +242,7 @@ def _wrong_method(allowed: Iterable[bytes]) -> HttpAnswer:
 
 
 def _number(what: str, text: str) -> int:
+    # isdigit() is true for digits of every script.
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _MAX_NUMBER):
         msg = f"the {what} is '{text[:40]}', expected a number of 63 bits"
         raise InvalidRequest(msg)

@@ -74,8 +74,10 @@ class TrtisInference(HttpInference):
         if header is None and _HEADER not in request.headers:  # such a client reads no NV-Status
             answer.buffers = [error.message.encode(errors="replace")]
             answer.content_type = _TEXT
+        # Clients before the header had ids read an empty one.
         if header is not None and not header.is_old:
             echo = b" id: %d" % header.id if header.id else b""
+            # As the old server has it: only the id, and nothing for an id of 0.
             answer.headers += b"NV-InferResponse:%b\r\n" % echo
         return answer
 
@@ -96,6 +98,7 @@ class TrtisHttpCodec(TrtisCodec):
         if version and not (version.isascii() and version.isdigit()):
             msg = f"the version is '{version[:40]}', expected a number"
             raise InvalidRequest(msg)
+        # The API has none; its size of inputs is computed from the body as it came.
         if http_request.headers.get(b"content-encoding", b"identity") != b"identity":
             msg = "this call takes no compressed body"
             raise InvalidRequest(msg)
@@ -110,8 +113,10 @@ class TrtisHttpCodec(TrtisCodec):
         if message.header is not None and not message.header.is_old:
             headers += b"NV-InferResponse: %b\r\n" % answer.line()
         target = http_request.target
+        # The common spelling first, since parsing the query takes longer than all else here.
         is_binary = target.partition(b"?")[2] == b"format=binary" or format_of(target) == "binary"
         buffers = answer.buffers
+        # Outputs in shared memory have no place in the body.
         if None in buffers:
             buffers = [data for data in buffers if data is not None]
         buffers.append(answer.message() if is_binary else answer.lines())

@@ -46,6 +46,7 @@ class TrtisCodec(InferCodec):
         """See InferCodec."""
         trtis_message: TrtisMessage = message
         assert trtis_message.header is not None
+        # Decoding on the loop may have taken some inputs already.
         trtis_message.source.rewind()
         return trtis_message.form.decode_request(
             trtis_message.version,

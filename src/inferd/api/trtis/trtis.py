@@ -43,6 +43,7 @@ _MAX_FORMS = 1000
 def _numbers(engine: Engine) -> Iterator[int]:
     """Return the numbers of requests: each is higher than all before, in every process."""
     if engine.exchange is None:
+        # One process: a plain count, as in the old server.
         return itertools.count(1)
     return _growing()
 
@@ -50,6 +51,8 @@ def _numbers(engine: Engine) -> Iterator[int]:
 def _growing() -> Iterator[int]:
     last = 0
     while True:
+        # The clock is the same for all processes of a machine, so that numbers grow across them
+        # without asking.
         last = max(last + 1, monotonic_ns() // 1000)
         yield last
 
@@ -71,8 +74,6 @@ class Trtis:
         duration = self.engine.whole.calls.setdefault(call, Duration())
         duration.add(perf_counter_ns() - began_ns)
 
-    # --- inference ---
-
     def form(self, model: str, version: str) -> Form:
         """Return the Form of requests to a ready model. Raises ModelNotFound, Unavailable."""
         try:
@@ -81,14 +82,13 @@ class Trtis:
             msg = f"{error.message}. Inference request for unknown model '{model}'"
             raise ModelNotFound(msg) from error
         form = self._forms.get((model, version))
+        # A reload makes another configuration object, so identity tells that the form is old.
         if form is None or form.config is not config:
             if len(self._forms) >= _MAX_FORMS:
                 self._forms.clear()
             form = Form(config, self.engine.labels(model, version))
             self._forms[model, version] = form
         return form
-
-    # --- health and status ---
 
     @staticmethod
     def status_guards(access: Access) -> list[Guard]:
@@ -129,6 +129,7 @@ class Trtis:
             {} if name else total.calls(),
         )
         models: list[ModelRow] = []
+        # There may be thousands of models: others get their turn in between.
         for group in groups(rows.items()):
             models += [self._model_row(name, entries, total) for name, entries in group]
             await asyncio.sleep(0)
@@ -150,18 +151,18 @@ class Trtis:
 
     def refuse_profile(self, command: str) -> NoReturn:
         """Refuse Profile, which is not offered."""
+        # An unknown command is the client's mistake, a known one is not offered.
         if command not in ("start", "stop"):
             msg = f"Unknown profile command '{command[:40]}', only start and stop are known"
             raise InvalidRequest(msg)
         msg = "Profile API not enabled: profiling by request is not offered here"
         raise Unsupported(msg)
 
-    # --- models and regions ---
-
     async def load(self, model: str) -> None:
         """Load or reload a model. Raises Unavailable, and NotLoadable for any failure to load."""
         try:
             await self.engine.load(LoadRequest(model))
+        # The old API has one outcome for every failure to load.
         except LoadFailed as error:
             failed = [
                 row.version
@@ -201,5 +202,6 @@ class Trtis:
 
     async def _unregister(self, name: str) -> None:
         self.engine.regions.check_allowed()
+        # The old API has one namespace for both kinds of memory.
         for kind in ("system", "cuda"):
             await self.engine.change(DropRegions(kind, name))

@@ -49,6 +49,7 @@ class GenerateRoutes:
         """Answer with the model's one response; any other number of responses is an error."""
         message = await self._decoded(request, model, version)
         async with aclosing(self._responses(message, request)) as responses:
+            # A second answer is waited for only if the first did not say that it is the last.
             first = await anext(responses, None)
             if first is None or (not first.final and await anext(responses, None) is not None):
                 count = "none" if first is None else "more"
@@ -72,11 +73,14 @@ class GenerateRoutes:
         return await self._stream(await self._decoded(request, model, version, is_v2=True), request)
 
     async def _stream(self, message: GenerateMessage, request: HttpRequest) -> HttpAnswer:
+        # An error of one answer does not end the stream: others may follow.
         message.request.takes_errors = True
         responses = self._responses(message, request)
         events = Events(self, message, responses, request.target.decode("latin-1"))
         try:
+            # A model may give no answer at all: 200 and an empty body.
             first = await anext(events, b"")
+        # Nobody iterates any more, so the model would go on answering.
         except BaseException:
             await events.aclose()
             raise
@@ -87,12 +91,14 @@ class GenerateRoutes:
     async def _decoded(
         self, request: HttpRequest, model: str, version: str, *, is_v2: bool = False
     ) -> GenerateMessage:
+        # Before the body is looked at, so that an unknown model is told first.
         inputs = self._engine.model_metadata(model, version).inputs
         body = request.body
         declared = request.headers.get(v2_binary.HEADER_KEY)
         if declared is None and len(body) == 0:
             raise v2_binary.no_body()
         json_size = v2_binary.json_length(declared, len(body))
+        # Binary data have no meaning for generate, so such a body is an inference request.
         is_v2 = is_v2 or json_size == 0 or json_size != len(body)
         message = GenerateMessage(model, version, body, inputs, json_size, is_v2=is_v2)
         message.request = decoded = await self._inference.decode(message, request)
@@ -180,6 +186,7 @@ class Events:
         except StopAsyncIteration:
             raise
         except Exception as error:  # noqa: BLE001  the wall
+            # The model stops now and not when garbage is collected.
             await self._responses.aclose()
             event = self._failure(error)
         self._is_first = False
@@ -188,6 +195,7 @@ class Events:
     def _failure(self, error: Exception) -> bytes:
         """Return the event that reports `error`; if it is the first one, set the status."""
         status, text = self._routes.note(self._where, error)
+        # After the first event the status has been sent.
         if self._is_first:
             self.status = status
             self.headers = RETRY_AFTER if isinstance(error, Overloaded) else b""

@@ -47,6 +47,7 @@ MAX_IN_FLIGHT_BYTES = 16 << 20
 MAX_READY = 16
 """With this many answers unsent, decoupled models wait, and no further request is read."""
 
+# As drain_window for connections of HTTP: what the client has sent meanwhile arrives within it.
 QUIET_S = 1.0
 """When the server stops, a stream ends after so long without a request."""
 
@@ -150,9 +151,12 @@ class InferStream:
             while True:
                 while self._ready:
                     pending, outcome, is_last = self._ready.popleft()
+                    # Woken before the answer is sent, so that reading and models go on while the
+                    # transport writes.
                     if len(self._ready) < MAX_READY:
                         self._has_room.set()
                         self._may_read.set()
+                    # gRPC ends the stream with the status of what is raised.
                     if isinstance(outcome, Exception):
                         raise outcome
                     if outcome is not None:
@@ -161,16 +165,18 @@ class InferStream:
                         _stamp(pending.trace, times.GRPC_SEND_END)
                     if is_last:
                         self._end(pending)
+                # The client has half-closed: the stream ends when the last request has been
+                # answered.
                 if reader.done():
+                    # Raises what ended the reading.
                     reader.result()
                     if not self._under_way:
                         return
                 self._waiter = asyncio.get_running_loop().create_future()
                 await self._waiter
         finally:
+            # Also when the client goes away, which closes this generator.
             await self._give_up()
-
-    # --- requests ---
 
     async def _read(self) -> None:
         """Begin each request as it arrives; at the limits, wait."""
@@ -178,6 +184,8 @@ class InferStream:
         async for data in self._messages:
             await self._begin(data)
             count += 1
+            # Requests that run on the loop need no await, so without this a fast client would see
+            # no answer until it pauses.
             if count % READ_IN_A_ROW == 0:
                 await asyncio.sleep(0)
             while self._is_full():
@@ -196,6 +204,7 @@ class InferStream:
         pending = StreamRequest(self._engine, len(data))
         self._under_way.add(pending)
         self._size_bytes += pending.size_bytes
+        # Counted for the whole server, which then refuses others.
         self._call.hold(pending.size_bytes)
         self._began_count += 1
         if self._call.notes is not None:
@@ -206,9 +215,12 @@ class InferStream:
                 raise _stopped()
             is_decoupled = pending.engine.is_decoupled(request.model, request.version)
         except Exception as error:  # noqa: BLE001  reported to the client, or raised by `answers`
+            # Undecodable, maybe, but its id can still be found, and lets the client tell which one
+            # failed.
             if pending.request is None:
                 pending.request_id = v2_grpc.request_id(data)
             pending.outcome = self.fail(pending, error)
+            # A failure takes its place in line: answers keep the order of the requests.
             self._line.append(pending)
             self._advance()
             return
@@ -216,12 +228,15 @@ class InferStream:
             self._start(self._answer_often(pending, request))
             return
         self._line.append(pending)
+        # Run up to its first wait without a task: a small model has answered by then, and a task
+        # costs as much as the model.
         running = self.answer_once(pending, request)
         try:
             waits_for = running.send(None)
         except StopIteration as done:
             pending.outcome = done.value
             self._advance()
+        # Raised by the model, since this task is not cancelled here.
         except asyncio.CancelledError:
             pending.outcome = self.fail(pending, Cancelled())
             self._advance()
@@ -245,12 +260,11 @@ class InferStream:
                 pending.trace = trace
                 pending.engine = TracedEngine(self._engine, trace)
 
-    # --- answers ---
-
     async def answer_once(self, pending: StreamRequest, request: InferRequest) -> Outcome:
         """Return the answer to a request for a model that gives one answer."""
         try:
             response = await pending.engine.infer(request)
+            # Marked for clients that read decoupled models in the same stream.
             response.final = True
             pending.version = response.version
             return self.inference.codec.encode_stream(request, response)
@@ -287,7 +301,11 @@ class InferStream:
                         self._put(pending, self.inference.codec.encode_stream(request, response))
                     else:
                         self._put(pending, self.fail(pending, response.error, is_final=is_final))
+                    # After the answer is handed over, so that each model may be one ahead even
+                    # where there is no room.
                     await self._has_room.wait()
+            # The client asked for it (parameter triton_enable_empty_final_response): a last answer
+            # without outputs.
             if request.empty_final and not is_final:
                 last = InferResponse(request.model, "", request.id)
                 self._put(pending, self.inference.codec.encode_stream(request, last))
@@ -321,21 +339,22 @@ class InferStream:
         code, text = status_of(error)
         pending.status = code
         request = pending.request
+        # Triton's form of the error has no model unless that was reached.
         has_run = code == GRPC_STATUS[Code.INTERNAL] or (request and request.started_ns)
         if request is None or not has_run:
             return v2_grpc.encode_stream_error(text, pending.request_id)
         return v2_grpc.encode_late_error(request, text, is_final=is_final)
-
-    # --- ends ---
 
     async def _end_with_server(self, stopping: asyncio.Event) -> None:
         """When the server stops, refuse new requests, and end the stream once it is quiet."""
         await stopping.wait()
         self._is_stopping = True
         count = -1
+        # Quiet is a whole interval without a request, and nothing under way.
         while self._under_way or count != self._began_count:
             count = self._began_count
             await asyncio.sleep(QUIET_S)
+        # Through the queue, behind the answers that are there.
         self._put(StreamRequest(self._engine, 0), _stopped())
 
     def _end(self, pending: StreamRequest) -> None:
@@ -369,6 +388,7 @@ class InferStream:
             else:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # `_end` removes from the set.
         for pending in list(self._under_way):
             if pending.trace is not None and not pending.trace.error:
                 pending.trace.fail(Cancelled())
@@ -399,6 +419,7 @@ def _note_sending(pending: StreamRequest, answer: list[Any]) -> None:
 def _goes_on(request: InferRequest) -> bool:
     """Return whether a request continues a sequence, which only this server can go on with."""
     sequence = request.sequence
+    # A first request could go to another server as well.
     return sequence is not None and bool(sequence.id) and not sequence.start
 
 

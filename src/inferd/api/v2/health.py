@@ -80,6 +80,7 @@ CALLS = (
             partial(grpc_wire.decode_server_request, "ServerReady"),
             partial(grpc_wire.encode_ready, "ServerReady"),
         ),
+        # gRPC's health service is in the same API group.
         *(Rpc(name, services=(HEALTH_SERVICE,)) for name in ("Check", "List", "Watch")),
         function=server_ready,
         answers="whether models can be called",

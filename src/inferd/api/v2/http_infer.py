@@ -59,6 +59,7 @@ class RestInference(HttpInference):
                 return await self.infer(request, model, version, TracedEngine(self.engine, trace))
         engine = engine or self.engine
         if request.headers.get(CODING):
+            # It calls back with the body inflated, and the trace begun here.
             return await self._coded.infer(self.infer, request, model, version, engine)
         answer = self.begin((model, version), request, engine)
         return answer if isinstance(answer, HttpAnswer) else await answer
@@ -67,6 +68,7 @@ class RestInference(HttpInference):
         """See Inference; `message` is the names in the URL, model and perhaps version."""
         request: HttpRequest = call
         if engine is None:
+            # The two reasons for a coroutine; without them the answer may be there at once.
             if self._tracer.is_on or CODING in request.headers:
                 return self.infer(request, *message)
             engine = self.engine
@@ -78,6 +80,7 @@ class RestInference(HttpInference):
         """Return `answer`, compressed in a way that the client accepts, or a coroutine for it."""
         if not isinstance(answer, HttpAnswer):
             return self._accepted_later(answer, accept)
+        # Below that, compressing makes nothing smaller that matters, and costs a thread.
         if sum(map(len, answer.buffers)) >= MIN_BYTES:
             coding = choose_coding(accept)
             if coding != b"identity":
@@ -89,6 +92,7 @@ class RestInference(HttpInference):
         return answer if isinstance(answer, HttpAnswer) else await answer
 
     async def _compressed(self, answer: HttpAnswer, coding: bytes) -> HttpAnswer:
+        # In a thread if large: see Coder.
         answer.buffers = [await self._coder.deflate(answer.buffers, coding)]
         answer.headers += b"Content-Encoding: %b\r\n" % coding
         return answer
@@ -125,6 +129,7 @@ class RestCodec(InferCodec):
         http_answer: HttpAnswer = answer
         if http_answer.content_type != _OCTETS:
             return http_answer.buffers, None
+        # The header's own line, which encode has made: it is the first.
         declared = http_answer.headers.partition(b":")[2].partition(b"\r")[0]
         return http_answer.buffers, int(declared)
 
